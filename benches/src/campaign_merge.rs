@@ -15,7 +15,7 @@ use horolog_campaign::order::{JobEnd, JobOutcome, Order, PROTOCOL};
 use horolog_campaign::placement::{AgentCandidate, Placement, assign_roles};
 use horolog_campaign::plan::Plan;
 use horolog_campaign::report::{
-    AgentReport, FRAGMENT_BYTES_MAX, Fragment, Reassembly, ReportContent, fragment,
+    AgentReport, FRAGMENT_BYTES_MAX, Fragment, Reassembly, ReportContent, fragments,
 };
 use horolog_campaign::role::RoleKind;
 use horolog_record::{Host, LoadResult, MergedResults, rfc3339_now};
@@ -55,7 +55,7 @@ fn stored_messages(order: &Order, record: &LoadResult) -> Result<Vec<Message>> {
     let (id, packed) = (report.id(), report.pack()?);
     let message =
         |part: Fragment<'_>| Message { agent: order.agent.to_string(), bytes: part.to_bytes() };
-    Ok(fragment(&id, &packed, FRAGMENT_BYTES_MAX).map(message).collect())
+    Ok(fragments(&id, &packed, FRAGMENT_BYTES_MAX).map(message).collect())
 }
 
 fn plan() -> Result<Plan> {
@@ -116,7 +116,7 @@ impl Ground {
         let mut assembly = Reassembly::default();
         for message in &self.messages {
             let Message { agent, bytes } = message;
-            if let Some(packed) = assembly.take(agent, &Fragment::parse(bytes)?)? {
+            if let Some(packed) = assembly.add_fragment(agent, &Fragment::parse(bytes)?)? {
                 ledger.ingest(agent, AgentReport::unpack(&packed)?);
             }
         }

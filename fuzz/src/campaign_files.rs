@@ -44,6 +44,6 @@ fuzz_target!(|bytes: &[u8]| {
     for order in placement.orders(&campaign, "0", &plan) {
         // It may be larger than an agent takes, or longer; never one that it cannot read.
         let _ = order.check(&order.agent, "0");
-        assert!(order.jobs.iter().all(|job| job.kind.read(&job.options).is_ok()));
+        assert!(order.jobs.iter().all(|job| job.kind.parse_options(&job.options).is_ok()));
     }
 });

@@ -13,8 +13,8 @@ fuzz_target!(|bytes: &[u8]| {
         let again = part.to_bytes();
         assert_eq!(Fragment::parse(&again).expect("what is written is read"), part);
         let mut assembly = Reassembly::default();
-        let once = assembly.take("n1", &part).expect("one part is never too many");
-        assert_eq!(assembly.take("n1", &part).expect("nor is it a second time"), once);
+        let once = assembly.add_fragment("n1", &part).expect("one part is never too many");
+        assert_eq!(assembly.add_fragment("n1", &part).expect("nor is it a second time"), once);
     }
     if let Ok(report) = AgentReport::unpack(bytes) {
         let packed = report.pack().expect("it was no larger before");

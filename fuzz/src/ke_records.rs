@@ -24,7 +24,7 @@ fuzz_target!(|bytes: &[u8]| {
 fn record(bytes: &[u8]) {
     if let Some((record, rest)) = Record::parse(bytes) {
         let mut written = Vec::new();
-        record.emit(&mut written);
+        record.append_to(&mut written);
         assert_eq!(written, bytes[..bytes.len() - rest.len()]);
     }
 }
@@ -34,7 +34,7 @@ fn request(message: &[u8]) {
     if request.ntpv4 {
         assert_eq!(KeRequest::parse(&request.to_bytes()).as_ref(), Ok(&request));
     }
-    if let Ok(agreed) = request.agree(&[30, 15]) {
+    if let Ok(agreed) = request.negotiate(&[30, 15]) {
         assert!(request.ntpv4 && request.algorithms.contains(&agreed.algorithm));
     }
 }

@@ -18,7 +18,7 @@ fuzz_target!(|bytes: &[u8]| {
         let whole = key.algorithm().digest_len();
         for digest_len in [whole, whole.min(20)] {
             let mut packet = [0x23; 48 + MAC_LEN_MAX];
-            let len = key.append(digest_len, &mut packet, 48);
+            let len = key.append_mac(digest_len, &mut packet, 48);
             let authentic = keys.verify(&packet[..len]).map(|found| found.key.id());
             assert_eq!(authentic, Ok(key.id()));
             packet[len % 48] ^= 1;

@@ -7,8 +7,8 @@
 #![no_main]
 
 use horolog_nts::{
-    AuthenticRequest, REPLY_LEN_MAX, UNIQUE_ID_LEN, classify_trailer, nak, open_request,
-    request_len, seal_reply, seal_request,
+    AuthenticRequest, REPLY_LEN_MAX, UNIQUE_ID_LEN, classify_trailer, open_request, request_len,
+    seal_reply, seal_request, write_nak,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -25,7 +25,9 @@ fuzz_target!(|bytes: &[u8]| {
         Err(refusal) => {
             let mut kiss = [0; 2048];
             let unique_id = refusal.unique_id().unwrap_or_default();
-            assert!(unique_id.is_empty() || nak(unique_id, &HEADER, &mut kiss) < packet.len());
+            assert!(
+                unique_id.is_empty() || write_nak(unique_id, &HEADER, &mut kiss) < packet.len()
+            );
         }
     }
 

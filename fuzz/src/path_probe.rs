@@ -4,7 +4,7 @@
 #![no_main]
 
 use horolog_probe::path::serve::udp::{UdpArrival, UdpReflector, UdpVerdict};
-use horolog_probe::path::udp::Codec;
+use horolog_probe::path::udp::ProbeCodec;
 use horolog_time::Timestamp;
 use horolog_wire::path_probe::{HEADER_LEN, Header, PathDatagramKind};
 use libfuzzer_sys::fuzz_target;
@@ -19,11 +19,11 @@ fuzz_target!(|bytes: &[u8]| {
         assert_eq!(written, bytes[..HEADER_LEN]);
     }
     let near = Timestamp::from_ns(1_700_000_000_000_000_000);
-    if let Some(reply) = (Codec::Horolog { session: SESSION }).read(bytes, near) {
+    if let Some(reply) = (ProbeCodec::Horolog { session: SESSION }).parse_reply(bytes, near) {
         let (is_short, at) =
             (bytes.len() < HEADER_LEN, if bytes.len() < HEADER_LEN { 1 } else { 5 });
         assert!(
-            reply.counted.is_none() == is_short && bytes[at] & 127 == PathDatagramKind::Echo as u8
+            reply.counts.is_none() == is_short && bytes[at] & 127 == PathDatagramKind::Echo as u8
         );
     }
     let mut far = UdpReflector::new(1_000, "boot".to_owned());
@@ -35,7 +35,7 @@ fuzz_target!(|bytes: &[u8]| {
     };
     let mut answer = bytes.to_vec();
     match far.handle(&mut answer, &arrival) {
-        UdpVerdict::Answer(kind, _) => {
+        UdpVerdict::Reply(kind, _) => {
             assert_eq!(
                 kind,
                 PathDatagramKind::Welcome,

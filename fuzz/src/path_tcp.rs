@@ -4,8 +4,8 @@
 
 use horolog_probe::path::stall::TcpSegment;
 use horolog_probe::path::tcp::protocol::{
-    FACTS_MAX, FarEndReport, HELLO_LEN, Hello, REPORT_LEN, TcpWelcome, WELCOME_LEN, facts,
-    facts_text,
+    FACTS_MAX, FarEndReport, HELLO_LEN, Hello, REPORT_LEN, TcpWelcome, WELCOME_LEN, format_facts,
+    parse_facts,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -26,10 +26,10 @@ fuzz_target!(|bytes: &[u8]| {
     {
         assert_eq!(&report.emit(), first);
     }
-    let end = facts(bytes);
-    let text = facts_text(&end);
-    assert!(text.len() <= FACTS_MAX && facts(&text) == end);
+    let end = parse_facts(bytes);
+    let text = format_facts(&end);
+    assert!(text.len() <= FACTS_MAX && parse_facts(&text) == end);
     if let Some(segment) = TcpSegment::parse(bytes) {
-        assert!(segment.payload <= u32::from(u16::MAX));
+        assert!(segment.payload_len <= u32::from(u16::MAX));
     }
 });

@@ -4,7 +4,9 @@
 //! An input is a datagram; it is judged as it is, and as an answer to requests in either mode.
 #![no_main]
 
-use horolog_probe::query::{DatagramClass, NtpClient, PacketTimestamp, Precision, measure};
+use horolog_probe::query::{
+    DatagramClass, NtpClient, PacketTimestamp, TimestampPrecision, offset_and_delay,
+};
 use horolog_time::{NtpTimestamp, Span, Timestamp};
 use horolog_wire::ntp::{HEADER_LEN, Header, ReplyStatus};
 use libfuzzer_sys::fuzz_target;
@@ -15,7 +17,7 @@ const NOW_NS: i64 = 1_700_000_000_000_000_000;
 
 fuzz_target!(|bytes: &[u8]| {
     let mut client = NtpClient::new(4, true, false);
-    let _ = client.judge(bytes);
+    let _ = client.classify(bytes);
     for slot in 0..3 {
         let request = client.next_request(slot, [slot * 100 + 7, slot * 90 + 5]);
         check(&client, &request, bytes);
@@ -28,33 +30,34 @@ fuzz_target!(|bytes: &[u8]| {
         let mut answer = bytes.to_vec();
         let Some(slice) = answer.get_mut(ORIGIN) else { return };
         slice.copy_from_slice(&request.transmit.to_bits().to_be_bytes());
-        if let DatagramClass::Reply(reply) = client.judge(&answer) {
+        if let DatagramClass::Reply(reply) = client.classify(&answer) {
             let timestamp = |ns| PacketTimestamp::user(Timestamp::from_ns(NOW_NS + ns));
-            let done = client.accept(&reply, timestamp(0), timestamp(50_000));
+            let done = client.accept_reply(&reply, timestamp(0), timestamp(50_000));
             if let Some(exchange) = done {
                 assert_eq!(exchange.slot + 1, slot, "it completes the one before");
             }
-            assert_eq!(client.judge(&answer), DatagramClass::Duplicate);
+            assert_eq!(client.classify(&answer), DatagramClass::Duplicate);
         }
     }
-    let _ = client.finish();
+    let _ = client.take_pending();
 });
 
 fn check(client: &NtpClient, request: &Header, bytes: &[u8]) {
-    let DatagramClass::Reply(reply) = client.judge(bytes) else { return };
+    let DatagramClass::Reply(reply) = client.classify(bytes) else { return };
     assert_eq!(bytes.len(), HEADER_LEN);
     let expected = if reply.interleaved { request.receive } else { request.transmit };
     assert_eq!(reply.header.origin, expected);
     match reply.header.reply_status() {
         Some(ReplyStatus::Synchronised) => assert!((1..16).contains(&reply.header.stratum)),
-        Some(ReplyStatus::Unsynchronised) if !reply.has_times() => return,
+        Some(ReplyStatus::Unsynchronised) if !reply.has_server_timestamps() => return,
         Some(ReplyStatus::Unsynchronised) => {}
         other => panic!("{other:?} is no reply"),
     }
     assert_ne!(reply.header.transmit, NtpTimestamp::UNKNOWN);
     let now = Timestamp::from_ns(NOW_NS);
-    let precision = Precision { server: reply.header.precision, own: -25, conversion: Span::ZERO };
+    let precision =
+        TimestampPrecision { server: reply.header.precision, local: -25, conversion: Span::ZERO };
     let server = [reply.header.receive, reply.header.transmit];
-    let measured = measure(now, server, now + Span::from_ns(50_000), &precision);
+    let measured = offset_and_delay(now, server, now + Span::from_ns(50_000), &precision);
     assert_eq!(measured.delay, Span::from_ns(50_000) - (measured.t3 - measured.t2));
 }

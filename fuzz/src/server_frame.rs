@@ -11,7 +11,7 @@ use horolog_server::{
 };
 use horolog_sys::netlink::VlanId;
 use horolog_time::{Monotonic, Timestamp};
-use horolog_wire::checksum::Sum;
+use horolog_wire::checksum::OnesComplementSum;
 use horolog_wire::ethernet::{self, VlanTag};
 use horolog_wire::frame::UdpFrame;
 use horolog_wire::ntp::Header;
@@ -39,7 +39,7 @@ fn check_frame(frame: &[u8]) {
 
     let request = UdpFrame::parse(frame).expect("what was answered can be read");
     let reply = UdpFrame::parse(&reply).expect("a reply can be read");
-    assert!(reply.checksum_fits());
+    assert!(reply.has_valid_checksum());
     assert_eq!((reply.options_len, reply.trailer_len), (0, 0));
     assert_eq!((reply.source, reply.destination), (request.destination, request.source));
     let (there, back) = (request.ethernet, reply.ethernet);
@@ -74,7 +74,7 @@ fn limited(frame: &[u8], source: std::net::IpAddr, key: HashKey) -> Admission {
     assert!(matches!(answer(frame, Some(&limiter)), FrameVerdict::Transmit(_)));
     let FrameVerdict::Transmit(kiss) = answer(frame, Some(&limiter)) else { panic!("no kiss") };
     let kiss = UdpFrame::parse(&kiss).expect("a kiss can be read");
-    assert!(kiss.checksum_fits());
+    assert!(kiss.has_valid_checksum());
     let (header, _) = Header::parse(kiss.payload).expect("a kiss has a header");
     assert_eq!((header.stratum, &header.reference_id), (0, b"RATE"));
     assert_eq!(answer(frame, Some(&limiter)), FrameVerdict::Drop);
@@ -109,7 +109,7 @@ fn mend(frame: &mut [u8]) -> Option<()> {
     let header_len = usize::from(packet.first()? & 0xf) * 4;
     let ipv4 = packet.get_mut(..header_len).filter(|_| header.ether_type == ethernet::TYPE_IPV4)?;
     ipv4.get_mut(IPV4_CHECKSUM)?.fill(0);
-    let checksum = Sum::default().bytes(ipv4).finish();
+    let checksum = OnesComplementSum::default().add_bytes(ipv4).finish();
     ipv4[IPV4_CHECKSUM].copy_from_slice(&checksum.to_be_bytes());
     Some(())
 }

@@ -8,7 +8,7 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|bytes: &[u8]| {
     let _ = SystemVariables::parse(bytes);
     let Ok((header, data)) = Header::parse(bytes) else { return };
-    let _ = (header.answers(&header), SystemVariables::parse(data));
+    let _ = (header.is_response_to(&header), SystemVariables::parse(data));
     if data.len() <= DATA_MAX {
         let mut written = [0; HEADER_LEN + DATA_MAX];
         let length = header.emit(data, &mut written);

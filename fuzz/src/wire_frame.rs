@@ -2,14 +2,14 @@
 //! them is found again, unchanged, in the frame that the builder makes of it.
 #![no_main]
 
-use horolog_wire::frame::{Builder, UdpFrame};
+use horolog_wire::frame::{UdpFrame, UdpFrameBuilder};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(read) = UdpFrame::parse(bytes) else { return };
-    let _ = read.checksum_fits();
+    let _ = read.has_valid_checksum();
 
-    let builder = Builder {
+    let builder = UdpFrameBuilder {
         destination_mac: read.ethernet.destination,
         source_mac: read.ethernet.source,
         vlan: read.ethernet.vlan,
@@ -20,7 +20,7 @@ fuzz_target!(|bytes: &[u8]| {
     assert_eq!(builder.emit(read.payload, &mut built), built.len());
 
     let again = UdpFrame::parse(&built).expect("what the builder makes can be read");
-    assert!(again.checksum_fits());
+    assert!(again.has_valid_checksum());
     assert_eq!(again.ethernet, read.ethernet);
     assert_eq!((again.source, again.destination), (read.source, read.destination));
     assert_eq!(again.payload, read.payload);

@@ -3,7 +3,7 @@
 //! is the same.
 #![no_main]
 
-use horolog_wire::checksum::Sum;
+use horolog_wire::checksum::OnesComplementSum;
 use horolog_wire::ethernet::MacAddress;
 use horolog_wire::{ethernet, ipv4, ipv6, udp};
 use libfuzzer_sys::fuzz_target;
@@ -49,10 +49,10 @@ fn udp(bytes: &[u8]) {
     assert_eq!(udp::HEADER_LEN + read.payload.len() + read.trailer.len(), bytes.len());
 
     let mut written = [&[0; udp::HEADER_LEN], read.payload].concat();
-    read.header.emit(&mut written, read.payload.len(), Sum::default());
+    read.header.emit(&mut written, read.payload.len(), OnesComplementSum::default());
     let again = udp::Header::parse(&written).expect("what is written can be read");
     assert_eq!((again.header, again.payload), (read.header, read.payload));
-    assert!(udp::Header::verify(&written, Sum::default()));
+    assert!(udp::Header::verify(&written, OnesComplementSum::default()));
 }
 
 fn mac_address(bytes: &[u8]) {

@@ -4,11 +4,12 @@
 
 use horolog_wire::ptp::Message;
 use horolog_wire::ptp::management::data::{
-    ClockDescription, Current, Data, DefaultDataSet, Parent, PortDataSet, TimeProperties,
+    ClockDescription, CurrentDataSet, DefaultDataSet, FixedLengthData, ParentDataSet, PortDataSet,
+    TimePropertiesDataSet,
 };
-use horolog_wire::ptp::management::{Managed, REFUSAL_TLV_LEN, Refused};
+use horolog_wire::ptp::management::{MANAGEMENT_ERROR_TLV_LEN, ManagementErrorTlv, ManagementTlv};
 use horolog_wire::ptp::monitor::MonitorResponse;
-use horolog_wire::ptp::tlv::{Tlv, UNICAST_LEN_MAX, Unicast};
+use horolog_wire::ptp::tlv::{Tlv, UNICAST_LEN_MAX, UnicastNegotiation};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -19,11 +20,11 @@ fuzz_target!(|bytes: &[u8]| {
     let (again, rest) = Message::parse(&buffer).expect("what was written is read");
     assert_eq!((again, rest.len()), (message, 0));
     for tlv in message.tlvs().flatten() {
-        if let Some(Ok(unicast)) = Unicast::from_tlv(&tlv) {
+        if let Some(Ok(unicast)) = UnicastNegotiation::from_tlv(&tlv) {
             let mut buffer = [0; UNICAST_LEN_MAX];
             let length = unicast.emit(&mut buffer);
             let (back, _) = Tlv::parse(&buffer[..length]).expect("what was written is a TLV");
-            assert_eq!(Unicast::from_tlv(&back), Some(Ok(unicast)));
+            assert_eq!(UnicastNegotiation::from_tlv(&back), Some(Ok(unicast)));
         }
         if let Some(Ok(response)) = MonitorResponse::from_tlv(&tlv) {
             let mut buffer = vec![0; MonitorResponse::tlv_len(response.address.len())];
@@ -32,18 +33,18 @@ fuzz_target!(|bytes: &[u8]| {
             let (back, _) = Tlv::parse(&buffer).expect("what was written is a TLV");
             assert_eq!(MonitorResponse::from_tlv(&back), Some(Ok(response)));
         }
-        if let Some(Ok(managed)) = Managed::from_tlv(&tlv) {
+        if let Some(Ok(managed)) = ManagementTlv::from_tlv(&tlv) {
             let mut buffer = vec![0; managed.tlv_len()];
             managed.emit(&mut buffer);
             let (back, _) = Tlv::parse(&buffer).expect("what was written is a TLV");
-            assert_eq!(Managed::from_tlv(&back), Some(Ok(managed)));
+            assert_eq!(ManagementTlv::from_tlv(&back), Some(Ok(managed)));
             read_data(managed.data);
         }
-        if let Some(Ok(refused)) = Refused::from_tlv(&tlv) {
-            let mut buffer = [0; REFUSAL_TLV_LEN];
+        if let Some(Ok(refused)) = ManagementErrorTlv::from_tlv(&tlv) {
+            let mut buffer = [0; MANAGEMENT_ERROR_TLV_LEN];
             refused.emit(&mut buffer);
             let (back, _) = Tlv::parse(&buffer).expect("what was written is a TLV");
-            assert_eq!(Refused::from_tlv(&back), Some(Ok(refused)));
+            assert_eq!(ManagementErrorTlv::from_tlv(&back), Some(Ok(refused)));
         }
     }
 });
@@ -51,9 +52,9 @@ fuzz_target!(|bytes: &[u8]| {
 /// Reads data as everything that it could be, and what was read again from what it is written as.
 fn read_data(data: &[u8]) {
     round_trip::<DefaultDataSet>(data);
-    round_trip::<Current>(data);
-    round_trip::<Parent>(data);
-    round_trip::<TimeProperties>(data);
+    round_trip::<CurrentDataSet>(data);
+    round_trip::<ParentDataSet>(data);
+    round_trip::<TimePropertiesDataSet>(data);
     round_trip::<PortDataSet>(data);
     if let Ok(description) = ClockDescription::parse(data) {
         let mut buffer = vec![0; description.len()];
@@ -62,7 +63,7 @@ fn read_data(data: &[u8]) {
     }
 }
 
-fn round_trip<T: Data + PartialEq + std::fmt::Debug>(data: &[u8]) {
+fn round_trip<T: FixedLengthData + PartialEq + std::fmt::Debug>(data: &[u8]) {
     let Ok(value) = T::parse(data) else { return };
     let mut buffer = vec![0; T::LEN];
     assert_eq!(value.emit(&mut buffer), data.len());

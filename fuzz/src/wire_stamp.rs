@@ -4,7 +4,7 @@
 #![no_main]
 
 use horolog_probe::path::serve::stamp::{PacketContext, reflect};
-use horolog_probe::path::udp::Codec;
+use horolog_probe::path::udp::ProbeCodec;
 use horolog_time::{Span, Timestamp};
 use horolog_wire::stamp::{ErrorEstimate, PACKET_LEN, ReflectorPacket, SenderPacket};
 use libfuzzer_sys::fuzz_target;
@@ -24,8 +24,8 @@ fuzz_target!(|bytes: &[u8]| {
         assert_eq!(ReflectorPacket::parse(&written).expect("it was written").0, packet);
     }
     let error_estimate = ErrorEstimate::new(Span::from_ns(500), true);
-    let codec = Codec::Stamp { session: 9, error_estimate };
-    let _ = codec.read(bytes, near);
+    let codec = ProbeCodec::Stamp { session: 9, error_estimate };
+    let _ = codec.parse_reply(bytes, near);
     let mut answer = bytes.to_vec();
     let at = PacketContext { received: near, now: near, error_estimate, hop_limit: 255 };
     let is_packet = reflect(&mut answer, &at);

@@ -10,7 +10,7 @@ use horolog_io::{
 };
 use horolog_lab::{Lab, LabConfig, LabHost};
 use horolog_wire::ethernet::MacAddress;
-use horolog_wire::frame::{Builder, UdpFrame};
+use horolog_wire::frame::{UdpFrame, UdpFrameBuilder};
 use horolog_wire::ntp::{HEADER_LEN, PORT};
 use horolog_xdp::{
     AttachMode, Interface, InterleavedHandling, ReplyPath, Responder, ResponderSettings,
@@ -51,7 +51,7 @@ pub(crate) fn frames_of_unserved_queues_are_passed() -> Result<()> {
     let host = lab.server();
     let responder = responder(2)?;
     listen_by(&responder)?;
-    let builder = Builder {
+    let builder = UdpFrameBuilder {
         destination_mac: MAC,
         source_mac: MacAddress([2, 0, 192, 0, 2, 1]),
         vlan: None,

@@ -96,10 +96,13 @@ fn order_of_another() -> Result<Order> {
 fn store_order(order: Order) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let broker = BrokerOptions::plain(vec!["nats://127.0.0.1:4222".to_owned()]);
-        let store =
-            BrokerStore::open(broker.connect("another", "another").await?, &broker.shown(), 1)
-                .await?;
+        let broker = BrokerOptions::unencrypted(vec!["nats://127.0.0.1:4222".to_owned()]);
+        let store = BrokerStore::open(
+            broker.connect("another", "another").await?,
+            &broker.servers_text(),
+            1,
+        )
+        .await?;
         let agent = order.agent.clone();
         store.put_order(&agent, Assignment { order, word: None }.pack(), 0).await?;
         Ok(())

@@ -242,10 +242,13 @@ pub(crate) fn unsuitable_agents_are_named() -> Result<()> {
 fn announce(state: &str) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let broker = BrokerOptions::plain(vec!["nats://127.0.0.1:4222".to_owned()]);
-        let store =
-            BrokerStore::open(broker.connect("stranger", "stranger").await?, &broker.shown(), 1)
-                .await?;
+        let broker = BrokerOptions::unencrypted(vec!["nats://127.0.0.1:4222".to_owned()]);
+        let store = BrokerStore::open(
+            broker.connect("stranger", "stranger").await?,
+            &broker.servers_text(),
+            1,
+        )
+        .await?;
         Ok(store.put_agent(&"n9".parse()?, state.as_bytes().to_vec()).await?)
     })
 }

@@ -236,9 +236,10 @@ pub(crate) fn a_controller_may_die_after_all_results_are_reported() -> Result<()
 fn report_again(campaign: &str) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let broker = BrokerOptions::plain(vec!["nats://127.0.0.1:4222".to_owned()]);
+        let broker = BrokerOptions::unencrypted(vec!["nats://127.0.0.1:4222".to_owned()]);
         let store =
-            BrokerStore::open(broker.connect("again", "again").await?, &broker.shown(), 1).await?;
+            BrokerStore::open(broker.connect("again", "again").await?, &broker.servers_text(), 1)
+                .await?;
         let (campaign, mut from) = (campaign.parse()?, 0);
         let report = loop {
             let report =

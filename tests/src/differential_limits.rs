@@ -18,7 +18,7 @@ use horolog_server::{
 use horolog_sys::clock::MonotonicClock;
 use horolog_time::{Clock, NtpTimestamp};
 use horolog_wire::ethernet::MacAddress;
-use horolog_wire::frame::Builder;
+use horolog_wire::frame::UdpFrameBuilder;
 use horolog_wire::ntp::{HEADER_LEN, Header};
 use horolog_xdp::{AdmissionRefusal, ClockWriter, Responder, TestRunOutcome, XdpAction};
 
@@ -109,7 +109,7 @@ fn frame(random: &mut Random, last: &BTreeMap<IpAddr, NtpTimestamp>) -> (IpAddr,
 
 /// A frame with this payload from a client to where the server listens.
 fn frame_of(ip: IpAddr, port: u16, payload: &[u8]) -> Vec<u8> {
-    let builder = Builder {
+    let builder = UdpFrameBuilder {
         destination_mac: MAC,
         source_mac: MacAddress([2, 0, 192, 0, 2, 1]),
         vlan: None,

@@ -16,10 +16,10 @@ use horolog_sys::clock::MonotonicClock;
 use horolog_sys::netlink::Prefix;
 use horolog_time::{Clock, NO_STEP, Span};
 use horolog_wire::ethernet::{HEADER_LEN as LINK_LEN, Header, MacAddress};
-use horolog_wire::frame::{Builder, UdpFrame};
+use horolog_wire::frame::{UdpFrame, UdpFrameBuilder};
 use horolog_wire::ntp::LeapIndicator;
 use horolog_wire::ptp::message::{Grandmaster, TIMESTAMP_MESSAGE_LEN};
-use horolog_wire::ptp::monitor::{Current, MonitorResponse, Parent};
+use horolog_wire::ptp::monitor::{CurrentDataSet, MonitorResponse, ParentDataSet};
 use horolog_wire::ptp::{
     ETHER_TYPE, EVENT_PORT, GENERAL_PORT, IPV6_PADDING_LEN, MULTICAST_IPV4, MULTICAST_IPV6,
     MULTICAST_MAC, Message, PortIdentity, PtpFlags, PtpMessageBody, PtpTimestamp, TimeInterval,
@@ -69,14 +69,14 @@ fn monitor(transport: PtpTransport) -> MonitorResponse<'static> {
         port_state: 6,
         protocol: transport as u16 + 1,
         address: &ADDRESS[..address_len],
-        parent: Parent {
+        parent: ParentDataSet {
             port: PortIdentity { clock: CLOCK, port: 0 },
             has_statistics: false,
             variance: 0xffff,
             phase_change_rate: 0x7fff_ffff,
             grandmaster: Grandmaster { priority1: 77, identity: CLOCK, ..Grandmaster::default() },
         },
-        current: Current::default(),
+        current: CurrentDataSet::default(),
         utc_offset: 37,
         time_flags: 0x3c,
         time_source: 0x20,
@@ -197,7 +197,7 @@ fn frame(request: &[u8], answers: Answers, receive: PtpTimestamp) -> Option<(Vec
         || link.destination != mac
         || datagram.options_len + datagram.trailer_len > 0
         || !is_answerable(source, destination)
-        || !(datagram.checksum_fits() || datagram.has_partial_checksum())
+        || !(datagram.has_valid_checksum() || datagram.has_partial_checksum())
     {
         return None;
     }
@@ -209,7 +209,7 @@ fn frame(request: &[u8], answers: Answers, receive: PtpTimestamp) -> Option<(Vec
         payload.extend([0; IPV6_PADDING_LEN]);
     }
     let from = if group { group_source(destination.is_ipv6()) } else { destination };
-    let builder = Builder {
+    let builder = UdpFrameBuilder {
         destination_mac: if group { mac } else { link.source },
         source_mac: MAC,
         vlan: None,
@@ -234,7 +234,7 @@ fn time_of(reply: &[u8]) -> Result<PtpTimestamp> {
         rest
     } else {
         let datagram = UdpFrame::parse(reply).map_err(|error| anyhow!("no UDP: {error:?}"))?;
-        ensure!(datagram.checksum_fits(), "the answer's UDP checksum is wrong");
+        ensure!(datagram.has_valid_checksum(), "the answer's UDP checksum is wrong");
         datagram.payload
     };
     let (message, _) = Message::parse(message).map_err(|error| anyhow!("{error:?}"))?;
@@ -283,7 +283,7 @@ fn check_copies(
     // UTC may have stepped in between.
     let steps = page.timebase.step_at != NO_STEP && page.tai_minus_utc_s.is_none();
     ensure!(steps || in_order, "received {received:?}, left {left:?}");
-    let two_step = PtpFlags::UNICAST.with(PtpFlags::TWO_STEP);
+    let two_step = PtpFlags::UNICAST.union(PtpFlags::TWO_STEP);
     let parts = [
         (sync, PtpMessageBody::Sync(left), two_step, EVENT_PORT),
         (follow_up, PtpMessageBody::FollowUp(left), PtpFlags::UNICAST, GENERAL_PORT),
@@ -318,7 +318,7 @@ fn time_frame(
         frame[LINK_LEN..][..length].copy_from_slice(&message[..length]);
         return Ok(frame);
     };
-    let builder = Builder {
+    let builder = UdpFrameBuilder {
         destination_mac: link.destination,
         source_mac: link.source,
         vlan: None,

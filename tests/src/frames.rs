@@ -8,7 +8,7 @@ use horolog_server::ListenSet;
 use horolog_sys::netlink::{Prefix, VlanId};
 use horolog_wire::ethernet::{HEADER_LEN as LINK_LEN, MacAddress, TYPE_SERVICE_VLAN, TYPE_VLAN};
 use horolog_wire::ethernet::{VLAN_TAG_LEN, VlanTag};
-use horolog_wire::frame::Builder;
+use horolog_wire::frame::UdpFrameBuilder;
 use horolog_wire::ipv4;
 use horolog_wire::ntp::{HEADER_LEN, PORT};
 use horolog_xdp::{Responder, StationAddress, XdpError};
@@ -135,9 +135,9 @@ fn source_address(random: &mut Random, ipv4: bool) -> IpAddr {
     }
 }
 
-fn builder(random: &mut Random, ipv4: bool) -> Builder {
+fn builder(random: &mut Random, ipv4: bool) -> UdpFrameBuilder {
     let port = random.within(1..=65_535) as u16;
-    Builder {
+    UdpFrameBuilder {
         destination_mac: MAC,
         source_mac: MacAddress([2, 0, 192, 0, 2, 1]),
         vlan: None,
@@ -146,12 +146,12 @@ fn builder(random: &mut Random, ipv4: bool) -> Builder {
     }
 }
 
-fn any_builder(random: &mut Random) -> Builder {
+fn any_builder(random: &mut Random) -> UdpFrameBuilder {
     let ipv4 = random.pick(&[true, false]);
     builder(random, ipv4)
 }
 
-pub(crate) fn build(builder: &Builder, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn build(builder: &UdpFrameBuilder, payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![0; builder.headers_len() + payload.len()];
     builder.emit(payload, &mut frame);
     frame
@@ -189,7 +189,7 @@ fn one_tag(random: &mut Random) -> Vec<u8> {
     let identifier = random.pick(&[0, VLAN]);
     let control = random.next() as u16 & 0xf000 | identifier;
     let vlan = Some(VlanTag { protocol, control });
-    build(&Builder { vlan, ..any_builder(random) }, &request(random))
+    build(&UdpFrameBuilder { vlan, ..any_builder(random) }, &request(random))
 }
 
 fn other_tag(random: &mut Random) -> Vec<u8> {
@@ -197,7 +197,7 @@ fn other_tag(random: &mut Random) -> Vec<u8> {
     let identifier = VLAN ^ 1 << random.within(0..=11);
     let control = random.next() as u16 & 0xf000 | identifier;
     let vlan = Some(VlanTag { protocol, control });
-    build(&Builder { vlan, ..any_builder(random) }, &request(random))
+    build(&UdpFrameBuilder { vlan, ..any_builder(random) }, &request(random))
 }
 
 fn broadcast_source(random: &mut Random) -> Vec<u8> {

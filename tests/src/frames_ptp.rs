@@ -4,11 +4,11 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use horolog_wire::ethernet::{HEADER_LEN as LINK_LEN, Header, MacAddress};
-use horolog_wire::frame::Builder;
+use horolog_wire::frame::UdpFrameBuilder;
 use horolog_wire::ptp::message::TIMESTAMP_MESSAGE_LEN;
 use horolog_wire::ptp::{
     ETHER_TYPE, EVENT_PORT, IPV6_PADDING_LEN, MULTICAST_IPV4, MULTICAST_IPV6, MULTICAST_MAC,
-    SOURCE_OFFSET, VERSION, monitor::REQUEST as MONITOR,
+    SOURCE_OFFSET, VERSION, monitor::REQUEST_TLV_TYPE as MONITOR,
 };
 use horolog_xdp::PtpTransport;
 
@@ -164,7 +164,7 @@ fn request(random: &mut Random) -> Vec<u8> {
     message
 }
 
-fn builder(random: &mut Random, transport: PtpTransport, group: bool) -> Builder {
+fn builder(random: &mut Random, transport: PtpTransport, group: bool) -> UdpFrameBuilder {
     let (own, all, low) = match transport {
         PtpTransport::Ipv6 => (&OWN[2..], MULTICAST_IPV6.into(), u128::from(random.next())),
         _ => (&OWN[..2], MULTICAST_IPV4.into(), 0),
@@ -177,7 +177,7 @@ fn builder(random: &mut Random, transport: PtpTransport, group: bool) -> Builder
         IpAddr::V6(_) => Ipv6Addr::from_bits(random.pick(&[0xfd00, 0xfe80]) << 112 | low).into(),
     };
     let destination = if group { all } else { own };
-    Builder {
+    UdpFrameBuilder {
         destination_mac: if group { MacAddress::of_group(all) } else { MAC },
         source_mac: MacAddress([2, 0, 192, 0, 2, 1]),
         vlan: None,
@@ -304,13 +304,13 @@ fn options(random: &mut Random) -> Vec<u8> {
     with_options(&ipv4(random), &options)
 }
 
-fn any_builder(random: &mut Random, transport: PtpTransport) -> Builder {
+fn any_builder(random: &mut Random, transport: PtpTransport) -> UdpFrameBuilder {
     let group = random.pick(&FLAGS);
     builder(random, transport, group)
 }
 
 /// A request over IP from a builder that was changed.
-fn rebuilt(random: &mut Random, change: impl FnOnce(&mut Builder, &mut Random)) -> Vec<u8> {
+fn rebuilt(random: &mut Random, change: impl FnOnce(&mut UdpFrameBuilder, &mut Random)) -> Vec<u8> {
     let transport = random.pick(&IP);
     let mut builder = any_builder(random, transport);
     change(&mut builder, random);

@@ -148,7 +148,7 @@ impl World {
 
     /// A frame between these ends.
     pub(crate) fn frame(source: SocketAddr, destination: SocketAddr, payload: &[u8]) -> Vec<u8> {
-        let builder = horolog_wire::frame::Builder {
+        let builder = horolog_wire::frame::UdpFrameBuilder {
             destination_mac: OWN_MAC,
             source_mac: TARGET_MAC,
             vlan: None,

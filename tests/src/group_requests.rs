@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use horolog_io::{Batch, BatchDevice, FrameSelection, PacketDevice, PacketOptions};
 use horolog_lab::{Lab, LabConfig, RunningProgram};
 use horolog_wire::ethernet::{MacAddress, TYPE_VLAN, VlanTag};
-use horolog_wire::frame::{Builder, UdpFrame};
+use horolog_wire::frame::{UdpFrame, UdpFrameBuilder};
 use horolog_wire::path_probe::{HELLO_LEN, Header as Probe, PathDatagramKind};
 use horolog_wire::{path_probe, ptp, stamp};
 use libtest_mimic::Trial;
@@ -123,7 +123,7 @@ impl Bench {
         service: &Service,
         vlan: Option<VlanTag>,
     ) -> Result<Vec<u8>> {
-        let builder = Builder {
+        let builder = UdpFrameBuilder {
             destination_mac: mac,
             source_mac: MacAddress(self.lab.client().first_interface().mac),
             vlan,

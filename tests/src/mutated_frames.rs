@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use horolog_wire::checksum::{self, Sum};
+use horolog_wire::checksum::{self, OnesComplementSum};
 use horolog_wire::ethernet::{HEADER_LEN as LINK_LEN, TYPE_SERVICE_VLAN, TYPE_VLAN};
 use horolog_wire::frame::UdpFrame;
 use horolog_wire::{ipv4, ipv6};
@@ -26,7 +26,7 @@ pub(crate) fn mend(frame: &mut [u8]) {
     let Some(header) = frame.get_mut(LINK_LEN..LINK_LEN + length) else { return };
     if header.len() >= ipv4::HEADER_LEN {
         header[10..12].fill(0);
-        let sum = Sum::default().bytes(header).finish();
+        let sum = OnesComplementSum::default().add_bytes(header).finish();
         header[10..12].copy_from_slice(&sum.to_be_bytes());
     }
 }
@@ -76,7 +76,7 @@ pub(crate) fn wrong_udp_checksum(mut frame: Vec<u8>, random: &mut Random) -> Vec
         let checksum = random.within(1..=0xffff) as u16;
         frame[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
         let wrong = UdpFrame::parse(&frame)
-            .map_or(true, |it| !it.checksum_fits() && !it.has_partial_checksum());
+            .map_or(true, |it| !it.has_valid_checksum() && !it.has_partial_checksum());
         if wrong {
             return frame;
         }
@@ -88,9 +88,13 @@ pub(crate) fn partial_udp_checksum(mut frame: Vec<u8>) -> Vec<u8> {
     let at = udp_at(&frame);
     let length = frame[at + 4..at + 6].try_into().map_or(0, u16::from_be_bytes);
     let pseudo = match UdpFrame::parse(&frame).map(|it| (it.source.ip(), it.destination.ip())) {
-        Ok((IpAddr::V4(from), IpAddr::V4(to))) => checksum::udp_over_ipv4(from, to, length),
-        Ok((IpAddr::V6(from), IpAddr::V6(to))) => checksum::udp_over_ipv6(from, to, length),
-        _ => Sum::default(),
+        Ok((IpAddr::V4(from), IpAddr::V4(to))) => {
+            checksum::ipv4_pseudo_header_sum(from, to, length)
+        }
+        Ok((IpAddr::V6(from), IpAddr::V6(to))) => {
+            checksum::ipv6_pseudo_header_sum(from, to, length)
+        }
+        _ => OnesComplementSum::default(),
     };
     frame[at + 6..at + 8].copy_from_slice(&(!pseudo.finish()).to_be_bytes());
     frame

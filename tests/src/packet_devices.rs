@@ -12,7 +12,7 @@ use horolog_io::{
 };
 use horolog_lab::{Lab, LabConfig, LabHost};
 use horolog_wire::ethernet::MacAddress;
-use horolog_wire::frame::{Builder, UdpFrame};
+use horolog_wire::frame::{UdpFrame, UdpFrameBuilder};
 
 /// Long enough for a frame to cross a link on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -35,9 +35,14 @@ fn addresses(lab: &Lab, ipv6: bool) -> Result<[IpAddr; 2]> {
 }
 
 /// Builds frames from the client to the server.
-fn builder(lab: &Lab, ipv6: bool, source_port: u16, destination_port: u16) -> Result<Builder> {
+fn builder(
+    lab: &Lab,
+    ipv6: bool,
+    source_port: u16,
+    destination_port: u16,
+) -> Result<UdpFrameBuilder> {
     let [source, destination] = addresses(lab, ipv6)?;
-    Ok(Builder {
+    Ok(UdpFrameBuilder {
         destination_mac: MacAddress(lab.server().first_interface().mac),
         source_mac: MacAddress(lab.client().first_interface().mac),
         vlan: None,
@@ -50,7 +55,7 @@ fn packet_device(host: &LabHost, options: &PacketOptions) -> Result<PacketDevice
     Ok(host.run(|| PacketDevice::open(&host.first_interface().name, options))??)
 }
 
-fn push(batch: &mut Batch<()>, builder: &Builder, payload: &[u8]) {
+fn push(batch: &mut Batch<()>, builder: &UdpFrameBuilder, payload: &[u8]) {
     let pushed = batch.push_with((), |buffer| builder.emit(payload, buffer));
     assert!(pushed, "the batch has room");
 }

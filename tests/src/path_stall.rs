@@ -166,7 +166,7 @@ fn late_far_end(listener: &TcpListener, connections: usize) -> Result<()> {
         let welcome = TcpWelcome { verdict: AdmissionVerdict::Accepted, facts_bytes: 0, limit: 0 };
         stream.write_all(&welcome.emit())?;
         // The facts, the window and the single write come first.
-        let is_late = index > 2 && hello.work == ConnectionJob::Exchange;
+        let is_late = index > 2 && hello.job == ConnectionJob::Exchange;
         let late = if is_late { LATE } else { Duration::ZERO };
         answer(&mut stream, hello, late)?;
     }

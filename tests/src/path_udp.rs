@@ -422,7 +422,7 @@ fn unknown_senders_get_no_reply() -> Result<()> {
             PathDatagramKind::End,
             PathDatagramKind::Welcome,
             PathDatagramKind::Echo,
-            PathDatagramKind::Tally,
+            PathDatagramKind::Counts,
         ] {
             let got = answer(&written(Header::new(kind, 12_345, 1), 100), wait)?;
             ensure!(got.is_none(), "{kind:?}: {got:?}");
@@ -443,11 +443,11 @@ fn unknown_senders_get_no_reply() -> Result<()> {
         }
         for len in [short::LEN, HEADER_LEN - 1] {
             let mut probe = vec![0; len];
-            short::Probe { warm_up: false, sequence: 1, session }.emit(&mut probe);
+            short::ShortProbe { warm_up: false, sequence: 1, session }.emit(&mut probe);
             let echo = answer(&probe, TIMEOUT)?.context("no echo")?;
             ensure!(echo.len() == len, "{} of {len} bytes", echo.len());
             ensure!(answer(&echo, wait)?.is_none(), "an echo was answered");
-            short::Probe { warm_up: false, sequence: 1, session: !session }.emit(&mut probe);
+            short::ShortProbe { warm_up: false, sequence: 1, session: !session }.emit(&mut probe);
             ensure!(answer(&probe, wait)?.is_none(), "another's session was taken");
         }
         // Another port has another session.

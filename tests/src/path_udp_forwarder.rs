@@ -32,10 +32,10 @@ pub(crate) fn is_hit(sequence: u32, fault: Option<(u32, u32)>) -> bool {
 
 /// The number of a probe or an echo.
 fn sequence(bytes: &[u8]) -> Option<u32> {
-    if let Ok(probe) = short::Probe::parse(bytes) {
+    if let Ok(probe) = short::ShortProbe::parse(bytes) {
         return Some(probe.sequence);
     }
-    if let Ok(echo) = short::Echo::parse(bytes) {
+    if let Ok(echo) = short::ShortEcho::parse(bytes) {
         return Some(echo.sequence);
     }
     let (header, _) = Header::parse(bytes).ok()?;

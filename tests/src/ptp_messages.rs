@@ -4,8 +4,8 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use horolog_wire::ptp::monitor::{self, Current, MonitorResponse, Parent};
-use horolog_wire::ptp::tlv::{UNICAST_LEN_MAX, Unicast};
+use horolog_wire::ptp::monitor::{self, CurrentDataSet, MonitorResponse, ParentDataSet};
+use horolog_wire::ptp::tlv::{UNICAST_LEN_MAX, UnicastNegotiation};
 use horolog_wire::ptp::{
     Header, Message, MessageType, PortIdentity, PtpFlags, PtpMessageBody, PtpTimestamp,
 };
@@ -58,16 +58,20 @@ impl PtpRequest {
         let (message, _) = Message::parse(request).ok()?;
         let mut tlvs = message.tlvs().flatten();
         let wanted = match message.body {
-            PtpMessageBody::DelayReq(_) if tlvs.any(|tlv| tlv.number == monitor::REQUEST) => {
+            PtpMessageBody::DelayReq(_)
+                if tlvs.any(|tlv| tlv.type_number == monitor::REQUEST_TLV_TYPE) =>
+            {
                 RequestKind::Monitor
             }
             PtpMessageBody::DelayReq(_) => RequestKind::Delay,
-            PtpMessageBody::Signaling(_) => match Unicast::from_tlv(&tlvs.next()?)?.ok()? {
-                Unicast::Request { kind, log_interval, duration_s } => {
-                    RequestKind::Messages { kind, log_interval, duration_s }
+            PtpMessageBody::Signaling(_) => {
+                match UnicastNegotiation::from_tlv(&tlvs.next()?)?.ok()? {
+                    UnicastNegotiation::Request { kind, log_interval, duration_s } => {
+                        RequestKind::Messages { kind, log_interval, duration_s }
+                    }
+                    _ => return None,
                 }
-                _ => return None,
-            },
+            }
             _ => return None,
         };
         let header = Header { source: MASTER, ..message.header };
@@ -101,19 +105,19 @@ impl PtpRequest {
     }
 
     /// The same of one TLV, to the client that asks.
-    pub(crate) fn negotiation(&self, unicast: Unicast) -> Datagram {
+    pub(crate) fn negotiation(&self, unicast: UnicastNegotiation) -> Datagram {
         let mut tlv = [0; UNICAST_LEN_MAX];
         let length = unicast.emit(&mut tlv);
         self.signaling(self.port, &tlv[..length])
     }
 
     /// The grant of what is asked for, if it is messages, for so many seconds.
-    pub(crate) fn grant(&self, kind: MessageType, duration_s: u32) -> Unicast {
+    pub(crate) fn grant(&self, kind: MessageType, duration_s: u32) -> UnicastNegotiation {
         let log_interval = match self.wanted {
             RequestKind::Messages { log_interval, .. } => log_interval,
             RequestKind::Delay | RequestKind::Monitor => 0,
         };
-        Unicast::Grant { kind, log_interval, duration_s, renewal_invited: false }
+        UnicastNegotiation::Grant { kind, log_interval, duration_s, renewal_invited: false }
     }
 
     /// All that this request is owed.
@@ -121,7 +125,7 @@ impl PtpRequest {
         match self.wanted {
             RequestKind::Delay => vec![self.delay(self.port, &[])],
             RequestKind::Monitor => {
-                let two_step = self.header.flags.with(PtpFlags::TWO_STEP);
+                let two_step = self.header.flags.union(PtpFlags::TWO_STEP);
                 let sync = PtpMessageBody::Sync(PtpTimestamp::ZERO);
                 let [sync, follow_up] =
                     [(two_step, sync), (self.header.flags, PtpMessageBody::FollowUp(TRANSMIT))]
@@ -147,8 +151,8 @@ pub(crate) fn monitor_suffix(flags: PtpFlags) -> Vec<u8> {
         port_state: 6,
         protocol: 1,
         address: &[192, 0, 2, 1],
-        parent: Parent::default(),
-        current: Current::default(),
+        parent: ParentDataSet::default(),
+        current: CurrentDataSet::default(),
         utc_offset: 37,
         time_flags: flags.0 as u8,
         time_source: 0x20,

@@ -7,7 +7,7 @@ use horolog_record::InvalidReason;
 use horolog_wire::ptp::message::{
     DELAY_RESP_LEN, MANAGEMENT_LEN, PDELAY_LEN, TIMESTAMP_MESSAGE_LEN,
 };
-use horolog_wire::ptp::monitor::{Current, MonitorResponse, Parent};
+use horolog_wire::ptp::monitor::{CurrentDataSet, MonitorResponse, ParentDataSet};
 use horolog_wire::ptp::{
     EVENT_PORT, GENERAL_PORT, HEADER_LEN, Header, Message, PortIdentity, PtpFlags, PtpMessageBody,
     PtpTimestamp, SEQUENCE_ID_OFFSET, SOURCE_OFFSET,
@@ -111,7 +111,7 @@ impl Master<'_> {
             Part::OneStep => PtpMessageBody::Sync(transmit),
         };
         let unicast = if plan.multicast { PtpFlags::default() } else { PtpFlags::UNICAST };
-        let flags = if part == Part::Sync { unicast.with(PtpFlags::TWO_STEP) } else { unicast };
+        let flags = if part == Part::Sync { unicast.union(PtpFlags::TWO_STEP) } else { unicast };
         let header = Header {
             minor_version: plan.minor_version,
             domain: plan.domain,
@@ -140,13 +140,13 @@ impl Master<'_> {
 
 /// NetSync Monitor's extension, now and then behind another one.
 fn monitor(random: &mut Random, address: &[u8]) -> Vec<u8> {
-    let traceable = PtpFlags::TIME_TRACEABLE.with(PtpFlags::FREQUENCY_TRACEABLE).0 as u8;
+    let traceable = PtpFlags::TIME_TRACEABLE.union(PtpFlags::FREQUENCY_TRACEABLE).0 as u8;
     let response = MonitorResponse {
         port_state: random.next() as u8,
         protocol: 1,
         address,
-        parent: Parent::default(),
-        current: Current::default(),
+        parent: ParentDataSet::default(),
+        current: CurrentDataSet::default(),
         utc_offset: random.next() as i16,
         time_flags: random.next() as u8 & random.pick(&[traceable, !traceable, 0xff]),
         time_source: random.next() as u8,

@@ -10,8 +10,8 @@ use anyhow::{Context, Result, ensure};
 use horolog_ke::{AES_128_GCM_SIV, CookieProvider, KeConfig, KeServer, PORT};
 use horolog_lab::{Lab, LabConfig};
 use horolog_nts::{
-    Algorithm, COOKIE_LEN_MAX, CookieKeys, KEEP_DEFAULT, MasterSecret, Nonces, ROTATION_DEFAULT,
-    SessionKeys,
+    Algorithm, COOKIE_LEN_MAX, CookieKeys, MasterSecret, NonceStream, PAST_PERIODS_DEFAULT,
+    ROTATION_DEFAULT, SessionKeys,
 };
 use horolog_record::{FindingCode, LoadResult, NtsUse, QueryResult};
 use horolog_sys::clock::Realtime;
@@ -95,7 +95,7 @@ impl CookieProvider for Misfit {
     }
 
     fn cookies(&self, algorithm: u16, c2s: &[u8], s2c: &[u8], count: usize) -> Vec<Vec<u8>> {
-        let (Some(known), Ok(mut nonces)) = (Algorithm::from_number(algorithm), Nonces::new())
+        let (Some(known), Ok(mut nonces)) = (Algorithm::from_number(algorithm), NonceStream::new())
         else {
             return Vec::new();
         };
@@ -127,7 +127,7 @@ pub(crate) fn mismatched_keys_are_replaced_and_the_negotiated_server_is_named() 
     let server =
         Server::start(lab.server(), Engine::Socket, &[at], &["--nts-master-secret", &option])?;
     let master = MasterSecret::from_bytes([1; 32]);
-    let cookies = CookieKeys::new(&master, ROTATION_DEFAULT, KEEP_DEFAULT, Realtime.now());
+    let cookies = CookieKeys::new(&master, ROTATION_DEFAULT, PAST_PERIODS_DEFAULT, Realtime.now());
     let mut config = KeConfig::new(
         (Ipv4Addr::UNSPECIFIED, PORT).into(),
         identity.path("certificate.pem"),

@@ -11,7 +11,7 @@ use horolog_sys::filter::BpfInstruction;
 use horolog_wire::ethernet::{
     HEADER_LEN as LINK_LEN, MacAddress, TYPE_SERVICE_VLAN, TYPE_VLAN, VlanTag,
 };
-use horolog_wire::frame::{Builder, UdpFrame};
+use horolog_wire::frame::{UdpFrame, UdpFrameBuilder};
 use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header};
 use horolog_wire::{ipv4, ipv6};
 
@@ -47,13 +47,13 @@ impl Bench {
         Ok(Self { lab, server, at })
     }
 
-    fn builder(&self) -> Builder {
+    fn builder(&self) -> UdpFrameBuilder {
         let client = self.lab.client().first_interface();
         let own = match (self.at, client.ipv6) {
             (SocketAddr::V6(_), Some(ipv6)) => ipv6.into(),
             _ => client.ipv4.into(),
         };
-        Builder {
+        UdpFrameBuilder {
             destination_mac: MacAddress(self.lab.server().first_interface().mac),
             source_mac: MacAddress(client.mac),
             vlan: None,
@@ -109,13 +109,13 @@ impl Bench {
     }
 }
 
-fn build(builder: &Builder) -> Vec<u8> {
+fn build(builder: &UdpFrameBuilder) -> Vec<u8> {
     let mut frame = vec![0; builder.headers_len() + HEADER_LEN];
     builder.emit(&client::request(4, client::now()), &mut frame);
     frame
 }
 
-fn check_reply(request: &Builder, frame: &[u8]) -> Result<()> {
+fn check_reply(request: &UdpFrameBuilder, frame: &[u8]) -> Result<()> {
     let reply = UdpFrame::parse(frame).map_err(|error| anyhow!("no UDP frame: {error:?}"))?;
     let ends = (reply.source, reply.destination);
     ensure!(ends == (request.destination, request.source), "{reply:?}");
@@ -148,10 +148,10 @@ pub(crate) fn only_a_priority_tag_is_returned() -> Result<()> {
         let bench = Bench::new(Engine::Xdp, ipv6)?;
         for protocol in [TYPE_VLAN, TYPE_SERVICE_VLAN] {
             let tag = VlanTag { protocol, control: 0x6000 };
-            let request = build(&Builder { vlan: Some(tag), ..bench.builder() });
+            let request = build(&UdpFrameBuilder { vlan: Some(tag), ..bench.builder() });
             bench.query(&[&request], with_tag(tag))?;
             let other = VlanTag { control: 0x6124, ..tag };
-            let request = build(&Builder { vlan: Some(other), ..bench.builder() });
+            let request = build(&UdpFrameBuilder { vlan: Some(other), ..bench.builder() });
             let strange = bench.exchange(&[&request], with_tag(other), QUIET_PERIOD)?;
             ensure!(strange.is_empty(), "a reply in a VLAN that the server is not in");
         }

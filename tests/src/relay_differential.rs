@@ -15,7 +15,7 @@ use horolog_io::{Batch, BatchDevice, FrameSelection, PacketDevice, PacketOptions
 use horolog_lab::{Lab, LabConfig};
 use horolog_relay::RelayListing;
 use horolog_wire::ethernet::{HEADER_LEN as LINK_LEN, MacAddress};
-use horolog_wire::frame::{Builder, UdpFrame};
+use horolog_wire::frame::{UdpFrame, UdpFrameBuilder};
 
 use crate::mutated_frames;
 use crate::random::Random;
@@ -121,7 +121,7 @@ impl Side {
             2 if port != 2 => mac = [0xff; 6],
             _ => {}
         }
-        let builder = Builder {
+        let builder = UdpFrameBuilder {
             destination_mac: MacAddress(mac),
             source_mac: MacAddress(self.lab.server().first_interface().mac),
             vlan: None,

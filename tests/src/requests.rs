@@ -16,7 +16,7 @@ use horolog_stats::buckets::{MAX_VALUE, TEST_VECTORS, bucket_index};
 use horolog_sys::affinity::{allowed_cores, pin_to_core};
 use horolog_sys::clock::MonotonicClock;
 use horolog_time::{Clock, NtpTimestamp, Span, Timestamp};
-use horolog_wire::frame::{Builder, UdpFrame};
+use horolog_wire::frame::{UdpFrame, UdpFrameBuilder};
 use horolog_wire::ntp::{HEADER_LEN, Header};
 use horolog_wire::ptp::{EVENT_PORT, Message, PortIdentity, monitor};
 use horolog_xdp::{Generator, LanePosition, TrialSettings, XdpAction};
@@ -142,7 +142,7 @@ fn check_request(
     template.complete_frame(&mut expected, source_low, timestamps);
     ensure!(frame == expected, "it should be {expected:02x?}");
     let parsed = UdpFrame::parse(frame).map_err(|error| anyhow!("no UDP: {error:?}"))?;
-    ensure!(parsed.checksum_fits() && parsed.trailer_len == 0, "{parsed:?}");
+    ensure!(parsed.has_valid_checksum() && parsed.trailer_len == 0, "{parsed:?}");
     ensure!(parsed.source.ip() == world.network.address(client), "{parsed:?}");
     ensure!(parsed.source.port() == source_port(LANE) && parsed.destination == world.target);
     let (header, rest) = Header::parse(parsed.payload)?;
@@ -173,7 +173,7 @@ fn check_ptp_request(
     let token = world.token.encode(question);
     let client = world.lane_clients(LANE).client(question.sequence);
     let frames = world.frames(LANE);
-    let builder = Builder {
+    let builder = UdpFrameBuilder {
         destination_mac: frames.destination_mac,
         source_mac: frames.source_mac,
         vlan: None,
@@ -189,7 +189,8 @@ fn check_ptp_request(
     let (message, _) = Message::parse(parsed.payload)?;
     let source = PortIdentity { clock: token, port: LANE as u16 + 1 };
     ensure!(message.header.source == source && message.header.domain == plan.domain);
-    let has_request = message.tlvs().flatten().any(|tlv| tlv.number == monitor::REQUEST);
+    let has_request =
+        message.tlvs().flatten().any(|tlv| tlv.type_number == monitor::REQUEST_TLV_TYPE);
     ensure!(has_request == (plan.kind == PtpRequestKind::Nsm), "{message:?}");
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use horolog_io::{Batch, BatchDevice, FrameSelection, PacketDevice, PacketOptions};
 use horolog_wire::ethernet::MacAddress;
-use horolog_wire::frame::Builder;
+use horolog_wire::frame::UdpFrameBuilder;
 use libtest_mimic::Trial;
 
 use crate::chronyd::Client;
@@ -170,7 +170,7 @@ fn flood(nts: &WithNts) -> Result<()> {
         batch.clear();
         for _ in 0..BATCH {
             let source = Ipv4Addr::from(0x0a00_0000 | random.next() as u32 & 0x00ff_ffff);
-            let builder = Builder {
+            let builder = UdpFrameBuilder {
                 destination_mac: MacAddress(nts.lab.server().first_interface().mac),
                 source_mac: MacAddress(host.first_interface().mac),
                 vlan: None,

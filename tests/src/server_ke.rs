@@ -201,7 +201,7 @@ pub(crate) fn slow_clients_do_not_starve_others() -> Result<()> {
         stop.store(true, Relaxed);
         served
     })?;
-    let counters = server.counters();
+    let counters = server.counts();
     ensure!(counters.established == COOKIES as u64 && counters.refused_full == 0, "{counters:?}");
     Ok(())
 }
@@ -210,7 +210,7 @@ pub(crate) fn slow_clients_do_not_starve_others() -> Result<()> {
 fn await_attack(server: &KeServer, share: u64) -> Result<()> {
     let started = Instant::now();
     loop {
-        let counters = server.counters();
+        let counters = server.counts();
         let refused = counters.refused_concurrent + counters.refused_rate;
         ensure!(counters.open <= share, "more than its share: {counters:?}");
         if counters.open == share && refused > 0 {

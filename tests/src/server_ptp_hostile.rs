@@ -10,13 +10,13 @@ use anyhow::{Context, Result, ensure};
 use horolog_io::{Batch, BatchDevice, FrameSelection, PacketDevice, PacketOptions};
 use horolog_lab::{Lab, LabConfig};
 use horolog_wire::ethernet::{Header, MacAddress};
-use horolog_wire::frame::Builder;
-use horolog_wire::ptp::management::{Managed, data::id};
+use horolog_wire::frame::UdpFrameBuilder;
+use horolog_wire::ptp::management::{ManagementTlv, data::id};
 use horolog_wire::ptp::message::{
     ANNOUNCE_LEN, DELAY_RESP_LEN, MANAGEMENT_LEN, PDELAY_LEN, SIGNALING_LEN, TIMESTAMP_MESSAGE_LEN,
 };
 use horolog_wire::ptp::monitor::REQUEST_TLV;
-use horolog_wire::ptp::tlv::{UNICAST_LEN_MAX, Unicast};
+use horolog_wire::ptp::tlv::{UNICAST_LEN_MAX, UnicastNegotiation};
 use horolog_wire::ptp::{
     ETHER_TYPE, EVENT_PORT, GENERAL_PORT, IPV6_PADDING_LEN, MULTICAST_IPV4, MULTICAST_IPV6,
     MULTICAST_MAC, MessageType, VERSION,
@@ -85,7 +85,7 @@ fn right(random: &mut Random) -> Vec<u8> {
     match kind {
         MessageType::DelayReq if random.within(0..=1) == 0 => bytes.extend(REQUEST_TLV),
         MessageType::Signaling => {
-            let request = Unicast::Request {
+            let request = UnicastNegotiation::Request {
                 kind: random.pick(&[
                     MessageType::Announce,
                     MessageType::Sync,
@@ -103,7 +103,7 @@ fn right(random: &mut Random) -> Vec<u8> {
             let any = random.next() as u16;
             let ids = [id::DEFAULT_DATA_SET, id::CLOCK_DESCRIPTION, id::PORT_DATA_SET, any];
             let data = random.bytes(2);
-            let managed = Managed { id: random.pick(&ids), data: &data };
+            let managed = ManagementTlv { id: random.pick(&ids), data: &data };
             let mut tlv = vec![0; managed.tlv_len()];
             managed.emit(&mut tlv);
             bytes.extend(tlv);
@@ -166,7 +166,7 @@ fn carry(lab: &Lab, random: &mut Random, message: &[u8]) -> Result<Vec<u8>> {
         frame.extend_from_slice(message);
         return Ok(frame);
     }
-    let builder = Builder {
+    let builder = UdpFrameBuilder {
         destination_mac: if to_group { MacAddress::of_group(group) } else { own_mac },
         source_mac,
         vlan: None,

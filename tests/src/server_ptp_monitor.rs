@@ -7,7 +7,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use horolog_io::{Batch, BatchDevice, FrameSelection, PacketDevice, PacketOptions};
 use horolog_lab::{Lab, LabConfig};
 use horolog_wire::ethernet::{HEADER_LEN as LINK_LEN, Header, MacAddress};
-use horolog_wire::frame::{Builder, UdpFrame};
+use horolog_wire::frame::{UdpFrame, UdpFrameBuilder};
 use horolog_wire::ptp::message::TIMESTAMP_MESSAGE_LEN;
 use horolog_wire::ptp::monitor::REQUEST_TLV;
 use horolog_wire::ptp::{
@@ -52,7 +52,7 @@ fn request(lab: &Lab, transport: PtpTransport, to: Option<IpAddr>, number: u16) 
     let own: IpAddr =
         if ipv6 { client.ipv6.context("no IPv6 address")?.into() } else { client.ipv4.into() };
     let to = to.map_or_else(|| server_address(lab, ipv6).map(|at| at.ip()), Ok)?;
-    let builder = Builder {
+    let builder = UdpFrameBuilder {
         destination_mac: if to.is_multicast() { MacAddress::of_group(to) } else { destination },
         source_mac: source,
         vlan: None,
@@ -140,7 +140,7 @@ fn by_xdp(server: &Server) -> Result<Option<u64>> {
 fn answers_of(lab: &Lab, transport: PtpTransport) -> Result<Vec<Vec<u8>>> {
     let mut answers = exchange(lab, &[request(lab, transport, None, 7)?], OWED.len())?;
     let position = |frame: &Vec<u8>| {
-        let kind = message(frame).map_or(0, |(message, _)| message.body.kind());
+        let kind = message(frame).map_or(0, |(message, _)| message.body.type_bits());
         OWED.iter().position(|&owed| owed as u8 == kind)
     };
     answers.sort_by_key(position);

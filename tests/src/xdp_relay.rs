@@ -11,7 +11,7 @@ use horolog_io::{Batch, BatchDevice, FrameSelection, PacketDevice, PacketOptions
 use horolog_lab::{Lab, LabConfig, LabHost, LabInterface};
 use horolog_wire::checksum;
 use horolog_wire::ethernet::{HEADER_LEN as LINK_LEN, MacAddress};
-use horolog_wire::frame::Builder;
+use horolog_wire::frame::UdpFrameBuilder;
 use horolog_wire::{ipv4, ipv6};
 use horolog_xdp::{
     Attachment, Interface, RelayChild, RelayChildCounts, RelayGroup, RelayLimit, RelayPassedReason,
@@ -122,9 +122,9 @@ impl Bench {
         Ok(lab.client().run(|| relay.set_group(group, children))??)
     }
 
-    fn builder(&self) -> Result<Builder> {
+    fn builder(&self) -> Result<UdpFrameBuilder> {
         let source = self.lab.server().first_interface();
-        Ok(Builder {
+        Ok(UdpFrameBuilder {
             destination_mac: MacAddress(self.lab.client().interfaces[0].mac),
             source_mac: MacAddress(source.mac),
             vlan: None,
@@ -140,7 +140,7 @@ impl Bench {
 
     /// A packet of somebody else to the group.
     pub(crate) fn packet_from(&self, source: SocketAddr, payload: &[u8]) -> Result<Vec<u8>> {
-        let builder = Builder { source, ..self.builder()? };
+        let builder = UdpFrameBuilder { source, ..self.builder()? };
         let mut frame = vec![0; builder.headers_len() + payload.len()];
         builder.emit(payload, &mut frame);
         Ok(frame)
@@ -240,14 +240,14 @@ pub(crate) fn expected(frame: &[u8], child: &RelayChild) -> Result<Vec<u8>> {
         let length = u16::from_be_bytes([copy[udp + 4], copy[udp + 5]]);
         let pseudo = match (child.source.ip(), child.destination.ip()) {
             (IpAddr::V4(source), IpAddr::V4(destination)) => {
-                checksum::udp_over_ipv4(source, destination, length)
+                checksum::ipv4_pseudo_header_sum(source, destination, length)
             }
             (IpAddr::V6(source), IpAddr::V6(destination)) => {
-                checksum::udp_over_ipv6(source, destination, length)
+                checksum::ipv6_pseudo_header_sum(source, destination, length)
             }
-            _ => checksum::Sum::default(),
+            _ => checksum::OnesComplementSum::default(),
         };
-        let sum = pseudo.bytes(&copy[udp..udp + usize::from(length)]).finish();
+        let sum = pseudo.add_bytes(&copy[udp..udp + usize::from(length)]).finish();
         let sum = if sum == 0 { u16::MAX } else { sum };
         copy[udp + 6..udp + 8].copy_from_slice(&sum.to_be_bytes());
     }

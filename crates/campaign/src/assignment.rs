@@ -1,7 +1,7 @@
-//! Assignment of an agent as stored at the broker: its order and the last command. Each new one
-//! includes all earlier ones, so an agent that missed one, or was restarted, needs no other.
-//! Unreadable data is distinguished from that of another version, so that the controller receives
-//! the reason.
+//! Assignment of an agent as stored at the broker: its order and the last command. Each assignment
+//! is complete, so an agent that missed earlier ones, or was restarted, needs only the latest.
+//! Unreadable data is distinguished from data of another version, which the agent reports to the
+//! controller.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,19 +19,19 @@ pub const ASSIGNMENT_BYTES_MAX: u64 = 64 << 20;
 pub struct Assignment {
     /// Order to execute.
     pub order: Order,
-    /// Last command; without one, services are started and the start time is awaited.
+    /// Last command; `None` if services are to be started and wait for the start time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub word: Option<OrderCommand>,
 }
 
-/// Header of an order readable in every version.
+/// Part of an assignment that is the same in all versions of horolog.
 #[derive(Deserialize)]
 struct AssignmentHeader {
-    order: OrderHead,
+    order: OrderHeader,
 }
 
 #[derive(Deserialize)]
-struct OrderHead {
+struct OrderHeader {
     protocol: u32,
     version: String,
     campaign: CampaignId,
@@ -40,12 +40,12 @@ struct OrderHead {
 /// Reason why an assignment is not executed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum AssignmentError {
-    /// The data is no assignment.
+    /// The data is not an assignment.
     #[error("unreadable order")]
     Unreadable,
-    /// The assignment is of another version.
+    /// The assignment was written by another version of horolog.
     #[error("{reason}")]
-    Foreign {
+    OtherVersion {
         /// Campaign.
         campaign: CampaignId,
         /// Reason, in one line.
@@ -61,20 +61,20 @@ impl Assignment {
         packing::pack(self).unwrap_or_default()
     }
 
-    /// Parses compressed bytes.
+    /// Parses the bytes written by [`Self::pack`].
     ///
     /// # Errors
     ///
-    /// They are no assignment, or one of another version.
+    /// The bytes are not an assignment, or were written by another version.
     pub fn unpack(packed: &[u8]) -> Result<Self, AssignmentError> {
         let Ok(Some(text)) = packing::unpack(packed, ASSIGNMENT_BYTES_MAX) else {
             return Err(AssignmentError::Unreadable);
         };
-        serde_json::from_slice(&text).map_err(|_| foreign(&text))
+        serde_json::from_slice(&text).map_err(|_| version_error(&text))
     }
 }
 
-fn foreign(text: &[u8]) -> AssignmentError {
+fn version_error(text: &[u8]) -> AssignmentError {
     let Ok(AssignmentHeader { order }) = serde_json::from_slice::<AssignmentHeader>(text) else {
         return AssignmentError::Unreadable;
     };
@@ -85,7 +85,7 @@ fn foreign(text: &[u8]) -> AssignmentError {
         order.protocol,
         env!("CARGO_PKG_VERSION")
     );
-    AssignmentError::Foreign { campaign: order.campaign, reason }
+    AssignmentError::OtherVersion { campaign: order.campaign, reason }
 }
 
 #[cfg(test)]
@@ -123,7 +123,7 @@ mod tests {
         later["order"]["protocol"] = json!(2);
         later["order"]["version"] = json!("9.0\n");
         later["order"]["colour"] = json!("blue");
-        let Err(AssignmentError::Foreign { campaign, reason }) =
+        let Err(AssignmentError::OtherVersion { campaign, reason }) =
             Assignment::unpack(&packed(&later))
         else {
             panic!("it is read");

@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Formatter};
 /// Reason why a file is invalid.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FileError {
-    /// Line, from 1 on; absent if the error concerns no line, such as something that is missing.
+    /// Line number, from 1; `None` if the error has no line, such as a missing entry.
     pub line: Option<usize>,
     /// Reason and remedy, in one line.
     pub reason: String,
@@ -32,32 +32,32 @@ impl FileError {
         }
     }
 
-    /// Creates an error. The reason may include text from others; it is sanitised to one line.
+    /// Creates an error. Control characters in the reason are replaced, so that it is one line.
     pub(crate) fn new(line: Option<usize>, reason: impl Into<String>) -> Self {
         let reason = reason.into();
         Self { line, reason: sanitised(&reason, usize::MAX) }
     }
 
     /// Converts an error of the TOML parser.
-    pub(crate) fn of_toml(text: &str, error: &toml::de::Error) -> Self {
-        let line = error.span().map(|span| line_of(text, span.start));
+    pub(crate) fn from_toml_error(text: &str, error: &toml::de::Error) -> Self {
+        let line = error.span().map(|span| line_at_offset(text, span.start));
         let reason = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
         Self::new(line, reason)
     }
 }
 
-/// Returns the line of a byte offset in a text, from 1 on.
-pub(crate) fn line_of(text: &str, at: usize) -> usize {
-    1 + text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count()
+/// Returns the line number, from 1, of a byte offset in a text.
+pub(crate) fn line_at_offset(text: &str, offset: usize) -> usize {
+    1 + text.as_bytes().iter().take(offset).filter(|byte| **byte == b'\n').count()
 }
 
 /// Formats a count: `1 job`, `2 jobs`.
-pub(crate) fn counted(count: usize, what: &str) -> String {
+pub(crate) fn count_text(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Sanitises text from others for display: truncated, on one line, and without terminal control
-/// characters.
+/// Sanitises untrusted text for display: truncates it to `chars_max` characters and replaces
+/// control characters, including line breaks, by `?`.
 pub(crate) fn sanitised(text: &str, chars_max: usize) -> String {
     text.chars().take(chars_max).map(|c| if c.is_control() { '?' } else { c }).collect()
 }

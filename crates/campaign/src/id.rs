@@ -1,6 +1,5 @@
-//! Names in network messages and file names: of campaigns, agents, roles and jobs. Each is
-//! validated when it is created, so none can be a path, a wildcard or several words. A name does
-//! not imply that the named object exists.
+//! Names of campaigns, agents, roles and jobs, as used in network messages and file names. Each is
+//! validated when it is created, so none can be a path, a NATS wildcard or several words.
 
 use std::fmt::{self, Display, Formatter};
 use std::num::NonZeroU32;
@@ -16,10 +15,10 @@ pub const CAMPAIGN_ID_MAX: usize = 64;
 pub const AGENT_NAME_MAX: usize = 63;
 /// Largest length of a role name, in bytes.
 pub const ROLE_NAME_MAX: usize = 32;
-/// Length of a campaign identifier after the plan name, in bytes: hyphens, time, random number.
-const FRESH_TAIL: usize = 25;
+/// Length of the generated part of a campaign identifier, in bytes: hyphens, time, random number.
+const GENERATED_SUFFIX_BYTES: usize = 25;
 
-/// Text that is no valid name.
+/// Text that is not a valid name of its kind.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum IdError {
     /// Invalid campaign identifier.
@@ -58,11 +57,11 @@ fn is_made_of(text: &str, max: usize, first: fn(u8) -> bool, rest: fn(u8) -> boo
     }
 }
 
-const fn is_small(byte: u8) -> bool {
+const fn is_id_byte(byte: u8) -> bool {
     byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-'
 }
 
-/// Defines a type for a name: parsed from text with a check, and converted back unchanged.
+/// Defines a type for a validated name, with conversions from and to text.
 macro_rules! name {
     ($(#[$doc:meta])* $name:ident, $error:ident, $max:expr, $first:expr, $rest:expr) => {
         $(#[$doc])*
@@ -115,7 +114,7 @@ macro_rules! name {
 name! {
     /// Identifier of one run of a plan.
     CampaignId, Campaign, CAMPAIGN_ID_MAX,
-    |byte| byte.is_ascii_lowercase() || byte.is_ascii_digit(), is_small
+    |byte| byte.is_ascii_lowercase() || byte.is_ascii_digit(), is_id_byte
 }
 
 name! {
@@ -127,7 +126,7 @@ name! {
 
 name! {
     /// Name of a role in a plan.
-    RoleName, Role, ROLE_NAME_MAX, |byte| byte.is_ascii_lowercase(), is_small
+    RoleName, Role, ROLE_NAME_MAX, |byte| byte.is_ascii_lowercase(), is_id_byte
 }
 
 impl CampaignId {
@@ -137,19 +136,19 @@ impl CampaignId {
     /// # Errors
     ///
     /// The system supplies no random bytes.
-    pub fn fresh(plan: &str, now_ms: u64) -> Result<Self, getrandom::Error> {
+    pub fn generate(plan: &str, now_ms: u64) -> Result<Self, getrandom::Error> {
         let mut random = [0; 4];
         getrandom::fill(&mut random)?;
         let random = u32::from_be_bytes(random);
         let name: String = plan
             .bytes()
-            .filter(|byte| is_small(*byte))
+            .filter(|byte| is_id_byte(*byte))
             .skip_while(|byte| *byte == b'-')
-            .take(CAMPAIGN_ID_MAX - FRESH_TAIL)
+            .take(CAMPAIGN_ID_MAX - GENERATED_SUFFIX_BYTES)
             .map(char::from)
             .collect();
         let name = if name.is_empty() { "plan" } else { &name };
-        // Thirteen digits last until the year 2286; more are cut, and the random number stays.
+        // Thirteen digits suffice until the year 2286; higher digits are dropped.
         Ok(Self(format!("{name}-{:013}-{random:08x}", now_ms % 10_000_000_000_000)))
     }
 }
@@ -175,9 +174,10 @@ impl FromStr for JobId {
 
     fn from_str(text: &str) -> Result<Self, IdError> {
         let parts = text.split_once('.').and_then(|(role, instance)| {
-            // Only one notation for each: `u32` would accept '+1' and '01' as well.
-            let is_plain = instance.bytes().all(|byte| byte.is_ascii_digit());
-            let instance = instance.parse().ok().filter(|_| is_plain && !instance.starts_with('0'));
+            // `u32::from_str` would also accept '+1' and '01'; each job has only one notation.
+            let is_all_digits = instance.bytes().all(|byte| byte.is_ascii_digit());
+            let instance =
+                instance.parse().ok().filter(|_| is_all_digits && !instance.starts_with('0'));
             Some(Self { role: role.parse().ok()?, instance: instance? })
         });
         parts.ok_or_else(|| IdError::Job(sanitised(text, SHOWN_MAX)))
@@ -233,11 +233,11 @@ mod tests {
     fn fresh_identifiers_are_valid_and_differ() {
         let long = "x".repeat(100);
         for plan in ["ntp-saturation", "", "-", "Grüße", &long] {
-            let one = CampaignId::fresh(plan, 1_795_468_800_000).unwrap();
+            let one = CampaignId::generate(plan, 1_795_468_800_000).unwrap();
             assert_eq!(one.as_str().parse(), Ok(one.clone()));
-            assert_ne!(one, CampaignId::fresh(plan, 1_795_468_800_000).unwrap());
+            assert_ne!(one, CampaignId::generate(plan, 1_795_468_800_000).unwrap());
         }
-        let id = CampaignId::fresh("udp-all-pairs", u64::MAX).unwrap();
+        let id = CampaignId::generate("udp-all-pairs", u64::MAX).unwrap();
         assert!(id.as_str().starts_with("udp-all-pairs-"), "{id}");
     }
 

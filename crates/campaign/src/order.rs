@@ -1,10 +1,9 @@
-//! Messages between controllers and agents, as data: orders, order commands and events, outcomes,
-//! and the state of an agent. An order never carries a command line: it names a kind of role and
-//! options of known types. Nothing here sends or judges; [`Order::check`] only checks that an order
-//! can be understood and has an acceptable size.
+//! Messages between controllers and agents: orders, order commands and events, outcomes, and the
+//! state of an agent. An order never contains a command line: it names kinds of roles and options
+//! of known types. Whether an agent may execute it is decided by [`crate::policy`].
 //!
-//! Network input with unknown fields is refused: both ends have the same version, which is checked
-//! before ([`PROTOCOL`], and the version in each message).
+//! Messages with unknown fields are refused. This is possible because both ends must have the same
+//! version, which is compared first ([`PROTOCOL`], and the version in each message).
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -22,9 +21,9 @@ pub const JOBS_MAX: usize = 1_024;
 pub const VALUES_MAX: usize = 1_024;
 /// Largest size of one value, in bytes.
 pub const VALUE_BYTES_MAX: usize = 4_096;
-/// Largest number of characters shown of names and versions from others.
+/// Largest number of characters of a received name or version in a message.
 pub(crate) const SHOWN_MAX: usize = 40;
-/// Longest lead of a start time when an agent receives it, in ns: an hour.
+/// Longest accepted time from the receipt of a start time to the start time, in ns: an hour.
 pub const LEAD_NS_MAX: i64 = 3_600 * 1_000_000_000;
 /// Longest duration of a job, in ns: a week.
 pub const DEADLINE_NS_MAX: u64 = 7 * 24 * 3_600 * 1_000_000_000;
@@ -64,7 +63,7 @@ pub struct Job {
     pub service: bool,
 }
 
-/// Reason why an order is not processed further.
+/// Reason why an agent rejects an order before its policy is consulted.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum OrderError {
     /// The protocol is another one.
@@ -86,7 +85,7 @@ pub enum OrderError {
     Jobs(usize),
     /// A job occurs twice.
     #[error("the order has job {0} twice")]
-    Twice(JobId),
+    DuplicateJob(JobId),
     /// The deadline is zero or too long.
     #[error("the order's deadline is {0} ns; 1 to {DEADLINE_NS_MAX} are supported")]
     Deadline(u64),
@@ -108,8 +107,8 @@ impl Order {
     ///
     /// # Errors
     ///
-    /// The first error in it.
-    pub fn check(&self, own: &AgentName, version: &str) -> Result<(), OrderError> {
+    /// The first violation.
+    pub fn check(&self, agent_name: &AgentName, version: &str) -> Result<(), OrderError> {
         if self.protocol != PROTOCOL {
             return Err(OrderError::Protocol(self.protocol));
         }
@@ -117,7 +116,7 @@ impl Order {
             let order = self.version.chars().take(SHOWN_MAX).collect();
             return Err(OrderError::Version { order, own: version.to_owned() });
         }
-        if self.agent != *own {
+        if self.agent != *agent_name {
             return Err(OrderError::Agent(self.agent.clone()));
         }
         if !(1..=JOBS_MAX).contains(&self.jobs.len()) {
@@ -128,7 +127,7 @@ impl Order {
         }
         let mut visited = std::collections::BTreeSet::new();
         if let Some(job) = self.jobs.iter().find(|job| !visited.insert(&job.id)) {
-            return Err(OrderError::Twice(job.id.clone()));
+            return Err(OrderError::DuplicateJob(job.id.clone()));
         }
         self.jobs.iter().try_for_each(Job::check)
     }
@@ -155,9 +154,9 @@ pub enum OrderCommand {
         /// Start time, UTC in ns since 1970.
         at_ns: i64,
     },
-    /// Terminate the services: all is done.
+    /// Terminate the services: all other jobs have ended.
     Finish,
-    /// Terminate everything, with the results so far.
+    /// Terminate all jobs, with their results so far.
     Abandon,
 }
 
@@ -167,8 +166,8 @@ pub enum OrderCommand {
 pub enum OrderEvent {
     /// The order is valid and allowed; services are being started.
     Accepted {
-        /// Time of the acceptance by this agent's clock: UTC, in ns since 1970. A controller uses
-        /// it to check that its clock and this one agree well enough for a common start time.
+        /// Time of the acceptance by the agent's clock: UTC, in ns since 1970. The controller
+        /// compares it with its own clock.
         at_ns: i64,
     },
     /// The order is invalid or not allowed; nothing was started.
@@ -178,18 +177,18 @@ pub enum OrderEvent {
     },
     /// All services are ready, and the agent waits for the start time.
     Ready,
-    /// A service is not ready in time; those that were started have been terminated.
+    /// A service is not ready in time; all started jobs have been terminated.
     NotReady {
         /// Service.
         job: JobId,
         /// Reason, in one line.
         reason: String,
     },
-    /// A job's process was started.
+    /// A measurement has passed its start gate, or a service was started.
     Started {
         /// Job.
         job: JobId,
-        /// Time of the start by this agent's clock: UTC, in ns since 1970.
+        /// Time of the start by the agent's clock: UTC, in ns since 1970.
         at_ns: i64,
     },
     /// A job printed a line of progress.
@@ -210,34 +209,35 @@ pub enum OrderEvent {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "how")]
 pub enum JobEnd {
-    /// It ended by itself or on command, with an exit status of 0, or of 1 if the measurement is
-    /// outside its limits.
+    /// The job exited by itself or on command, with status 0, or 1 if the measurement is outside
+    /// its limits.
     Done {
         /// Exit status.
         status: i32,
     },
-    /// It ended with another status, or it could not be started.
+    /// The job exited with another status, or could not be started.
     Failed {
-        /// Exit status; as in shells if it could not be started.
+        /// Exit status; if the job could not be started, the one that a shell would report.
         status: i32,
         /// Reason, in one line.
         message: String,
     },
-    /// A signal ended it that the agent did not send.
+    /// The job was terminated by a signal that the agent did not send.
     Signalled {
         /// Signal number.
         signal: i32,
     },
-    /// Its deadline passed, and it was terminated; the result is the one so far.
+    /// The job was terminated at its deadline; its result covers the time until then.
     TimedOut,
-    /// The campaign was abandoned, and it was terminated; the result is the one so far.
+    /// The job was terminated because the campaign was abandoned; its result covers the time until
+    /// then.
     Abandoned,
-    /// It was never started.
+    /// The job was not started.
     Refused {
         /// Reason, in one line.
         reason: String,
     },
-    /// Its agent ended before it did.
+    /// The agent stopped before the job had an outcome.
     Interrupted {
         /// Cause, in one line.
         reason: String,
@@ -256,29 +256,29 @@ pub struct JobOutcome {
     pub job: JobId,
     /// End of the job.
     pub ending: JobEnd,
-    /// Start time, UTC in ns since 1970; absent for services and for jobs that never received one.
+    /// Intended start time, UTC in ns since 1970; `None` for services and for jobs without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intended_ns: Option<i64>,
-    /// Time at which its process began to measure, or a service was started, by the agent's clock,
-    /// UTC in ns since 1970.
+    /// Actual start time by the agent's clock, UTC in ns since 1970: passage of the start gate, or
+    /// creation of a service's process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_ns: Option<i64>,
-    /// Time of its end, by the agent's clock, UTC in ns since 1970.
+    /// Time of the end of the process by the agent's clock, UTC in ns since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_ns: Option<i64>,
     /// State of the agent's clock at the start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<AgentClockState>,
-    /// Record written by the job.
+    /// Result written by the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<serde_json::Value>,
-    /// Last lines of standard error.
+    /// Last lines of the job's standard error.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub stderr_tail: String,
 }
 
 impl JobOutcome {
-    /// Returns the outcome of a job of which only its end is known.
+    /// Creates an outcome that holds only the end of the job.
     #[must_use]
     pub const fn new(campaign: CampaignId, agent: AgentName, job: JobId, ending: JobEnd) -> Self {
         Self {
@@ -318,22 +318,22 @@ pub struct AgentState {
     pub version: String,
     /// Agent name.
     pub name: AgentName,
-    /// Number that is greater after each start: of two agents with one name, the later one is
-    /// valid.
+    /// Restart count, greater at each start. Of two agents with the same name, the one with the
+    /// greater incarnation is valid.
     pub incarnation: u64,
     /// Labels set by the operator.
     pub labels: BTreeMap<String, String>,
-    /// Addresses at which others reach it, preferred one first.
+    /// Addresses at which the jobs of other agents reach its host, preferred one first.
     pub addresses: Vec<IpAddr>,
     /// Capabilities of the agent.
     pub abilities: AgentCapabilities,
-    /// State of its clock.
+    /// State of the agent's clock; `None` if its error bound is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<AgentClockState>,
-    /// Campaign that it works for.
+    /// Campaign of the agent's current order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busy: Option<CampaignId>,
-    /// Reading of its clock at publication: UTC, in ns since 1970.
+    /// Reading of the agent's clock at publication: UTC, in ns since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_ns: Option<i64>,
 }
@@ -352,7 +352,7 @@ impl AgentState {
 pub struct AgentCapabilities {
     /// True if it has root privileges.
     pub root: bool,
-    /// CPUs that it may use.
+    /// Number of CPUs that the agent may use.
     pub cores: u32,
     /// Kinds of roles that its policy allows.
     pub kinds: Vec<RoleKind>,

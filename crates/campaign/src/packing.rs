@@ -1,4 +1,4 @@
-//! Values as compressed JSON, for messages and for data at a broker; and back, within limits.
+//! Serialisation of values as gzip-compressed JSON, and decompression with a limit of the size.
 
 use std::io::{self, Read, Write};
 
@@ -7,7 +7,7 @@ use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use serde::Serialize;
 
-/// Packs a value.
+/// Serialises a value as compressed JSON.
 ///
 /// # Errors
 ///
@@ -16,23 +16,24 @@ pub(crate) fn pack(value: &impl Serialize) -> io::Result<Vec<u8>> {
     pack_within(value, u64::MAX).map(Option::unwrap_or_default)
 }
 
-/// Packs a value; `None` if its JSON text exceeds `bytes_max`.
+/// Serialises a value as compressed JSON; `None` if the text exceeds `bytes_max` before
+/// compression.
 ///
 /// # Errors
 ///
 /// The value has no representation in JSON.
 pub(crate) fn pack_within(value: &impl Serialize, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
     let encoder = GzEncoder::new(Vec::new(), Compression::fast());
-    let mut counted = BoundedWriter { encoder, bytes: 0, bytes_max };
-    match serde_json::to_writer(&mut counted, value) {
-        Err(_) if counted.bytes > bytes_max => return Ok(None),
+    let mut writer = BoundedWriter { encoder, bytes: 0, bytes_max };
+    match serde_json::to_writer(&mut writer, value) {
+        Err(_) if writer.bytes > bytes_max => return Ok(None),
         written => written?,
     }
-    counted.encoder.flush()?;
-    counted.encoder.finish().map(Some)
+    writer.encoder.flush()?;
+    writer.encoder.finish().map(Some)
 }
 
-/// Writer that accepts a limited number of bytes.
+/// Writer that compresses, and fails once more than `bytes_max` bytes were written.
 struct BoundedWriter {
     encoder: GzEncoder<Vec<u8>>,
     bytes: u64,
@@ -54,11 +55,11 @@ impl Write for BoundedWriter {
     }
 }
 
-/// Returns the JSON text of a packed value; `None` if it exceeds `bytes_max`.
+/// Decompresses a packed value to its JSON text; `None` if the text exceeds `bytes_max`.
 ///
 /// # Errors
 ///
-/// The bytes cannot be unpacked.
+/// The bytes cannot be decompressed.
 pub(crate) fn unpack(packed: &[u8], bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
     let mut text = Vec::new();
     GzDecoder::new(packed).take(bytes_max + 1).read_to_end(&mut text)?;

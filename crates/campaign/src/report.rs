@@ -1,7 +1,7 @@
-//! Reports of agents to a controller, as bytes: a report is packed (JSON, compressed), and cut into
-//! fragments that a broker accepts, since a result with histograms may exceed one message. Input
-//! from unknown senders is limited in size and number before it is parsed. Nothing here sends, and
-//! fragments may arrive repeatedly and in any order.
+//! Encoding of agents' reports to a controller: a report is serialised as compressed JSON and split
+//! into fragments, because a result with histograms can exceed the broker's message size. Fragments
+//! may arrive repeatedly and in any order. Sizes are limited before anything is parsed, because the
+//! senders are not trusted.
 
 mod reassembly;
 
@@ -20,7 +20,7 @@ pub use self::reassembly::Reassembly;
 pub const FRAGMENT_BYTES_MAX: usize = 512 << 10;
 /// Largest number of fragments of one report.
 pub const FRAGMENTS_MAX: usize = 256;
-/// Largest size of a report before it is packed, in bytes.
+/// Largest size of a report before compression, in bytes.
 pub const REPORT_BYTES_MAX: u64 = 64 << 20;
 /// Largest size of the header line before a fragment's content, in bytes.
 const HEADER_BYTES_MAX: usize = 512;
@@ -55,7 +55,7 @@ pub enum ReportContent {
     Outcome(Box<JobOutcome>),
 }
 
-/// Reason why bytes are no report; one line.
+/// Reason why a received message or report is invalid; formatted as one line.
 #[derive(Debug, thiserror::Error)]
 pub enum MessageError {
     /// The header line of a fragment is missing or invalid.
@@ -64,20 +64,20 @@ pub enum MessageError {
     /// A report has too many fragments or bytes.
     #[error("a part or report above the size limit")]
     TooLarge,
-    /// A report cannot be unpacked.
+    /// A report cannot be decompressed.
     #[error("cannot decompress a report: {0}")]
-    Packing(#[from] io::Error),
-    /// The data is no report of this protocol.
+    Decompression(#[from] io::Error),
+    /// The JSON is not a report of this protocol.
     #[error("cannot parse a report: {0}")]
-    Form(#[from] serde_json::Error),
+    Json(#[from] serde_json::Error),
     /// The report is of another protocol.
     #[error("a report of protocol {0}; this agent uses {PROTOCOL}")]
     Protocol(u32),
 }
 
 impl AgentReport {
-    /// Returns the identifier. A job has one outcome, so its identifier does not change when the
-    /// agent reports it again after a restart.
+    /// Returns the identifier of the report. The identifier of an outcome depends only on the job,
+    /// so that an outcome reported again after a restart of the agent is recognised.
     #[must_use]
     pub fn id(&self) -> String {
         let Self { campaign, agent, incarnation, number, .. } = self;
@@ -91,18 +91,19 @@ impl AgentReport {
     ///
     /// # Errors
     ///
-    /// It exceeds [`REPORT_BYTES_MAX`] before or [`FRAGMENTS_MAX`] fragments after compression.
+    /// The report exceeds [`REPORT_BYTES_MAX`] before, or [`FRAGMENTS_MAX`] fragments after
+    /// compression.
     pub fn pack(&self) -> Result<Vec<u8>, MessageError> {
         let packed = packing::pack_within(self, REPORT_BYTES_MAX)?;
         let fits = |packed: &Vec<u8>| packed.len() <= FRAGMENTS_MAX * FRAGMENT_BYTES_MAX;
         packed.filter(fits).ok_or(MessageError::TooLarge)
     }
 
-    /// Parses compressed bytes.
+    /// Parses the bytes written by [`Self::pack`].
     ///
     /// # Errors
     ///
-    /// They are no report of this protocol, or one that is too large.
+    /// The bytes are not a report of this protocol, or exceed the size limit.
     pub fn unpack(packed: &[u8]) -> Result<Self, MessageError> {
         let text = packing::unpack(packed, REPORT_BYTES_MAX)?.ok_or(MessageError::TooLarge)?;
         let report: Self = serde_json::from_slice(&text)?;
@@ -130,8 +131,8 @@ pub struct Fragment<'a> {
     content: &'a [u8],
 }
 
-/// Cuts a packed report into fragments with a limited number of bytes of content.
-pub fn fragment<'a>(
+/// Splits a packed report into fragments with up to `bytes_max` bytes of content.
+pub fn fragments<'a>(
     id: &'a str,
     packed: &'a [u8],
     bytes_max: usize,
@@ -145,9 +146,9 @@ pub fn fragment<'a>(
 }
 
 impl<'a> Fragment<'a> {
-    /// Returns the identifier by which a broker drops duplicates. A client without the secret
-    /// cannot publish it first and so have this fragment dropped. A report that is cut differently
-    /// when it is sent again has other identifiers.
+    /// Returns the identifier by which a broker drops duplicates, in hexadecimal. It depends on the
+    /// agent's secret, so that no other client can have the fragment dropped by publishing a
+    /// message with the same identifier first. It also depends on the number of fragments.
     #[must_use]
     pub fn id(&self, secret: &[u8]) -> String {
         let FragmentHeader { id, part, parts } = &self.header;
@@ -170,7 +171,7 @@ impl<'a> Fragment<'a> {
     ///
     /// # Errors
     ///
-    /// It is no fragment, or one that is too large.
+    /// The message is not a fragment, or exceeds the size limit.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, MessageError> {
         let start = &bytes[..bytes.len().min(HEADER_BYTES_MAX)];
         let end = start.iter().position(|byte| *byte == b'\n').ok_or(MessageError::Header)?;
@@ -277,7 +278,7 @@ mod tests {
     fn a_fragment_id_depends_on_part_secret_and_contents() {
         let (two, three) = (vec![0; 4], vec![0; 6]);
         let id = |packed: &[u8], part, secret: &[u8]| {
-            fragment("r", packed, 2).nth(part).unwrap().id(secret)
+            fragments("r", packed, 2).nth(part).unwrap().id(secret)
         };
         assert_eq!(id(&two, 0, b"s"), id(&two, 0, b"s"));
         for other in [id(&two, 1, b"s"), id(&two, 0, b"t"), id(&three, 0, b"s")] {
@@ -293,7 +294,7 @@ mod tests {
             let report = outcome(json!(text));
             let packed = report.pack().unwrap();
             let id = report.id();
-            let mut messages: Vec<_> = fragment(&id, &packed, bytes_max.max(packed.len() / FRAGMENTS_MAX + 1))
+            let mut messages: Vec<_> = fragments(&id, &packed, bytes_max.max(packed.len() / FRAGMENTS_MAX + 1))
                 .map(|part| part.to_bytes())
                 .collect();
             let count = messages.len();
@@ -304,7 +305,7 @@ mod tests {
             let mut assembly = Reassembly::default();
             let mut whole = Vec::new();
             for message in &messages {
-                whole.extend(assembly.take("n1", &Fragment::parse(message).unwrap()).unwrap());
+                whole.extend(assembly.add_fragment("n1", &Fragment::parse(message).unwrap()).unwrap());
             }
             prop_assert!(!whole.is_empty());
             prop_assert_eq!(AgentReport::unpack(&whole[0]).unwrap(), report);

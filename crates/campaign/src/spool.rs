@@ -1,7 +1,7 @@
-//! Spool of an agent: reports stored on disk until a broker has stored them, in order of creation,
-//! one file each, and one state that replaces the previous one. A file is complete or absent,
-//! whenever the process is killed; a corrupt one is set aside and reported. Storage is limited in
-//! bytes and in number. The spool neither packs nor sends.
+//! Spool of an agent: directory with the reports that a broker has not stored yet, one file each,
+//! in order of creation, and a file with the agent's persistent state. Files are written
+//! atomically; corrupt ones are renamed and reported. The number and the size of the reports are
+//! limited.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, TryLockError};
@@ -17,20 +17,20 @@ use crate::{AgentName, CampaignId};
 
 /// Largest number of stored reports.
 pub const REPORTS_MAX: usize = 10_000;
-/// Largest size of stored reports, in bytes.
+/// Largest size of all stored reports together, in bytes.
 pub const BYTES_MAX: u64 = 1 << 30;
 /// Largest size of a state, in bytes.
 const STATE_BYTES_MAX: u64 = 16 << 20;
-/// Prefix of a file.
+/// Prefix of a report file: format and version.
 const MAGIC: &[u8] = b"horolog.spool/1 ";
 /// Largest size of the header line before a file's content, in bytes.
 const HEADER_BYTES_MAX: usize = 1_024;
 const REPORT: &str = "report";
-const SPOILT: &str = "spoilt";
-const STATE: &str = "state.json";
-const LOCK: &str = "lock";
+const CORRUPT_EXTENSION: &str = "spoilt";
+const STATE_FILE: &str = "state.json";
+const LOCK_FILE: &str = "lock";
 
-/// Reason why the spool cannot be used; one line.
+/// Reason why the spool cannot be used; formatted as one line.
 #[derive(Debug, thiserror::Error)]
 pub enum SpoolError {
     /// A path cannot be read or written.
@@ -44,11 +44,11 @@ pub enum SpoolError {
     /// Another process uses the directory.
     #[error("{} is in use by another agent; stop that agent or choose another \
              directory", .0.display())]
-    Taken(PathBuf),
+    InUse(PathBuf),
     /// A report is corrupt.
     #[error("{}: {why}; its report is lost", path.display())]
     Corrupt {
-        /// Its file, which has been set aside.
+        /// File of the report, which was renamed.
         path: PathBuf,
         /// Reason.
         why: String,
@@ -67,10 +67,10 @@ pub enum SpoolError {
     },
 }
 
-/// Reason why a file is no report.
+/// Reason why a file is not a report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum EntryError {
-    /// The prefix is wrong.
+pub enum SpoolEntryError {
+    /// The prefix or the header line is invalid.
     #[error("invalid header")]
     Header,
     /// The content is corrupt.
@@ -123,23 +123,23 @@ impl SpoolEntry {
     ///
     /// # Errors
     ///
-    /// It was not created by [`Self::to_bytes`].
-    pub fn parse(bytes: &[u8]) -> Result<Self, EntryError> {
-        let bytes = bytes.strip_prefix(MAGIC).ok_or(EntryError::Header)?;
+    /// The bytes were not created by [`Self::to_bytes`], or are corrupt.
+    pub fn parse(bytes: &[u8]) -> Result<Self, SpoolEntryError> {
+        let bytes = bytes.strip_prefix(MAGIC).ok_or(SpoolEntryError::Header)?;
         let start = &bytes[..bytes.len().min(HEADER_BYTES_MAX)];
-        let end = start.iter().position(|byte| *byte == b'\n').ok_or(EntryError::Header)?;
+        let end = start.iter().position(|byte| *byte == b'\n').ok_or(SpoolEntryError::Header)?;
         let header: SpoolHeader =
-            serde_json::from_slice(&bytes[..end]).map_err(|_| EntryError::Header)?;
+            serde_json::from_slice(&bytes[..end]).map_err(|_| SpoolEntryError::Header)?;
         let packed = &bytes[end + 1..];
         if packed.len() != header.bytes || sha256(packed) != header.sha256 {
-            return Err(EntryError::Content);
+            return Err(SpoolEntryError::Content);
         }
         let SpoolHeader { id, campaign, agent, .. } = header;
         Ok(Self { id, campaign, agent, packed: packed.to_vec() })
     }
 }
 
-/// Position of a report in the spool; later ones are greater.
+/// Position of a report in the spool; later reports have greater positions.
 pub type SpoolPosition = u64;
 
 /// Limits of the stored reports.
@@ -157,7 +157,7 @@ impl Default for SpoolLimits {
     }
 }
 
-/// Directory of reports.
+/// Spool directory, locked by this process.
 #[derive(Debug)]
 pub struct Spool {
     directory: PathBuf,
@@ -165,56 +165,59 @@ pub struct Spool {
     /// Size of each report, in bytes.
     report_sizes: BTreeMap<SpoolPosition, u64>,
     bytes: u64,
-    next: SpoolPosition,
+    next_position: SpoolPosition,
     /// Lock held for the lifetime of this value.
     _lock: File,
 }
 
 impl Spool {
-    /// Opens a directory, which is created if it does not exist. Incomplete files of a killed
-    /// process are removed. Returns the spool and the files that were no reports, by their new
-    /// names.
+    /// Opens a spool directory; creates it if it does not exist, and removes incomplete files of a
+    /// killed process. Returns the spool, and the new paths of corrupt files, which were renamed.
     ///
     /// # Errors
     ///
-    /// Another agent uses it, or it cannot be read or written.
+    /// Another agent uses the directory, or it cannot be read or written.
     pub fn open(directory: &Path, limits: SpoolLimits) -> Result<(Self, Vec<PathBuf>), SpoolError> {
-        let failed = at(directory);
+        let failed = io_error_at(directory);
         DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(&failed)?;
-        let lock = lock(directory)?;
+        let lock = lock_directory(directory)?;
         let mut spool = Self {
             directory: directory.to_owned(),
             limits,
             report_sizes: BTreeMap::new(),
             bytes: 0,
-            next: 1,
+            next_position: 1,
             _lock: lock,
         };
-        let mut spoilt = Vec::new();
+        let mut corrupt_files = Vec::new();
         for entry in fs::read_dir(directory).map_err(&failed)? {
-            spool.take_note(&entry.map_err(&failed)?.path(), &mut spoilt)?;
+            spool.register_file(&entry.map_err(&failed)?.path(), &mut corrupt_files)?;
         }
-        Ok((spool, spoilt))
+        Ok((spool, corrupt_files))
     }
 
-    /// Registers a file found on opening.
-    fn take_note(&mut self, path: &Path, spoilt: &mut Vec<PathBuf>) -> Result<(), SpoolError> {
+    /// Registers a file found in the directory, or removes or renames it.
+    fn register_file(
+        &mut self,
+        path: &Path,
+        corrupt_files: &mut Vec<PathBuf>,
+    ) -> Result<(), SpoolError> {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        if name.starts_with(TEMPORARY) {
-            return fs::remove_file(path).map_err(at(path));
+        if name.starts_with(TEMPORARY_PREFIX) {
+            return fs::remove_file(path).map_err(io_error_at(path));
         }
         let Some((position, kind)) = name.split_once('.') else { return Ok(()) };
         let Ok(position) = position.parse::<SpoolPosition>() else { return Ok(()) };
-        // No position is used twice, otherwise a corrupt file could block a later one.
-        self.next = self.next.max(position.saturating_add(1));
+        // A new report must not get the position of a corrupt file.
+        self.next_position = self.next_position.max(position.saturating_add(1));
         if kind != REPORT {
             return Ok(());
         }
-        let bytes = fs::read(path).map_err(at(path))?;
+        let bytes = fs::read(path).map_err(io_error_at(path))?;
         if SpoolEntry::parse(&bytes).is_err() {
-            let aside = path.with_extension(SPOILT);
-            fs::rename(path, &aside).map_err(at(path))?;
-            spoilt.push(aside);
+            let aside = path.with_extension(CORRUPT_EXTENSION);
+            fs::rename(path, &aside).map_err(io_error_at(path))?;
+            corrupt_files.push(aside);
             return Ok(());
         }
         self.report_sizes.insert(position, bytes.len() as u64);
@@ -222,7 +225,7 @@ impl Spool {
         Ok(())
     }
 
-    /// Appends a report; it is on disk on return.
+    /// Appends a report and syncs it to disk.
     ///
     /// # Errors
     ///
@@ -232,37 +235,37 @@ impl Spool {
         let length = bytes.len() as u64;
         if self.report_sizes.len() >= self.limits.reports || self.bytes + length > self.limits.bytes
         {
-            return Err(self.full());
+            return Err(self.full_error());
         }
-        let position = self.next;
-        self.write(&self.path(position), &bytes)?;
-        self.next += 1;
+        let position = self.next_position;
+        self.write(&self.report_path(position), &bytes)?;
+        self.next_position += 1;
         self.report_sizes.insert(position, length);
         self.bytes += length;
         Ok(position)
     }
 
-    fn full(&self) -> SpoolError {
+    fn full_error(&self) -> SpoolError {
         let path = self.directory.clone();
         SpoolError::Full { path, reports: self.report_sizes.len(), bytes: self.bytes }
     }
 
-    /// Checks that at least a quarter of the capacity is left; otherwise no order may be accepted.
+    /// Checks that at least a quarter of the capacity is free, as required to accept an order.
     ///
     /// # Errors
     ///
-    /// Less is left.
-    pub fn has_room(&self) -> Result<(), SpoolError> {
+    /// Less is free.
+    pub fn check_capacity(&self) -> Result<(), SpoolError> {
         let is_roomy = self.report_sizes.len() / 3 < self.limits.reports / 4
             && self.bytes / 3 < self.limits.bytes / 4;
-        if is_roomy { Ok(()) } else { Err(self.full()) }
+        if is_roomy { Ok(()) } else { Err(self.full_error()) }
     }
 
     /// Returns the oldest report after this position, or the oldest of all if there is none.
     ///
     /// # Errors
     ///
-    /// The report cannot be read back or is corrupt. It is set aside and not read again.
+    /// The report cannot be read or is corrupt. Its file is renamed and not read again.
     pub fn next_after(
         &mut self,
         position: SpoolPosition,
@@ -270,15 +273,15 @@ impl Spool {
         let mut later = self.report_sizes.range(position.saturating_add(1)..);
         let next = later.next().or_else(|| self.report_sizes.first_key_value());
         let Some(position) = next.map(|(position, _)| *position) else { return Ok(None) };
-        let path = self.path(position);
+        let path = self.report_path(position);
         let read = fs::read(&path).map_err(|error| error.to_string());
         let parsed = read
             .and_then(|bytes| SpoolEntry::parse(&bytes).map_err(|error| error.to_string()))
             .map(|entry| Some((position, entry)));
         parsed.map_err(|why| {
             self.bytes -= self.report_sizes.remove(&position).unwrap_or_default();
-            // If even that fails, the next start finds it again.
-            let _ = fs::rename(&path, path.with_extension(SPOILT));
+            // If this fails, the next start finds the file again.
+            let _ = fs::rename(&path, path.with_extension(CORRUPT_EXTENSION));
             SpoolError::Corrupt { path, why }
         })
     }
@@ -289,8 +292,8 @@ impl Spool {
     ///
     /// The disk fails.
     pub fn remove(&mut self, position: SpoolPosition) -> Result<(), SpoolError> {
-        let path = self.path(position);
-        fs::remove_file(&path).map_err(at(&path))?;
+        let path = self.report_path(position);
+        fs::remove_file(&path).map_err(io_error_at(&path))?;
         self.bytes -= self.report_sizes.remove(&position).unwrap_or_default();
         Ok(())
     }
@@ -313,35 +316,35 @@ impl Spool {
     ///
     /// The disk fails.
     pub fn save_state<T: Serialize>(&self, state: &T) -> Result<(), SpoolError> {
-        let path = self.directory.join(STATE);
-        let text = serde_json::to_vec(state).map_err(|error| at(&path)(error.into()))?;
+        let path = self.directory.join(STATE_FILE);
+        let text = serde_json::to_vec(state).map_err(|error| io_error_at(&path)(error.into()))?;
         self.write(&path, &text)
     }
 
-    /// Returns the state saved last; `None` if there is none, or none that can be read.
+    /// Returns the last saved state; `None` if there is none, or if it cannot be parsed.
     ///
     /// # Errors
     ///
     /// The disk fails.
-    pub fn state<T: for<'a> Deserialize<'a>>(&self) -> Result<Option<T>, SpoolError> {
-        let path = self.directory.join(STATE);
+    pub fn load_state<T: for<'a> Deserialize<'a>>(&self) -> Result<Option<T>, SpoolError> {
+        let path = self.directory.join(STATE_FILE);
         match fs::metadata(&path) {
-            Ok(facts) if facts.len() > STATE_BYTES_MAX => return Ok(None),
+            Ok(metadata) if metadata.len() > STATE_BYTES_MAX => return Ok(None),
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(at(&path)(error)),
+            Err(error) => return Err(io_error_at(&path)(error)),
         }
-        Ok(serde_json::from_slice(&fs::read(&path).map_err(at(&path))?).ok())
+        Ok(serde_json::from_slice(&fs::read(&path).map_err(io_error_at(&path))?).ok())
     }
 
-    fn path(&self, position: SpoolPosition) -> PathBuf {
+    fn report_path(&self, position: SpoolPosition) -> PathBuf {
         self.directory.join(format!("{position:020}.{REPORT}"))
     }
 
     /// Writes a temporary file, syncs it to disk, and renames it.
     fn write(&self, path: &Path, bytes: &[u8]) -> Result<(), SpoolError> {
         let written = tempfile::Builder::new()
-            .prefix(TEMPORARY)
+            .prefix(TEMPORARY_PREFIX)
             .tempfile_in(&self.directory)
             .and_then(|mut file| {
                 file.write_all(bytes)?;
@@ -350,27 +353,27 @@ impl Spool {
                 // The new name is on disk once its directory is synced.
                 File::open(&self.directory)?.sync_all()
             });
-        written.map_err(at(path))
+        written.map_err(io_error_at(path))
     }
 }
 
-const TEMPORARY: &str = ".new-";
+const TEMPORARY_PREFIX: &str = ".new-";
 
-fn at(path: &Path) -> impl Fn(io::Error) -> SpoolError {
+fn io_error_at(path: &Path) -> impl Fn(io::Error) -> SpoolError {
     let path = path.to_owned();
     move |error| SpoolError::Io { path: path.clone(), error }
 }
 
-/// Locks the directory for this process. The lock is released with the process, however it ends.
-fn lock(directory: &Path) -> Result<File, SpoolError> {
-    let path = directory.join(LOCK);
-    let failed = at(&path);
+/// Locks the directory for this process. The kernel releases the lock when the process ends.
+fn lock_directory(directory: &Path) -> Result<File, SpoolError> {
+    let path = directory.join(LOCK_FILE);
+    let failed = io_error_at(&path);
     let mut options = File::options();
     let options = options.create(true).truncate(false).write(true);
     let file = options.open(&path).map_err(&failed)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(SpoolError::Taken(directory.to_owned())),
+        Err(TryLockError::WouldBlock) => Err(SpoolError::InUse(directory.to_owned())),
         Err(TryLockError::Error(error)) => Err(failed(error)),
     }
 }

@@ -176,13 +176,13 @@ impl From<LoadError> for CommandFailure {
 
 impl From<QueryError> for CommandFailure {
     fn from(error: QueryError) -> Self {
-        if error.is_usage() { Self::usage(error) } else { Self::environment(error) }
+        if error.is_usage_error() { Self::usage(error) } else { Self::environment(error) }
     }
 }
 
 impl From<TcpPathError> for CommandFailure {
     fn from(error: TcpPathError) -> Self {
-        if error.is_usage() { Self::usage(error) } else { Self::environment(error) }
+        if error.is_usage_error() { Self::usage(error) } else { Self::environment(error) }
     }
 }
 

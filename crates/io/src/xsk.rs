@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use horolog_time::Timestamp;
 use horolog_wire::ethernet::MacAddress;
-use horolog_wire::frame::{Builder, UdpFrame};
+use horolog_wire::frame::{UdpFrame, UdpFrameBuilder};
 use horolog_xdp::XskSocket;
 
 use crate::batch::{Batch, BatchPacket};
@@ -109,11 +109,11 @@ fn endpoints(datagram: &UdpFrame<'_>, interface: u32) -> Endpoints {
 }
 
 /// Returns the builder of a reply's frame; `None` without complete link-layer endpoints.
-fn builder(packet: &BatchPacket<'_, Endpoints>) -> Option<Builder> {
+fn builder(packet: &BatchPacket<'_, Endpoints>) -> Option<UdpFrameBuilder> {
     let Endpoints { remote, local, link, .. } = packet.address;
     let FrameEndpoints { remote: to, local: from, vlan, local_port } = link?;
     let is_complete = to != MacAddress::default() && remote.is_ipv4() == local.is_ipv4();
-    is_complete.then(|| Builder {
+    is_complete.then(|| UdpFrameBuilder {
         destination_mac: to,
         source_mac: from,
         vlan,
@@ -123,7 +123,7 @@ fn builder(packet: &BatchPacket<'_, Endpoints>) -> Option<Builder> {
 }
 
 /// Writes the frame and returns its length; 0 if it exceeds the buffer.
-fn emit(builder: &Builder, payload: &[u8], frame: &mut [u8]) -> usize {
+fn emit(builder: &UdpFrameBuilder, payload: &[u8], frame: &mut [u8]) -> usize {
     if builder.headers_len() + payload.len() > frame.len() {
         return 0;
     }

@@ -1,7 +1,6 @@
-//! Counts NTS-KE sessions a second: `handshakes serve CERT KEY ADDRESS THREADS` runs this crate's
-//! listener with cookies of the usual length and no limits, until its standard input ends, and
-//! `handshakes ask CA HOST ADDRESS THREADS SECONDS` loads any NTS-KE server, one full handshake
-//! after the other on each thread. It measures; it is no test.
+//! Benchmark of NTS-KE exchanges per second. `handshakes serve CERT KEY ADDRESS THREADS` runs this
+//! crate's listener without limits until its standard input ends. `handshakes ask CA HOST ADDRESS
+//! THREADS SECONDS` loads an NTS-KE server with consecutive full handshakes on each thread.
 
 use std::error::Error;
 use std::io::Read;
@@ -15,10 +14,10 @@ use horolog_ke::{AES_SIV_CMAC_256, CookieProvider, KeClient, KeConfig, KeServer,
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Cookies as long as chronyd's, all zero.
-struct Blank;
+/// Provider of cookies of 100 zero bytes, as long as those of chronyd.
+struct ZeroCookies;
 
-impl CookieProvider for Blank {
+impl CookieProvider for ZeroCookies {
     fn algorithms(&self) -> Vec<u16> {
         vec![AES_SIV_CMAC_256]
     }
@@ -34,10 +33,10 @@ fn serve(certificate: &str, key: &str, address: &str, threads: &str) -> Result<(
     config.threads = threads.parse()?;
     config.limits.connections_per_prefix = 0;
     config.limits.rate_per_prefix = 0;
-    let server = KeServer::start(config, Arc::new(Blank))?;
-    println!("listening at {:?}", server.listen());
+    let server = KeServer::start(config, Arc::new(ZeroCookies))?;
+    println!("listening at {:?}", server.listen_addresses());
     std::io::stdin().read_to_end(&mut Vec::new())?;
-    println!("{:?}", server.counters());
+    println!("{:?}", server.counts());
     Ok(())
 }
 

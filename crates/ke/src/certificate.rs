@@ -1,5 +1,5 @@
-//! The server's certificate and key: read from PEM files, checked, and replaced while running. An
-//! unusable pair never replaces a usable one.
+//! Certificate and private key of the server: read from PEM files, checked, and replaced while the
+//! listener runs. A pair is replaced only by one that was loaded and checked.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -18,24 +18,25 @@ use rustls::{Error, InconsistentKeys};
 use crate::KeError;
 use crate::validity::CertificateValidity;
 
-/// A certificate with its key, ready for use.
+/// Certificate chain with its private key and validity period.
 #[derive(Clone, Debug)]
-pub(crate) struct Pair {
+pub(crate) struct CertificateKeyPair {
     pub(crate) certified: Arc<CertifiedKey>,
     pub(crate) validity: CertificateValidity,
 }
 
-impl Pair {
-    /// Reads and checks both.
+impl CertificateKeyPair {
+    /// Reads the certificate chain and the key from PEM files, and checks that they match and have
+    /// not expired at `now`.
     pub(crate) fn load(
         certificate: &Path,
         key: &Path,
         provider: &CryptoProvider,
         now: SystemTime,
     ) -> Result<Self, KeError> {
-        let chain = certificates(certificate)?;
+        let chain = read_certificates(certificate)?;
         let validity = chain.first().and_then(|first| CertificateValidity::parse(first));
-        let validity = validity.ok_or_else(|| KeError::Damaged {
+        let validity = validity.ok_or_else(|| KeError::InvalidFile {
             what: "certificate",
             path: certificate.to_owned(),
             reason: "unreadable validity period".into(),
@@ -46,39 +47,39 @@ impl Pair {
                 since: humantime::format_rfc3339_seconds(validity.not_after).to_string(),
             });
         }
-        let secret = PrivateKeyDer::from_pem_reader(open("key", key)?)
-            .map_err(|error| explain("private key", key, error))?;
+        let secret = PrivateKeyDer::from_pem_reader(open_file("key", key)?)
+            .map_err(|error| pem_error("private key", key, error))?;
         let certified = CertifiedKey::from_der(chain, secret, provider).map_err(|error| {
             if matches!(error, Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) {
-                return KeError::KeyDoesNotFit {
+                return KeError::KeyMismatch {
                     certificate: certificate.to_owned(),
                     key: key.to_owned(),
                 };
             }
-            // A certificate that cannot be parsed is detected here as well.
+            // rustls reports a certificate that it cannot parse here, too.
             let (what, path) = match error {
                 Error::InvalidCertificate(_) => ("certificate", certificate),
                 _ => ("private key", key),
             };
-            KeError::Damaged { what, path: path.to_owned(), reason: error.to_string() }
+            KeError::InvalidFile { what, path: path.to_owned(), reason: error.to_string() }
         })?;
         Ok(Self { certified: Arc::new(certified), validity })
     }
 }
 
-/// The certificates of a PEM file, at least one.
-pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, KeError> {
+/// Reads the certificates of a PEM file; an error if there are none.
+pub(crate) fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, KeError> {
     let what = "certificate";
-    let chain: Vec<_> = CertificateDer::pem_reader_iter(open(what, path)?)
+    let chain: Vec<_> = CertificateDer::pem_reader_iter(open_file(what, path)?)
         .collect::<Result<_, _>>()
-        .map_err(|error| explain(what, path, error))?;
+        .map_err(|error| pem_error(what, path, error))?;
     if chain.is_empty() {
-        return Err(KeError::Empty { what, path: path.to_owned() });
+        return Err(KeError::NoPemItems { what, path: path.to_owned() });
     }
     Ok(chain)
 }
 
-fn open(what: &'static str, path: &Path) -> Result<BufReader<File>, KeError> {
+fn open_file(what: &'static str, path: &Path) -> Result<BufReader<File>, KeError> {
     File::open(path).map(BufReader::new).map_err(|error| KeError::Unreadable {
         what,
         path: path.to_owned(),
@@ -86,25 +87,25 @@ fn open(what: &'static str, path: &Path) -> Result<BufReader<File>, KeError> {
     })
 }
 
-fn explain(what: &'static str, path: &Path, error: pem::Error) -> KeError {
+fn pem_error(what: &'static str, path: &Path, error: pem::Error) -> KeError {
     let path = path.to_owned();
     match error {
-        pem::Error::NoItemsFound => KeError::Empty { what, path },
+        pem::Error::NoItemsFound => KeError::NoPemItems { what, path },
         pem::Error::Io(error) => KeError::Unreadable { what, path, error },
-        other => KeError::Damaged { what, path, reason: other.to_string() },
+        other => KeError::InvalidFile { what, path, reason: other.to_string() },
     }
 }
 
-/// Resolver that gives each handshake the current pair.
+/// Resolver by which rustls obtains the current certificate for each handshake.
 #[derive(Debug)]
-pub(crate) struct CertificateResolver(ArcSwap<Pair>);
+pub(crate) struct CertificateResolver(ArcSwap<CertificateKeyPair>);
 
 impl CertificateResolver {
-    pub(crate) fn new(pair: Pair) -> Self {
+    pub(crate) fn new(pair: CertificateKeyPair) -> Self {
         Self(ArcSwap::from_pointee(pair))
     }
 
-    pub(crate) fn exchange(&self, pair: Pair) {
+    pub(crate) fn replace(&self, pair: CertificateKeyPair) {
         self.0.store(Arc::new(pair));
     }
 

@@ -1,6 +1,6 @@
-//! NTS-KE client. [`NtsKeExchange`] is the protocol without a connection: it runs over any stream,
-//! blocking or not. [`KeClient`] holds the state that exchanges share. Nothing is retried, and no
-//! name is resolved.
+//! NTS-KE client. [`NtsKeExchange`] runs the protocol over any stream, blocking or not;
+//! [`KeClient`] holds the state that exchanges share, and also runs exchanges over TCP. Nothing is
+//! retried, and no host name is resolved.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
@@ -16,13 +16,14 @@ use rustls::version::TLS13;
 use rustls::{ClientConfig, ClientConnection};
 use zeroize::Zeroizing;
 
-use crate::algorithm::{AES_128_GCM_SIV, AES_SIV_CMAC_256, Keys, NegotiatedAlgorithm, key_len};
+use crate::algorithm::{AES_128_GCM_SIV, AES_SIV_CMAC_256, NegotiatedAlgorithm, NtsKeys, key_len};
 use crate::message::{Grant, KeRequest, KeResponse, NegotiationFailure, RESPONSE_LEN_MAX};
 use crate::records::message_len;
 use crate::verifier::CachingVerifier;
 use crate::{ALPN, ExchangePhase, KeError, TrustAnchors};
 
-/// Session material from a server. The keys are wiped on drop.
+/// Result of an exchange: keys, cookies and NTP server of an NTS session. The keys are wiped on
+/// drop.
 pub struct SessionMaterial {
     /// Number of the AEAD algorithm.
     pub algorithm: u16,
@@ -30,14 +31,14 @@ pub struct SessionMaterial {
     pub c2s: Zeroizing<Vec<u8>>,
     /// The server-to-client key.
     pub s2c: Zeroizing<Vec<u8>>,
-    /// At least one.
+    /// Cookies, at least one.
     pub cookies: Vec<Vec<u8>>,
     /// The NTP server, if it is another host.
     pub server: Option<String>,
     /// The UDP port of the NTP server, if it is not 123.
     pub port: Option<u16>,
-    /// The server did not indicate how it exports keys for AES-128-GCM-SIV, so they may be wrong:
-    /// see [`KeClient::certain`].
+    /// True if the keys may be wrong, because the server did not indicate how it exports keys for
+    /// AES-128-GCM-SIV: see [`KeClient::fallback_client`].
     pub keys_uncertain: bool,
 }
 
@@ -63,13 +64,15 @@ pub fn exchange_keys(
     KeClient::new(trust, algorithms)?.exchange_keys(target, address, timeout)
 }
 
-/// State shared by all exchanges with servers of the same trust. Each has a full handshake.
+/// NTS-KE client: configuration shared by all exchanges with the same trust anchors. Sessions are
+/// not resumed, so each exchange has a full handshake.
 #[derive(Clone)]
 pub struct KeClient {
     config: Arc<ClientConfig>,
     request: KeRequest,
-    /// Exports keys according to RFC 8915, even if the server does not indicate support.
-    standard: bool,
+    /// True if keys are exported according to RFC 8915 even if the server does not indicate that it
+    /// does so.
+    uses_standard_exporter: bool,
 }
 
 impl KeClient {
@@ -95,36 +98,40 @@ impl KeClient {
             algorithms: algorithms.to_vec(),
             exact_exporter: algorithms.contains(&AES_128_GCM_SIV),
         };
-        Ok(Self { config: Arc::new(config), request, standard: false })
+        Ok(Self { config: Arc::new(config), request, uses_standard_exporter: false })
     }
 
-    /// A copy of the client for another attempt, after keys for AES-128-GCM-SIV proved wrong: it
-    /// does not offer that algorithm or, if it has no other, exports its keys according to RFC
-    /// 8915.
+    /// Returns a client for another attempt after keys for AES-128-GCM-SIV proved wrong. It does
+    /// not offer that algorithm or, if it has no other, exports the keys according to RFC 8915.
     #[must_use]
-    pub fn certain(&self) -> Self {
-        let mut certain = Self { standard: true, ..self.clone() };
+    pub fn fallback_client(&self) -> Self {
+        let mut client = Self { uses_standard_exporter: true, ..self.clone() };
         let others = |&one: &u16| one != AES_128_GCM_SIV;
         let algorithms: Vec<_> = self.request.algorithms.iter().copied().filter(others).collect();
         if !algorithms.is_empty() {
-            certain.request = KeRequest { algorithms, exact_exporter: false, ntpv4: true };
+            client.request = KeRequest { algorithms, exact_exporter: false, ntpv4: true };
         }
-        certain
+        client
     }
 
     /// Begins an exchange with a server whose certificate must be valid for `target`, a host name
     /// or an IP address.
     pub fn begin(&self, target: &str) -> Result<NtsKeExchange, KeError> {
         let name = ServerName::try_from(target.to_owned())
-            .map_err(|_| KeError::BadName(target.to_owned()))?;
+            .map_err(|_| KeError::InvalidName(target.to_owned()))?;
         let mut tls = ClientConnection::new(Arc::clone(&self.config), name)?;
-        // The request is kept until the handshake is complete.
+        // rustls buffers the request until the handshake is complete.
         let request = self.request.to_bytes();
         tls.writer()
             .write_all(&request)
             .map_err(|error| rustls::Error::General(error.to_string()))?;
         let offered = self.request.algorithms.clone();
-        Ok(NtsKeExchange { tls, offered, standard: self.standard, response: Vec::new() })
+        Ok(NtsKeExchange {
+            tls,
+            offered,
+            uses_standard_exporter: self.uses_standard_exporter,
+            response: Vec::new(),
+        })
     }
 
     /// Runs an exchange with the server at `address` over a connection of its own. Blocks until it
@@ -136,7 +143,7 @@ impl KeClient {
         timeout: Duration,
     ) -> Result<SessionMaterial, KeError> {
         let deadline = Instant::now() + timeout;
-        let broken = |phase| {
+        let stream_error = |phase| {
             move |error: io::Error| match error.kind() {
                 ErrorKind::TimedOut => KeError::TimedOut { address, phase },
                 _ => KeError::Connection { address, phase, error },
@@ -144,24 +151,26 @@ impl KeClient {
         };
         let mut exchange = self.begin(target)?;
         let connected = TcpStream::connect_timeout(&address, timeout);
-        let mut stream = connected.map_err(broken(ExchangePhase::Connecting))?;
+        let mut stream = connected.map_err(stream_error(ExchangePhase::Connecting))?;
         loop {
             let (phase, left) =
                 (exchange.phase(), deadline.saturating_duration_since(Instant::now()));
             if left.is_zero() {
                 return Err(KeError::TimedOut { address, phase });
             }
-            stream.set_read_timeout(Some(left)).map_err(broken(phase))?;
-            stream.set_write_timeout(Some(left)).map_err(broken(phase))?;
+            stream.set_read_timeout(Some(left)).map_err(stream_error(phase))?;
+            stream.set_write_timeout(Some(left)).map_err(stream_error(phase))?;
             match exchange.advance(&mut stream) {
                 Ok(ExchangeProgress::Done(established)) => {
-                    // If corking fails, the end of the stream takes a segment of its own.
+                    // Without cork, the FIN is sent in a segment of its own.
                     let _ = set_cork(&stream);
                     exchange.close(&mut stream);
                     return Ok(*established);
                 }
-                Ok(ExchangeProgress::Wants { .. }) => {}
-                Err(KeError::Broken(error)) => return Err(broken(exchange.phase())(error)),
+                Ok(ExchangeProgress::Incomplete { .. }) => {}
+                Err(KeError::StreamFailed(error)) => {
+                    return Err(stream_error(exchange.phase())(error));
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -177,13 +186,13 @@ impl fmt::Debug for KeClient {
 /// Progress of an exchange.
 #[derive(Debug)]
 pub enum ExchangeProgress {
-    /// It continues when the stream can be read or, if `write` is set, written.
-    Wants {
+    /// The exchange continues when the stream is readable or, if `wants_write` is true, writable.
+    Incomplete {
         /// True if data is waiting to be written.
-        write: bool,
+        wants_write: bool,
     },
-    /// It is complete: [`NtsKeExchange::close`] informs the server, and then the connection can be
-    /// closed.
+    /// The exchange is complete. [`NtsKeExchange::close`] informs the server; then the connection
+    /// can be closed.
     Done(Box<SessionMaterial>),
 }
 
@@ -191,7 +200,7 @@ pub enum ExchangeProgress {
 pub struct NtsKeExchange {
     tls: ClientConnection,
     offered: Vec<u16>,
-    standard: bool,
+    uses_standard_exporter: bool,
     response: Vec<u8>,
 }
 
@@ -207,7 +216,7 @@ impl NtsKeExchange {
     ///
     /// # Errors
     ///
-    /// [`KeError::Broken`] if the stream fails; the others are caused by the server.
+    /// [`KeError::StreamFailed`] if the stream fails; all other errors are caused by the server.
     pub fn advance(
         &mut self,
         stream: &mut (impl Read + Write),
@@ -216,11 +225,11 @@ impl NtsKeExchange {
         match self.tls.read_tls(stream) {
             Ok(0) => return Err(KeError::ClosedEarly(self.phase())),
             Ok(_) => {}
-            Err(error) if is_for_later(&error) => return Ok(self.wants()),
-            Err(error) => return Err(KeError::Broken(error)),
+            Err(error) if is_retryable(&error) => return Ok(self.incomplete()),
+            Err(error) => return Err(KeError::StreamFailed(error)),
         }
         if let Err(error) = self.tls.process_new_packets() {
-            // The alert informs the server, if it still reads.
+            // Sends the TLS alert; the server may have closed the connection already.
             let _ = self.write(stream);
             return Err(error.into());
         }
@@ -233,35 +242,34 @@ impl NtsKeExchange {
             }
         }
         self.write(stream)?;
-        Ok(self.wants())
+        Ok(self.incomplete())
     }
 
-    /// Informs the server that nothing more will be sent (RFC 8446, section 6.1). A server that no
-    /// longer reads is not an error.
+    /// Sends the alert `close_notify` (RFC 8446, section 6.1). Write errors are ignored.
     pub fn close(mut self, stream: &mut impl Write) {
         self.tls.send_close_notify();
         let _ = self.write(stream);
     }
 
-    /// The step that the exchange waits for.
+    /// Returns the phase that the exchange is in.
     fn phase(&self) -> ExchangePhase {
         match (self.tls.is_handshaking(), self.response.is_empty()) {
             (true, _) => ExchangePhase::Handshake,
             (false, true) => ExchangePhase::Response,
-            (false, false) => ExchangePhase::Rest,
+            (false, false) => ExchangePhase::PartialResponse,
         }
     }
 
-    fn wants(&self) -> ExchangeProgress {
-        ExchangeProgress::Wants { write: self.tls.wants_write() }
+    fn incomplete(&self) -> ExchangeProgress {
+        ExchangeProgress::Incomplete { wants_write: self.tls.wants_write() }
     }
 
     fn write(&mut self, stream: &mut impl Write) -> Result<(), KeError> {
         while self.tls.wants_write() {
             match self.tls.write_tls(stream) {
                 Ok(_) => {}
-                Err(error) if is_for_later(&error) => break,
-                Err(error) => return Err(KeError::Broken(error)),
+                Err(error) if is_retryable(&error) => break,
+                Err(error) => return Err(KeError::StreamFailed(error)),
             }
         }
         Ok(())
@@ -285,25 +293,28 @@ impl NtsKeExchange {
 
     fn finish(&self, length: usize) -> Result<SessionMaterial, KeError> {
         let grant = match KeResponse::parse(&self.response[..length])? {
-            KeResponse::Granted(grant) if self.offered.contains(&grant.algorithm) => grant,
-            KeResponse::Granted(grant) => return Err(KeError::NotOffered(grant.algorithm)),
-            KeResponse::Disagreed(NegotiationFailure::Algorithm) => {
+            KeResponse::Negotiated(grant) if self.offered.contains(&grant.algorithm) => grant,
+            KeResponse::Negotiated(grant) => return Err(KeError::NotOffered(grant.algorithm)),
+            KeResponse::NothingInCommon(NegotiationFailure::Algorithm) => {
                 return Err(KeError::NoAlgorithm);
             }
-            KeResponse::Disagreed(NegotiationFailure::Protocol) => return Err(KeError::NoProtocol),
+            KeResponse::NothingInCommon(NegotiationFailure::Protocol) => {
+                return Err(KeError::NoProtocol);
+            }
             KeResponse::Error(code) => return Err(KeError::Refused { code }),
         };
         let Grant { algorithm, exact_exporter, server, port, cookies } = grant;
-        let uncertain = algorithm == AES_128_GCM_SIV && !exact_exporter && !self.standard;
-        // Such a server is treated as chrony 4.4 to 4.6, as chrony itself does.
+        let uncertain =
+            algorithm == AES_128_GCM_SIV && !exact_exporter && !self.uses_standard_exporter;
+        // A server that does not indicate its export is assumed to be chrony 4.4 to 4.6.
         let context = if uncertain { AES_SIV_CMAC_256 } else { algorithm };
-        let keys = Keys::export(&self.tls, NegotiatedAlgorithm { algorithm, context })?;
+        let keys = NtsKeys::export(&self.tls, NegotiatedAlgorithm { algorithm, context })?;
         let (c2s, s2c, keys_uncertain) = (keys.c2s, keys.s2c, uncertain);
         Ok(SessionMaterial { algorithm, c2s, s2c, cookies, server, port, keys_uncertain })
     }
 }
 
-fn is_for_later(error: &io::Error) -> bool {
+fn is_retryable(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::TimedOut)
 }
 

@@ -1,6 +1,5 @@
-//! Errors of starting and changing a listener, and of a client exchange. Each message names what
-//! failed, where, and what to do. Errors of single clients are counted instead:
-//! [`crate::KeCounts`].
+//! Errors of a listener's start or reconfiguration, and of a client's exchange. Errors that clients
+//! cause at a listener are only counted: [`crate::KeCounts`].
 
 mod hint;
 mod tls;
@@ -14,7 +13,7 @@ use horolog_sys::explain::{explain, explain_to};
 
 use crate::message::BadResponse;
 
-/// Error of a listener, of a change of it, or of a client exchange.
+/// Error of a listener's start or reconfiguration, or of a client's exchange.
 #[derive(Debug, thiserror::Error)]
 pub enum KeError {
     /// A file cannot be read.
@@ -29,7 +28,7 @@ pub enum KeError {
     },
     /// A file does not contain the expected items.
     #[error("{} contains no {what} in PEM form (-----BEGIN …-----)", path.display())]
-    Empty {
+    NoPemItems {
         /// The expected items.
         what: &'static str,
         /// Path of the file.
@@ -37,7 +36,7 @@ pub enum KeError {
     },
     /// A file is damaged.
     #[error("{} is not a valid {what}: {reason}", path.display())]
-    Damaged {
+    InvalidFile {
         /// Purpose of the file.
         what: &'static str,
         /// Path of the file.
@@ -50,7 +49,7 @@ pub enum KeError {
         "the key in {} does not match the first certificate in {}; use the certificate's own key",
         key.display(), certificate.display()
     )]
-    KeyDoesNotFit {
+    KeyMismatch {
         /// The certificate's file.
         certificate: PathBuf,
         /// The key's file.
@@ -94,23 +93,23 @@ pub enum KeError {
     },
     /// No trusted certificates are configured.
     #[error("no certificate authority specified; name the PEM file of a trusted one with --ca")]
-    NoTrust,
+    NoAuthority,
     /// The host's name is neither a domain name nor an address.
     #[error("'{}' is neither a host name nor an IP address", .0.escape_debug())]
-    BadName(String),
+    InvalidName(String),
     /// The connection could not be established, or it broke.
     #[error("NTS-KE with {address}: {phase}: {}", explain_to(error, address.ip()))]
     Connection {
         /// The server's address.
         address: SocketAddr,
-        /// The phase that was waited for.
+        /// The phase in which it failed.
         phase: ExchangePhase,
         /// The system's error.
         error: io::Error,
     },
     /// The stream of an exchange failed.
     #[error("the connection of an NTS-KE exchange was lost: {}", explain(.0))]
-    Broken(io::Error),
+    StreamFailed(io::Error),
     /// The exchange took too long.
     #[error("NTS-KE with {address}: {phase}: timeout")]
     TimedOut {
@@ -122,7 +121,7 @@ pub enum KeError {
     /// TLS failed, for instance because the certificate is not trusted.
     #[error("TLS with the NTS-KE server failed: {}", tls::words(.0))]
     Tls(#[from] rustls::Error),
-    /// The server does not speak NTS-KE: it did not agree to `ntske/1`.
+    /// The server did not negotiate the application protocol `ntske/1` (ALPN).
     #[error("the server did not negotiate the protocol ntske/1 in the TLS handshake")]
     NotNtsKe,
     /// The server ended the connection before its response was complete.
@@ -143,28 +142,28 @@ pub enum KeError {
         /// The error's number.
         code: u16,
     },
-    /// The server does not serve `NTPv4`.
+    /// The server does not support `NTPv4` as next protocol.
     #[error("the NTS-KE server offers no keys for NTPv4")]
     NoProtocol,
-    /// The server supports none of the algorithms.
+    /// The server supports none of the offered algorithms.
     #[error("the NTS-KE server supports none of the offered AEAD algorithms")]
     NoAlgorithm,
-    /// The server chose an algorithm that it was not offered.
+    /// The server chose an algorithm that the client did not offer.
     #[error("the NTS-KE server chose AEAD algorithm {0}, which was not offered")]
     NotOffered(u16),
 }
 
-/// Phase of an exchange that is waited for.
+/// Phase of an exchange, named after the event that completes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ExchangePhase {
     /// The TCP connection.
     Connecting,
     /// The TLS handshake.
     Handshake,
-    /// The first byte of the response.
+    /// Wait for the first byte of the response.
     Response,
-    /// The other bytes of the response.
-    Rest,
+    /// Wait for the other bytes of the response.
+    PartialResponse,
 }
 
 impl fmt::Display for ExchangePhase {
@@ -173,12 +172,12 @@ impl fmt::Display for ExchangePhase {
             Self::Connecting => "TCP connection",
             Self::Handshake => "TLS handshake",
             Self::Response => "before the response",
-            Self::Rest => "during the response",
+            Self::PartialResponse => "during the response",
         })
     }
 }
 
-/// The reason why a file cannot be read, with advice.
+/// Returns the reason why a file cannot be read, with advice.
 fn unread(error: &io::Error) -> String {
     match error.kind() {
         // A server started as root has dropped the right to read other users' files.
@@ -191,7 +190,7 @@ fn unread(error: &io::Error) -> String {
     }
 }
 
-/// The reason why an address cannot be bound.
+/// Returns the reason why an address cannot be bound, with advice.
 fn unheld(error: &io::Error, address: SocketAddr) -> String {
     match error.kind() {
         io::ErrorKind::AddrInUse => {

@@ -1,8 +1,8 @@
-//! NTS key establishment (RFC 8915, section 4): its records, the listener of servers and the
-//! client, both over TLS 1.3. The content of cookies is opaque here.
+//! NTS key establishment (RFC 8915, section 4): records and messages, listener and client over TLS
+//! 1.3. Cookies are opaque bytes here.
 //!
-//! Sessions are never resumed: tickets are neither sent nor accepted, so a client uses memory only
-//! while its connection is open.
+//! TLS sessions are never resumed: tickets are neither sent nor accepted, so the server stores
+//! state of a client only while its connection is open.
 
 mod algorithm;
 mod certificate;
@@ -19,7 +19,7 @@ pub use algorithm::{AES_128_GCM_SIV, AES_SIV_CMAC_256, key_len};
 pub use client::{ExchangeProgress, KeClient, NtsKeExchange, SessionMaterial, exchange_keys};
 pub use error::{ExchangePhase, KeError};
 pub use server::{
-    CertificateFacts, CookieProvider, KeConfig, KeCounts, KeLimits, KeServer, PreparedConfig,
+    CertificateInfo, CookieProvider, KeConfig, KeCounts, KeLimits, KeServer, PreparedConfig,
     check_certificate,
 };
 pub use trust::TrustAnchors;
@@ -27,7 +27,7 @@ pub use trust::TrustAnchors;
 /// The TCP port of NTS key establishment (RFC 8915, section 7.1).
 pub const PORT: u16 = 4460;
 
-/// Protocol name of both sides in the application-layer negotiation of TLS (RFC 8915, section 4).
+/// Application protocol in the TLS handshake (ALPN; RFC 8915, section 4).
 const ALPN: &[u8] = b"ntske/1";
 
 #[cfg(test)]

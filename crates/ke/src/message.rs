@@ -1,5 +1,5 @@
-//! Requests and responses of NTS key establishment (RFC 8915, section 4): the rules that span
-//! several records. Pure: bytes in, values out, and back. Both are short, so both are bounded.
+//! Requests and responses of NTS key establishment (RFC 8915, section 4): conversion from and to
+//! bytes, with the rules that concern several records. Pure. The length of messages is limited.
 
 use std::net::IpAddr;
 
@@ -11,19 +11,19 @@ pub const REQUEST_LEN_MAX: usize = 4096;
 /// Longest accepted response, in bytes: the minimum that RFC 8915, section 4, requires a client to
 /// accept.
 pub const RESPONSE_LEN_MAX: usize = 65_536;
-/// Longest name of a server that is sent or accepted, in bytes: the limit of a domain name.
+/// Longest server name that is sent or accepted, in bytes: the limit of a domain name.
 pub const SERVER_LEN_MAX: usize = 255;
 
 /// The number of `NTPv4` among the next protocols (RFC 8915, section 7.7).
 const NTPV4: u16 = 0;
 
-/// Reason for which a server refuses a request (RFC 8915, section 7.8).
+/// Error code by which a server refuses a request (RFC 8915, section 7.8).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u16)]
 pub enum RequestError {
     /// A critical record of an unknown type.
     UnrecognizedCritical = 0,
-    /// Not a request.
+    /// The message is not a valid request.
     BadRequest = 1,
     /// Internal error of the server.
     Internal = 2,
@@ -36,15 +36,15 @@ pub struct KeRequest {
     pub ntpv4: bool,
     /// Numbers of AEAD algorithms, in order of preference.
     pub algorithms: Vec<u16>,
-    /// True if the client is known to use AES-128-GCM-SIV in the exporter's context as the standard
-    /// demands. chrony from 4.4 on does not, unless both sides send record
-    /// [`kind::EXACT_EXPORTER`], as chrony has done since 4.6.1.
+    /// True if the client exports keys for AES-128-GCM-SIV according to RFC 8915, with that
+    /// algorithm in the exporter's context. chrony from 4.4 on does so only if both sides send
+    /// record [`kind::EXACT_EXPORTER`], which chrony sends since 4.6.1.
     pub exact_exporter: bool,
 }
 
 impl KeRequest {
-    /// Reads a whole message. The client's preferred host and port are ignored, even if invalid: a
-    /// server need not follow them (RFC 8915, sections 4.1.7 and 4.1.8).
+    /// Parses a complete message. The client's preferred server and port are ignored, even if
+    /// invalid, because a server need not follow them (RFC 8915, sections 4.1.7 and 4.1.8).
     pub fn parse(message: &[u8]) -> Result<Self, RequestError> {
         let mut request = Self::default();
         let mut present = PresentRecords::default();
@@ -52,32 +52,31 @@ impl KeRequest {
         while !present.0[usize::from(kind::END_OF_MESSAGE)] {
             let (record, rest) = Record::parse(left).ok_or(RequestError::BadRequest)?;
             left = rest;
-            if !present.first(record.kind) {
+            if !present.mark_present(record.kind) {
                 return Err(RequestError::BadRequest);
             }
-            request.take(record)?;
+            request.apply_record(record)?;
         }
         let has_protocols = present.0[usize::from(kind::NEXT_PROTOCOL)];
         let offered = present.0[usize::from(kind::AEAD_ALGORITHM)];
-        // Bytes after the end, no protocol record, or NTPv4 without algorithms.
+        // Invalid: bytes after the end, no protocol record, or NTPv4 without algorithms.
         if !left.is_empty() || !has_protocols || (request.ntpv4 && !offered) {
             return Err(RequestError::BadRequest);
         }
         Ok(request)
     }
 
-    fn take(&mut self, record: Record<'_>) -> Result<(), RequestError> {
-        let sound = match record.kind {
-            // The critical bit is mandatory for senders of these two; receivers need not refuse
-            // them without it.
+    fn apply_record(&mut self, record: Record<'_>) -> Result<(), RequestError> {
+        let is_valid = match record.kind {
+            // Senders must set the critical bit of these two records; it is not required here.
             kind::END_OF_MESSAGE => record.body.is_empty(),
             kind::NEXT_PROTOCOL => {
-                let protocols = list(record.body).ok_or(RequestError::BadRequest)?;
+                let protocols = parse_numbers(record.body).ok_or(RequestError::BadRequest)?;
                 self.ntpv4 = protocols.contains(&NTPV4);
                 !protocols.is_empty()
             }
             kind::AEAD_ALGORITHM => {
-                self.algorithms = list(record.body).ok_or(RequestError::BadRequest)?;
+                self.algorithms = parse_numbers(record.body).ok_or(RequestError::BadRequest)?;
                 !self.algorithms.is_empty()
             }
             // Only servers send these.
@@ -90,42 +89,40 @@ impl KeRequest {
             _ if record.critical => return Err(RequestError::UnrecognizedCritical),
             _ => true,
         };
-        sound.then_some(()).ok_or(RequestError::BadRequest)
+        is_valid.then_some(()).ok_or(RequestError::BadRequest)
     }
 
-    /// The request as a message.
+    /// Serialises the request as a message.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut message = Vec::new();
         let protocol: &[u16] = if self.ntpv4 { &[NTPV4] } else { &[] };
-        emit_numbers(&mut message, kind::NEXT_PROTOCOL, protocol);
-        emit_numbers(&mut message, kind::AEAD_ALGORITHM, &self.algorithms);
+        append_numbers(&mut message, kind::NEXT_PROTOCOL, protocol);
+        append_numbers(&mut message, kind::AEAD_ALGORITHM, &self.algorithms);
         if self.exact_exporter {
-            emit(&mut message, false, kind::EXACT_EXPORTER, &[]);
+            append_record(&mut message, false, kind::EXACT_EXPORTER, &[]);
         }
-        emit(&mut message, true, kind::END_OF_MESSAGE, &[]);
+        append_record(&mut message, true, kind::END_OF_MESSAGE, &[]);
         message
     }
 
-    /// The algorithm that a server with `algorithms`, in order of preference, negotiates with this
-    /// client.
-    pub fn agree(&self, algorithms: &[u16]) -> Result<NegotiatedAlgorithm, NegotiationFailure> {
+    /// Returns the first of the server's `algorithms`, in its order of preference, that this client
+    /// offers.
+    pub fn negotiate(&self, algorithms: &[u16]) -> Result<NegotiatedAlgorithm, NegotiationFailure> {
         if !self.ntpv4 {
             return Err(NegotiationFailure::Protocol);
         }
         let common = || algorithms.iter().filter(|&ours| self.algorithms.contains(ours));
-        // A client with an unknown way of exporting keys gets an unambiguous algorithm, if there is
-        // one.
-        let certain = |algorithm: u16| self.exact_exporter || algorithm != AES_128_GCM_SIV;
-        let algorithm = common().copied().find(|&one| certain(one));
+        // AES-128-GCM-SIV is the last choice for a client that does not state how it exports keys.
+        let has_certain_keys = |algorithm: u16| self.exact_exporter || algorithm != AES_128_GCM_SIV;
+        let algorithm = common().copied().find(|&one| has_certain_keys(one));
         let algorithm = algorithm.or_else(|| common().next().copied());
         let algorithm = algorithm.ok_or(NegotiationFailure::Algorithm)?;
         Ok(NegotiatedAlgorithm { algorithm, context: algorithm })
     }
 }
 
-/// Lack of a common protocol or algorithm. It is not a protocol error: the response contains an
-/// empty list.
+/// Lack of a common protocol or algorithm. The response then contains an empty list, not an error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NegotiationFailure {
     /// The client does not request `NTPv4`.
@@ -138,29 +135,29 @@ pub enum NegotiationFailure {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum KeResponse {
     /// Keys are negotiated.
-    Granted(Grant),
-    /// Nothing is in common.
-    Disagreed(NegotiationFailure),
-    /// The request is refused, with the number of the error.
+    Negotiated(Grant),
+    /// Client and server have no protocol or algorithm in common.
+    NothingInCommon(NegotiationFailure),
+    /// The server refused the request, with this error code.
     Error(u16),
 }
 
-/// Cookies and server address granted to a client.
+/// Negotiated algorithm, cookies and NTP server for a client.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Grant {
     /// Number of the AEAD algorithm.
     pub algorithm: u16,
-    /// See [`KeRequest::exact_exporter`].
+    /// True if the server exports keys according to RFC 8915: see [`KeRequest::exact_exporter`].
     pub exact_exporter: bool,
     /// The NTP server, if it is another host.
     pub server: Option<String>,
     /// The UDP port of the NTP server, if it is not 123.
     pub port: Option<u16>,
-    /// At least one.
+    /// Cookies, at least one.
     pub cookies: Vec<Vec<u8>>,
 }
 
-/// Defect of a response.
+/// Reason why a response is invalid.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BadResponse {
     /// A record is truncated, malformed, repeated or missing.
@@ -169,83 +166,86 @@ pub enum BadResponse {
     /// A critical record is of an unknown type.
     #[error("unknown critical record of type {0}")]
     UnrecognizedCritical(u16),
-    /// A warning. All warnings are unknown, and so count as errors (RFC 8915, section 4.1.4).
+    /// A warning record. No warning codes are known, and unknown ones must be treated as errors
+    /// (RFC 8915, section 4.1.4).
     #[error("unknown warning {0}")]
     Warning(u16),
-    /// Keys without a cookie.
+    /// The response has no cookies.
     #[error("no cookies")]
     NoCookies,
-    /// The NTP server's name is neither an address without a zone nor a domain name (RFC 8915,
-    /// section 4.1.7).
+    /// The NTP server is neither a domain name nor an address without a zone (RFC 8915, section
+    /// 4.1.7).
     #[error("NTP server '{0}' is neither an address nor a domain name")]
     Server(String),
-    /// UDP has no port 0.
+    /// The NTP port is 0.
     #[error("NTP port is 0")]
     Port,
 }
 
-const CUT: BadResponse = BadResponse::Malformed("a record is truncated");
+const TRUNCATED: BadResponse = BadResponse::Malformed("a record is truncated");
 
 impl KeResponse {
-    /// Reads a whole message.
+    /// Parses a complete message.
     pub fn parse(message: &[u8]) -> Result<Self, BadResponse> {
-        let mut reading = PartialResponse::default();
+        let mut partial = PartialResponse::default();
         let mut present = PresentRecords::default();
         let mut left = message;
         while !present.0[usize::from(kind::END_OF_MESSAGE)] {
-            let (record, rest) = Record::parse(left).ok_or(CUT)?;
+            let (record, rest) = Record::parse(left).ok_or(TRUNCATED)?;
             left = rest;
-            if record.kind != kind::NEW_COOKIE && !present.first(record.kind) {
+            if record.kind != kind::NEW_COOKIE && !present.mark_present(record.kind) {
                 return Err(BadResponse::Malformed("a record occurs twice that may occur once"));
             }
-            reading.take(record)?;
+            partial.apply_record(record)?;
         }
         if !left.is_empty() {
             return Err(BadResponse::Malformed("data after the End of Message record"));
         }
-        reading.finish()
+        partial.finish()
     }
 
-    /// The response as a message.
+    /// Serialises the response as a message.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut message = Vec::new();
         match self {
-            Self::Granted(grant) => grant.emit(&mut message),
-            Self::Disagreed(NegotiationFailure::Protocol) => {
-                emit_numbers(&mut message, kind::NEXT_PROTOCOL, &[]);
+            Self::Negotiated(grant) => grant.append_to(&mut message),
+            Self::NothingInCommon(NegotiationFailure::Protocol) => {
+                append_numbers(&mut message, kind::NEXT_PROTOCOL, &[]);
             }
-            Self::Disagreed(NegotiationFailure::Algorithm) => {
-                emit_numbers(&mut message, kind::NEXT_PROTOCOL, &[NTPV4]);
-                emit_numbers(&mut message, kind::AEAD_ALGORITHM, &[]);
+            Self::NothingInCommon(NegotiationFailure::Algorithm) => {
+                append_numbers(&mut message, kind::NEXT_PROTOCOL, &[NTPV4]);
+                append_numbers(&mut message, kind::AEAD_ALGORITHM, &[]);
             }
-            Self::Error(code) => emit(&mut message, true, kind::ERROR, &code.to_be_bytes()),
+            Self::Error(code) => {
+                append_record(&mut message, true, kind::ERROR, &code.to_be_bytes());
+            }
         }
-        emit(&mut message, true, kind::END_OF_MESSAGE, &[]);
+        append_record(&mut message, true, kind::END_OF_MESSAGE, &[]);
         message
     }
 }
 
 impl Grant {
-    fn emit(&self, message: &mut Vec<u8>) {
-        emit_numbers(message, kind::NEXT_PROTOCOL, &[NTPV4]);
-        emit_numbers(message, kind::AEAD_ALGORITHM, &[self.algorithm]);
+    fn append_to(&self, message: &mut Vec<u8>) {
+        append_numbers(message, kind::NEXT_PROTOCOL, &[NTPV4]);
+        append_numbers(message, kind::AEAD_ALGORITHM, &[self.algorithm]);
         if self.exact_exporter {
-            emit(message, false, kind::EXACT_EXPORTER, &[]);
+            append_record(message, false, kind::EXACT_EXPORTER, &[]);
         }
         if let Some(server) = &self.server {
-            emit(message, true, kind::SERVER, server.as_bytes());
+            append_record(message, true, kind::SERVER, server.as_bytes());
         }
         if let Some(port) = self.port {
-            emit(message, true, kind::PORT, &port.to_be_bytes());
+            append_record(message, true, kind::PORT, &port.to_be_bytes());
         }
         for cookie in &self.cookies {
-            emit(message, false, kind::NEW_COOKIE, cookie);
+            append_record(message, false, kind::NEW_COOKIE, cookie);
         }
     }
 }
 
-/// A response as read so far.
+/// Records of a response that have been parsed.
 #[derive(Default)]
 struct PartialResponse {
     grant: Grant,
@@ -255,16 +255,16 @@ struct PartialResponse {
 }
 
 impl PartialResponse {
-    fn take(&mut self, record: Record<'_>) -> Result<(), BadResponse> {
-        let odd = BadResponse::Malformed("a record has the wrong length");
-        let one = || number(record.body).ok_or(odd.clone());
-        let many = || list(record.body).ok_or(odd.clone());
+    fn apply_record(&mut self, record: Record<'_>) -> Result<(), BadResponse> {
+        let wrong_length = BadResponse::Malformed("a record has the wrong length");
+        let one = || number(record.body).ok_or(wrong_length.clone());
+        let many = || parse_numbers(record.body).ok_or(wrong_length.clone());
         match record.kind {
             kind::END_OF_MESSAGE if record.body.is_empty() => {}
             kind::NEW_COOKIE if !record.body.is_empty() => {
                 self.grant.cookies.push(record.body.to_vec());
             }
-            kind::END_OF_MESSAGE | kind::NEW_COOKIE => return Err(odd),
+            kind::END_OF_MESSAGE | kind::NEW_COOKIE => return Err(wrong_length),
             kind::NEXT_PROTOCOL => self.protocols = Some(many()?),
             kind::AEAD_ALGORITHM => self.algorithms = Some(many()?),
             kind::ERROR => self.error = Some(one()?),
@@ -282,21 +282,22 @@ impl PartialResponse {
         if let Some(code) = self.error {
             return Ok(KeResponse::Error(code));
         }
-        let lacks = BadResponse::Malformed;
-        let protocols = self.protocols.ok_or(lacks("the Next Protocol record is missing"))?;
+        let malformed = BadResponse::Malformed;
+        let protocols = self.protocols.ok_or(malformed("the Next Protocol record is missing"))?;
         if !protocols.contains(&NTPV4) {
-            return Ok(KeResponse::Disagreed(NegotiationFailure::Protocol));
+            return Ok(KeResponse::NothingInCommon(NegotiationFailure::Protocol));
         }
-        let algorithms = self.algorithms.ok_or(lacks("the AEAD Algorithm record is missing"))?;
+        let algorithms =
+            self.algorithms.ok_or(malformed("the AEAD Algorithm record is missing"))?;
         match algorithms[..] {
-            [] => return Ok(KeResponse::Disagreed(NegotiationFailure::Algorithm)),
+            [] => return Ok(KeResponse::NothingInCommon(NegotiationFailure::Algorithm)),
             [algorithm] => self.grant.algorithm = algorithm,
-            _ => return Err(lacks("it selects more than one AEAD algorithm")),
+            _ => return Err(malformed("it selects more than one AEAD algorithm")),
         }
         match (self.grant.cookies.is_empty(), self.grant.port) {
             (true, _) => Err(BadResponse::NoCookies),
             (_, Some(0)) => Err(BadResponse::Port),
-            _ => Ok(KeResponse::Granted(self.grant)),
+            _ => Ok(KeResponse::Negotiated(self.grant)),
         }
     }
 }
@@ -306,22 +307,24 @@ impl PartialResponse {
 struct PresentRecords([bool; 8]);
 
 impl PresentRecords {
-    /// Returns true if this is the first record of its type, or of an unknown type.
-    fn first(&mut self, kind: u16) -> bool {
+    /// Marks a record type as present. Returns true if it was not present before, or is unknown.
+    fn mark_present(&mut self, kind: u16) -> bool {
         self.0
             .get_mut(usize::from(kind))
             .is_none_or(|is_present| !std::mem::replace(is_present, true))
     }
 }
 
-fn list(body: &[u8]) -> Option<Vec<u16>> {
+fn parse_numbers(body: &[u8]) -> Option<Vec<u16>> {
     numbers(body).map(Iterator::collect)
 }
 
-/// A host's name or address (RFC 8915, section 4.1.7): printable ASCII.
-fn host(body: &[u8]) -> Option<&str> {
-    let sound = (1..=SERVER_LEN_MAX).contains(&body.len()) && body.iter().all(u8::is_ascii_graphic);
-    sound.then(|| std::str::from_utf8(body).ok())?
+/// Returns the text of a server record (RFC 8915, section 4.1.7); `None` if it is empty, too long
+/// or not printable ASCII.
+fn printable_host(body: &[u8]) -> Option<&str> {
+    let is_valid =
+        (1..=SERVER_LEN_MAX).contains(&body.len()) && body.iter().all(u8::is_ascii_graphic);
+    is_valid.then(|| std::str::from_utf8(body).ok())?
 }
 
 /// Returns true if a server may name this NTP server to clients: an address without brackets or a
@@ -331,32 +334,32 @@ pub fn is_ntp_server(text: &str) -> bool {
     ntp_server(text.as_bytes()).is_ok_and(|name| name == text)
 }
 
-/// The NTP server in a response. The response comes from another host, on which a zone identifier
-/// would mean another interface, so zones are rejected.
+/// Parses the NTP server in a response. Zones are rejected, because interface names differ between
+/// hosts.
 fn ntp_server(body: &[u8]) -> Result<String, BadResponse> {
     let shown = &body[..body.len().min(SERVER_LEN_MAX)];
     let bad = || BadResponse::Server(shown.escape_ascii().to_string());
-    let text = host(body).ok_or_else(bad)?;
+    let text = printable_host(body).ok_or_else(bad)?;
     let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
     if bare.parse::<IpAddr>().is_ok() {
         return Ok(bare.to_owned());
     }
     let name = text.strip_suffix('.').unwrap_or(text);
     let is_name_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
-    // A number of another form would be parsed as an address in surprising ways.
+    // Without this, a resolver could interpret a name of digits as an address (inet_aton(3)).
     let has_letter = name.bytes().any(|byte| byte.is_ascii_alphabetic());
     let has_labels = name.split('.').all(|label| !label.is_empty());
-    let sound = has_letter && has_labels && name.bytes().all(is_name_byte);
-    sound.then(|| name.to_owned()).ok_or_else(bad)
+    let is_valid = has_letter && has_labels && name.bytes().all(is_name_byte);
+    is_valid.then(|| name.to_owned()).ok_or_else(bad)
 }
 
-fn emit(message: &mut Vec<u8>, critical: bool, kind: u16, body: &[u8]) {
-    Record { critical, kind, body }.emit(message);
+fn append_record(message: &mut Vec<u8>, critical: bool, kind: u16, body: &[u8]) {
+    Record { critical, kind, body }.append_to(message);
 }
 
-fn emit_numbers(message: &mut Vec<u8>, kind: u16, numbers: &[u16]) {
+fn append_numbers(message: &mut Vec<u8>, kind: u16, numbers: &[u16]) {
     let body: Vec<u8> = numbers.iter().flat_map(|number| number.to_be_bytes()).collect();
-    emit(message, true, kind, &body);
+    append_record(message, true, kind, &body);
 }
 
 #[cfg(test)]

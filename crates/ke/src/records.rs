@@ -1,8 +1,7 @@
-//! Records of NTS key establishment (RFC 8915, section 4.1): two bytes of critical bit and type,
-//! two of length, then the body. Only their form is handled here; [`crate::message`] checks the
-//! content of a whole message.
+//! Records of NTS key establishment (RFC 8915, section 4.1): critical bit and type in two bytes,
+//! the length in two bytes, then the body. Their content is checked by [`crate::message`].
 
-/// Bytes before the body.
+/// Length of type and length before the body, in bytes.
 pub const RECORD_HEADER_LEN: usize = 4;
 
 /// The types of records (RFC 8915, section 7.6).
@@ -30,19 +29,20 @@ pub mod kind {
 
 const CRITICAL: u16 = 0x8000;
 
-/// One record, over the bytes from which it was read or with which it is to be written.
+/// One record; its body is borrowed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Record<'a> {
     /// True if a receiver that does not know the type must refuse the message.
     pub critical: bool,
     /// One of [`kind`], or an unknown type; 15 bits.
     pub kind: u16,
-    /// At most 65535 bytes.
+    /// Content; at most 65,535 bytes.
     pub body: &'a [u8],
 }
 
 impl<'a> Record<'a> {
-    /// The record at the beginning of `bytes`, and the bytes after it; `None` if it is incomplete.
+    /// Parses the record at the beginning of `bytes`. Returns it with the bytes after it; `None` if
+    /// it is incomplete.
     #[must_use]
     pub fn parse(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (header, rest) = bytes.split_first_chunk::<RECORD_HEADER_LEN>()?;
@@ -54,7 +54,7 @@ impl<'a> Record<'a> {
     }
 
     /// Appends the record to a message. A body too long for its length field is truncated.
-    pub fn emit(&self, message: &mut Vec<u8>) {
+    pub fn append_to(&self, message: &mut Vec<u8>) {
         let critical = if self.critical { CRITICAL } else { 0 };
         let length = u16::try_from(self.body.len()).unwrap_or(u16::MAX);
         message.extend_from_slice(&(self.kind & !CRITICAL | critical).to_be_bytes());
@@ -63,8 +63,8 @@ impl<'a> Record<'a> {
     }
 }
 
-/// Length in bytes of the message at the beginning of `bytes`, including its last record; `None`
-/// while that record is incomplete.
+/// Returns the length of the message at the beginning of `bytes`, up to and including the End of
+/// Message record, in bytes; `None` if the message is incomplete.
 #[must_use]
 pub fn message_len(bytes: &[u8]) -> Option<usize> {
     let mut left = bytes;
@@ -77,14 +77,14 @@ pub fn message_len(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// The numbers in a body that is a list of 16-bit numbers; `None` if its length is odd.
+/// Returns the 16-bit numbers in a body; `None` if its length is odd.
 #[must_use]
 pub fn numbers(body: &[u8]) -> Option<impl Iterator<Item = u16> + '_> {
     let (pairs, left) = body.as_chunks::<2>();
     left.is_empty().then(|| pairs.iter().map(|pair| u16::from_be_bytes(*pair)))
 }
 
-/// The only number in a body.
+/// Returns the 16-bit number in a body; `None` if the body is not two bytes long.
 #[must_use]
 pub fn number(body: &[u8]) -> Option<u16> {
     <[u8; 2]>::try_from(body).ok().map(u16::from_be_bytes)
@@ -132,7 +132,7 @@ mod tests {
         ) {
             let record = Record { critical, kind, body: &body };
             let mut bytes = Vec::new();
-            record.emit(&mut bytes);
+            record.append_to(&mut bytes);
             prop_assert_eq!(bytes.len(), RECORD_HEADER_LEN + body.len());
             bytes.extend_from_slice(&rest);
             prop_assert_eq!(Record::parse(&bytes), Some((record, &rest[..])));

@@ -1,6 +1,6 @@
-//! NTS-KE listener: a few threads, each with its own set of connections, that share the listening
-//! sockets. Nothing blocks, and the resources of clients are bounded by [`KeLimits`]. The content
-//! of cookies is determined by the [`CookieProvider`].
+//! NTS-KE listener: threads that share the listening sockets, each with its own connections and
+//! event loop. The resources used by clients are limited by [`KeLimits`]. Cookies are created by a
+//! [`CookieProvider`].
 
 mod config;
 mod connection;
@@ -32,15 +32,15 @@ use self::counters::KeCounters;
 pub use self::counters::KeCounts;
 use self::prefix_limiter::PrefixLimiter;
 use self::worker::KeWorker;
-use crate::certificate::{CertificateResolver, Pair};
+use crate::certificate::{CertificateKeyPair, CertificateResolver};
 use crate::validity::CertificateValidity;
 use crate::{ALPN, KeError};
 
-/// Connections that may wait to be accepted, if the system allows that many (`somaxconn`).
+/// Length of the accept queue; the system limits it to `net.core.somaxconn`.
 const BACKLOG: u32 = 4096;
-/// Virtual memory for a thread's stack; little of it is ever touched.
+/// Size of a thread's stack in virtual memory, in bytes.
 const STACK_BYTES: usize = 512 * 1024;
-/// Timeout of a change while threads in the middle of a handshake have not applied it yet.
+/// Longest wait until all threads have applied a new configuration.
 const APPLY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Source of the cookies.
@@ -54,56 +54,57 @@ pub trait CookieProvider: Send + Sync {
     fn cookies(&self, algorithm: u16, c2s: &[u8], s2c: &[u8], count: usize) -> Vec<Vec<u8>>;
 }
 
-/// Facts about the certificate in use.
+/// Validity period of the certificate in use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct CertificateFacts {
-    /// Start of the validity. It is in the future if a clock is wrong; the certificate is used all
-    /// the same, because the wrong clock may be the time server's own.
+pub struct CertificateInfo {
+    /// Start of the validity. A certificate whose validity begins in the future is used as well,
+    /// because the server's own clock may be wrong.
     pub not_before: SystemTime,
     /// End of the validity.
     pub not_after: SystemTime,
 }
 
-/// A running listener. It stops on drop.
+/// Running listener; stops on drop.
 pub struct KeServer {
     shared: Arc<KeServerState>,
     provider: Arc<CryptoProvider>,
-    threads: Vec<Thread>,
+    threads: Vec<KeThread>,
 }
 
-struct Thread {
+struct KeThread {
     handle: Option<JoinHandle<()>>,
-    wake: UnixStream,
+    wake_socket: UnixStream,
 }
 
 /// State shared by the threads.
 struct KeServerState {
-    keeper: Arc<dyn CookieProvider>,
+    cookie_provider: Arc<dyn CookieProvider>,
     tls: Arc<ServerConfig>,
-    served: Arc<CertificateResolver>,
-    settings: ArcSwap<Settings>,
-    tally: KeCounters,
-    neighbours: PrefixLimiter,
-    open: AtomicUsize,
+    certificate_resolver: Arc<CertificateResolver>,
+    settings: ArcSwap<KeSettings>,
+    counters: KeCounters,
+    prefix_limiter: PrefixLimiter,
+    open_connections: AtomicUsize,
     stop: AtomicBool,
-    /// Number of times that a thread has applied a change of the settings.
-    followed: AtomicUsize,
+    /// Number of settings changes applied by the threads, summed over all threads.
+    applied_count: AtomicUsize,
 }
 
-/// A configuration with all its resources, not applied yet. Its new sockets are closed on drop.
+/// Checked configuration with its certificate and sockets, ready for [`KeServer::apply`]. New
+/// sockets are closed on drop.
 pub struct PreparedConfig {
-    pair: Pair,
-    settings: Settings,
+    certificate: CertificateKeyPair,
+    settings: KeSettings,
 }
 
-/// Settings that can be changed while running.
-struct Settings {
+/// Configuration and sockets, replaced as a whole by a change.
+struct KeSettings {
     config: KeConfig,
     listeners: Vec<Arc<KeListener>>,
 }
 
 struct KeListener {
-    /// The address as configured, where port 0 means any.
+    /// Configured address; port 0 stands for any port.
     configured: SocketAddr,
     socket: TcpListener,
     bound: SocketAddr,
@@ -111,109 +112,113 @@ struct KeListener {
 
 impl KeServer {
     /// Reads the certificate, opens the sockets and starts the threads.
-    pub fn start(config: KeConfig, keeper: Arc<dyn CookieProvider>) -> Result<Self, KeError> {
+    pub fn start(
+        config: KeConfig,
+        cookie_provider: Arc<dyn CookieProvider>,
+    ) -> Result<Self, KeError> {
         config.check()?;
         let provider = Arc::new(aws_lc_rs::default_provider());
-        let pair = load(&config, &provider)?;
-        let served = Arc::new(CertificateResolver::new(pair));
-        let tls = tls_config(&provider, &served)?;
+        let pair = load_certificate(&config, &provider)?;
+        let certificate_resolver = Arc::new(CertificateResolver::new(pair));
+        let tls = tls_config(&provider, &certificate_resolver)?;
         let threads = match config.threads {
             0 => thread::available_parallelism().map_or(1, usize::from),
             some => some,
         };
-        let listeners = listen(&config.listen, &[])?;
+        let listeners = open_listeners(&config.listen, &[])?;
         let shared = Arc::new(KeServerState {
-            keeper,
+            cookie_provider,
             tls: Arc::new(tls),
-            served,
-            settings: ArcSwap::from_pointee(Settings { config, listeners }),
-            tally: KeCounters::default(),
-            neighbours: PrefixLimiter::new(),
-            open: AtomicUsize::new(0),
+            certificate_resolver,
+            settings: ArcSwap::from_pointee(KeSettings { config, listeners }),
+            counters: KeCounters::default(),
+            prefix_limiter: PrefixLimiter::new(),
+            open_connections: AtomicUsize::new(0),
             stop: AtomicBool::new(false),
-            followed: AtomicUsize::new(0),
+            applied_count: AtomicUsize::new(0),
         });
         let mut server = Self { shared, provider, threads: Vec::with_capacity(threads) };
         for number in 0..threads {
             let doing = "start a thread for NTS key establishment";
-            let thread = server.thread(number).map_err(|error| KeError::System { doing, error })?;
+            let thread =
+                server.start_thread(number).map_err(|error| KeError::System { doing, error })?;
             server.threads.push(thread);
         }
         Ok(server)
     }
 
-    fn thread(&self, number: usize) -> io::Result<Thread> {
-        let (wake, woken) = UnixStream::pair()?;
+    fn start_thread(&self, number: usize) -> io::Result<KeThread> {
+        let (wake, wake_receiver) = UnixStream::pair()?;
         wake.set_nonblocking(true)?;
-        let worker = KeWorker::new(Arc::clone(&self.shared), woken)?;
+        let worker = KeWorker::new(Arc::clone(&self.shared), wake_receiver)?;
         let handle = thread::Builder::new()
             .name(format!("nts-ke-{number}"))
             .stack_size(STACK_BYTES)
             .spawn(move || worker.run())?;
-        Ok(Thread { handle: Some(handle), wake })
+        Ok(KeThread { handle: Some(handle), wake_socket: wake })
     }
 
-    /// Performs all steps of a configuration change that can fail: reads the certificate and its
-    /// key, even if their names are unchanged, and opens the sockets of new addresses. The running
-    /// listener is not changed.
+    /// Prepares a new configuration: reads the certificate and its key again, and opens sockets for
+    /// new addresses. The running listener is not changed.
     ///
     /// # Errors
     ///
-    /// If any of these resources is not available.
+    /// A value, the certificate, the key or an address is not usable.
     pub fn prepare(&self, config: KeConfig) -> Result<PreparedConfig, KeError> {
         config.check()?;
-        let pair = load(&config, &self.provider)?;
-        let listeners = listen(&config.listen, &self.shared.settings.load().listeners)?;
-        Ok(PreparedConfig { pair, settings: Settings { config, listeners } })
+        let pair = load_certificate(&config, &self.provider)?;
+        let listeners = open_listeners(&config.listen, &self.shared.settings.load().listeners)?;
+        Ok(PreparedConfig { certificate: pair, settings: KeSettings { config, listeners } })
     }
 
-    /// Applies a prepared configuration without losing a connection: a socket whose address stays
-    /// is kept with its waiting connections; those waiting at a removed address are accepted before
-    /// its socket is closed; and open connections continue. Handshakes from now on get the new
-    /// certificate. The number of threads stays the same.
+    /// Applies a prepared configuration without losing a connection: open connections continue,
+    /// sockets of unchanged addresses are reused, and connections in the accept queue of a removed
+    /// address are accepted before its socket is closed. New handshakes use the new certificate.
+    /// The number of threads does not change.
     pub fn apply(&self, prepared: PreparedConfig) {
-        let PreparedConfig { pair, settings } = prepared;
-        self.shared.served.exchange(pair);
-        let followed = self.shared.followed.load(Acquire) + self.threads.len();
+        let PreparedConfig { certificate: pair, settings } = prepared;
+        self.shared.certificate_resolver.replace(pair);
+        let applied_count = self.shared.applied_count.load(Acquire) + self.threads.len();
         self.shared.settings.store(Arc::new(settings));
         self.wake();
-        // Sockets that are no longer needed are then closed when this returns.
+        // Waits, so that removed sockets are closed when this returns.
         let deadline = Instant::now() + APPLY_TIMEOUT;
-        while self.shared.followed.load(Acquire) < followed && Instant::now() < deadline {
+        while self.shared.applied_count.load(Acquire) < applied_count && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(1));
         }
     }
 
-    /// Connections so far, by outcome.
+    /// Returns the counts of connections by outcome since the start.
     #[must_use]
-    pub fn counters(&self) -> KeCounts {
-        self.shared.tally.read(self.shared.open.load(Acquire))
+    pub fn counts(&self) -> KeCounts {
+        self.shared.counters.read(self.shared.open_connections.load(Acquire))
     }
 
-    /// Returns true if a thread has ended although it was not stopped.
+    /// Returns true if a thread has ended without a request to stop.
     #[must_use]
-    pub fn has_died(&self) -> bool {
+    pub fn has_failed_thread(&self) -> bool {
         let mut handles = self.threads.iter().filter_map(|thread| thread.handle.as_ref());
         handles.any(JoinHandle::is_finished)
     }
 
-    /// The addresses listened on, in the order of the configuration.
+    /// Returns the bound addresses in the order of the configuration.
     #[must_use]
-    pub fn listen(&self) -> Vec<SocketAddr> {
+    pub fn listen_addresses(&self) -> Vec<SocketAddr> {
         self.shared.settings.load().listeners.iter().map(|listener| listener.bound).collect()
     }
 
-    /// Facts about the current certificate.
+    /// Returns the validity period of the current certificate.
     #[must_use]
-    pub fn certificate(&self) -> CertificateFacts {
-        let CertificateValidity { not_before, not_after } = self.shared.served.validity();
-        CertificateFacts { not_before, not_after }
+    pub fn certificate_info(&self) -> CertificateInfo {
+        let CertificateValidity { not_before, not_after } =
+            self.shared.certificate_resolver.validity();
+        CertificateInfo { not_before, not_after }
     }
 
     fn wake(&self) {
         for thread in &self.threads {
-            // A full buffer wakes just as well.
-            let _ = (&thread.wake).write(&[0]);
+            // If the buffer is full, a wake-up is pending already.
+            let _ = (&thread.wake_socket).write(&[0]);
         }
     }
 }
@@ -232,8 +237,8 @@ impl Drop for KeServer {
 impl fmt::Debug for KeServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KeServer")
-            .field("listen", &self.listen())
-            .field("counters", &self.counters())
+            .field("listen", &self.listen_addresses())
+            .field("counters", &self.counts())
             .finish_non_exhaustive()
     }
 }
@@ -241,35 +246,38 @@ impl fmt::Debug for KeServer {
 #[cfg(test)]
 mod tests;
 
-/// Checks a certificate and its key as a listener does at start.
+/// Checks a certificate and its key as a listener does at its start.
 ///
 /// # Errors
 ///
-/// If they are not usable.
+/// The certificate or the key is not usable.
 pub fn check_certificate(certificate: &Path, key: &Path) -> Result<(), KeError> {
     let provider = aws_lc_rs::default_provider();
-    Pair::load(certificate, key, &provider, SystemTime::now()).map(drop)
+    CertificateKeyPair::load(certificate, key, &provider, SystemTime::now()).map(drop)
 }
 
-fn load(config: &KeConfig, provider: &CryptoProvider) -> Result<Pair, KeError> {
-    Pair::load(&config.certificate, &config.key, provider, SystemTime::now())
+fn load_certificate(
+    config: &KeConfig,
+    provider: &CryptoProvider,
+) -> Result<CertificateKeyPair, KeError> {
+    CertificateKeyPair::load(&config.certificate, &config.key, provider, SystemTime::now())
 }
 
-/// The TLS configuration: TLS 1.3 alone, without resumable sessions and without early data.
+/// Returns the TLS configuration: only TLS 1.3, without session resumption and early data.
 fn tls_config(
     provider: &Arc<CryptoProvider>,
-    served: &Arc<CertificateResolver>,
+    certificate_resolver: &Arc<CertificateResolver>,
 ) -> Result<ServerConfig, KeError> {
-    // SHA-256 costs a fifth of SHA-384 on a CPU with instructions for it, a tenth of a handshake,
-    // and the keys negotiated here are for a 128-bit cipher.
-    let first = TLS13_AES_128_GCM_SHA256;
-    let mut cipher_suites = vec![first];
-    cipher_suites.extend(provider.cipher_suites.iter().filter(|suite| **suite != first));
+    // On a CPU with SHA extensions, SHA-256 takes a fifth of the time of SHA-384, which saves a
+    // tenth of a handshake.
+    let preferred = TLS13_AES_128_GCM_SHA256;
+    let mut cipher_suites = vec![preferred];
+    cipher_suites.extend(provider.cipher_suites.iter().filter(|suite| **suite != preferred));
     let provider = CryptoProvider { cipher_suites, ..(**provider).clone() };
     let mut tls = ServerConfig::builder_with_provider(Arc::new(provider))
         .with_protocol_versions(&[&TLS13])?
         .with_no_client_auth()
-        .with_cert_resolver(Arc::clone(served) as _);
+        .with_cert_resolver(Arc::clone(certificate_resolver) as _);
     tls.ignore_client_order = true;
     tls.alpn_protocols = vec![ALPN.to_vec()];
     tls.send_tls13_tickets = 0;
@@ -277,8 +285,9 @@ fn tls_config(
     Ok(tls)
 }
 
-/// Returns a socket for each address; one that already listens there is reused, once.
-fn listen(
+/// Returns a listening socket for each address, in the same order; sockets in `present` with the
+/// same configured address are reused.
+fn open_listeners(
     addresses: &[SocketAddr],
     present: &[Arc<KeListener>],
 ) -> Result<Vec<Arc<KeListener>>, KeError> {
@@ -287,7 +296,7 @@ fn listen(
         if let Some(index) = present.iter().position(|one| one.configured == configured) {
             return Ok(present.remove(index));
         }
-        if let Some(other) = present.iter().find(|one| overlap(one.bound, configured)) {
+        if let Some(other) = present.iter().find(|one| is_overlapping(one.bound, configured)) {
             return Err(KeError::Overlap(configured, other.bound));
         }
         let bound = |socket: TcpListener| socket.local_addr().map(|bound| (socket, bound));
@@ -299,9 +308,9 @@ fn listen(
     addresses.iter().map(open).collect()
 }
 
-/// Returns true if one of two addresses is a wildcard that covers the other: the kernel lets only
-/// one of them listen.
-fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+/// Returns true if the two addresses have the same port and IP version, and one is the wildcard
+/// address: the kernel does not allow listening on both.
+fn is_overlapping(one: SocketAddr, other: SocketAddr) -> bool {
     one.port() == other.port()
         && one.is_ipv4() == other.is_ipv4()
         && (one.ip().is_unspecified() || other.ip().is_unspecified())

@@ -1,5 +1,5 @@
-//! Certificate authorities that a client trusts: those of one PEM file. The system's own are not
-//! used: a measurement should not depend on the certificates installed on a host.
+//! Trust anchors of a client: the certificates in one PEM file. The system's certificates are not
+//! used, so that a measurement does not depend on what is installed on the host.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,9 +7,9 @@ use std::sync::Arc;
 use rustls::RootCertStore;
 
 use crate::KeError;
-use crate::certificate::certificates;
+use crate::certificate::read_certificates;
 
-/// Certificates of authorities, or of servers with self-signed ones.
+/// Trusted certificates: of authorities, or self-signed ones of servers.
 #[derive(Clone, Debug)]
 pub struct TrustAnchors {
     pub(crate) roots: Arc<RootCertStore>,
@@ -20,12 +20,12 @@ impl TrustAnchors {
     ///
     /// # Errors
     ///
-    /// Without a file, the message advises to specify one.
+    /// No file is specified, or it cannot be read or parsed.
     pub fn from_pem_file(path: Option<&Path>) -> Result<Self, KeError> {
-        let path = path.ok_or(KeError::NoTrust)?;
+        let path = path.ok_or(KeError::NoAuthority)?;
         let mut roots = RootCertStore::empty();
-        for certificate in certificates(path)? {
-            roots.add(certificate).map_err(|error| KeError::Damaged {
+        for certificate in read_certificates(path)? {
+            roots.add(certificate).map_err(|error| KeError::InvalidFile {
                 what: "certificate",
                 path: path.to_owned(),
                 reason: error.to_string(),

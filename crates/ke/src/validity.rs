@@ -1,6 +1,5 @@
-//! Validity period of a certificate (RFC 5280, section 4.1.2.5): a walk through its DER encoding to
-//! that one field. No other field of the certificate is read, and nothing is verified; clients do
-//! that.
+//! Validity period of a certificate (RFC 5280, section 4.1.2.5): a minimal DER parser that skips
+//! all other fields. Nothing is verified.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,7 +11,7 @@ const SEQUENCE: u8 = 0x30;
 const VERSION: u8 = 0xa0;
 const S_PER_DAY: i64 = 86_400;
 
-/// The first and the last instant at which a certificate is valid.
+/// Validity period of a certificate, both ends included.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CertificateValidity {
     /// The first instant.
@@ -22,29 +21,29 @@ pub struct CertificateValidity {
 }
 
 impl CertificateValidity {
-    /// Reads it from a certificate in DER; `None` if that is not a certificate. Instants before
-    /// 1970 count as 1970.
+    /// Parses the validity period of a certificate in DER; `None` if it is not a certificate.
+    /// Instants before 1970 are returned as 1970.
     #[must_use]
     pub fn parse(certificate: &[u8]) -> Option<Self> {
-        let (certificate, _) = element(certificate, SEQUENCE)?;
-        let (mut fields, _) = element(certificate, SEQUENCE)?;
-        if let Some((_, rest)) = element(fields, VERSION) {
+        let (certificate, _) = read_element(certificate, SEQUENCE)?;
+        let (mut fields, _) = read_element(certificate, SEQUENCE)?;
+        if let Some((_, rest)) = read_element(fields, VERSION) {
             fields = rest;
         }
         // Serial number, signature algorithm, issuer.
         for tag in [INTEGER, SEQUENCE, SEQUENCE] {
-            fields = element(fields, tag)?.1;
+            fields = read_element(fields, tag)?.1;
         }
-        let (validity, _) = element(fields, SEQUENCE)?;
-        let (not_before, rest) = instant(validity)?;
-        let (not_after, _) = instant(rest)?;
+        let (validity, _) = read_element(fields, SEQUENCE)?;
+        let (not_before, rest) = read_time(validity)?;
+        let (not_after, _) = read_time(rest)?;
         Some(Self { not_before, not_after })
     }
 }
 
-/// The content of the element at the beginning of `bytes`, if it has this tag, and the bytes after
-/// it.
-fn element(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
+/// Returns the content of the DER element at the beginning of `bytes`, and the bytes after it;
+/// `None` if it has another tag or is incomplete.
+fn read_element(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let (&[found, first], rest) = bytes.split_first_chunk()?;
     if found != tag {
         return None;
@@ -61,20 +60,20 @@ fn element(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(length)
 }
 
-fn instant(bytes: &[u8]) -> Option<(SystemTime, &[u8])> {
-    if let Some((text, rest)) = element(bytes, UTC_TIME) {
-        let [year, later @ ..] = two_digits::<6>(text)?;
+fn read_time(bytes: &[u8]) -> Option<(SystemTime, &[u8])> {
+    if let Some((text, rest)) = read_element(bytes, UTC_TIME) {
+        let [year, month_to_second @ ..] = parse_two_digits::<6>(text)?;
         // Two digits represent 1950 to 2049.
         let year = if year < 50 { 2000 + year } else { 1900 + year };
-        return Some((date(year, later)?, rest));
+        return Some((to_system_time(year, month_to_second)?, rest));
     }
-    let (text, rest) = element(bytes, GENERALIZED_TIME)?;
-    let [century, year, later @ ..] = two_digits::<7>(text)?;
-    Some((date(century * 100 + year, later)?, rest))
+    let (text, rest) = read_element(bytes, GENERALIZED_TIME)?;
+    let [century, year, month_to_second @ ..] = parse_two_digits::<7>(text)?;
+    Some((to_system_time(century * 100 + year, month_to_second)?, rest))
 }
 
-/// The two-digit numbers of a time, which ends in Z.
-fn two_digits<const N: usize>(text: &[u8]) -> Option<[i64; N]> {
+/// Parses a time of `N` two-digit numbers and a final `Z`.
+fn parse_two_digits<const N: usize>(text: &[u8]) -> Option<[i64; N]> {
     let (pairs, end) = text.as_chunks::<2>();
     let pairs: &[[u8; 2]; N] = pairs.try_into().ok()?;
     let digits = pairs.as_flattened().iter().all(u8::is_ascii_digit);
@@ -82,25 +81,26 @@ fn two_digits<const N: usize>(text: &[u8]) -> Option<[i64; N]> {
     (digits && end == b"Z").then(|| pairs.map(number))
 }
 
-fn date(year: i64, [month, day, hour, minute, second]: [i64; 5]) -> Option<SystemTime> {
-    let sound = (1..=12).contains(&month)
+fn to_system_time(year: i64, [month, day, hour, minute, second]: [i64; 5]) -> Option<SystemTime> {
+    let is_valid = (1..=12).contains(&month)
         && (1..=31).contains(&day)
         && hour < 24
         && minute < 60
         && second <= 60;
-    if !sound {
+    if !is_valid {
         return None;
     }
-    let seconds = days(year, month, day) * S_PER_DAY + hour * 3600 + minute * 60 + second;
+    let seconds =
+        days_since_epoch(year, month, day) * S_PER_DAY + hour * 3600 + minute * 60 + second;
     Some(UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
 }
 
-/// Days from 1970-01-01 to a date of the Gregorian calendar. The year is taken to begin in March,
-/// so that a leap day ends it.
-fn days(year: i64, month: i64, day: i64) -> i64 {
+/// Returns the number of days from 1970-01-01 to a date of the Gregorian calendar. Years are
+/// counted from March, so that a leap day is the last day of its year.
+fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
-    // Months from March on have 31, 30, 31, 30, 31 days, repeatedly.
+    // From March on, the months have 31, 30, 31, 30, 31 days, repeatedly.
     let before_month = (153 * month + 2) / 5;
     // 719469 days lie between 0000-03-01, the first day of this count, and 1970-01-01, less one.
     year * 365 + leap_days + before_month + day - 719_469
@@ -139,13 +139,13 @@ mod tests {
 
     #[test]
     fn both_forms_of_time() {
-        assert_eq!(instant(&utc("261122012251Z")), Some((at("2026-11-22T01:22:51Z"), &[][..])));
+        assert_eq!(read_time(&utc("261122012251Z")), Some((at("2026-11-22T01:22:51Z"), &[][..])));
         let general = [&[GENERALIZED_TIME, 15], &b"20500101000000Z"[..]].concat();
-        assert_eq!(instant(&general).unwrap().0, at("2050-01-01T00:00:00Z"));
+        assert_eq!(read_time(&general).unwrap().0, at("2050-01-01T00:00:00Z"));
         // 50 is 1950, before the epoch.
-        assert_eq!(instant(&utc("500101000000Z")).unwrap().0, UNIX_EPOCH);
+        assert_eq!(read_time(&utc("500101000000Z")).unwrap().0, UNIX_EPOCH);
         for wrong in ["261322012251Z", "2611220122511", "26112201225Z", "2611220122+1Z"] {
-            assert_eq!(instant(&utc(wrong)), None, "{wrong}");
+            assert_eq!(read_time(&utc(wrong)), None, "{wrong}");
         }
     }
 
@@ -155,7 +155,7 @@ mod tests {
             let time = UNIX_EPOCH + Duration::from_secs(day * 86_400);
             let text = humantime::format_rfc3339_seconds(time).to_string();
             let number = |from: usize, to: usize| text[from..to].parse().unwrap();
-            prop_assert_eq!(days(number(0, 4), number(5, 7), number(8, 10)), day as i64);
+            prop_assert_eq!(days_since_epoch(number(0, 4), number(5, 7), number(8, 10)), day as i64);
         }
     }
 }

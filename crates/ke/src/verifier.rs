@@ -1,6 +1,6 @@
-//! Verification of a server by a client: its certificate once, the proof that it has the key each
-//! time. A returning client receives the same certificate again, and following its chain to a
-//! trusted authority costs as much as the rest of the verification.
+//! Verification of a server's certificate by a client, with a cache. For a load generator, which
+//! receives the same chain in each handshake, verifying the chain would cost as much as the rest of
+//! the verification. The signature of each handshake is always verified.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -15,28 +15,28 @@ use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 use crate::validity::CertificateValidity;
 use crate::{KeError, TrustAnchors};
 
-/// A verifier that caches the last certificates found valid, until the first of them expires. The
-/// same certificates, byte for byte and for the same name, are then accepted again. The signature
-/// of each handshake is verified.
+/// Verifier that caches the last valid certificate chain until its first certificate expires. The
+/// same chain, byte for byte and for the same name, is then accepted without verification.
 #[derive(Debug)]
 pub(crate) struct CachingVerifier {
     verifier: Arc<dyn ServerCertVerifier>,
-    good: ArcSwapOption<CachedVerification>,
+    last_valid: ArcSwapOption<CachedVerification>,
 }
 
-/// Certificates found valid.
+/// Certificate chain that was found valid for a name.
 #[derive(Debug)]
 struct CachedVerification {
     certificates: Vec<CertificateDer<'static>>,
     name: ServerName<'static>,
-    /// Time of verification. At an earlier time a certificate may not be valid yet.
-    since: UnixTime,
+    /// Time of the verification. The entry is not used at earlier times, at which a certificate may
+    /// not be valid yet.
+    verified_at: UnixTime,
     /// Expiry of the first certificate.
-    until: SystemTime,
+    expires_at: SystemTime,
 }
 
 impl CachingVerifier {
-    /// Verifies as rustls does by default.
+    /// Creates a cache around rustls's default verifier.
     pub(crate) fn new(
         trust: &TrustAnchors,
         provider: &Arc<CryptoProvider>,
@@ -44,31 +44,31 @@ impl CachingVerifier {
         let roots = Arc::clone(&trust.roots);
         WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(provider))
             .build()
-            .map(|verifier| Self::of(verifier))
+            .map(|verifier| Self::from_verifier(verifier))
             .map_err(|error| KeError::Configuration(error.to_string()))
     }
 
-    fn of(verifier: Arc<dyn ServerCertVerifier>) -> Self {
-        Self { verifier, good: ArcSwapOption::empty() }
+    fn from_verifier(verifier: Arc<dyn ServerCertVerifier>) -> Self {
+        Self { verifier, last_valid: ArcSwapOption::empty() }
     }
 }
 
 impl CachedVerification {
-    /// `None` if the end of a certificate's validity cannot be read.
+    /// Creates an entry; `None` if the validity of a certificate cannot be parsed.
     fn new(
         certificates: &[&CertificateDer<'_>],
         name: &ServerName<'_>,
-        since: UnixTime,
+        verified_at: UnixTime,
     ) -> Option<Self> {
         let ends = certificates.iter().map(|der| Some(CertificateValidity::parse(der)?.not_after));
         Some(Self {
-            until: ends.collect::<Option<Vec<_>>>()?.into_iter().min()?,
+            expires_at: ends.collect::<Option<Vec<_>>>()?.into_iter().min()?,
             certificates: certificates
                 .iter()
                 .map(|der| der.to_owned().clone().into_owned())
                 .collect(),
             name: name.to_owned(),
-            since,
+            verified_at,
         })
     }
 
@@ -78,8 +78,8 @@ impl CachedVerification {
         name: &ServerName<'_>,
         now: UnixTime,
     ) -> bool {
-        self.since <= now
-            && UNIX_EPOCH + Duration::from_secs(now.as_secs()) <= self.until
+        self.verified_at <= now
+            && UNIX_EPOCH + Duration::from_secs(now.as_secs()) <= self.expires_at
             && self.name == *name
             && self.certificates.iter().eq(certificates.iter().copied())
     }
@@ -95,8 +95,9 @@ impl ServerCertVerifier for CachingVerifier {
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         let certificates: Vec<_> = [end_entity].into_iter().chain(intermediates).collect();
-        let good = self.good.load();
-        if good.as_ref().is_some_and(|good| good.covers(&certificates, server_name, now)) {
+        let last_valid = self.last_valid.load();
+        if last_valid.as_ref().is_some_and(|cached| cached.covers(&certificates, server_name, now))
+        {
             return Ok(ServerCertVerified::assertion());
         }
         let verified = self.verifier.verify_server_cert(
@@ -106,7 +107,8 @@ impl ServerCertVerifier for CachingVerifier {
             ocsp_response,
             now,
         )?;
-        self.good.store(CachedVerification::new(&certificates, server_name, now).map(Arc::new));
+        self.last_valid
+            .store(CachedVerification::new(&certificates, server_name, now).map(Arc::new));
         Ok(verified)
     }
 

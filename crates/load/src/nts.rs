@@ -22,7 +22,8 @@ use std::time::Duration;
 
 use horolog_ke::{KeClient, KeError, SessionMaterial as KeyMaterial};
 use horolog_nts::{
-    COOKIE_LEN_MAX, CookieKeys, KEEP_DEFAULT, Nonces, ROTATION_DEFAULT, SessionKeys, request_len,
+    COOKIE_LEN_MAX, CookieKeys, NonceStream, PAST_PERIODS_DEFAULT, ROTATION_DEFAULT, SessionKeys,
+    request_len,
 };
 use horolog_record::Finding;
 use horolog_sys::clock::Realtime;
@@ -157,7 +158,7 @@ impl NtsError {
                 | Self::Interleaved
                 | Self::Trailer
                 | Self::RandomSources
-                | Self::NtsKe(KeError::NoTrust | KeError::BadName(_))
+                | Self::NtsKe(KeError::NoAuthority | KeError::InvalidName(_))
         )
     }
 }
@@ -246,7 +247,11 @@ impl NtsKeTarget {
             probe::other_server_finding(&material, target).into_iter().collect();
         if material.keys_uncertain && !probe::may_fit(&keys, &cookies, target) {
             findings.push(probe::algorithm_abandoned());
-            return Ok((Self { client: self.client.certain(), ..self }, Vec::new(), findings));
+            return Ok((
+                Self { client: self.client.fallback_client(), ..self },
+                Vec::new(),
+                findings,
+            ));
         }
         Ok((self, vec![(keys, cookies)], findings))
     }
@@ -319,8 +324,9 @@ impl NtsSessions {
         share: u8,
     ) -> Result<Self, NtsError> {
         check_sessions(count, share)?;
-        let server = CookieKeys::new(secret, ROTATION_DEFAULT, KEEP_DEFAULT, Realtime.now());
-        let mut nonces = Nonces::new().map_err(random_error)?;
+        let server =
+            CookieKeys::new(secret, ROTATION_DEFAULT, PAST_PERIODS_DEFAULT, Realtime.now());
+        let mut nonces = NonceStream::new().map_err(random_error)?;
         let one = |_| {
             let keys = SessionKeys::generate(algorithm).map_err(random_error)?;
             let (mut cookie, mut nonce) = (vec![0; COOKIE_LEN_MAX], [0; 16]);
@@ -338,7 +344,7 @@ impl NtsSessions {
     pub fn from_imported(session: &ImportedSession) -> Self {
         let cookies = vec![session.cookie().to_vec()];
         let established = vec![(session.keys().clone(), cookies)];
-        Self::without_renewal(established, 100, false, session.opens())
+        Self::without_renewal(established, 100, false, session.can_open_replies())
     }
 
     /// Returns the number of sessions if each client has its own; otherwise `None`.
@@ -378,7 +384,7 @@ impl NtsSessions {
             request: vec![0; longest.unwrap_or(0)].into_boxed_slice(),
             sessions,
             share: self.share.into(),
-            nonces: Nonces::new().map_err(random_error)?,
+            nonces: NonceStream::new().map_err(random_error)?,
             version,
             is_per_client: self.is_per_client,
             stored_cookies: 0,

@@ -108,7 +108,10 @@ impl NtsKeClientCounts {
         if time <= timeout {
             self.times.record(time.as_nanos() as u64);
         } else {
-            self.record_failed(&KeError::TimedOut { address, phase: ExchangePhase::Rest });
+            self.record_failed(&KeError::TimedOut {
+                address,
+                phase: ExchangePhase::PartialResponse,
+            });
         }
     }
 

@@ -13,10 +13,10 @@
 use std::net::{IpAddr, SocketAddr};
 
 use horolog_record::{InvalidReason, RequestMode};
-use horolog_wire::Malformed;
+use horolog_wire::ParseError;
 use horolog_wire::ptp::message::{SIGNALING_LEN, TIMESTAMP_MESSAGE_LEN};
 use horolog_wire::ptp::monitor::{MonitorResponse, REQUEST_TLV};
-use horolog_wire::ptp::tlv::{self, UNICAST_LEN_MAX, Unicast};
+use horolog_wire::ptp::tlv::{self, UNICAST_LEN_MAX, UnicastNegotiation};
 use horolog_wire::ptp::{
     self, EVENT_PORT, GENERAL_PORT, Header, IPV6_PADDING_LEN, Message, MessageType, NO_INTERVAL,
     PortIdentity, PtpFlags, PtpMessageBody, PtpTimestamp,
@@ -104,9 +104,13 @@ pub struct PtpPlan {
 impl UnicastTerms {
     /// Returns the request with this sequence number.
     #[must_use]
-    pub const fn request(&self, sequence: u32) -> Unicast {
+    pub const fn request(&self, sequence: u32) -> UnicastNegotiation {
         let Self { log_interval, duration_s, .. } = *self;
-        Unicast::Request { kind: self.messages.message_type(sequence), log_interval, duration_s }
+        UnicastNegotiation::Request {
+            kind: self.messages.message_type(sequence),
+            log_interval,
+            duration_s,
+        }
     }
 }
 
@@ -402,7 +406,7 @@ impl ExpectedPtpMessages {
     /// Parses a message; only padding may follow it.
     fn parse<'a>(&self, payload: &'a [u8]) -> Result<Message<'a>, InvalidReason> {
         let (message, trailer) = Message::parse(payload).map_err(|error| match error {
-            Malformed::Version => InvalidReason::Version,
+            ParseError::Version => InvalidReason::Version,
             _ => InvalidReason::Length,
         })?;
         if trailer.len() > self.padding_max() {
@@ -418,7 +422,7 @@ impl ExpectedPtpMessages {
         if (header.domain, header.sdo_id) != (self.plan.domain, 0) {
             return Err(InvalidReason::Domain);
         }
-        if header.flags.has(PtpFlags::UNICAST) == self.plan.multicast {
+        if header.flags.contains(PtpFlags::UNICAST) == self.plan.multicast {
             return Err(InvalidReason::Flags);
         }
         if message.tlvs().any(|tlv| tlv.is_err()) {
@@ -441,13 +445,16 @@ impl ExpectedPtpMessages {
             return Err(InvalidReason::Origin);
         }
         let token = target.clock;
-        let terms = message.tlvs().flatten().find_map(|tlv| match Unicast::from_tlv(&tlv)? {
-            Ok(Unicast::Grant { kind, duration_s, .. }) => {
-                Some(PtpReply::Grant { token, kind, duration_s })
-            }
-            Ok(Unicast::Cancel(ended)) => Some(PtpReply::Cancelled { token, kind: ended.kind }),
-            _ => None,
-        });
+        let terms =
+            message.tlvs().flatten().find_map(|tlv| match UnicastNegotiation::from_tlv(&tlv)? {
+                Ok(UnicastNegotiation::Grant { kind, duration_s, .. }) => {
+                    Some(PtpReply::Grant { token, kind, duration_s })
+                }
+                Ok(UnicastNegotiation::Cancel(ended)) => {
+                    Some(PtpReply::Cancelled { token, kind: ended.kind })
+                }
+                _ => None,
+            });
         terms.map(|answer| (message.header, answer)).ok_or(InvalidReason::UnicastTerms)
     }
 
@@ -457,7 +464,7 @@ impl ExpectedPtpMessages {
         origin: PtpTimestamp,
     ) -> Result<(Header, PtpReply), InvalidReason> {
         self.check_common(message)?;
-        let is_two_step = message.header.flags.has(PtpFlags::TWO_STEP);
+        let is_two_step = message.header.flags.contains(PtpFlags::TWO_STEP);
         let transmit_ns = if is_two_step { None } else { Some(timestamp_ns(origin)?) };
         Ok((message.header, PtpReply::Sync { transmit_ns }))
     }
@@ -495,12 +502,12 @@ fn monitor_response<'a>(message: &Message<'a>) -> Result<MonitorResponse<'a>, In
 /// clauses 8.2.4.6 and 8.2.4.7).
 const fn is_traceable(response: &MonitorResponse<'_>) -> bool {
     let flags = PtpFlags(response.time_flags as u16);
-    flags.has(PtpFlags::TIME_TRACEABLE) || flags.has(PtpFlags::FREQUENCY_TRACEABLE)
+    flags.contains(PtpFlags::TIME_TRACEABLE) || flags.contains(PtpFlags::FREQUENCY_TRACEABLE)
 }
 
 /// Converts a timestamp to ns. Refuses 0, malformed timestamps, and those from the year 2262 on.
 fn timestamp_ns(timestamp: PtpTimestamp) -> Result<i64, InvalidReason> {
-    let ns = timestamp.is_normal().then(|| timestamp.since(PtpTimestamp::ZERO)).flatten();
+    let ns = timestamp.is_normalised().then(|| timestamp.ns_since(PtpTimestamp::ZERO)).flatten();
     ns.filter(|&ns| ns > 0).ok_or(InvalidReason::Timestamp)
 }
 

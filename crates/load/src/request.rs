@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use horolog_time::NtpTimestamp;
 use horolog_wire::ethernet::{self, MacAddress};
-use horolog_wire::frame::Builder;
+use horolog_wire::frame::UdpFrameBuilder;
 use horolog_wire::ntp::{HEADER_LEN, Header};
 use horolog_wire::{ipv4, ipv6, udp};
 
@@ -166,7 +166,7 @@ impl FrameTemplate {
     #[must_use]
     pub fn new(plan: &FramePlan) -> Self {
         // The address before client 0's is the network address.
-        let builder = Builder {
+        let builder = UdpFrameBuilder {
             destination_mac: plan.destination_mac,
             source_mac: plan.source_mac,
             vlan: None,
@@ -320,7 +320,7 @@ mod tests {
                 let low = plan.network.base() + 1 + client;
                 template.complete_frame(&mut frame, low, stamps);
                 let parsed = UdpFrame::parse(&frame).unwrap();
-                prop_assert!(parsed.checksum_fits());
+                prop_assert!(parsed.has_valid_checksum());
                 prop_assert_eq!(parsed.source.ip(), plan.network.address(client));
                 prop_assert_eq!(parsed.source.port(), plan.source_port);
                 prop_assert_eq!(parsed.destination, plan.target);

@@ -126,7 +126,9 @@ impl RequestTrailer {
                         NtsReplyError::TooLong => InvalidReason::Length,
                         // Only a host on the path of the request knows its unique identifier, so
                         // the refusal is genuine.
-                        NtsReplyError::Invalid(ReplyError::Refused) => InvalidReason::KissNtsn,
+                        NtsReplyError::Invalid(ReplyError::CookieRefused) => {
+                            InvalidReason::KissNtsn
+                        }
                         NtsReplyError::Invalid(_) => InvalidReason::Nts,
                     },
                 )
@@ -165,7 +167,7 @@ impl TrailerTemplate {
         request::set_timestamps(&mut self.request, timestamps);
         if let Some(key) = self.keys.as_ref().and_then(|(keys, id)| keys.get(*id)) {
             // The template has space for the digest, and the algorithm supports its length.
-            key.append(self.digest_len, &mut self.request, self.mac_offset);
+            key.append_mac(self.digest_len, &mut self.request, self.mac_offset);
         }
         &self.request
     }

@@ -1,5 +1,5 @@
-//! Prints what the operations on one packet cost on this machine, in nanoseconds each: the best of
-//! several rounds, so that what else runs here counts little. It proves nothing and is no test.
+//! Benchmark of the operations on one packet: prints the duration of each in nanoseconds, the
+//! minimum of several rounds, which is least affected by other load.
 //!
 //! `cargo run --release -p horolog-nts --example nanoseconds [part of an operation's name]`
 
@@ -10,8 +10,8 @@ use std::time::Instant;
 use aes_siv::KeyInit as _;
 use aes_siv::siv::Aes128Siv;
 use horolog_nts::{
-    Algorithm, BATCH, BatchKeys, CookieKeys, MasterSecret, Nonces, RequestTemplate, SessionKeys,
-    UnsealedReply, cookie_len, open_request, open_requests, seal_replies, seal_reply,
+    Algorithm, BATCH, BatchKeys, CookieKeys, MasterSecret, NonceStream, RequestTemplate,
+    SessionKeys, UnsealedReply, cookie_len, open_request, open_requests, seal_replies, seal_reply,
 };
 use horolog_time::Timestamp;
 
@@ -38,15 +38,18 @@ fn main() -> Result<(), Box<dyn core::error::Error>> {
     let now = Timestamp::from_timespec(1_700_000_000, 0);
     let keys = CookieKeys::new(&secret, Duration::from_hours(24), 7, now);
     for algorithm in Algorithm::ALL {
-        session(&keys, algorithm)?;
+        measure_session(&keys, algorithm)?;
     }
-    oracle();
+    measure_reference();
     Ok(())
 }
 
-fn session(keys: &CookieKeys, algorithm: Algorithm) -> Result<(), Box<dyn core::error::Error>> {
+fn measure_session(
+    keys: &CookieKeys,
+    algorithm: Algorithm,
+) -> Result<(), Box<dyn core::error::Error>> {
     println!("{algorithm:?}, one cookie out, one in:");
-    let mut nonces = Nonces::new()?;
+    let mut nonces = NonceStream::new()?;
     let (mut c2s, mut s2c) = ([0; 32], [0; 32]);
     nonces.fill(&mut c2s);
     nonces.fill(&mut s2c);
@@ -91,7 +94,7 @@ fn session(keys: &CookieKeys, algorithm: Algorithm) -> Result<(), Box<dyn core::
         let mut buffers = out.chunks_exact_mut(request.len());
         let mut replies = opened.each_ref().map(|opened| {
             let (Some(opened), Some(out)) = (opened, buffers.next()) else { return None };
-            Some(UnsealedReply { opened, header: [0x24; 48], out, len: 0 })
+            Some(UnsealedReply { request: opened, header: [0x24; 48], out, len: 0 })
         });
         seal_replies(keys, &mut replies, &mut room, &mut |bytes| nonces.fill(bytes));
         black_box(&replies);
@@ -99,9 +102,9 @@ fn session(keys: &CookieKeys, algorithm: Algorithm) -> Result<(), Box<dyn core::
     Ok(())
 }
 
-/// The `aes-siv` crate at what a request and its reply need: one key made ready and one
-/// authentication of 188 bytes, one of 84 bytes with 104 bytes encrypted; 64 bytes of a cookie.
-fn oracle() {
+/// Measures the `aes-siv` crate for comparison: the operations of a request (188 bytes of
+/// associated data), of a reply (84 bytes, and 104 encrypted), and of a cookie (64 encrypted).
+fn measure_reference() {
     println!("the aes-siv crate:");
     let key = [7; 32];
     let mut text = [0; 104];

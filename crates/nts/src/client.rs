@@ -1,6 +1,5 @@
-//! Client side of NTS for NTP (RFC 8915, section 5.7): requests sealed into the caller's buffer,
-//! replies opened, cookies kept. It does not evaluate the time; the caller checks the header of an
-//! authentic reply.
+//! Client side of NTS for NTP (RFC 8915, section 5.7): seals requests in the caller's buffer, opens
+//! replies, and stores cookies. The NTP header of an authentic reply is checked by the caller.
 
 use core::fmt;
 
@@ -11,7 +10,7 @@ use crate::aead::{AeadKey, TAG_LEN};
 use crate::cookie::COOKIE_NONCE_LEN;
 use crate::field::{
     AuthenticatorParts, COOKIE, FieldWriter, PLACEHOLDER, PREFIX_LEN, UNIQUE_ID,
-    authenticator_front, authenticator_len, find, split_inner,
+    authenticator_front, authenticator_len, find_nts_fields, split_inner_field,
 };
 use crate::{Algorithm, COOKIES_MAX, SessionKeys};
 
@@ -22,43 +21,43 @@ pub use template::RequestTemplate;
 pub const UNIQUE_ID_LEN: usize = 32;
 /// Longest cookie of a server that is stored, in bytes.
 pub(crate) const FOREIGN_COOKIE_LEN_MAX: usize = 1024;
-/// The longest encrypted part of a reply, in bytes: a packet has no space for more.
+/// Longest accepted plaintext of a reply, in bytes; more than fits into a packet of 1500 bytes.
 const REPLY_TEXT_MAX: usize = 2048;
 
 /// Reason why a packet is not an authentic reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum ReplyError {
-    /// Its fields are malformed, or it has no authenticator.
+    /// The extension fields are malformed, or there is no authenticator.
     #[error("malformed NTS fields")]
     Malformed,
-    /// Its unique identifier differs from the request's, or is missing.
+    /// The unique identifier differs from the request's, or is missing.
     #[error("not the reply to this request")]
     OtherRequest,
-    /// The kiss NTSN: the server cannot open this cookie. It is not authenticated, so a client
-    /// waits for an authentic reply before it requests new keys (RFC 8915, section 5.7).
+    /// Kiss code NTSN: the server cannot open the cookie. The reply is not authenticated, so a
+    /// client waits for an authentic reply before it requests new keys (RFC 8915, section 5.7).
     #[error("the server refused the cookie (kiss code NTSN)")]
-    Refused,
-    /// Another kiss of death. A server that cannot open the cookie cannot authenticate it, and a
-    /// client complies if the unique identifier is that of its request (RFC 8915, section 5.7).
+    CookieRefused,
+    /// Another kiss-o'-death, not authenticated. A client complies if the unique identifier is that
+    /// of its request (RFC 8915, section 5.7).
     #[error("a kiss-o'-death")]
-    Kiss,
-    /// It is not authentic.
+    KissOfDeath,
+    /// The authenticator is invalid.
     #[error("not authentic")]
     Forged,
 }
 
-/// Content of an authentic reply, other than its header.
+/// Encrypted fields of an authentic reply, decrypted.
 #[derive(Clone, Copy, Debug)]
 pub struct AuthenticReply<'a> {
     text: &'a [u8],
 }
 
 impl<'a> AuthenticReply<'a> {
-    /// The new cookies.
+    /// Returns the new cookies.
     pub fn cookies(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let mut rest = self.text;
         core::iter::from_fn(move || {
-            let (field, after) = split_inner(rest).ok()?;
+            let (field, after) = split_inner_field(rest).ok()?;
             rest = after;
             Some(field)
         })
@@ -67,7 +66,7 @@ impl<'a> AuthenticReply<'a> {
     }
 }
 
-/// Length of a request whose authenticator encrypts nothing, in bytes.
+/// Returns the length of a request without encrypted fields, in bytes.
 #[must_use]
 pub const fn request_len(algorithm: Algorithm, cookie_len: usize, placeholders: usize) -> usize {
     HEADER_LEN
@@ -77,11 +76,12 @@ pub const fn request_len(algorithm: Algorithm, cookie_len: usize, placeholders: 
         + authenticator_len(algorithm.nonce_len(), 0)
 }
 
-/// Writes a request to the front of `out`: `header`, unique identifier, `cookie`, `placeholders`
-/// fields as long as the cookie, and the authenticator. Returns its length, see [`request_len`]; 0
-/// if `out` is too short. The algorithm uses as many of the nonce's first bytes as it needs.
+/// Writes a sealed request to the front of `out`: `header`, unique identifier, `cookie`,
+/// `placeholders` fields as long as the cookie, and the authenticator. Returns its length in bytes
+/// ([`request_len`]); 0 if `out` is too short. The algorithm uses the first bytes of the nonce.
 ///
-/// For one request; [`ClientSession`] and [`RequestTemplate`] keep values computed from the keys.
+/// For a single request. For several, [`ClientSession`] and [`RequestTemplate`] are faster, because
+/// they prepare the key once.
 pub fn seal_request(
     keys: &SessionKeys,
     header: &[u8; HEADER_LEN],
@@ -106,13 +106,13 @@ fn write_fields(
     cookie: &[u8],
     placeholders: usize,
 ) -> Option<()> {
-    out.put(header)?;
-    out.field(UNIQUE_ID, unique_id)?;
-    out.field(COOKIE, cookie)?;
+    out.write_bytes(header)?;
+    out.write_field(UNIQUE_ID, unique_id)?;
+    out.write_field(COOKIE, cookie)?;
     for _ in 0..placeholders {
         let len = cookie.len().next_multiple_of(4);
-        out.put(&crate::field::prefix(PLACEHOLDER, PREFIX_LEN + len))?;
-        out.room(len)?.1.fill(0);
+        out.write_bytes(&crate::field::field_prefix(PLACEHOLDER, PREFIX_LEN + len))?;
+        out.reserve(len)?.1.fill(0);
     }
     Some(())
 }
@@ -126,60 +126,63 @@ fn write_authenticator(
     let covered = out.len();
     let nonce = &nonce[..algorithm.nonce_len()];
     let len = authenticator_len(nonce.len(), 0);
-    out.put(&authenticator_front(nonce.len(), 0, len))?;
-    out.put(nonce)?;
-    let (before, tag) = out.room(TAG_LEN)?;
+    out.write_bytes(&authenticator_front(nonce.len(), 0, len))?;
+    out.write_bytes(nonce)?;
+    let (before, tag) = out.reserve(TAG_LEN)?;
     key.seal(nonce, &before[..covered], tag)?;
     Some(out.len())
 }
 
-/// Opens the reply `packet` to the request with `unique_id`; its text goes to `text`, for which 1
-/// KiB suffices with servers whose cookies have about 100 bytes.
+/// Opens the reply `packet` to the request with `unique_id`. The plaintext is written to `text`; 1
+/// KiB suffices for eight cookies of about 100 bytes.
 ///
-/// For one reply; a [`ClientSession`] keeps values computed from the keys.
+/// For a single reply. For several, a [`ClientSession`] is faster, because it prepares the key
+/// once.
 pub fn open_reply<'t>(
     keys: &SessionKeys,
     packet: &[u8],
     unique_id: &[u8],
     text: &'t mut [u8],
 ) -> Result<AuthenticReply<'t>, ReplyError> {
-    open(&AeadKey::new(keys.algorithm(), keys.s2c()), packet, unique_id, text)
+    open_with_key(&AeadKey::new(keys.algorithm(), keys.s2c()), packet, unique_id, text)
 }
 
-/// Checks the reply `packet` to the request with `unique_id` without the server's key: its fields,
-/// that identifier, and the presence of an encrypted part. A reply that passes may still be forged.
+/// Checks the form of the reply `packet` to the request with `unique_id`, without the
+/// server-to-client key: valid fields, this identifier, and an authenticator. A reply that passes
+/// may still be forged.
 pub fn examine_reply(packet: &[u8], unique_id: &[u8]) -> Result<(), ReplyError> {
-    sealed_part(packet, unique_id).map(drop)
+    find_authenticator(packet, unique_id).map(drop)
 }
 
-/// The encrypted part of a reply to that request, and the bytes that its authenticator covers.
-fn sealed_part<'p>(
+/// Returns the authenticator of the reply to the request with `unique_id`, and the bytes that it
+/// covers.
+fn find_authenticator<'p>(
     packet: &'p [u8],
     unique_id: &[u8],
 ) -> Result<(AuthenticatorParts<'p>, &'p [u8]), ReplyError> {
-    let found = find(packet).map_err(|_| ReplyError::Malformed)?;
+    let found = find_nts_fields(packet).map_err(|_| ReplyError::Malformed)?;
     if found.unique_id != Some(unique_id) {
         return Err(ReplyError::OtherRequest);
     }
     found.sealed.ok_or_else(|| match (packet.get(1), packet.get(12..16)) {
-        (Some(0), Some(b"NTSN")) => ReplyError::Refused,
-        (Some(0), Some(code)) if code.iter().all(u8::is_ascii_graphic) => ReplyError::Kiss,
+        (Some(0), Some(b"NTSN")) => ReplyError::CookieRefused,
+        (Some(0), Some(code)) if code.iter().all(u8::is_ascii_graphic) => ReplyError::KissOfDeath,
         _ => ReplyError::Malformed,
     })
 }
 
-fn open<'t>(
+fn open_with_key<'t>(
     key: &AeadKey,
     packet: &[u8],
     unique_id: &[u8],
     text: &'t mut [u8],
 ) -> Result<AuthenticReply<'t>, ReplyError> {
-    let (sealed, covered) = sealed_part(packet, unique_id)?;
+    let (sealed, covered) = find_authenticator(packet, unique_id)?;
     let len = key.open(sealed.nonce, covered, sealed.ciphertext, text);
     Ok(AuthenticReply { text: &text[..len.ok_or(ReplyError::Forged)?] })
 }
 
-/// A client's association with one server: prepared keys, and at most eight cookies, each of which
+/// NTS session of a client with one server: prepared keys, and up to eight cookies, each of which
 /// is used once.
 pub struct ClientSession {
     algorithm: Algorithm,
@@ -199,25 +202,25 @@ impl ClientSession {
             cookies: Vec::with_capacity(COOKIES_MAX),
         };
         for cookie in cookies {
-            session.keep(cookie);
+            session.store_cookie(cookie);
         }
         session
     }
 
-    /// Number of cookies left.
+    /// Returns the number of unused cookies.
     #[must_use]
-    pub fn cookies(&self) -> usize {
+    pub fn cookie_count(&self) -> usize {
         self.cookies.len()
     }
 
-    /// Takes one of the cookies, which is thereby used up.
+    /// Removes and returns a cookie; `None` if there is none.
     pub fn take_cookie(&mut self) -> Option<Box<[u8]>> {
         self.cookies.pop()
     }
 
-    /// Writes a request to the front of `out` with one of the cookies, which is thereby used up,
-    /// and with as many placeholders as cookies are missing and fit into `out`. Returns its length;
-    /// 0 if no cookie is left or `out` is too short. `nonce` is random.
+    /// Writes a sealed request to the front of `out`. It consumes one cookie, and has a placeholder
+    /// for each missing cookie as far as they fit into `out`. Returns its length in bytes; 0 if no
+    /// cookie is left or `out` is too short. `nonce` must be random.
     pub fn seal_request(
         &mut self,
         header: &[u8; HEADER_LEN],
@@ -235,15 +238,15 @@ impl ClientSession {
             .unwrap_or(0)
     }
 
-    /// Opens the reply `packet` to the request with `unique_id`, and keeps its cookies. Returns
-    /// their number.
+    /// Opens the reply `packet` to the request with `unique_id`, and stores its cookies. Returns
+    /// the number of cookies in the reply.
     pub fn open_reply(&mut self, packet: &[u8], unique_id: &[u8]) -> Result<usize, ReplyError> {
         let mut text = [0; REPLY_TEXT_MAX];
-        let reply = open(&self.s2c, packet, unique_id, &mut text)?;
-        Ok(reply.cookies().map(|cookie| self.keep(cookie)).count())
+        let reply = open_with_key(&self.s2c, packet, unique_id, &mut text)?;
+        Ok(reply.cookies().map(|cookie| self.store_cookie(cookie)).count())
     }
 
-    fn keep(&mut self, cookie: &[u8]) {
+    fn store_cookie(&mut self, cookie: &[u8]) {
         let usable = (1..=FOREIGN_COOKIE_LEN_MAX).contains(&cookie.len());
         if usable && self.cookies.len() < COOKIES_MAX {
             self.cookies.push(cookie.into());

@@ -1,7 +1,7 @@
-//! Cookies of the server (RFC 8915, section 6, leaves their format to the server) and the keys that
-//! seal them. A key is derived from the master secret and the number of its period alone, so
-//! servers that share the secret and the length of a period open each other's cookies without
-//! communication. This module reads no clock; the caller renews the keys.
+//! Cookies of the server, whose format RFC 8915, section 6, leaves to the server, and the rotating
+//! keys that seal them. Each key is derived from the master secret and the number of its rotation
+//! period, so servers with the same secret and period length can open each other's cookies without
+//! communication. This module reads no clock: the caller rotates the keys.
 //!
 //! A cookie, 68 or 100 bytes long:
 //!
@@ -27,29 +27,29 @@ use sha2::Sha256;
 use zeroize::Zeroizing;
 
 use crate::aead::TAG_LEN;
-use crate::aead::siv::{BATCH, SivKey, is_equal, vectors};
+use crate::aead::siv::{BATCH, SivKey, is_equal, s2v_batch};
 use crate::{Algorithm, MasterSecret, SessionKeys};
 
-/// The longest cookie of a server, in bytes.
+/// Length of the longest cookie of this server, in bytes.
 pub const COOKIE_LEN_MAX: usize = cookie_len(Algorithm::AesSivCmac256);
-/// Default duration for which a key seals cookies.
+/// Default length of a rotation period, in which one key seals cookies.
 pub const ROTATION_DEFAULT: Duration = Duration::from_hours(24);
-/// Default number of past periods whose cookies are still opened.
-pub const KEEP_DEFAULT: usize = 7;
-/// Greatest number of past periods whose cookies can be opened.
-pub const KEEP_MAX: usize = 64;
+/// Default number of past rotation periods whose cookies are still opened.
+pub const PAST_PERIODS_DEFAULT: usize = 7;
+/// Largest number of past rotation periods whose cookies can be opened.
+pub const PAST_PERIODS_MAX: usize = 64;
 
 /// Length of the nonce of a cookie, in bytes.
 pub(crate) const COOKIE_NONCE_LEN: usize = 16;
 const HEADER_LEN: usize = 4;
-const TAG_AT: usize = HEADER_LEN + COOKIE_NONCE_LEN;
-const TEXT_AT: usize = TAG_AT + TAG_LEN;
-const LABEL: &[u8] = b"horolog nts cookie 1";
+const TAG_OFFSET: usize = HEADER_LEN + COOKIE_NONCE_LEN;
+const TEXT_OFFSET: usize = TAG_OFFSET + TAG_LEN;
+const HKDF_LABEL: &[u8] = b"horolog nts cookie 1";
 
-/// Length of a cookie for a session of `algorithm`, in bytes.
+/// Returns the length of a cookie for a session with `algorithm`, in bytes.
 #[must_use]
 pub const fn cookie_len(algorithm: Algorithm) -> usize {
-    TEXT_AT + 2 * algorithm.key_len()
+    TEXT_OFFSET + 2 * algorithm.key_len()
 }
 
 struct PeriodKey {
@@ -60,7 +60,7 @@ struct PeriodKey {
 impl PeriodKey {
     fn derive(secret: &MasterSecret, rotation_s: u64, period: u64) -> Self {
         let mut bytes = Zeroizing::new([0; 32]);
-        let context = [LABEL, &rotation_s.to_be_bytes(), &period.to_be_bytes()].concat();
+        let context = [HKDF_LABEL, &rotation_s.to_be_bytes(), &period.to_be_bytes()].concat();
         let made = Hkdf::<Sha256>::new(None, secret.bytes()).expand(&context, &mut *bytes);
         debug_assert!(made.is_ok(), "HKDF-SHA256 gives up to 8,160 bytes");
         let [.., a, b, c] = period.to_be_bytes();
@@ -68,183 +68,196 @@ impl PeriodKey {
     }
 }
 
-/// The parts of a cookie, and the key indicated by its period.
+/// Parts of a received cookie, and the key of its rotation period.
 struct SealedCookie<'a> {
     algorithm: Algorithm,
     key: &'a SivKey,
-    open: &'a [u8],
+    associated_data: &'a [u8],
     tag: &'a [u8; TAG_LEN],
     text: &'a [u8],
 }
 
-/// The keys that seal and open a server's cookies at one time. Sealing uses the present period's
-/// key; opening also accepts those of some previous periods, and the one of the next period, which
-/// a server whose clock is ahead may already use.
+/// Keys of a server's cookies in one rotation period. Cookies are sealed with the key of this
+/// period, and opened with it, with those of a number of past periods, and with that of the next
+/// period, which a server whose clock is ahead may already use.
 pub struct CookieKeys {
     secret: MasterSecret,
     rotation_s: u64,
-    keep: usize,
+    past_periods: usize,
     period: u64,
     current: PeriodKey,
-    others: Box<[PeriodKey]>,
+    other_keys: Box<[PeriodKey]>,
 }
 
 impl CookieKeys {
-    /// The keys for the time `now`. A key seals for `rotation` (whole seconds; less than one counts
-    /// as one) and opens for `keep` more periods (at most [`KEEP_MAX`]).
+    /// Derives the keys for the time `now`. `rotation` is the length of a period, in whole seconds
+    /// and at least 1 s; `past_periods` is the number of past periods whose cookies are opened, at
+    /// most [`PAST_PERIODS_MAX`].
     #[must_use]
     pub fn new(
         secret: &MasterSecret,
         rotation: Duration,
-        keep: usize,
+        past_periods: usize,
         now: Timestamp<Utc>,
     ) -> Self {
         let rotation_s = rotation.as_secs().max(1);
-        Self::for_period(secret, rotation_s, keep.min(KEEP_MAX), period_of(rotation_s, now))
+        Self::for_period(
+            secret,
+            rotation_s,
+            past_periods.min(PAST_PERIODS_MAX),
+            period_number(rotation_s, now),
+        )
     }
 
-    fn for_period(secret: &MasterSecret, rotation_s: u64, keep: usize, period: u64) -> Self {
+    fn for_period(
+        secret: &MasterSecret,
+        rotation_s: u64,
+        past_periods: usize,
+        period: u64,
+    ) -> Self {
         let derive = |period| PeriodKey::derive(secret, rotation_s, period);
-        let past = (1..=keep as u64).filter_map(|back| period.checked_sub(back));
-        let others = past.chain(period.checked_add(1)).map(derive).collect();
+        let past = (1..=past_periods as u64).filter_map(|back| period.checked_sub(back));
+        let other_keys = past.chain(period.checked_add(1)).map(derive).collect();
         let current = derive(period);
-        Self { secret: secret.clone(), rotation_s, keep, period, current, others }
+        Self { secret: secret.clone(), rotation_s, past_periods, period, current, other_keys }
     }
 
-    /// Returns true if the period of `now` differs from that of these keys.
+    /// Returns true if `now` is in another rotation period than that of these keys.
     #[must_use]
-    pub fn is_due(&self, now: Timestamp<Utc>) -> bool {
-        period_of(self.rotation_s, now) != self.period
+    pub fn is_rotation_due(&self, now: Timestamp<Utc>) -> bool {
+        period_number(self.rotation_s, now) != self.period
     }
 
-    /// The keys for the time `now`.
+    /// Derives the keys for the time `now` from the same secret.
     #[must_use]
-    pub fn renew(&self, now: Timestamp<Utc>) -> Self {
-        let period = period_of(self.rotation_s, now);
-        Self::for_period(&self.secret, self.rotation_s, self.keep, period)
+    pub fn rotated(&self, now: Timestamp<Utc>) -> Self {
+        let period = period_number(self.rotation_s, now);
+        Self::for_period(&self.secret, self.rotation_s, self.past_periods, period)
     }
 
-    /// The number of the period whose key seals.
+    /// Returns the number of the rotation period whose key seals cookies.
     #[must_use]
     pub const fn period(&self) -> u64 {
         self.period
     }
 
-    /// Writes a cookie with `keys` to the front of `out` and returns its length, which depends on
-    /// the algorithm alone and is a multiple of 4; 0 if `out` is too short for it. The nonce is
-    /// random and never used twice.
+    /// Writes a sealed cookie that contains `keys` to the front of `out`. Returns its length
+    /// ([`cookie_len`], a multiple of 4 bytes); 0 if `out` is too short. `nonce` must be random.
     pub fn seal(&self, keys: &SessionKeys, nonce: [u8; 16], out: &mut [u8]) -> usize {
         let len = cookie_len(keys.algorithm());
         let Some(cookie) = out.get_mut(..len) else { return 0 };
-        self.write(keys, &nonce, cookie);
-        self.seal_written(&mut [Some(cookie)]);
+        self.write_unsealed(keys, &nonce, cookie);
+        self.seal_batch(&mut [Some(cookie)]);
         len
     }
 
-    /// Writes an unsealed cookie to `cookie`, which has exactly its length.
-    pub(crate) fn write(
+    /// Writes an unsealed cookie that contains `keys` to `cookie`, whose length must be
+    /// [`cookie_len`].
+    pub(crate) fn write_unsealed(
         &self,
         keys: &SessionKeys,
         nonce: &[u8; COOKIE_NONCE_LEN],
         cookie: &mut [u8],
     ) {
-        let (open, sealed) = cookie.split_at_mut(TAG_AT);
-        open[..3].copy_from_slice(&self.current.id);
-        open[3] = keys.algorithm().number() as u8;
-        open[HEADER_LEN..].copy_from_slice(nonce);
+        let (unsealed, sealed) = cookie.split_at_mut(TAG_OFFSET);
+        unsealed[..3].copy_from_slice(&self.current.id);
+        unsealed[3] = keys.algorithm().number() as u8;
+        unsealed[HEADER_LEN..].copy_from_slice(nonce);
         let (c2s, s2c) = sealed[TAG_LEN..].split_at_mut(keys.algorithm().key_len());
         c2s.copy_from_slice(keys.c2s());
         s2c.copy_from_slice(keys.s2c());
     }
 
-    /// Seals cookies written by [`Self::write`], up to [`BATCH`].
-    pub(crate) fn seal_written(&self, cookies: &mut [Option<&mut [u8]>]) {
-        let SivKey { mac, stream } = &self.current.key;
-        let mut opens = [&[][..]; BATCH];
-        for (open, cookie) in opens.iter_mut().zip(&*cookies) {
+    /// Seals up to [`BATCH`] cookies written by [`Self::write_unsealed`].
+    pub(crate) fn seal_batch(&self, cookies: &mut [Option<&mut [u8]>]) {
+        let SivKey { mac, ctr: stream } = &self.current.key;
+        let mut associated_data = [&[][..]; BATCH];
+        for (open, cookie) in associated_data.iter_mut().zip(&*cookies) {
             if let Some(cookie) = cookie {
-                *open = &cookie[..TAG_AT];
+                *open = &cookie[..TAG_OFFSET];
             }
         }
-        let mut jobs = [None; BATCH];
-        for ((job, cookie), open) in jobs.iter_mut().zip(&*cookies).zip(&opens) {
+        let mut inputs = [None; BATCH];
+        for ((job, cookie), open) in inputs.iter_mut().zip(&*cookies).zip(&associated_data) {
             if let Some(cookie) = cookie {
                 let parts = core::slice::from_ref(open);
-                *job = Some(mac.job(parts, &cookie[TEXT_AT..]));
+                *job = Some(mac.input(parts, &cookie[TEXT_OFFSET..]));
             }
         }
         let mut tags = [Default::default(); BATCH];
-        vectors(&jobs[..cookies.len()], &mut tags);
+        s2v_batch(&inputs[..cookies.len()], &mut tags);
         for (cookie, tag) in cookies.iter_mut().zip(&tags) {
             if let Some(cookie) = cookie {
-                let (front, text) = cookie.split_at_mut(TEXT_AT);
-                front[TAG_AT..].copy_from_slice(tag);
-                stream.apply(tag, text);
+                let (front, text) = cookie.split_at_mut(TEXT_OFFSET);
+                front[TAG_OFFSET..].copy_from_slice(tag);
+                stream.apply_keystream(tag, text);
             }
         }
     }
 
-    /// The keys in `cookie`, if one of these keys sealed it.
+    /// Opens `cookie` and returns the session keys in it; `None` if none of these keys sealed it.
     #[must_use]
     pub fn open(&self, cookie: &[u8]) -> Option<SessionKeys> {
         let mut keys = [None];
-        self.open_all(&[Some(cookie)], &mut keys);
+        self.open_batch(&[Some(cookie)], &mut keys);
         let [keys] = keys;
         keys
     }
 
-    /// Stores the keys of each cookie that one of these keys sealed, up to [`BATCH`], at its index
-    /// in `keys`.
-    pub(crate) fn open_all(&self, cookies: &[Option<&[u8]>], keys: &mut [Option<SessionKeys>]) {
+    /// Opens up to [`BATCH`] cookies. Stores the session keys of each authentic one at its index in
+    /// `keys`.
+    pub(crate) fn open_batch(&self, cookies: &[Option<&[u8]>], keys: &mut [Option<SessionKeys>]) {
         let mut sealed = [const { None }; BATCH];
-        let mut texts = [[0; COOKIE_LEN_MAX - TEXT_AT]; BATCH];
+        let mut texts = [[0; COOKIE_LEN_MAX - TEXT_OFFSET]; BATCH];
         for ((cookie, sealed), text) in cookies.iter().zip(&mut sealed).zip(&mut texts) {
-            *sealed = cookie.and_then(|cookie| self.recognise(cookie));
+            *sealed = cookie.and_then(|cookie| self.parse_known(cookie));
             if let Some(sealed) = sealed {
                 let text = &mut text[..sealed.text.len()];
                 text.copy_from_slice(sealed.text);
-                sealed.key.stream.apply(sealed.tag, text);
+                sealed.key.ctr.apply_keystream(sealed.tag, text);
             }
         }
-        let mut jobs = [None; BATCH];
-        for ((job, sealed), text) in jobs.iter_mut().zip(&sealed).zip(&texts) {
+        let mut inputs = [None; BATCH];
+        for ((job, sealed), text) in inputs.iter_mut().zip(&sealed).zip(&texts) {
             if let Some(sealed) = sealed {
-                let parts = core::slice::from_ref(&sealed.open);
-                *job = Some(sealed.key.mac.job(parts, &text[..sealed.text.len()]));
+                let parts = core::slice::from_ref(&sealed.associated_data);
+                *job = Some(sealed.key.mac.input(parts, &text[..sealed.text.len()]));
             }
         }
         let mut tags = [Default::default(); BATCH];
-        vectors(&jobs[..cookies.len()], &mut tags);
+        s2v_batch(&inputs[..cookies.len()], &mut tags);
         for (((keys, sealed), text), tag) in keys.iter_mut().zip(&sealed).zip(&texts).zip(&tags) {
             if let Some(sealed) = sealed
                 && is_equal(tag, sealed.tag)
             {
-                *keys = SessionKeys::of_both(sealed.algorithm, &text[..sealed.text.len()]);
+                *keys =
+                    SessionKeys::from_concatenated(sealed.algorithm, &text[..sealed.text.len()]);
             }
         }
-        // Wiped entirely: a text that failed to open may still hold keys.
+        // Wiped entirely, because a text that failed authentication may contain keys as well.
         texts.as_flattened_mut().fill(0);
         zeroize::optimization_barrier(&texts);
     }
 
-    /// The parts of a cookie with the form and period of this server's.
-    fn recognise<'a>(&'a self, cookie: &'a [u8]) -> Option<SealedCookie<'a>> {
+    /// Splits a cookie into its parts; `None` if its length, algorithm or rotation period is not
+    /// known.
+    fn parse_known<'a>(&'a self, cookie: &'a [u8]) -> Option<SealedCookie<'a>> {
         let &[a, b, c, number, ..] = cookie else { return None };
         let algorithm = Algorithm::from_number(u16::from(number))?;
         if cookie.len() != cookie_len(algorithm) {
             return None;
         }
-        let key = self.key([a, b, c])?;
-        let (open, sealed) = cookie.split_at(TAG_AT);
+        let key = self.key_by_id([a, b, c])?;
+        let (associated_data, sealed) = cookie.split_at(TAG_OFFSET);
         let (tag, text) = sealed.split_first_chunk()?;
-        Some(SealedCookie { algorithm, key, open, tag, text })
+        Some(SealedCookie { algorithm, key, associated_data, tag, text })
     }
 
-    fn key(&self, id: [u8; 3]) -> Option<&SivKey> {
+    fn key_by_id(&self, id: [u8; 3]) -> Option<&SivKey> {
         if id == self.current.id {
             return Some(&self.current.key);
         }
-        self.others.iter().find(|other| other.id == id).map(|other| &other.key)
+        self.other_keys.iter().find(|other| other.id == id).map(|other| &other.key)
     }
 }
 
@@ -253,13 +266,13 @@ impl fmt::Debug for CookieKeys {
         f.debug_struct("CookieKeys")
             .field("period", &self.period)
             .field("rotation_s", &self.rotation_s)
-            .field("keep", &self.keep)
+            .field("keep", &self.past_periods)
             .finish_non_exhaustive()
     }
 }
 
-/// The number of the period that contains `now`. Times before 1970 are in the first one.
-fn period_of(rotation_s: u64, now: Timestamp<Utc>) -> u64 {
+/// Returns the number of the rotation period that contains `now`; 0 for times before 1970.
+fn period_number(rotation_s: u64, now: Timestamp<Utc>) -> u64 {
     u64::try_from(now.to_timespec().0).unwrap_or(0) / rotation_s
 }
 

@@ -1,5 +1,5 @@
-//! NTP extension fields (RFC 7822) as used by NTS (RFC 8915, sections 5.3 to 5.6): an iteration
-//! over them and the one pass that finds the NTS fields of a packet. Nothing is authenticated here.
+//! Parser and writer of NTP extension fields (RFC 7822) as used by NTS (RFC 8915, sections 5.3 to
+//! 5.6). Nothing is authenticated here.
 
 use horolog_wire::ntp::HEADER_LEN;
 
@@ -10,28 +10,28 @@ pub(crate) const COOKIE: u16 = 0x0204;
 pub(crate) const PLACEHOLDER: u16 = 0x0304;
 pub(crate) const AUTHENTICATOR: u16 = 0x0404;
 
-/// Length of a field's type and length, in bytes.
+/// Length of the type and length at the front of a field, in bytes.
 pub(crate) const PREFIX_LEN: usize = 4;
 /// The shortest field (RFC 7822, section 3), in bytes.
 pub(crate) const FIELD_LEN_MIN: usize = 16;
-/// Lengths of nonce and ciphertext at the front of an authenticator's body, in bytes.
+/// Size of the two lengths (nonce, ciphertext) at the front of an authenticator's body, in bytes.
 pub(crate) const LENGTHS_LEN: usize = 4;
 /// The shortest unique identifier (RFC 8915, section 5.3), in bytes.
 pub(crate) const UNIQUE_ID_LEN_MIN: usize = 32;
 
-/// Error of bytes that are not a field.
+/// Error: the bytes are not a valid field, or a field occurs twice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct MalformedField;
 
-/// One field.
+/// Extension field, with its body borrowed from the packet.
 pub(crate) struct ExtensionFieldRef<'a> {
     pub(crate) kind: u16,
     pub(crate) body: &'a [u8],
 }
 
-/// The field at the front of `bytes` and the bytes after it. Its length, prefix included, is a
-/// multiple of 4 and at least [`FIELD_LEN_MIN`].
-pub(crate) fn split(bytes: &[u8]) -> Result<(ExtensionFieldRef<'_>, &[u8]), MalformedField> {
+/// Returns the field at the front of `bytes`, and the bytes after it. The field's length, prefix
+/// included, must be a multiple of 4 and at least [`FIELD_LEN_MIN`].
+pub(crate) fn split_field(bytes: &[u8]) -> Result<(ExtensionFieldRef<'_>, &[u8]), MalformedField> {
     let &[a, b, c, d, ..] = bytes else { return Err(MalformedField) };
     let len = usize::from(u16::from_be_bytes([c, d]));
     if len < FIELD_LEN_MIN || !len.is_multiple_of(4) {
@@ -41,8 +41,11 @@ pub(crate) fn split(bytes: &[u8]) -> Result<(ExtensionFieldRef<'_>, &[u8]), Malf
     Ok((ExtensionFieldRef { kind: u16::from_be_bytes([a, b]), body: &field[PREFIX_LEN..] }, rest))
 }
 
-/// The fields inside a sealed text; RFC 7822's minimum length does not apply there.
-pub(crate) fn split_inner(bytes: &[u8]) -> Result<(ExtensionFieldRef<'_>, &[u8]), MalformedField> {
+/// Returns the field at the front of decrypted fields, and the bytes after it. The minimum length
+/// of RFC 7822 does not apply to these.
+pub(crate) fn split_inner_field(
+    bytes: &[u8],
+) -> Result<(ExtensionFieldRef<'_>, &[u8]), MalformedField> {
     let &[a, b, c, d, ..] = bytes else { return Err(MalformedField) };
     let len = usize::from(u16::from_be_bytes([c, d]));
     if len < PREFIX_LEN || !len.is_multiple_of(4) {
@@ -52,20 +55,20 @@ pub(crate) fn split_inner(bytes: &[u8]) -> Result<(ExtensionFieldRef<'_>, &[u8])
     Ok((ExtensionFieldRef { kind: u16::from_be_bytes([a, b]), body: &field[PREFIX_LEN..] }, rest))
 }
 
-/// Writes a field's type and length (of body and prefix together) to the front of `out`.
-pub(crate) fn prefix(kind: u16, len: usize) -> [u8; PREFIX_LEN] {
+/// Returns the prefix of a field: its type, and its length including the prefix, in bytes.
+pub(crate) fn field_prefix(kind: u16, len: usize) -> [u8; PREFIX_LEN] {
     let ([a, b], [c, d]) = (kind.to_be_bytes(), (len as u16).to_be_bytes());
     [a, b, c, d]
 }
 
-/// The two parts of an authenticator (RFC 8915, section 5.6).
+/// Parts of an authenticator field (RFC 8915, section 5.6).
 #[derive(Clone, Copy)]
 pub(crate) struct AuthenticatorParts<'a> {
     pub(crate) nonce: &'a [u8],
-    /// Tag and encrypted fields.
+    /// Ciphertext: tag and encrypted fields, in the algorithm's order.
     pub(crate) ciphertext: &'a [u8],
-    /// Length of nonce, its padding and the additional padding, in bytes.
-    pub(crate) nonce_room: usize,
+    /// Length of the nonce, its padding and the additional padding together, in bytes.
+    pub(crate) nonce_space: usize,
 }
 
 impl<'a> AuthenticatorParts<'a> {
@@ -83,34 +86,34 @@ impl<'a> AuthenticatorParts<'a> {
         Ok(Self {
             nonce: &padded[..nonce_len],
             ciphertext: &sealed[..sealed_len],
-            nonce_room: padded.len() + additional.len(),
+            nonce_space: padded.len() + additional.len(),
         })
     }
 }
 
-/// Result of one pass over a packet. Fields after the authenticator are not read, because they are
-/// not authenticated.
+/// NTS fields of a packet, up to the authenticator. Later fields are ignored, because they are not
+/// authenticated.
 pub(crate) struct NtsFields<'a> {
     pub(crate) unique_id: Option<&'a [u8]>,
     pub(crate) cookie: Option<&'a [u8]>,
-    /// Placeholders before the authenticator.
+    /// Number of cookie placeholders.
     pub(crate) placeholders: usize,
-    /// The authenticator, and the bytes before it, which it covers.
+    /// Authenticator, and the bytes before it, which it covers.
     pub(crate) sealed: Option<(AuthenticatorParts<'a>, &'a [u8])>,
 }
 
 /// Finds the NTS fields of `packet`, header included. Fields of other types are tolerated; a second
 /// unique identifier or cookie is not.
-pub(crate) fn find(packet: &[u8]) -> Result<NtsFields<'_>, MalformedField> {
+pub(crate) fn find_nts_fields(packet: &[u8]) -> Result<NtsFields<'_>, MalformedField> {
     let mut found = NtsFields { unique_id: None, cookie: None, placeholders: 0, sealed: None };
     let mut rest = packet.get(HEADER_LEN..).ok_or(MalformedField)?;
     while !rest.is_empty() {
         let at = packet.len() - rest.len();
-        let (field, after) = split(rest)?;
+        let (field, after) = split_field(rest)?;
         match field.kind {
             UNIQUE_ID if field.body.len() < UNIQUE_ID_LEN_MIN => return Err(MalformedField),
-            UNIQUE_ID => set(&mut found.unique_id, field.body)?,
-            COOKIE => set(&mut found.cookie, field.body)?,
+            UNIQUE_ID => set_once(&mut found.unique_id, field.body)?,
+            COOKIE => set_once(&mut found.cookie, field.body)?,
             PLACEHOLDER => found.placeholders += 1,
             AUTHENTICATOR => {
                 found.sealed = Some((AuthenticatorParts::parse(field.body)?, &packet[..at]));
@@ -123,11 +126,12 @@ pub(crate) fn find(packet: &[u8]) -> Result<NtsFields<'_>, MalformedField> {
     Ok(found)
 }
 
-fn set<'a>(slot: &mut Option<&'a [u8]>, body: &'a [u8]) -> Result<(), MalformedField> {
+fn set_once<'a>(slot: &mut Option<&'a [u8]>, body: &'a [u8]) -> Result<(), MalformedField> {
     if slot.replace(body).is_some() { Err(MalformedField) } else { Ok(()) }
 }
 
-/// Writer into a caller's buffer from front to back; content that does not fit is an error.
+/// Writer of fields into a caller's buffer, from front to back; content that does not fit yields
+/// `None`.
 pub(crate) struct FieldWriter<'a> {
     out: &'a mut [u8],
     len: usize,
@@ -142,31 +146,32 @@ impl<'a> FieldWriter<'a> {
         self.len
     }
 
-    /// The bytes written so far, and the next `len` bytes, which now count as written.
-    pub(crate) fn room(&mut self, len: usize) -> Option<(&[u8], &mut [u8])> {
+    /// Reserves the next `len` bytes. Returns the bytes written before, and the reserved ones.
+    pub(crate) fn reserve(&mut self, len: usize) -> Option<(&[u8], &mut [u8])> {
         let (before, after) = self.out.split_at_mut_checked(self.len)?;
         let room = after.get_mut(..len)?;
         self.len += len;
         Some((before, room))
     }
 
-    pub(crate) fn put(&mut self, bytes: &[u8]) -> Option<()> {
-        self.room(bytes.len())?.1.copy_from_slice(bytes);
+    pub(crate) fn write_bytes(&mut self, bytes: &[u8]) -> Option<()> {
+        self.reserve(bytes.len())?.1.copy_from_slice(bytes);
         Some(())
     }
 
     /// Writes a field with `body`, padded with zeros to a multiple of 4.
-    pub(crate) fn field(&mut self, kind: u16, body: &[u8]) -> Option<()> {
+    pub(crate) fn write_field(&mut self, kind: u16, body: &[u8]) -> Option<()> {
         let padded = body.len().next_multiple_of(4);
-        self.put(&prefix(kind, PREFIX_LEN + padded))?;
-        let room = self.room(padded)?.1;
+        self.write_bytes(&field_prefix(kind, PREFIX_LEN + padded))?;
+        let room = self.reserve(padded)?.1;
         room[..body.len()].copy_from_slice(body);
         room[body.len()..].fill(0);
         Some(())
     }
 }
 
-/// Length of an authenticator, prefix included, for a nonce and a text of these lengths.
+/// Returns the length of an authenticator field for a nonce and a plaintext of these lengths,
+/// prefix included, in bytes.
 pub(crate) const fn authenticator_len(nonce_len: usize, text_len: usize) -> usize {
     PREFIX_LEN
         + LENGTHS_LEN
@@ -174,11 +179,12 @@ pub(crate) const fn authenticator_len(nonce_len: usize, text_len: usize) -> usiz
         + (text_len + TAG_LEN).next_multiple_of(4)
 }
 
-/// The front of an authenticator: prefix and lengths.
+/// Returns the front of an authenticator field: prefix, and lengths of nonce and ciphertext. `len`
+/// is the length of the field.
 pub(crate) fn authenticator_front(nonce_len: usize, text_len: usize, len: usize) -> [u8; 8] {
     let lengths = [nonce_len as u16, (text_len + TAG_LEN) as u16].map(u16::to_be_bytes);
     let [[a, b], [c, d]] = lengths;
     let mut front = [0, 0, 0, 0, a, b, c, d];
-    front[..PREFIX_LEN].copy_from_slice(&prefix(AUTHENTICATOR, len));
+    front[..PREFIX_LEN].copy_from_slice(&field_prefix(AUTHENTICATOR, len));
     front
 }

@@ -1,6 +1,6 @@
-//! NTS session supplied by the user as text: the client's key and a cookie from an NTS-KE exchange
-//! of another client, in hexadecimal digits with a comma between them. The server's key may follow;
-//! without it replies cannot be opened.
+//! NTS session supplied by the user as text: client-to-server key and cookie from an NTS-KE
+//! exchange of another client, in hexadecimal digits, separated by a comma. The server-to-client
+//! key may follow; without it, replies cannot be opened.
 
 use core::fmt;
 
@@ -14,7 +14,7 @@ use crate::{Algorithm, SessionKeys};
 /// The only algorithm of imported sessions (RFC 8915, section 5.1).
 const ALGORITHM: Algorithm = Algorithm::AesSivCmac256;
 
-/// Reason why a text is not a session. It never contains the text.
+/// Reason why a text is not an imported session. The message contains no part of the text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum ImportedSessionError {
     /// The text does not have two or three parts.
@@ -31,9 +31,9 @@ pub enum ImportedSessionError {
     Key {
         /// Name of the key.
         part: &'static str,
-        /// Its length.
+        /// Actual length, in bytes.
         got: usize,
-        /// The required length.
+        /// Required length, in bytes.
         want: usize,
     },
     /// The cookie does not fit into a request.
@@ -41,16 +41,16 @@ pub enum ImportedSessionError {
     Cookie(usize),
 }
 
-/// An imported session. Its text and bytes are wiped on drop, and nothing prints them.
+/// Imported session. Its keys and its cookie are wiped on drop and never printed.
 #[derive(Clone)]
 pub struct ImportedSession {
     keys: SessionKeys,
     cookie: Zeroizing<Vec<u8>>,
-    opens: bool,
+    can_open_replies: bool,
 }
 
 impl ImportedSession {
-    /// Reads `C2S,COOKIE` or `C2S,COOKIE,S2C`.
+    /// Parses `C2S,COOKIE` or `C2S,COOKIE,S2C`.
     pub fn parse(text: &str) -> Result<Self, ImportedSessionError> {
         let mut parts = text.trim().split(',');
         let (Some(c2s), Some(cookie), s2c, None) =
@@ -58,21 +58,22 @@ impl ImportedSession {
         else {
             return Err(ImportedSessionError::Parts(text.split(',').count()));
         };
-        let c2s = key(c2s, "key C2S")?;
-        let cookie = bytes(cookie, "cookie")?;
+        let c2s = parse_key(c2s, "key C2S")?;
+        let cookie = parse_hex(cookie, "cookie")?;
         if !(1..=FOREIGN_COOKIE_LEN_MAX).contains(&cookie.len()) {
             return Err(ImportedSessionError::Cookie(cookie.len()));
         }
-        let s2c = s2c.map(|text| key(text, "key S2C")).transpose()?;
-        // Without a server-to-client key nothing is opened; the client's key fills its field.
+        let s2c = s2c.map(|text| parse_key(text, "key S2C")).transpose()?;
+        // Without a server-to-client key, no reply is opened; the other key is a placeholder.
         let opener = s2c.as_ref().unwrap_or(&c2s);
         let keys = SessionKeys::new(ALGORITHM, &c2s, opener).map_err(|wrong| {
             ImportedSessionError::Key { part: "key", got: wrong.got, want: wrong.want }
         })?;
-        Ok(Self { keys, cookie, opens: s2c.is_some() })
+        Ok(Self { keys, cookie, can_open_replies: s2c.is_some() })
     }
 
-    /// The keys; the server-to-client key is valid only if [`Self::opens`] returns true.
+    /// Returns the keys. The server-to-client key is valid only if [`Self::can_open_replies`]
+    /// returns true.
     #[must_use]
     pub const fn keys(&self) -> &SessionKeys {
         &self.keys
@@ -84,26 +85,28 @@ impl ImportedSession {
         &self.cookie
     }
 
-    /// Returns true if the server's key is known, so that replies can be opened.
+    /// Returns true if the server-to-client key is known.
     #[must_use]
-    pub const fn opens(&self) -> bool {
-        self.opens
+    pub const fn can_open_replies(&self) -> bool {
+        self.can_open_replies
     }
 }
 
 impl fmt::Debug for ImportedSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GivenSession").field("opens", &self.opens).finish_non_exhaustive()
+        f.debug_struct("GivenSession")
+            .field("opens", &self.can_open_replies)
+            .finish_non_exhaustive()
     }
 }
 
-fn key(text: &str, part: &'static str) -> Result<Zeroizing<Vec<u8>>, ImportedSessionError> {
-    let key = bytes(text, part)?;
+fn parse_key(text: &str, part: &'static str) -> Result<Zeroizing<Vec<u8>>, ImportedSessionError> {
+    let key = parse_hex(text, part)?;
     let (got, want) = (key.len(), ALGORITHM.key_len());
     if got == want { Ok(key) } else { Err(ImportedSessionError::Key { part, got, want }) }
 }
 
-fn bytes(text: &str, part: &'static str) -> Result<Zeroizing<Vec<u8>>, ImportedSessionError> {
+fn parse_hex(text: &str, part: &'static str) -> Result<Zeroizing<Vec<u8>>, ImportedSessionError> {
     let digits = text.trim().as_bytes();
     if !digits.len().is_multiple_of(2) || !digits.iter().all(u8::is_ascii_hexdigit) {
         return Err(ImportedSessionError::NotHexadecimal(part));
@@ -126,10 +129,13 @@ mod tests {
     #[test]
     fn a_key_and_a_cookie_are_a_session_that_opens_nothing() {
         let session = ImportedSession::parse(&format!("{KEY},2D1FF1")).unwrap();
-        assert_eq!((session.cookie(), session.opens()), (&[0x2d, 0x1f, 0xf1][..], false));
+        assert_eq!(
+            (session.cookie(), session.can_open_replies()),
+            (&[0x2d, 0x1f, 0xf1][..], false)
+        );
         assert_eq!(hex(session.keys().c2s()).to_lowercase(), KEY);
         let both = ImportedSession::parse(&format!("{KEY},2d,{}", "ab".repeat(32))).unwrap();
-        assert!(both.opens() && both.keys().s2c() == [0xab; 32]);
+        assert!(both.can_open_replies() && both.keys().s2c() == [0xab; 32]);
     }
 
     #[test]
@@ -179,7 +185,7 @@ mod tests {
             let session = ImportedSession::parse(&text).unwrap();
             prop_assert_eq!(session.keys().c2s(), c2s);
             prop_assert_eq!(session.cookie(), cookie);
-            prop_assert_eq!(session.opens(), s2c.is_some());
+            prop_assert_eq!(session.can_open_replies(), s2c.is_some());
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Cryptography of NTP: Network Time Security for NTP packets (RFC 8915, section 5), its AEAD
+//! Cryptography of NTP packets: Network Time Security (RFC 8915, section 5) with its AEAD
 //! algorithms (RFC 5297, RFC 8452), cookies and their rotating keys, and symmetric-key message
-//! authentication codes. It opens no file and no socket and reads no clock.
+//! authentication codes (RFC 5905, RFC 8573). Files, sockets and clocks are left to the caller.
 
 mod aead;
 mod client;
@@ -21,14 +21,15 @@ pub use client::{
     open_reply, request_len, seal_request,
 };
 pub use cookie::{
-    COOKIE_LEN_MAX, CookieKeys, KEEP_DEFAULT, KEEP_MAX, ROTATION_DEFAULT, cookie_len,
+    COOKIE_LEN_MAX, CookieKeys, PAST_PERIODS_DEFAULT, PAST_PERIODS_MAX, ROTATION_DEFAULT,
+    cookie_len,
 };
 pub use imported_session::{ImportedSession, ImportedSessionError};
-pub use nonce::Nonces;
+pub use nonce::NonceStream;
 pub use secret::{MasterSecret, SecretError};
 pub use server::{
-    AuthenticRequest, COOKIES_MAX, NtsRefusal, REPLY_LEN_MAX, UnsealedReply, nak, open_request,
-    open_requests, seal_replies, seal_reply,
+    AuthenticRequest, COOKIES_MAX, NtsRefusal, REPLY_LEN_MAX, UnsealedReply, open_request,
+    open_requests, seal_replies, seal_reply, write_nak,
 };
 pub use session::{SessionKeys, WrongKeyLength};
 pub use trailer::{TrailerKind, classify_trailer};

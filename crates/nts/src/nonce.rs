@@ -1,17 +1,17 @@
-//! Bytes for nonces and unique identifiers, without a system call for each packet: AES-128 in
-//! counter mode under a random key that never leaves this value. Not for keys.
+//! Generator of random bytes for nonces and unique identifiers, without a system call per packet:
+//! AES-128 in counter mode with a random key. Not for the generation of keys.
 
 use horolog_aes::{AesKey, BLOCK_LEN, Block, LANES};
 use zeroize::Zeroizing;
 
-/// A stream of unpredictable bytes that never repeats a block of 16. Each thread has its own.
-pub struct Nonces {
+/// Stream of unpredictable bytes, in which no block of 16 bytes is repeated; one per thread.
+pub struct NonceStream {
     key: AesKey,
     counter: u128,
 }
 
-impl Nonces {
-    /// Creates a stream with a key and a start from the kernel's random bytes.
+impl NonceStream {
+    /// Creates a stream; key and initial counter are random bytes from the kernel.
     pub fn new() -> Result<Self, getrandom::Error> {
         let mut seed = Zeroizing::new([0; 32]);
         getrandom::fill(&mut *seed)?;
@@ -19,7 +19,7 @@ impl Nonces {
         Ok(Self { key: AesKey::new(&blocks[0]), counter: u128::from_ne_bytes(blocks[1]) })
     }
 
-    /// Fills `bytes`.
+    /// Fills `bytes` with the next bytes of the stream.
     pub fn fill(&mut self, bytes: &mut [u8]) {
         for group in bytes.chunks_mut(LANES * BLOCK_LEN) {
             let mut blocks = [Block::default(); LANES];
@@ -34,7 +34,7 @@ impl Nonces {
     }
 }
 
-impl core::fmt::Debug for Nonces {
+impl core::fmt::Debug for NonceStream {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str("Nonces(..)")
     }
@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn no_two_are_alike() {
-        let mut nonces = Nonces::new().unwrap();
+        let mut nonces = NonceStream::new().unwrap();
         let mut used = std::collections::HashSet::new();
         for _ in 0..1000 {
             let mut nonce = [0; 16];

@@ -1,5 +1,5 @@
-//! Master secret shared by all servers of a service, from which each derives the same keys. Its
-//! file is read elsewhere; this module parses the file's text.
+//! Master secret of cookies, from which all servers that share it derive the same keys. The caller
+//! reads its file; this module parses the text.
 
 use core::fmt;
 
@@ -7,7 +7,7 @@ use thiserror::Error;
 use zeroize::{ZeroizeOnDrop, Zeroizing};
 
 /// Length of the secret, in bytes.
-const LEN: usize = 32;
+const SECRET_LEN: usize = 32;
 
 /// Reason why a master secret could not be obtained.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
@@ -21,7 +21,7 @@ pub enum SecretError {
     NotHexadecimal {
         /// Number of hexadecimal digits in the text.
         digits: usize,
-        /// True if the text contains anything else, other than white space at the ends.
+        /// True if the text contains other characters, apart from white space at its ends.
         foreign: bool,
     },
     /// The kernel provided no random bytes.
@@ -29,44 +29,44 @@ pub enum SecretError {
     NoRandomBytes(getrandom::Error),
 }
 
-/// 32 secret bytes. They are wiped on drop, and nothing prints them.
+/// Master secret of 32 bytes, wiped on drop and never printed.
 #[derive(Clone, ZeroizeOnDrop)]
-pub struct MasterSecret([u8; LEN]);
+pub struct MasterSecret([u8; SECRET_LEN]);
 
 impl MasterSecret {
-    /// Creates it from the bytes themselves.
+    /// Creates a master secret from its bytes.
     #[must_use]
-    pub const fn from_bytes(bytes: [u8; LEN]) -> Self {
+    pub const fn from_bytes(bytes: [u8; SECRET_LEN]) -> Self {
         Self(bytes)
     }
 
-    /// Generates a new one from the kernel's random bytes, for a server that shares it with no
-    /// other.
+    /// Generates a master secret from the kernel's random bytes, for a server that does not share
+    /// it.
     pub fn generate() -> Result<Self, SecretError> {
-        let mut secret = Self([0; LEN]);
+        let mut secret = Self([0; SECRET_LEN]);
         getrandom::fill(&mut secret.0).map_err(SecretError::NoRandomBytes)?;
         Ok(secret)
     }
 
-    /// Reads it from a file's text: 64 hexadecimal digits, with optional white space around them.
+    /// Parses 64 hexadecimal digits, with optional white space around them.
     pub fn parse(text: &str) -> Result<Self, SecretError> {
         let text = text.trim();
         let digits = text.bytes().filter(u8::is_ascii_hexdigit).count();
         let refused = SecretError::NotHexadecimal { digits, foreign: digits != text.len() };
-        if digits != 2 * LEN || digits != text.len() {
+        if digits != 2 * SECRET_LEN || digits != text.len() {
             return Err(refused);
         }
-        let mut secret = Self([0; LEN]);
+        let mut secret = Self([0; SECRET_LEN]);
         for (byte, pair) in secret.0.iter_mut().zip(text.as_bytes().chunks(2)) {
             *byte = pair.iter().fold(0, |value, digit| value << 4 | hex_value(*digit));
         }
         Ok(secret)
     }
 
-    /// The secret as the text that [`MasterSecret::parse`] reads, for a tool that writes the file.
+    /// Formats the secret as hexadecimal digits for [`MasterSecret::parse`].
     #[must_use]
     pub fn to_text(&self) -> Zeroizing<String> {
-        let mut text = Zeroizing::new(String::with_capacity(2 * LEN));
+        let mut text = Zeroizing::new(String::with_capacity(2 * SECRET_LEN));
         for byte in &self.0 {
             for digit in [byte >> 4, byte & 15] {
                 text.push(char::from_digit(u32::from(digit), 16).unwrap_or('0'));
@@ -75,12 +75,12 @@ impl MasterSecret {
         text
     }
 
-    pub(crate) const fn bytes(&self) -> &[u8; LEN] {
+    pub(crate) const fn bytes(&self) -> &[u8; SECRET_LEN] {
         &self.0
     }
 }
 
-/// The value of a hexadecimal digit.
+/// Returns the value of a hexadecimal digit; 0 for other characters.
 pub(crate) fn hex_value(digit: u8) -> u8 {
     char::from(digit).to_digit(16).unwrap_or(0) as u8
 }

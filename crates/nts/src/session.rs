@@ -1,5 +1,5 @@
-//! Keys shared by a client and a server: the result of NTS key establishment, and the content of a
-//! cookie. Their bytes are wiped on drop, and nothing prints them.
+//! Keys of an NTS session: the result of an NTS-KE exchange, and the content of a cookie. The keys
+//! are wiped on drop and never printed.
 
 use core::fmt;
 
@@ -9,7 +9,7 @@ use zeroize::ZeroizeOnDrop;
 use crate::Algorithm;
 use crate::aead::KEY_LEN_MAX;
 
-/// Keys of the wrong length for their algorithm.
+/// Error: a key has the wrong length for its algorithm.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error("a key of {got} bytes; {algorithm} requires {want}")]
 pub struct WrongKeyLength {
@@ -21,7 +21,7 @@ pub struct WrongKeyLength {
     pub got: usize,
 }
 
-/// An algorithm and a key for each direction (RFC 8915, section 4.3).
+/// AEAD algorithm of a session, and a key for each direction (RFC 8915, section 4.3).
 #[derive(Clone, ZeroizeOnDrop)]
 pub struct SessionKeys {
     #[zeroize(skip)]
@@ -45,8 +45,8 @@ impl SessionKeys {
         Ok(keys)
     }
 
-    /// Generates new ones from the kernel's random bytes, for sealing cookies that no client
-    /// requested.
+    /// Generates keys from the kernel's random bytes, for cookies that are not the result of an
+    /// NTS-KE exchange.
     pub fn generate(algorithm: Algorithm) -> Result<Self, getrandom::Error> {
         let mut keys = Self { algorithm, c2s: [0; KEY_LEN_MAX], s2c: [0; KEY_LEN_MAX] };
         getrandom::fill(&mut keys.c2s[..algorithm.key_len()])?;
@@ -54,8 +54,8 @@ impl SessionKeys {
         Ok(keys)
     }
 
-    /// Both keys, one after the other, as in a cookie.
-    pub(crate) fn of_both(algorithm: Algorithm, both: &[u8]) -> Option<Self> {
+    /// Creates the keys from their concatenation, as in a cookie; `None` if its length is wrong.
+    pub(crate) fn from_concatenated(algorithm: Algorithm, both: &[u8]) -> Option<Self> {
         let (c2s, s2c) = both.split_at_checked(algorithm.key_len())?;
         Self::new(algorithm, c2s, s2c).ok()
     }

@@ -1,25 +1,23 @@
-//! Cheap classification of the trailer of an NTP packet, before anything is computed. It
-//! authenticates nothing.
+//! Classification of the trailer of an NTP packet by its form, before any cryptographic operation.
 
-use crate::field::{AUTHENTICATOR, COOKIE, PLACEHOLDER, UNIQUE_ID, split};
+use crate::field::{AUTHENTICATOR, COOKIE, PLACEHOLDER, UNIQUE_ID, split_field};
 
 /// Kind of the bytes after the 48-byte header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TrailerKind {
-    /// Nothing.
-    Plain,
+    /// No trailer.
+    Empty,
     /// Extension fields, at least one of them of NTS.
     Nts,
-    /// A message authentication code, or other bytes that are not an extension field (including a
-    /// crypto-NAK of RFC 5905, section 7.3, and authenticators of other forms), perhaps after such
-    /// fields.
+    /// MAC, or other bytes that are not an extension field (such as a crypto-NAK; RFC 5905, section
+    /// 7.3), possibly after extension fields other than those of NTS.
     Mac,
-    /// Other extension fields only.
-    Fields,
+    /// Only extension fields other than those of NTS.
+    OtherFields,
 }
 
-/// Lengths of a key identifier and a digest: truncated or CMAC (20), SHA-1 (24), SHA-256 (36),
-/// SHA-384 (52), SHA-512 (68); in bytes.
+/// Lengths of a MAC, key identifier included, in bytes: AES-CMAC (20), SHA-1 or truncated (24),
+/// SHA-256 (36), SHA-384 (52), SHA-512 (68).
 const MAC_LENGTHS: [usize; 5] = [20, 24, 36, 52, 68];
 
 /// Classifies `rest`, the bytes after the header.
@@ -30,34 +28,33 @@ pub fn classify_trailer(rest: &[u8]) -> TrailerKind {
         if is_mac(rest) {
             return TrailerKind::Mac;
         }
-        let Ok((field, after)) = split(rest) else { return TrailerKind::Mac };
+        let Ok((field, after)) = split_field(rest) else { return TrailerKind::Mac };
         if matches!(field.kind, UNIQUE_ID | COOKIE | PLACEHOLDER | AUTHENTICATOR) {
             return TrailerKind::Nts;
         }
         rest = after;
         if rest.is_empty() {
-            return TrailerKind::Fields;
+            return TrailerKind::OtherFields;
         }
     }
-    TrailerKind::Plain
+    TrailerKind::Empty
 }
 
-/// Offset of the MAC in `rest`, if there is one.
-pub(crate) fn mac_at(rest: &[u8]) -> Option<usize> {
+/// Returns the offset of the MAC in `rest`, in bytes; `None` if there is no MAC.
+pub(crate) fn mac_offset(rest: &[u8]) -> Option<usize> {
     let mut left = rest;
     while !is_mac(left) {
-        left = split(left).ok()?.1;
+        left = split_field(left).ok()?.1;
     }
     Some(rest.len() - left.len())
 }
 
-/// Returns true for a MAC. Up to 24 bytes are always a MAC (RFC 7822, section 3). Longer ones, with
-/// digests that are not truncated, are distinguished from a field by two properties of a field that
-/// they lack: a type other than zero (the upper half of the key identifier) or a length that is
-/// valid.
+/// Returns true if `rest` is a MAC. A trailer of up to 24 bytes with the length of a MAC is always
+/// one (RFC 7822, section 3). A longer one is a MAC unless it is a valid extension field with a
+/// nonzero type; the position of the type holds the upper half of a MAC's key identifier.
 fn is_mac(rest: &[u8]) -> bool {
     MAC_LENGTHS.contains(&rest.len())
-        && (rest.len() <= 24 || rest.starts_with(&[0, 0]) || split(rest).is_err())
+        && (rest.len() <= 24 || rest.starts_with(&[0, 0]) || split_field(rest).is_err())
 }
 
 #[cfg(test)]
@@ -73,18 +70,18 @@ mod tests {
 
     #[test]
     fn trailers_are_classified() {
-        assert_eq!(classify_trailer(&[]), TrailerKind::Plain);
+        assert_eq!(classify_trailer(&[]), TrailerKind::Empty);
         assert_eq!(classify_trailer(&field(UNIQUE_ID, 36)), TrailerKind::Nts);
         assert_eq!(
             classify_trailer(&[field(0x0009, 28), field(COOKIE, 104)].concat()),
             TrailerKind::Nts
         );
-        assert_eq!(classify_trailer(&field(0x0009, 28)), TrailerKind::Fields);
+        assert_eq!(classify_trailer(&field(0x0009, 28)), TrailerKind::OtherFields);
         for other in [&[0; 4][..], &[7; 11], &[0, 0, 0, 1, 5, 5, 5, 5, 5, 5, 5, 5]] {
-            assert_eq!((classify_trailer(other), mac_at(other)), (TrailerKind::Mac, None));
+            assert_eq!((classify_trailer(other), mac_offset(other)), (TrailerKind::Mac, None));
             let with_field = [&field(0x0009, 28), other].concat();
             assert_eq!(
-                (classify_trailer(&with_field), mac_at(&with_field)),
+                (classify_trailer(&with_field), mac_offset(&with_field)),
                 (TrailerKind::Mac, None)
             );
         }
@@ -93,10 +90,10 @@ mod tests {
             for id in [1u32, 36, 0xffff] {
                 let mac = [&id.to_be_bytes()[..], &vec![0xab; len - 4]].concat();
                 assert_eq!(classify_trailer(&mac), TrailerKind::Mac, "key {id}, {len} bytes");
-                assert_eq!(mac_at(&mac), Some(0));
+                assert_eq!(mac_offset(&mac), Some(0));
                 let with_field = [field(0x0009, 28), mac].concat();
                 assert_eq!(
-                    (classify_trailer(&with_field), mac_at(&with_field)),
+                    (classify_trailer(&with_field), mac_offset(&with_field)),
                     (TrailerKind::Mac, Some(28))
                 );
             }

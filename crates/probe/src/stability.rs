@@ -5,13 +5,13 @@ use std::time::Duration;
 use horolog_record::{AllanDeviation, ClockDrift};
 use horolog_stats::{allan, line};
 
-/// Least points for a fit; a line through two points always fits.
+/// Minimum number of points for a fit; two points always lie on a line.
 const DRIFT_POINTS_MIN: usize = 3;
 
-/// Fits a line through points of seconds and ns.
-pub(crate) fn drift(points: &[(f64, f64)]) -> Option<ClockDrift> {
+/// Fits a line through points (seconds, ns); `None` for too few points.
+pub(crate) fn fit_drift(points: &[(f64, f64)]) -> Option<ClockDrift> {
     let line = line::fit_line(points).filter(|_| points.len() >= DRIFT_POINTS_MIN)?;
-    // A nanosecond in a second is a thousandth of a part per million.
+    // 1 ns/s is 0.001 ppm.
     Some(ClockDrift {
         ppm: line.slope / 1e3,
         error_ppm: line.slope_error / 1e3,
@@ -19,9 +19,9 @@ pub(crate) fn drift(points: &[(f64, f64)]) -> Option<ClockDrift> {
     })
 }
 
-/// Returns the overlapping Allan deviation of offsets in seconds, one per interval, at octaves of
-/// the interval.
-pub(crate) fn allan(phase_s: &[Option<f64>], interval: Duration) -> Vec<AllanDeviation> {
+/// Returns the overlapping Allan deviation at octaves of `interval`. `phase_s` has one offset in
+/// seconds per interval; `None` for a missing one.
+pub(crate) fn allan_deviations(phase_s: &[Option<f64>], interval: Duration) -> Vec<AllanDeviation> {
     let interval_s = interval.as_secs_f64();
     allan::octave_deviations(phase_s)
         .into_iter()

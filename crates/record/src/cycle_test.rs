@@ -83,7 +83,7 @@ pub struct CycleTestRun {
     /// External sources of reports.
     pub sources: Vec<CycleTestReportSource>,
     /// Results by the state of the periods.
-    pub states: Vec<CycleTestStatePeriods>,
+    pub states: Vec<CycleTestStateCounts>,
     /// Injected faults, their detections and recovery.
     pub faults: Vec<CycleTestFault>,
     /// All detections of the nodes, regardless of their cause.
@@ -167,7 +167,7 @@ pub struct CycleTestReportSource {
 
 /// Periods in one state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CycleTestStatePeriods {
+pub struct CycleTestStateCounts {
     /// Label of the state.
     pub name: String,
     /// Periods of all nodes.

@@ -91,7 +91,7 @@ pub use cycle_test::{
     CYCLE_TEST_SCHEMA, CycleTestApplication, CycleTestDetection, CycleTestDetectionKind,
     CycleTestFault, CycleTestFaultKind, CycleTestFirstDetection, CycleTestGrade, CycleTestNode,
     CycleTestReportSource, CycleTestResult, CycleTestRun, CycleTestSearch, CycleTestStage,
-    CycleTestStatePeriods, CycleTestTrial, DetectionCount, ScorecardCriterion, ScorecardRow,
+    CycleTestStateCounts, CycleTestTrial, DetectionCount, ScorecardCriterion, ScorecardRow,
 };
 pub use demo::{DEMO_SCHEMA, DemoCandidate, DemoResult};
 pub use distribution::{Distribution, MergeError, OffsetMethod, SignedDistribution};

@@ -5,10 +5,10 @@
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
-use horolog_nts::mac::{Authentic, KeyTable};
+use horolog_nts::mac::{AuthenticMac, KeyTable};
 use horolog_nts::{
-    AuthenticRequest, BATCH, BatchKeys, CookieKeys, Nonces, TrailerKind, UnsealedReply,
-    classify_trailer, nak, open_requests, seal_replies,
+    AuthenticRequest, BATCH, BatchKeys, CookieKeys, NonceStream, TrailerKind, UnsealedReply,
+    classify_trailer, open_requests, seal_replies, write_nak,
 };
 use horolog_wire::ntp::{HEADER_LEN, Header};
 
@@ -51,7 +51,7 @@ pub(crate) enum Credential<'a> {
     /// Not authenticated; the reply is a header without trailer.
     None,
     /// Authenticated by the MAC of a symmetric key.
-    Mac(Authentic<'a>),
+    Mac(AuthenticMac<'a>),
     /// Authenticated by NTS with a cookie of this server.
     Nts(AuthenticRequest<'a>),
     /// NTS request that cannot be authenticated, such as one with a cookie of another server. The
@@ -109,13 +109,13 @@ impl SecretsSnapshot {
         &self,
         replies: impl Iterator<Item = Option<(&'c AuthenticRequest<'c>, &'c Header, &'c mut [u8])>>,
         batch_keys: &mut BatchKeys,
-        nonces: &mut Nonces,
+        nonces: &mut NonceStream,
     ) -> [Option<usize>; BATCH] {
         let Some(cookies) = &self.cookies else { return [None; BATCH] };
         let mut outgoing = [const { None }; BATCH];
         for (slot, reply) in outgoing.iter_mut().zip(replies) {
             *slot = reply.map(|(opened, header, out)| UnsealedReply {
-                opened,
+                request: opened,
                 header: header_bytes(header),
                 out,
                 len: 0,
@@ -143,11 +143,11 @@ impl Credential<'_> {
             Self::None => header.emit(out),
             Self::Mac(authentic) => {
                 let len = header.emit(out);
-                authentic.append(out, len)
+                authentic.append_mac(out, len)
             }
             Self::Nts(opened) if opened.reply_len(0) > out.len() => 0,
             Self::Nts(_) => out.len(),
-            Self::Kiss(unique_id) => nak(unique_id, &header_bytes(header), out),
+            Self::Kiss(unique_id) => write_nak(unique_id, &header_bytes(header), out),
         }
     }
 

@@ -73,7 +73,7 @@ fn replies(secrets: &Secrets, requests: &[&[u8]]) -> [Option<Answer>; BATCH] {
         Some(Ok(Credential::Nts(opened))) => Some((opened, &header, &mut out[..])),
         _ => None,
     });
-    let lens = present.seal(sealing, &mut room, &mut Nonces::new().unwrap());
+    let lens = present.seal(sealing, &mut room, &mut NonceStream::new().unwrap());
     let mut outs = outs.into_iter();
     core::array::from_fn(|index| {
         let (credential, mut out) = (credentials[index].as_ref()?, outs.next()?);
@@ -89,7 +89,7 @@ fn replies(secrets: &Secrets, requests: &[&[u8]]) -> [Option<Answer>; BATCH] {
 fn mac_request(key: &SymmetricKey) -> Vec<u8> {
     let mut out = vec![0; 68];
     out[..HEADER_LEN].copy_from_slice(&header_bytes(&header()));
-    assert_eq!(key.append(16, &mut out, HEADER_LEN), 68);
+    assert_eq!(key.append_mac(16, &mut out, HEADER_LEN), 68);
     out
 }
 
@@ -173,7 +173,7 @@ fn a_cookie_of_others_and_a_forgery_get_a_kiss() {
         assert!(answer.len() < request.len());
         assert_eq!((answer[1], &answer[12..16]), (0, &b"NTSN"[..]));
         let opened = open_reply(&session(), &answer, &UNIQUE_ID, &mut []);
-        assert_eq!(opened.unwrap_err(), ReplyError::Refused);
+        assert_eq!(opened.unwrap_err(), ReplyError::CookieRefused);
     }
 }
 

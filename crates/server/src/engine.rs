@@ -11,7 +11,7 @@ use std::time::Duration;
 use horolog_io::{
     Batch, BatchDevice, Endpoints, TransmitTimestamp, UdpDevice, UdpError, UdpOptions,
 };
-use horolog_nts::Nonces;
+use horolog_nts::NonceStream;
 use horolog_sys::affinity::{allowed_cores, pin_to_core};
 use horolog_sys::clock::MonotonicClock;
 use horolog_time::leap::UtcTimeline;
@@ -205,7 +205,7 @@ impl SocketEngine {
         self.counters.push(Arc::clone(&counters));
         self.cores.push(core);
         let context = context.clone();
-        let nonces = Nonces::new().map_err(io::Error::other)?;
+        let nonces = NonceStream::new().map_err(io::Error::other)?;
         let work = move || {
             // Threads that cannot be pinned, because a core has gone offline, work too.
             let _ = core.map(pin_to_core);

@@ -6,7 +6,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use horolog_time::{Monotonic, NtpTimestamp, Timestamp};
-use horolog_wire::frame::{Builder, UdpFrame};
+use horolog_wire::frame::{UdpFrame, UdpFrameBuilder};
 use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header};
 
 use crate::{
@@ -134,7 +134,7 @@ fn answer_request(
 fn reply_frame(request: &UdpFrame<'_>, reply: Reply, arrival: &FrameTimes) -> Vec<u8> {
     let mut payload = [0; HEADER_LEN];
     reply.header_at(arrival.transmit).emit(&mut payload);
-    let builder = Builder {
+    let builder = UdpFrameBuilder {
         destination_mac: request.ethernet.source,
         source_mac: request.ethernet.destination,
         vlan: request.ethernet.vlan,
@@ -156,7 +156,7 @@ fn is_request(request: &UdpFrame<'_>, listen: &ListenSet) -> bool {
             AssociationMode::Client | AssociationMode::SymmetricActive
         )
         && request.trailer_len == 0
-        && (request.checksum_fits() || request.has_partial_checksum())
+        && (request.has_valid_checksum() || request.has_partial_checksum())
         && listen.has_station(request.ethernet.vlan, request.ethernet.destination)
         && listen.contains(destination.ip(), destination.port())
         && source.ip() != destination.ip()

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use horolog_sys::netlink::VlanId;
-use horolog_wire::checksum::Sum;
+use horolog_wire::checksum::OnesComplementSum;
 use horolog_wire::ethernet::{self, MacAddress, TYPE_SERVICE_VLAN, TYPE_VLAN, VlanTag};
 use horolog_wire::ipv4;
 use horolog_wire::ntp::{AssociationMode, Header};
@@ -47,8 +47,8 @@ fn judge_with(
     decide_frame(frame, &server, &FrameTimes { now, received: RECEIVED, transmit: TRANSMIT })
 }
 
-fn builder(source: &str, destination: &str) -> Builder {
-    Builder {
+fn builder(source: &str, destination: &str) -> UdpFrameBuilder {
+    UdpFrameBuilder {
         destination_mac: MAC,
         source_mac: MacAddress([2, 0, 0, 0, 0, 9]),
         vlan: None,
@@ -57,15 +57,15 @@ fn builder(source: &str, destination: &str) -> Builder {
     }
 }
 
-fn ipv4_request() -> Builder {
+fn ipv4_request() -> UdpFrameBuilder {
     builder("10.0.0.9:40000", "10.0.0.1:123")
 }
 
-fn ipv6_request() -> Builder {
+fn ipv6_request() -> UdpFrameBuilder {
     builder("[fd00::9]:40000", "[fd00::1]:123")
 }
 
-fn build(builder: &Builder, payload: &[u8]) -> Vec<u8> {
+fn build(builder: &UdpFrameBuilder, payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![0; builder.headers_len() + payload.len()];
     builder.emit(payload, &mut frame);
     frame
@@ -82,7 +82,7 @@ fn mend(frame: &mut [u8]) {
     let header_len = usize::from(frame[ethernet::HEADER_LEN] & 0xf) * 4;
     let header = &mut frame[ethernet::HEADER_LEN..][..header_len];
     header[10..12].fill(0);
-    let sum = Sum::default().bytes(header).finish();
+    let sum = OnesComplementSum::default().add_bytes(header).finish();
     header[10..12].copy_from_slice(&sum.to_be_bytes());
 }
 
@@ -110,7 +110,7 @@ fn reply_to(frame: &[u8]) -> Vec<u8> {
 fn check(request: &[u8], reply: &[u8]) {
     let (request_frame, reply_frame) =
         (UdpFrame::parse(request).unwrap(), UdpFrame::parse(reply).unwrap());
-    assert!(reply_frame.checksum_fits(), "UDP checksum");
+    assert!(reply_frame.has_valid_checksum(), "UDP checksum");
     assert!(reply.len() <= request.len(), "longer than the request");
     assert_eq!(reply_frame.ethernet.destination, request_frame.ethernet.source);
     assert_eq!(reply_frame.ethernet.source, request_frame.ethernet.destination);
@@ -155,7 +155,7 @@ fn one_vlan_tag_is_retained_and_two_pass() {
     for protocol in [TYPE_VLAN, TYPE_SERVICE_VLAN] {
         let tagged = |control| {
             let vlan = Some(VlanTag { protocol, control });
-            build(&Builder { vlan, ..ipv6_request() }, &ntp_request())
+            build(&UdpFrameBuilder { vlan, ..ipv6_request() }, &ntp_request())
         };
         let priority = tagged(0x6000);
         check(&priority, &reply_to(&priority));
@@ -191,9 +191,10 @@ fn a_wrong_udp_checksum_passes_and_an_absent_one_does_not() {
 fn group_addresses_pass() {
     let request = ipv4_request();
     let group = MacAddress([0x01, 0, 0x5e, 0, 1, 1]);
-    for odd in
-        [Builder { destination_mac: group, ..request }, Builder { source_mac: group, ..request }]
-    {
+    for odd in [
+        UdpFrameBuilder { destination_mac: group, ..request },
+        UdpFrameBuilder { source_mac: group, ..request },
+    ] {
         assert_eq!(judge(&build(&odd, &ntp_request())), FrameVerdict::Pass);
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use horolog_ke::{CookieProvider, KeConfig, KeCounts, KeError, KeServer};
-use horolog_nts::{Algorithm, COOKIE_LEN_MAX, CookieKeys, Nonces, SessionKeys};
+use horolog_nts::{Algorithm, COOKIE_LEN_MAX, CookieKeys, NonceStream, SessionKeys};
 use horolog_wire::ntp::PORT;
 use serde::Serialize;
 
@@ -26,7 +26,7 @@ pub struct NtsKeStatus {
 
 impl NtsKeStatus {
     pub(crate) fn from_listener(listener: &KeServer) -> Self {
-        Self { listen: listener.listen(), counters: listener.counters() }
+        Self { listen: listener.listen_addresses(), counters: listener.counts() }
     }
 }
 
@@ -133,12 +133,12 @@ const NTS_KE_KEYS: [&str; 7] = [
 /// Factory of cookies sealed with the current key.
 struct CookieFactory {
     cookies: Arc<ArcSwap<CookieKeys>>,
-    nonces: Mutex<Nonces>,
+    nonces: Mutex<NonceStream>,
 }
 
 impl CookieFactory {
     fn new(cookies: &Arc<ArcSwap<CookieKeys>>) -> Result<Self, KeError> {
-        let nonces = Nonces::new().map_err(|error| KeError::System {
+        let nonces = NonceStream::new().map_err(|error| KeError::System {
             doing: "get random numbers for cookies",
             error: io::Error::other(error),
         })?;

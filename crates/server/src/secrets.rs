@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use horolog_nts::mac::{KeyFile, KeyTable, UnusedLines};
-use horolog_nts::{CookieKeys, KEEP_DEFAULT, MasterSecret, SecretError};
+use horolog_nts::{CookieKeys, MasterSecret, PAST_PERIODS_DEFAULT, SecretError};
 use horolog_sys::clock::Realtime;
 use horolog_sys::private_file::{self, PrivateFileError};
 use horolog_time::{Clock, Timestamp};
@@ -107,7 +107,7 @@ fn to_shared<T>(value: T) -> Arc<ArcSwap<T>> {
 }
 
 fn cookie_keys(secret: &MasterSecret, config: &NtsConfig) -> CookieKeys {
-    CookieKeys::new(secret, config.rotation, KEEP_DEFAULT, Realtime.now())
+    CookieKeys::new(secret, config.rotation, PAST_PERIODS_DEFAULT, Realtime.now())
 }
 
 /// Returns the keys of a file, and a notice about ignored lines.
@@ -163,9 +163,9 @@ impl PageSink for CookieKeyRotation {
             system => page.timebase.ntp_at_anchor.to_utc(system),
         };
         let present = self.keys.load();
-        if present.is_due(now) {
+        if present.is_rotation_due(now) {
             // A reload may have replaced the keys meanwhile; the keys of the reload stay.
-            self.keys.compare_and_swap(&present, Arc::new(present.renew(now)));
+            self.keys.compare_and_swap(&present, Arc::new(present.rotated(now)));
         }
         Ok(())
     }
@@ -196,7 +196,7 @@ mod tests {
         let secret = MasterSecret::generate().unwrap();
         let start = Timestamp::from_timespec(20_000 * DAY, 0);
         let rotation = Duration::from_secs(DAY as u64);
-        let keys = CookieKeys::new(&secret, rotation, KEEP_DEFAULT, start);
+        let keys = CookieKeys::new(&secret, rotation, PAST_PERIODS_DEFAULT, start);
         CookieKeyRotation { keys: to_shared(keys), is_test }
     }
 

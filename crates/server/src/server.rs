@@ -426,7 +426,7 @@ impl Server {
             || saved_time.has_died()
             || calibration.as_ref().is_some_and(Calibration::has_died)
             || hardware.has_died()
-            || nts_ke.is_some_and(KeServer::has_died)
+            || nts_ke.is_some_and(KeServer::has_failed_thread)
             || ptp.as_ref().is_some_and(PtpThreads::has_died)
             || self.status.as_ref().is_some_and(StatusSocket::has_died)
             || self.metrics.as_ref().is_some_and(HttpResponder::has_failed)

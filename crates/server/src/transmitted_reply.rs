@@ -5,7 +5,7 @@
 use std::net::IpAddr;
 
 use horolog_time::NtpTimestamp;
-use horolog_wire::frame::looped;
+use horolog_wire::frame::parse_looped_frame;
 use horolog_wire::ntp::{AssociationMode, Header};
 
 /// Reply of this server, looped back after transmission.
@@ -21,7 +21,7 @@ impl TransmittedReply {
     /// Parses a looped-back packet: an Ethernet frame, or an IP packet from a device without link
     /// headers. `None` if it is not an NTP reply.
     pub(crate) fn parse(packet: &[u8]) -> Option<Self> {
-        let sent = looped(packet)?;
+        let sent = parse_looped_frame(packet)?;
         let (header, _) = Header::parse(sent.payload).ok()?;
         let (client, receive) = (sent.destination, header.receive);
         (header.mode == AssociationMode::Server).then_some(Self { client, receive })
@@ -31,7 +31,7 @@ impl TransmittedReply {
 #[cfg(test)]
 mod tests {
     use horolog_wire::ethernet::MacAddress;
-    use horolog_wire::frame::Builder;
+    use horolog_wire::frame::UdpFrameBuilder;
     use horolog_wire::ntp::HEADER_LEN;
     use proptest::prelude::*;
 
@@ -46,7 +46,7 @@ mod tests {
         let header =
             Header { mode, receive: RECEIVE, ..Header::request(4, NtpTimestamp::from_bits(7)) };
         header.emit(&mut payload);
-        let builder = Builder {
+        let builder = UdpFrameBuilder {
             destination_mac: MacAddress([2; 6]),
             source_mac: MacAddress([4; 6]),
             vlan: None,

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use arc_swap::{ArcSwapOption, Guard};
 use horolog_io::{Batch, BatchDevice, BatchPacket, Endpoints};
-use horolog_nts::{BATCH, BatchKeys, Nonces};
+use horolog_nts::{BATCH, BatchKeys, NonceStream};
 use horolog_time::{Clock, Monotonic, NtpTimestamp, Span, Timestamp};
 use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header};
 
@@ -95,7 +95,7 @@ pub(crate) struct Worker<D, C> {
     error_queue: Batch<Endpoints>,
     /// Number of replies whose transmit timestamps have not been collected yet, as far as known.
     outstanding: u64,
-    nonces: Nonces,
+    nonces: NonceStream,
     batch_keys: BatchKeys,
 }
 
@@ -106,7 +106,7 @@ impl<D: BatchDevice<Address = Endpoints>, C: Clock<Monotonic>> Worker<D, C> {
         clock: C,
         context: WorkerContext,
         counters: Arc<Counters>,
-        nonces: Nonces,
+        nonces: NonceStream,
         slots: usize,
     ) -> Self {
         let requests = Batch::new(slots, REQUEST_CAPACITY);
@@ -225,7 +225,7 @@ struct ReplyWriter<'a> {
     replies: &'a mut Batch<Endpoints>,
     context: &'a WorkerContext,
     secrets: &'a SecretsSnapshot,
-    nonces: &'a mut Nonces,
+    nonces: &'a mut NonceStream,
     batch_keys: &'a mut BatchKeys,
     counts: &'a mut SocketCounts,
 }

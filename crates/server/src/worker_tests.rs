@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use horolog_time::{SimulatedClock, Utc};
 use horolog_wire::ethernet::MacAddress;
-use horolog_wire::frame::Builder;
+use horolog_wire::frame::UdpFrameBuilder;
 use horolog_wire::ntp::{AssociationMode, Header};
 
 use super::*;
@@ -81,7 +81,7 @@ fn packet(
 }
 
 fn frame_of(packet: &BatchPacket<'_, Endpoints>) -> Vec<u8> {
-    let builder = Builder {
+    let builder = UdpFrameBuilder {
         destination_mac: MacAddress([2; 6]),
         source_mac: MacAddress([4; 6]),
         vlan: None,
@@ -118,7 +118,7 @@ fn worker(now_ns: i64, packets: &[Vec<u8>]) -> Worker<Queue, SimulatedClock> {
         hardware: Arc::default(),
         secrets: Secrets::default(),
     };
-    let nonces = Nonces::new().unwrap();
+    let nonces = NonceStream::new().unwrap();
     Worker::new(device, SimulatedClock::new(now_ns), surroundings, Arc::default(), nonces, 32)
 }
 

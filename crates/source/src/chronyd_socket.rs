@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use horolog_wire::Malformed;
+use horolog_wire::ParseError;
 use horolog_wire::chrony::statistics::{self, ChronydStatistics, statistics_request};
 use horolog_wire::chrony::{TRACKING_LEN, TrackingReply, tracking_request};
 
@@ -58,7 +58,7 @@ impl ChronydSocket {
     fn exchange<R, const LEN: usize>(
         &mut self,
         request: impl Fn(u32) -> [u8; LEN],
-        parse: impl Fn(&[u8]) -> Result<(u32, R), Malformed>,
+        parse: impl Fn(&[u8]) -> Result<(u32, R), ParseError>,
     ) -> io::Result<R> {
         let connection = match self.connection.take() {
             Some(link) => link,

@@ -1,9 +1,9 @@
-//! Command protocol of chronyd, version 6, for two requests: "tracking", the state of the daemon's
-//! synchronisation, and "serverstats" ([`statistics`]), its counters as a server. No other command
-//! is implemented, in particular none that changes anything.
+//! Command protocol of chronyd (cmdmon), version 6: parsing and writing of two requests, "tracking"
+//! (synchronisation state of the daemon) and "serverstats" ([`statistics`], its counters as a
+//! server). Requests that change anything are not implemented.
 //!
-//! The protocol has no standard; the layout is that of chrony 4's own client, checked against the
-//! running daemon. A request is padded to the length of its reply.
+//! The protocol has no standard; the layout is that of chronyc 4, checked against a running
+//! chronyd. A request is padded to the length of its reply.
 
 pub mod statistics;
 
@@ -11,20 +11,20 @@ use horolog_time::{NS_PER_S, Span, Timestamp, Utc};
 use zerocopy::byteorder::network_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::Malformed;
+use crate::ParseError;
 use crate::ntp::LeapIndicator;
 
 /// UDP port of the command protocol.
 pub const PORT: u16 = 323;
 /// Length of the request and of its reply, in bytes.
-pub const TRACKING_LEN: usize = size_of::<ReplyLayout>();
+pub const TRACKING_LEN: usize = size_of::<TrackingReplyLayout>();
 
-const VERSION: u8 = 6;
-const REQUEST: u8 = 1;
-const REPLY: u8 = 2;
+const PROTOCOL_VERSION: u8 = 6;
+const PACKET_TYPE_REQUEST: u8 = 1;
+const PACKET_TYPE_REPLY: u8 = 2;
 const COMMAND_TRACKING: u16 = 33;
 const REPLY_TRACKING: u16 = 5;
-/// Bits of the coefficient in the protocol's floating-point numbers.
+/// Number of coefficient bits in the protocol's 32-bit floating-point format; see [`from_float`].
 const COEFFICIENT_BITS: u32 = 25;
 
 /// Synchronisation state of chronyd.
@@ -32,13 +32,13 @@ const COEFFICIENT_BITS: u32 = 25;
 pub struct Tracking {
     /// Leap indicator.
     pub leap: LeapIndicator,
-    /// Stratum; 0 while it is not synchronised.
+    /// Stratum; 0 while chronyd is not synchronised.
     pub stratum: u8,
     /// Reference identifier.
     pub reference_id: [u8; 4],
-    /// Time of the last correction of its clock.
+    /// Time of the last update of its clock.
     pub reference: Timestamp<Utc>,
-    /// True time minus the system clock, as far as the clock still has to be corrected.
+    /// Remaining correction: true time minus system clock, positive if the system clock is slow.
     pub correction: Span,
     /// Round-trip delay to the reference clock.
     pub root_delay: Span,
@@ -46,12 +46,12 @@ pub struct Tracking {
     pub root_dispersion: Span,
 }
 
-/// Reply of chronyd.
+/// Reply of chronyd to the request "tracking".
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct TrackingReply {
-    /// Number of the request that it belongs to.
+    /// Sequence number, copied from the request.
     pub sequence: u32,
-    /// Tracking data, or the number of the daemon's refusal.
+    /// Tracking data, or the nonzero status code of a refusal.
     pub tracking: Result<Tracking, u16>,
 }
 
@@ -82,7 +82,7 @@ struct ReplyHeader {
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-struct ReplyLayout {
+struct TrackingReplyLayout {
     header: ReplyHeader,
     reference_id: [u8; 4],
     address: [u8; 20],
@@ -113,8 +113,8 @@ pub fn tracking_request(sequence: u32) -> [u8; TRACKING_LEN] {
 /// Writes a request without arguments, padded to `LEN`.
 fn request<const LEN: usize>(command: u16, sequence: u32) -> [u8; LEN] {
     let layout = RequestLayout {
-        version: VERSION,
-        kind: REQUEST,
+        version: PROTOCOL_VERSION,
+        kind: PACKET_TYPE_REQUEST,
         reserved: U16::ZERO,
         command: U16::new(command),
         attempt: U16::ZERO,
@@ -125,41 +125,43 @@ fn request<const LEN: usize>(command: u16, sequence: u32) -> [u8; LEN] {
     request
 }
 
-/// Splits a reply to a command into its header and the bytes after it.
-fn reply_to(command: u16, bytes: &[u8]) -> Result<(&ReplyHeader, &[u8]), Malformed> {
-    let (header, rest) = ReplyHeader::ref_from_prefix(bytes).map_err(|_| Malformed::Truncated)?;
-    if header.version != VERSION || header.kind != REPLY {
-        return Err(Malformed::Version);
+/// Splits a reply into its header and the bytes after it. Another version or packet type is
+/// [`ParseError::Version`], a reply to another command [`ParseError::Length`].
+fn split_reply(command: u16, bytes: &[u8]) -> Result<(&ReplyHeader, &[u8]), ParseError> {
+    let (header, rest) = ReplyHeader::ref_from_prefix(bytes).map_err(|_| ParseError::Truncated)?;
+    if header.version != PROTOCOL_VERSION || header.kind != PACKET_TYPE_REPLY {
+        return Err(ParseError::Version);
     }
     if header.command.get() != command {
-        return Err(Malformed::Length);
+        return Err(ParseError::Length);
     }
     Ok((header, rest))
 }
 
 impl TrackingReply {
     /// Parses a reply to the request "tracking".
-    pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
-        let (header, _) = reply_to(COMMAND_TRACKING, bytes)?;
+    pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
+        let (header, _) = split_reply(COMMAND_TRACKING, bytes)?;
         let sequence = header.sequence.get();
         if header.status.get() != 0 {
             return Ok(Self { sequence, tracking: Err(header.status.get()) });
         }
-        let (layout, _) = ReplyLayout::ref_from_prefix(bytes).map_err(|_| Malformed::Truncated)?;
+        let (layout, _) =
+            TrackingReplyLayout::ref_from_prefix(bytes).map_err(|_| ParseError::Truncated)?;
         if header.reply.get() != REPLY_TRACKING {
-            return Err(Malformed::Length);
+            return Err(ParseError::Length);
         }
         Ok(Self { sequence, tracking: Ok(layout.tracking()) })
     }
 
-    /// Writes the reply, with zeros for fields that a [`Tracking`] does not have. Numbers that the
-    /// protocol cannot hold exactly are rounded towards zero.
+    /// Writes the reply, with zero in the fields that [`Tracking`] lacks. Values that the 32-bit
+    /// float format cannot hold exactly are rounded towards zero.
     #[must_use]
     pub fn emit(&self) -> [u8; TRACKING_LEN] {
         let mut bytes = [0; TRACKING_LEN];
         let header = ReplyHeader {
-            version: VERSION,
-            kind: REPLY,
+            version: PROTOCOL_VERSION,
+            kind: PACKET_TYPE_REPLY,
             reserved: U16::ZERO,
             command: U16::new(COMMAND_TRACKING),
             reply: U16::new(REPLY_TRACKING),
@@ -170,7 +172,9 @@ impl TrackingReply {
         };
         match &self.tracking {
             Ok(tracking) => {
-                bytes.copy_from_slice(ReplyLayout::of(header, tracking).as_bytes());
+                bytes.copy_from_slice(
+                    TrackingReplyLayout::from_tracking(header, tracking).as_bytes(),
+                );
             }
             Err(_) => bytes[..size_of::<ReplyHeader>()].copy_from_slice(header.as_bytes()),
         }
@@ -178,8 +182,8 @@ impl TrackingReply {
     }
 }
 
-impl ReplyLayout {
-    fn of(header: ReplyHeader, tracking: &Tracking) -> Self {
+impl TrackingReplyLayout {
+    fn from_tracking(header: ReplyHeader, tracking: &Tracking) -> Self {
         let (seconds, nanoseconds) = tracking.reference.to_timespec();
         Self {
             header,
@@ -203,7 +207,8 @@ impl ReplyLayout {
     }
 
     fn tracking(&self) -> Tracking {
-        /// Upper half of the seconds if the daemon does not set it.
+        /// Upper 32 bits of the seconds as sent by a chronyd that does not fill them in
+        /// (`TV_NOHIGHSEC`).
         const NO_HIGH_SECONDS: u32 = 0x7fff_ffff;
         let high = match self.reference_seconds_high.get() {
             NO_HIGH_SECONDS => 0,
@@ -223,9 +228,8 @@ impl ReplyLayout {
     }
 }
 
-/// Converts a number: a signed exponent of 7 bits above a signed coefficient of 25, the value being
-/// coefficient times 2 to the power of exponent less 25. The number is in seconds and the result in
-/// ns, rounded; a value out of range saturates.
+/// Converts chrony's 32-bit float, a 7-bit signed exponent above a 25-bit signed coefficient with
+/// the value coefficient × 2^(exponent − 25) in seconds, to a span. Rounds to ns; saturates.
 fn from_float(float: U32) -> Span {
     let bits = float.get().cast_signed();
     let exponent = (bits >> COEFFICIENT_BITS) - COEFFICIENT_BITS as i32;
@@ -235,7 +239,7 @@ fn from_float(float: U32) -> Span {
     Span::from_ns((seconds * NS_PER_S as f64).round() as i64)
 }
 
-/// Converts to a number; see [`from_float`].
+/// Converts a span to chrony's 32-bit float in seconds; see [`from_float`].
 fn to_float(span: Span) -> U32 {
     if span == Span::ZERO {
         return U32::ZERO;
@@ -310,12 +314,12 @@ mod tests {
     #[test]
     fn what_is_no_reply_is_refused() {
         let bytes = TrackingReply { sequence: 7, tracking: Ok(tracking()) }.emit();
-        assert_eq!(TrackingReply::parse(&bytes[..103]), Err(Malformed::Truncated));
-        assert_eq!(TrackingReply::parse(&bytes[..27]), Err(Malformed::Truncated));
-        assert_eq!(TrackingReply::parse(&tracking_request(7)), Err(Malformed::Version));
+        assert_eq!(TrackingReply::parse(&bytes[..103]), Err(ParseError::Truncated));
+        assert_eq!(TrackingReply::parse(&bytes[..27]), Err(ParseError::Truncated));
+        assert_eq!(TrackingReply::parse(&tracking_request(7)), Err(ParseError::Version));
         let mut other = bytes;
         other[7] = 6;
-        assert_eq!(TrackingReply::parse(&other), Err(Malformed::Length));
+        assert_eq!(TrackingReply::parse(&other), Err(ParseError::Length));
     }
 
     proptest! {

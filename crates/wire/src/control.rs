@@ -1,11 +1,11 @@
-//! NTP control messages, mode 6 (RFC 9327), as far as needed to read the variables of a system. A
-//! message that changes anything cannot be written.
+//! NTP control messages, mode 6 (RFC 9327): only reading of the system variables. Messages that
+//! change the state of a server are not implemented.
 
 use horolog_time::{NS_PER_S, NtpTimestamp, Span};
 use zerocopy::byteorder::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::Malformed;
+use crate::ParseError;
 use crate::ntp::{AssociationMode, LeapIndicator};
 
 /// Length of the header, in bytes.
@@ -16,11 +16,11 @@ pub const DATA_MAX: usize = 468;
 pub const SYSTEM_VARIABLES: &str = "leap,stratum,refid,rootdelay,rootdisp,reftime";
 
 const VERSION: u8 = 2;
-const READ_VARIABLES: u8 = 2;
-const RESPONSE: u8 = 0x80;
-const ERROR: u8 = 0x40;
-const MORE: u8 = 0x20;
-const OPCODE: u8 = 0x1f;
+const OPCODE_READ_VARIABLES: u8 = 2;
+const RESPONSE_BIT: u8 = 0x80;
+const ERROR_BIT: u8 = 0x40;
+const MORE_BIT: u8 = 0x20;
+const OPCODE_MASK: u8 = 0x1f;
 
 /// Header of a control message (RFC 9327, section 2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,17 +29,17 @@ pub struct Header {
     pub version: u8,
     /// True for a response.
     pub response: bool,
-    /// True for an error response, whose code is in the status.
+    /// True for an error response; its error code is in the status.
     pub error: bool,
     /// True if more fragments follow.
     pub more: bool,
     /// Operation; 2 reads variables.
     pub opcode: u8,
-    /// Number that the response shares with its request.
+    /// Sequence number; a response has that of its request.
     pub sequence: u16,
-    /// Status of the system, or an error's code in the upper byte.
+    /// System status word, or of an error response the error code in the upper byte.
     pub status: u16,
-    /// Association; 0 is the system itself.
+    /// Association identifier; 0 stands for the system itself.
     pub association: u16,
     /// Offset of the data in the whole response, in bytes.
     pub offset: u16,
@@ -47,7 +47,7 @@ pub struct Header {
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-struct Layout {
+struct ControlHeaderLayout {
     leap_version_mode: u8,
     flags_opcode: u8,
     sequence: U16,
@@ -57,10 +57,10 @@ struct Layout {
     count: U16,
 }
 
-const _: () = assert!(size_of::<Layout>() == HEADER_LEN);
+const _: () = assert!(size_of::<ControlHeaderLayout>() == HEADER_LEN);
 
 impl Header {
-    /// Returns a request for variables of the system.
+    /// Returns a request to read system variables (opcode 2, association 0).
     #[must_use]
     pub const fn read_variables(sequence: u16) -> Self {
         Self {
@@ -68,7 +68,7 @@ impl Header {
             response: false,
             error: false,
             more: false,
-            opcode: READ_VARIABLES,
+            opcode: OPCODE_READ_VARIABLES,
             sequence,
             status: 0,
             association: 0,
@@ -76,29 +76,32 @@ impl Header {
         }
     }
 
-    /// Returns true if this is a response to `request`, by its number.
+    /// Returns true if this is a response to `request`: same opcode, sequence number and
+    /// association.
     #[must_use]
-    pub const fn answers(&self, request: &Self) -> bool {
+    pub const fn is_response_to(&self, request: &Self) -> bool {
         self.response
             && self.opcode == request.opcode
             && self.sequence == request.sequence
             && self.association == request.association
     }
 
-    /// Parses a message into the header and its data, without padding and anything after it.
-    pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), Malformed> {
-        let (layout, rest) = Layout::ref_from_prefix(bytes).map_err(|_| Malformed::Truncated)?;
+    /// Parses a message into its header and its data. Padding and trailing bytes are dropped; a
+    /// mode other than 6 is [`ParseError::Version`].
+    pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), ParseError> {
+        let (layout, rest) =
+            ControlHeaderLayout::ref_from_prefix(bytes).map_err(|_| ParseError::Truncated)?;
         if AssociationMode::from_bits(layout.leap_version_mode) != AssociationMode::Control {
-            return Err(Malformed::Version);
+            return Err(ParseError::Version);
         }
-        let data = rest.get(..layout.count.get().into()).ok_or(Malformed::Length)?;
+        let data = rest.get(..layout.count.get().into()).ok_or(ParseError::Length)?;
         let is_set = |bit| layout.flags_opcode & bit != 0;
         let header = Self {
             version: (layout.leap_version_mode >> 3) & 7,
-            response: is_set(RESPONSE),
-            error: is_set(ERROR),
-            more: is_set(MORE),
-            opcode: layout.flags_opcode & OPCODE,
+            response: is_set(RESPONSE_BIT),
+            error: is_set(ERROR_BIT),
+            more: is_set(MORE_BIT),
+            opcode: layout.flags_opcode & OPCODE_MASK,
             sequence: layout.sequence.get(),
             status: layout.status.get(),
             association: layout.association.get(),
@@ -107,18 +110,20 @@ impl Header {
         Ok((header, data))
     }
 
-    /// Writes the message with `data`, padded to whole words, to the front of `buffer`; returns the
-    /// length.
+    /// Writes the message with `data`, padded to a multiple of 4 bytes, to the front of `buffer`;
+    /// returns the length in bytes.
     ///
     /// # Panics
     /// If `data` is longer than [`DATA_MAX`], or `buffer` shorter than the message.
     pub fn emit(&self, data: &[u8], buffer: &mut [u8]) -> usize {
         assert!(data.len() <= DATA_MAX);
         let flag = |set: bool, bit| if set { bit } else { 0 };
-        let flags = flag(self.response, RESPONSE) | flag(self.error, ERROR) | flag(self.more, MORE);
-        let layout = Layout {
+        let flags = flag(self.response, RESPONSE_BIT)
+            | flag(self.error, ERROR_BIT)
+            | flag(self.more, MORE_BIT);
+        let layout = ControlHeaderLayout {
             leap_version_mode: (self.version & 7) << 3 | AssociationMode::Control as u8,
-            flags_opcode: flags | self.opcode & OPCODE,
+            flags_opcode: flags | self.opcode & OPCODE_MASK,
             sequence: U16::new(self.sequence),
             status: U16::new(self.status),
             association: U16::new(self.association),
@@ -134,7 +139,7 @@ impl Header {
     }
 }
 
-/// Synchronisation state of a daemon (RFC 9327, section 4, "system variables").
+/// Synchronisation state of an NTP daemon (RFC 9327, section 4, "system variables").
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SystemVariables {
     /// Leap indicator.
@@ -147,29 +152,29 @@ pub struct SystemVariables {
     pub root_delay: Span,
     /// Dispersion to the reference clock.
     pub root_dispersion: Span,
-    /// Time of the last correction of the clock.
+    /// Time of the last update of the clock.
     pub reference: NtpTimestamp,
 }
 
 impl SystemVariables {
-    /// Parses them from the whole data of a response: `name=value` separated by commas. Other
-    /// variables are skipped; a missing or malformed one is [`Malformed::Length`].
-    pub fn parse(data: &[u8]) -> Result<Self, Malformed> {
-        let value = |name| find(data, name).ok_or(Malformed::Length);
-        let number = |name| value(name)?.parse::<u8>().map_err(|_| Malformed::Length);
+    /// Parses the reassembled data of a response: `name=value` pairs separated by commas. Other
+    /// variables are skipped; a missing or malformed one is [`ParseError::Length`].
+    pub fn parse(data: &[u8]) -> Result<Self, ParseError> {
+        let value = |name| find_variable(data, name).ok_or(ParseError::Length);
+        let number = |name| value(name)?.parse::<u8>().map_err(|_| ParseError::Length);
         Ok(Self {
             leap: LeapIndicator::from_bits(number("leap")?),
             stratum: number("stratum")?,
-            reference_id: reference_id(value("refid")?).ok_or(Malformed::Length)?,
-            root_delay: milliseconds(value("rootdelay")?).ok_or(Malformed::Length)?,
-            root_dispersion: milliseconds(value("rootdisp")?).ok_or(Malformed::Length)?,
-            reference: timestamp(value("reftime")?).ok_or(Malformed::Length)?,
+            reference_id: parse_reference_id(value("refid")?).ok_or(ParseError::Length)?,
+            root_delay: parse_milliseconds(value("rootdelay")?).ok_or(ParseError::Length)?,
+            root_dispersion: parse_milliseconds(value("rootdisp")?).ok_or(ParseError::Length)?,
+            reference: parse_timestamp(value("reftime")?).ok_or(ParseError::Length)?,
         })
     }
 }
 
-/// Returns the value of a variable, without quotation marks.
-fn find<'a>(data: &'a [u8], name: &str) -> Option<&'a str> {
+/// Returns the value of a variable without its quotation marks; `None` if it is missing.
+fn find_variable<'a>(data: &'a [u8], name: &str) -> Option<&'a str> {
     let mut quoted = false;
     let is_end = |byte: &u8| {
         quoted ^= *byte == b'"';
@@ -182,8 +187,9 @@ fn find<'a>(data: &'a [u8], name: &str) -> Option<&'a str> {
     })
 }
 
-/// Parses an address, or up to four characters, which some daemons put between full stops.
-fn reference_id(text: &str) -> Option<[u8; 4]> {
+/// Parses a reference identifier: an IPv4 address, or up to four characters, which some daemons
+/// enclose in full stops (`.GPS.`).
+fn parse_reference_id(text: &str) -> Option<[u8; 4]> {
     if let Ok(address) = text.parse::<core::net::Ipv4Addr>() {
         return Some(address.octets());
     }
@@ -193,18 +199,18 @@ fn reference_id(text: &str) -> Option<[u8; 4]> {
     Some(id)
 }
 
-fn milliseconds(text: &str) -> Option<Span> {
+fn parse_milliseconds(text: &str) -> Option<Span> {
     let ms = text.parse::<f64>().ok().filter(|ms| ms.is_finite() && *ms >= 0.0)?;
     // A conversion from a double saturates.
     Some(Span::from_ns((ms * (NS_PER_S / 1_000) as f64).round() as i64))
 }
 
 /// Parses `0xSECONDS.FRACTION`, both in hexadecimal.
-fn timestamp(text: &str) -> Option<NtpTimestamp> {
+fn parse_timestamp(text: &str) -> Option<NtpTimestamp> {
     let (seconds, fraction) = text.strip_prefix("0x").unwrap_or(text).split_once('.')?;
     let word = |digits: &str| {
-        let right = digits.len() == 8 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-        if right { u64::from_str_radix(digits, 16).ok() } else { None }
+        let is_valid = digits.len() == 8 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        if is_valid { u64::from_str_radix(digits, 16).ok() } else { None }
     };
     Some(NtpTimestamp::from_bits(word(seconds)? << 32 | word(fraction)?))
 }
@@ -267,10 +273,10 @@ mod tests {
     fn only_its_own_response_answers_a_request() {
         let request = Header::read_variables(7);
         let answer = Header { response: true, status: 0x618, ..request };
-        assert!(answer.answers(&request));
-        assert!(!request.answers(&request));
-        assert!(!Header { sequence: 8, ..answer }.answers(&request));
-        assert!(!Header { association: 1, ..answer }.answers(&request));
+        assert!(answer.is_response_to(&request));
+        assert!(!request.is_response_to(&request));
+        assert!(!Header { sequence: 8, ..answer }.is_response_to(&request));
+        assert!(!Header { association: 1, ..answer }.is_response_to(&request));
     }
 
     proptest! {

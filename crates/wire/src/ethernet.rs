@@ -1,12 +1,12 @@
-//! Ethernet II with at most one VLAN tag (IEEE 802.3, IEEE 802.1Q clause 9). Jumbo, LLC and stacked
-//! tags are not interpreted: their type is returned unchanged.
+//! Ethernet II header with at most one VLAN tag (IEEE 802.3; IEEE 802.1Q clause 9). A second tag
+//! and LLC length fields are not interpreted; they are returned as the `EtherType`.
 
 use core::net::IpAddr;
 
 use zerocopy::byteorder::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::Malformed;
+use crate::ParseError;
 
 /// `EtherType` of IPv4.
 pub const TYPE_IPV4: u16 = 0x0800;
@@ -29,7 +29,8 @@ pub const VLAN_TAG_LEN: usize = 4;
 pub struct MacAddress(pub [u8; 6]);
 
 impl MacAddress {
-    /// Returns the address for frames to an IP group (RFC 1112, section 6.4; RFC 2464, section 7).
+    /// Returns the MAC address of an IP multicast group (RFC 1112, section 6.4; RFC 2464, section
+    /// 7).
     #[must_use]
     pub const fn of_group(group: IpAddr) -> Self {
         match group {
@@ -44,7 +45,8 @@ impl MacAddress {
         }
     }
 
-    /// Returns true if it is a group address: multicast or broadcast (IEEE 802, clause 8.2).
+    /// Returns true if the group bit is set: a multicast or broadcast address (IEEE 802, clause
+    /// 8.2).
     #[must_use]
     pub const fn is_group(self) -> bool {
         self.0[0] & 1 == 1
@@ -65,19 +67,19 @@ impl core::fmt::Debug for MacAddress {
 }
 
 impl core::str::FromStr for MacAddress {
-    type Err = Malformed;
+    type Err = ParseError;
 
     /// Parses six numbers of one or two hexadecimal digits, separated by colons or hyphens.
-    fn from_str(text: &str) -> Result<Self, Malformed> {
+    fn from_str(text: &str) -> Result<Self, ParseError> {
         let mut parts = text.split([':', '-']);
         let mut bytes = [0; 6];
         for byte in &mut bytes {
-            let part = parts.next().ok_or(Malformed::Truncated)?;
+            let part = parts.next().ok_or(ParseError::Truncated)?;
             let digits = part.len() <= 2 && part.bytes().all(|b| b.is_ascii_hexdigit());
             *byte =
-                u8::from_str_radix(part, 16).ok().filter(|_| digits).ok_or(Malformed::Length)?;
+                u8::from_str_radix(part, 16).ok().filter(|_| digits).ok_or(ParseError::Length)?;
         }
-        if parts.next().is_some() { Err(Malformed::Length) } else { Ok(Self(bytes)) }
+        if parts.next().is_some() { Err(ParseError::Length) } else { Ok(Self(bytes)) }
     }
 }
 
@@ -105,7 +107,7 @@ pub struct Header {
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-struct Layout {
+struct EthernetHeaderLayout {
     destination: [u8; 6],
     source: [u8; 6],
     ether_type: U16,
@@ -113,15 +115,16 @@ struct Layout {
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-struct TagLayout {
+struct VlanTagLayout {
     control: U16,
     ether_type: U16,
 }
 
 impl Header {
     /// Parses a header; returns it with the bytes after it.
-    pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), Malformed> {
-        let (layout, rest) = Layout::ref_from_prefix(bytes).map_err(|_| Malformed::Truncated)?;
+    pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), ParseError> {
+        let (layout, rest) =
+            EthernetHeaderLayout::ref_from_prefix(bytes).map_err(|_| ParseError::Truncated)?;
         let outer = layout.ether_type.get();
         let mut header = Self {
             destination: MacAddress(layout.destination),
@@ -132,13 +135,14 @@ impl Header {
         if outer != TYPE_VLAN && outer != TYPE_SERVICE_VLAN {
             return Ok((header, rest));
         }
-        let (tag, rest) = TagLayout::ref_from_prefix(rest).map_err(|_| Malformed::Truncated)?;
+        let (tag, rest) =
+            VlanTagLayout::ref_from_prefix(rest).map_err(|_| ParseError::Truncated)?;
         header.vlan = Some(VlanTag { protocol: outer, control: tag.control.get() });
         header.ether_type = tag.ether_type.get();
         Ok((header, rest))
     }
 
-    /// Returns its length in bytes, tag included.
+    /// Returns the length of the header in bytes, including the tag.
     #[must_use]
     #[allow(clippy::len_without_is_empty, reason = "a header is never empty")]
     pub const fn len(&self) -> usize {
@@ -151,15 +155,17 @@ impl Header {
     /// If `buffer` is shorter than [`Header::len`].
     pub fn emit(&self, buffer: &mut [u8]) -> usize {
         let outer = self.vlan.map_or(self.ether_type, |tag| tag.protocol);
-        let layout = Layout {
+        let layout = EthernetHeaderLayout {
             destination: self.destination.0,
             source: self.source.0,
             ether_type: U16::new(outer),
         };
         buffer[..HEADER_LEN].copy_from_slice(layout.as_bytes());
         if let Some(tag) = self.vlan {
-            let tag =
-                TagLayout { control: U16::new(tag.control), ether_type: U16::new(self.ether_type) };
+            let tag = VlanTagLayout {
+                control: U16::new(tag.control),
+                ether_type: U16::new(self.ether_type),
+            };
             buffer[HEADER_LEN..HEADER_LEN + VLAN_TAG_LEN].copy_from_slice(tag.as_bytes());
         }
         self.len()
@@ -186,7 +192,7 @@ mod tests {
     fn a_tag_without_room_is_truncated() {
         let mut frame = [0; 16];
         frame[12..14].copy_from_slice(&TYPE_VLAN.to_be_bytes());
-        assert_eq!(Header::parse(&frame), Err(Malformed::Truncated));
+        assert_eq!(Header::parse(&frame), Err(ParseError::Truncated));
     }
 
     #[test]

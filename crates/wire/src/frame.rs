@@ -1,15 +1,15 @@
-//! UDP datagram in an Ethernet frame: all layers together, for code that sends or checks raw
-//! frames. Anything other than plain UDP over IP is classified, not interpreted.
+//! UDP datagram in an Ethernet frame, parsed and built through all layers, for code that uses raw
+//! frames. Other contents yield the reason why they are not such a datagram.
 
 use core::net::{IpAddr, SocketAddr};
 
-use crate::{Malformed, checksum, ethernet, ipv4, ipv6, udp};
+use crate::{ParseError, checksum, ethernet, ipv4, ipv6, udp};
 
-/// Reason for which a frame yields no UDP datagram.
+/// Reason why a frame has no complete UDP datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum NotUdp {
+pub enum NotUdpReason {
     /// Malformed layer.
-    Malformed(Malformed),
+    Malformed(ParseError),
     /// Neither IPv4 nor IPv6, or more than one VLAN tag.
     OtherEtherType,
     /// Fragment of a packet.
@@ -18,13 +18,13 @@ pub enum NotUdp {
     OtherProtocol,
 }
 
-impl From<Malformed> for NotUdp {
-    fn from(malformed: Malformed) -> Self {
+impl From<ParseError> for NotUdpReason {
+    fn from(malformed: ParseError) -> Self {
         Self::Malformed(malformed)
     }
 }
 
-/// UDP datagram in its frame.
+/// Parsed Ethernet frame with a UDP datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UdpFrame<'a> {
     /// Ethernet header.
@@ -39,23 +39,24 @@ pub struct UdpFrame<'a> {
     pub datagram: &'a [u8],
     /// Payload of the datagram.
     pub payload: &'a [u8],
-    /// Bytes in the IP packet after the datagram, and in the frame after the packet.
+    /// Number of trailing bytes: after the datagram in the IP packet, and after the packet in the
+    /// frame.
     pub trailer_len: usize,
 }
 
 impl<'a> UdpFrame<'a> {
     /// Parses a frame down to the UDP payload. Lengths and the IPv4 header checksum are verified;
-    /// the UDP checksum is not (see [`UdpFrame::checksum_fits`]).
-    pub fn parse(frame: &'a [u8]) -> Result<Self, NotUdp> {
+    /// the UDP checksum is not (see [`UdpFrame::has_valid_checksum`]).
+    pub fn parse(frame: &'a [u8]) -> Result<Self, NotUdpReason> {
         let (ethernet, rest) = ethernet::Header::parse(frame)?;
         let (source, destination, options_len, payload, trailer) = match ethernet.ether_type {
             ethernet::TYPE_IPV4 => {
                 let packet = ipv4::Header::parse(rest)?;
                 if packet.is_fragment {
-                    return Err(NotUdp::Fragment);
+                    return Err(NotUdpReason::Fragment);
                 }
                 if packet.header.protocol != ipv4::PROTOCOL_UDP {
-                    return Err(NotUdp::OtherProtocol);
+                    return Err(NotUdpReason::OtherProtocol);
                 }
                 let (source, destination) = (packet.header.source, packet.header.destination);
                 let options_len = packet.options.len();
@@ -64,12 +65,12 @@ impl<'a> UdpFrame<'a> {
             ethernet::TYPE_IPV6 => {
                 let packet = ipv6::Header::parse(rest)?;
                 if packet.header.next_header != ipv4::PROTOCOL_UDP {
-                    return Err(NotUdp::OtherProtocol);
+                    return Err(NotUdpReason::OtherProtocol);
                 }
                 let (source, destination) = (packet.header.source, packet.header.destination);
                 (source.into(), destination.into(), 0, packet.payload, packet.trailer)
             }
-            _ => return Err(NotUdp::OtherEtherType),
+            _ => return Err(NotUdpReason::OtherEtherType),
         };
         let datagram = udp::Header::parse(payload)?;
         Ok(Self {
@@ -83,10 +84,10 @@ impl<'a> UdpFrame<'a> {
         })
     }
 
-    /// Returns true if the UDP checksum is valid; an absent one (0) is valid over IPv4 only (RFC
-    /// 8200, section 8.1).
+    /// Returns true if the UDP checksum is correct. Checksum 0 (none) counts as correct over IPv4
+    /// only (RFC 8200, section 8.1).
     #[must_use]
-    pub fn checksum_fits(&self) -> bool {
+    pub fn has_valid_checksum(&self) -> bool {
         let absent = self.datagram[6..8] == [0, 0];
         if absent {
             return self.source.is_ipv4();
@@ -94,34 +95,39 @@ impl<'a> UdpFrame<'a> {
         let length = self.datagram.len() as u16;
         udp::Header::verify(
             self.datagram,
-            pseudo_header(self.source.ip(), self.destination.ip(), length),
+            pseudo_header_sum(self.source.ip(), self.destination.ip(), length),
         )
     }
 
-    /// Returns true if the UDP checksum is the sum of the pseudo-header alone, to be completed by a
-    /// NIC: a datagram of this host arrives like that over a virtual link.
+    /// Returns true if the checksum field holds only the pseudo-header sum (`CHECKSUM_PARTIAL`), to
+    /// be completed by checksum offload. Datagrams from the same host arrive like this over veth
+    /// links.
     #[must_use]
     pub fn has_partial_checksum(&self) -> bool {
         let length = self.datagram.len() as u16;
-        let pseudo = pseudo_header(self.source.ip(), self.destination.ip(), length);
+        let pseudo = pseudo_header_sum(self.source.ip(), self.destination.ip(), length);
         self.datagram[6..8] == (!pseudo.finish()).to_be_bytes()
     }
 }
 
-fn pseudo_header(source: IpAddr, destination: IpAddr, udp_length: u16) -> checksum::Sum {
+fn pseudo_header_sum(
+    source: IpAddr,
+    destination: IpAddr,
+    udp_length: u16,
+) -> checksum::OnesComplementSum {
     match (source, destination) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
-            checksum::udp_over_ipv4(source, destination, udp_length)
+            checksum::ipv4_pseudo_header_sum(source, destination, udp_length)
         }
         (IpAddr::V6(source), IpAddr::V6(destination)) => {
-            checksum::udp_over_ipv6(source, destination, udp_length)
+            checksum::ipv6_pseudo_header_sum(source, destination, udp_length)
         }
-        // Frames are parsed and built from one family; a mixed pair has no pseudo-header.
-        _ => checksum::Sum::default(),
+        // Unreachable: frames are parsed and built with addresses of one family.
+        _ => checksum::OnesComplementSum::default(),
     }
 }
 
-/// Datagram that was looped back as transmitted.
+/// Datagram from the error queue of a socket, looped back with its transmit timestamp.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TransmittedFrame<'a> {
     /// Source address.
@@ -132,22 +138,22 @@ pub struct TransmittedFrame<'a> {
     pub payload: &'a [u8],
 }
 
-/// Parses a packet from the socket's error queue, as it was transmitted: an Ethernet frame, or an
-/// IP packet from a device without link headers.
+/// Parses a looped-back packet from a socket's error queue: an Ethernet frame, or a bare IP packet
+/// if the device has no link-layer header. `None` if it is no UDP datagram.
 #[must_use]
-pub fn looped(packet: &[u8]) -> Option<TransmittedFrame<'_>> {
+pub fn parse_looped_frame(packet: &[u8]) -> Option<TransmittedFrame<'_>> {
     match UdpFrame::parse(packet) {
         Ok(frame) => Some(TransmittedFrame {
             source: frame.source.ip(),
             destination: frame.destination.ip(),
             payload: frame.payload,
         }),
-        Err(_) => bare(packet),
+        Err(_) => parse_ip_packet(packet),
     }
 }
 
-/// Parses the datagram of an IP packet.
-fn bare(packet: &[u8]) -> Option<TransmittedFrame<'_>> {
+/// Parses an IP packet without a link-layer header; `None` if it is no UDP datagram.
+fn parse_ip_packet(packet: &[u8]) -> Option<TransmittedFrame<'_>> {
     let (source, destination, protocol, rest): (IpAddr, IpAddr, _, _) = match packet.first()? >> 4 {
         4 => {
             let packet = ipv4::Header::parse(packet).ok()?;
@@ -169,14 +175,14 @@ fn bare(packet: &[u8]) -> Option<TransmittedFrame<'_>> {
     (protocol == ipv4::PROTOCOL_UDP).then_some(TransmittedFrame { source, destination, payload })
 }
 
-/// Builder of a frame around a payload.
+/// Addresses of a UDP frame, from which [`UdpFrameBuilder::emit`] writes its headers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Builder {
+pub struct UdpFrameBuilder {
     /// Destination MAC address.
     pub destination_mac: ethernet::MacAddress,
     /// Source MAC address.
     pub source_mac: ethernet::MacAddress,
-    /// VLAN tag, if the frame is to have one.
+    /// VLAN tag; `None` for an untagged frame.
     pub vlan: Option<ethernet::VlanTag>,
     /// Source address and port; of the same family as `destination`.
     pub source: SocketAddr,
@@ -184,7 +190,7 @@ pub struct Builder {
     pub destination: SocketAddr,
 }
 
-impl Builder {
+impl UdpFrameBuilder {
     /// Returns the length of all headers before the payload, in bytes.
     #[must_use]
     pub const fn headers_len(&self) -> usize {
@@ -199,11 +205,11 @@ impl Builder {
         link + network + udp::HEADER_LEN
     }
 
-    /// Writes headers and `payload` to the front of `buffer`, with all checksums, fragmentation
-    /// disallowed and a hop limit of 64; returns the frame's length.
+    /// Writes the headers and `payload` to the front of `buffer`, with checksums, the
+    /// don't-fragment flag and a hop limit of 64; returns the length of the frame in bytes.
     ///
     /// # Panics
-    /// If `buffer` is shorter than [`Builder::headers_len`] and the payload together, or if
+    /// If `buffer` is shorter than [`UdpFrameBuilder::headers_len`] and the payload together, or if
     /// `source` and `destination` are of different families.
     pub fn emit(&self, payload: &[u8], buffer: &mut [u8]) -> usize {
         assert_eq!(self.source.is_ipv4(), self.destination.is_ipv4(), "one address family");
@@ -216,16 +222,16 @@ impl Builder {
             vlan: self.vlan,
             ether_type,
         };
-        let mut at = link.emit(buffer);
-        at += self.emit_network(udp_length, &mut buffer[at..]);
-        buffer[at + udp::HEADER_LEN..][..payload.len()].copy_from_slice(payload);
+        let mut length = link.emit(buffer);
+        length += self.emit_network(udp_length, &mut buffer[length..]);
+        buffer[length + udp::HEADER_LEN..][..payload.len()].copy_from_slice(payload);
         let ports = udp::Header {
             source_port: self.source.port(),
             destination_port: self.destination.port(),
         };
-        let pseudo = pseudo_header(self.source.ip(), self.destination.ip(), udp_length);
-        at += ports.emit(&mut buffer[at..], payload.len(), pseudo);
-        at + payload.len()
+        let pseudo = pseudo_header_sum(self.source.ip(), self.destination.ip(), udp_length);
+        length += ports.emit(&mut buffer[length..], payload.len(), pseudo);
+        length + payload.len()
     }
 
     fn emit_network(&self, udp_length: u16, buffer: &mut [u8]) -> usize {
@@ -263,7 +269,7 @@ mod tests {
     use ethernet::{MacAddress, TYPE_VLAN, VlanTag};
     use proptest::prelude::*;
 
-    fn builder(ipv4: bool, tagged: bool, source_port: u16) -> Builder {
+    fn builder(ipv4: bool, tagged: bool, source_port: u16) -> UdpFrameBuilder {
         let address = |last: u8| -> IpAddr {
             if ipv4 {
                 [192, 0, 2, last].into()
@@ -271,7 +277,7 @@ mod tests {
                 [0x2001, 0xdb8, 0, 0, 0, 0, 0, u16::from(last)].into()
             }
         };
-        Builder {
+        UdpFrameBuilder {
             destination_mac: MacAddress([2, 0, 0, 0, 0, 2]),
             source_mac: MacAddress([2, 0, 0, 0, 0, 1]),
             vlan: tagged.then_some(VlanTag { protocol: TYPE_VLAN, control: 5 }),
@@ -292,7 +298,7 @@ mod tests {
             prop_assert_eq!(parsed.ethernet.vlan, builder.vlan);
             prop_assert_eq!(parsed.payload, &payload[..]);
             prop_assert_eq!((parsed.options_len, parsed.trailer_len), (0, 0));
-            prop_assert!(parsed.checksum_fits());
+            prop_assert!(parsed.has_valid_checksum());
         }
 
         #[test]
@@ -301,12 +307,12 @@ mod tests {
             let mut frame = vec![0; builder.headers_len() + 48];
             builder.emit(&[3; 48], &mut frame);
             frame[builder.headers_len() + at] ^= change;
-            prop_assert!(!UdpFrame::parse(&frame).unwrap().checksum_fits());
+            prop_assert!(!UdpFrame::parse(&frame).unwrap().has_valid_checksum());
         }
 
         #[test]
         fn never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..120)) {
-            let _ = UdpFrame::parse(&bytes).map(|frame| frame.checksum_fits());
+            let _ = UdpFrame::parse(&bytes).map(|frame| frame.has_valid_checksum());
         }
     }
 
@@ -315,7 +321,7 @@ mod tests {
         for (source, destination) in
             [("192.0.2.1:40000", "192.0.2.2:123"), ("[fd00::1]:40000", "[fd00::2]:123")]
         {
-            let builder = Builder {
+            let builder = UdpFrameBuilder {
                 destination_mac: ethernet::MacAddress([2; 6]),
                 source_mac: ethernet::MacAddress([4; 6]),
                 vlan: None,
@@ -325,17 +331,17 @@ mod tests {
             let mut frame = vec![0; builder.headers_len() + 48];
             builder.emit(&[7; 48], &mut frame);
             let whole = UdpFrame::parse(&frame).unwrap();
-            assert!(whole.checksum_fits() && !whole.has_partial_checksum());
+            assert!(whole.has_valid_checksum() && !whole.has_partial_checksum());
             let length = whole.datagram.len() as u16;
             let (from, to) = (whole.source.ip(), whole.destination.ip());
-            let partial = !pseudo_header(from, to, length).finish();
+            let partial = !pseudo_header_sum(from, to, length).finish();
             let at = builder.headers_len() - 2;
             frame[at..at + 2].copy_from_slice(&partial.to_be_bytes());
             let partial = UdpFrame::parse(&frame).unwrap();
-            assert!(!partial.checksum_fits() && partial.has_partial_checksum());
+            assert!(!partial.has_valid_checksum() && partial.has_partial_checksum());
             frame[at] ^= 1;
             let wrong = UdpFrame::parse(&frame).unwrap();
-            assert!(!wrong.checksum_fits() && !wrong.has_partial_checksum());
+            assert!(!wrong.has_valid_checksum() && !wrong.has_partial_checksum());
         }
     }
 }

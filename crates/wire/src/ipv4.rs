@@ -1,12 +1,12 @@
-//! IPv4 header (RFC 791, section 3.1). Options are measured and kept as bytes, never interpreted;
-//! fragments are recognised, never reassembled.
+//! IPv4 header (RFC 791, section 3.1). Options are returned as bytes; fragments are flagged, not
+//! reassembled.
 
 use core::net::Ipv4Addr;
 
 use zerocopy::byteorder::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::{Malformed, checksum};
+use crate::{ParseError, checksum};
 
 /// Protocol number of UDP.
 pub const PROTOCOL_UDP: u8 = 17;
@@ -26,13 +26,13 @@ pub struct Header {
     pub destination: Ipv4Addr,
     /// Protocol of the payload.
     pub protocol: u8,
-    /// Differentiated services and congestion bits, formerly type of service.
+    /// DSCP and ECN bits (formerly type of service).
     pub traffic_class: u8,
-    /// Identification, for fragments.
+    /// Identification, common to the fragments of one packet.
     pub identification: u16,
-    /// True if routers must not fragment it.
+    /// True if the don't-fragment flag is set.
     pub dont_fragment: bool,
-    /// Number of routers that it may still pass.
+    /// Time to live; each router decrements it.
     pub time_to_live: u8,
     /// Length of the payload in bytes.
     pub payload_len: u16,
@@ -40,7 +40,7 @@ pub struct Header {
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-struct Layout {
+struct Ipv4HeaderLayout {
     version_and_length: u8,
     traffic_class: u8,
     total_length: U16,
@@ -53,7 +53,7 @@ struct Layout {
     destination: [u8; 4],
 }
 
-/// Parsed packet.
+/// Parsed IPv4 packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packet<'a> {
     /// Header.
@@ -62,31 +62,32 @@ pub struct Packet<'a> {
     pub options: &'a [u8],
     /// True for a fragment of a larger packet.
     pub is_fragment: bool,
-    /// Payload by the length in the header.
+    /// Payload, as long as the total length in the header says.
     pub payload: &'a [u8],
-    /// Bytes after the packet: padding of the link layer.
+    /// Bytes after the end of the packet: padding of the link layer.
     pub trailer: &'a [u8],
 }
 
 impl Header {
     /// Parses a packet: version, lengths and header checksum are verified.
-    pub fn parse(bytes: &[u8]) -> Result<Packet<'_>, Malformed> {
-        let (layout, _) = Layout::ref_from_prefix(bytes).map_err(|_| Malformed::Truncated)?;
+    pub fn parse(bytes: &[u8]) -> Result<Packet<'_>, ParseError> {
+        let (layout, _) =
+            Ipv4HeaderLayout::ref_from_prefix(bytes).map_err(|_| ParseError::Truncated)?;
         if layout.version_and_length >> 4 != 4 {
-            return Err(Malformed::Version);
+            return Err(ParseError::Version);
         }
         let header_len = usize::from(layout.version_and_length & 0xf) * 4;
         let total_len = usize::from(layout.total_length.get());
         if header_len < HEADER_LEN || total_len < header_len {
-            return Err(Malformed::Length);
+            return Err(ParseError::Length);
         }
         if bytes.len() < total_len {
-            return Err(Malformed::Truncated);
+            return Err(ParseError::Truncated);
         }
         let (packet, trailer) = bytes.split_at(total_len);
         let (head, payload) = packet.split_at(header_len);
-        if checksum::Sum::default().bytes(head).finish() != 0 {
-            return Err(Malformed::Checksum);
+        if checksum::OnesComplementSum::default().add_bytes(head).finish() != 0 {
+            return Err(ParseError::Checksum);
         }
         let flags_and_offset = layout.flags_and_offset.get();
         let header = Self {
@@ -103,13 +104,13 @@ impl Header {
         Ok(Packet { header, options: &head[HEADER_LEN..], is_fragment, payload, trailer })
     }
 
-    /// Writes the header, without options and with its checksum, to the front of `buffer` and
-    /// returns its length. A payload too long for the 16-bit total length is stated as the maximum.
+    /// Writes the header with its checksum, without options, to the front of `buffer`; returns its
+    /// length in bytes. The total length saturates at 65,535.
     ///
     /// # Panics
     /// If `buffer` is shorter than [`HEADER_LEN`].
     pub fn emit(&self, buffer: &mut [u8]) -> usize {
-        let mut layout = Layout {
+        let mut layout = Ipv4HeaderLayout {
             version_and_length: 0x45,
             traffic_class: self.traffic_class,
             total_length: U16::new(self.payload_len.saturating_add(HEADER_LEN as u16)),
@@ -121,7 +122,9 @@ impl Header {
             source: self.source.octets(),
             destination: self.destination.octets(),
         };
-        layout.checksum.set(checksum::Sum::default().bytes(layout.as_bytes()).finish());
+        layout
+            .checksum
+            .set(checksum::OnesComplementSum::default().add_bytes(layout.as_bytes()).finish());
         buffer[..HEADER_LEN].copy_from_slice(layout.as_bytes());
         HEADER_LEN
     }
@@ -172,7 +175,7 @@ mod tests {
             header(0).emit(&mut packet);
             packet[6..8].copy_from_slice(&flags.to_be_bytes());
             packet[10..12].fill(0);
-            let sum = checksum::Sum::default().bytes(&packet).finish();
+            let sum = checksum::OnesComplementSum::default().add_bytes(&packet).finish();
             packet[10..12].copy_from_slice(&sum.to_be_bytes());
             assert!(Header::parse(&packet).unwrap().is_fragment);
         }

@@ -1,12 +1,12 @@
-//! IPv6 header (RFC 8200, section 3). Extension headers are not followed: a packet with one has its
-//! number as the next header.
+//! IPv6 header (RFC 8200, section 3). Extension headers are not parsed: the first of them appears
+//! as the next header, and its bytes are part of the payload.
 
 use core::net::Ipv6Addr;
 
 use zerocopy::byteorder::network_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::Malformed;
+use crate::ParseError;
 
 /// Length of a header, in bytes.
 pub const HEADER_LEN: usize = 40;
@@ -20,11 +20,11 @@ pub struct Header {
     pub destination: Ipv6Addr,
     /// Protocol of the payload.
     pub next_header: u8,
-    /// Differentiated services and congestion bits.
+    /// DSCP and ECN bits.
     pub traffic_class: u8,
     /// Flow label, 20 bits.
     pub flow_label: u32,
-    /// Number of routers that it may still pass.
+    /// Hop limit; each router decrements it.
     pub hop_limit: u8,
     /// Length of the payload in bytes.
     pub payload_len: u16,
@@ -32,7 +32,7 @@ pub struct Header {
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-struct Layout {
+struct Ipv6HeaderLayout {
     version_class_flow: U32,
     payload_length: U16,
     next_header: u8,
@@ -41,28 +41,29 @@ struct Layout {
     destination: [u8; 16],
 }
 
-/// Header with the bytes after it.
+/// Parsed IPv6 packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packet<'a> {
     /// Header.
     pub header: Header,
-    /// Payload by the length in the header.
+    /// Payload, as long as the length in the header says.
     pub payload: &'a [u8],
-    /// Bytes after the packet: padding of the link layer.
+    /// Bytes after the end of the packet: padding of the link layer.
     pub trailer: &'a [u8],
 }
 
 impl Header {
     /// Parses a packet: version and length are verified.
-    pub fn parse(bytes: &[u8]) -> Result<Packet<'_>, Malformed> {
-        let (layout, rest) = Layout::ref_from_prefix(bytes).map_err(|_| Malformed::Truncated)?;
+    pub fn parse(bytes: &[u8]) -> Result<Packet<'_>, ParseError> {
+        let (layout, rest) =
+            Ipv6HeaderLayout::ref_from_prefix(bytes).map_err(|_| ParseError::Truncated)?;
         let version_class_flow = layout.version_class_flow.get();
         if version_class_flow >> 28 != 6 {
-            return Err(Malformed::Version);
+            return Err(ParseError::Version);
         }
         let payload_len = layout.payload_length.get();
         let (payload, trailer) =
-            rest.split_at_checked(usize::from(payload_len)).ok_or(Malformed::Truncated)?;
+            rest.split_at_checked(usize::from(payload_len)).ok_or(ParseError::Truncated)?;
         let header = Self {
             source: layout.source.into(),
             destination: layout.destination.into(),
@@ -82,7 +83,7 @@ impl Header {
     pub fn emit(&self, buffer: &mut [u8]) -> usize {
         let version_class_flow =
             6 << 28 | u32::from(self.traffic_class) << 20 | (self.flow_label & 0xf_ffff);
-        let layout = Layout {
+        let layout = Ipv6HeaderLayout {
             version_class_flow: U32::new(version_class_flow),
             payload_length: U16::new(self.payload_len),
             next_header: self.next_header,

@@ -1,10 +1,9 @@
-//! Wire formats of Horolog, as bytes and as values. Each module holds one format: a private
-//! `Layout`, which is its table of bytes, and a public value with `parse` and `emit`.
+//! Wire formats used by Horolog. Each module holds one format: a private layout type, the byte
+//! layout for zerocopy, and a public type with `parse` and `emit`.
 //!
-//! `parse` takes any bytes and never panics; it returns a value that is valid by its type, with the
-//! rest of the bytes. `emit` writes a value to the front of a buffer and returns its length; it
-//! panics only if the buffer is shorter than the value's stated length, which is the caller's
-//! mistake and never depends on received bytes. No I/O, no allocation, no clock.
+//! `parse` accepts any bytes without a panic and returns a value with the remaining bytes. `emit`
+//! writes a value to the front of a buffer and returns its length; it panics only if the buffer is
+//! too short, which never depends on received bytes. No I/O, no allocation, no clock.
 
 pub mod checksum;
 pub mod chrony;
@@ -19,20 +18,20 @@ pub mod ptp;
 pub mod stamp;
 pub mod udp;
 
-/// Reason for which bytes are not a value of the format.
+/// Reason why bytes cannot be parsed as a format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Malformed {
-    /// Fewer bytes than the format's header or its length field needs.
+pub enum ParseError {
+    /// Fewer bytes than the header or a length field requires.
     Truncated,
-    /// Version field of another protocol.
+    /// Version, magic number, mode or type of another protocol.
     Version,
-    /// Length field that contradicts another or the available bytes.
+    /// Length field or field value that is invalid or contradicts the available bytes.
     Length,
     /// Invalid checksum.
     Checksum,
 }
 
-impl core::fmt::Display for Malformed {
+impl core::fmt::Display for ParseError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
             Self::Truncated => "truncated",
@@ -43,4 +42,4 @@ impl core::fmt::Display for Malformed {
     }
 }
 
-impl core::error::Error for Malformed {}
+impl core::error::Error for ParseError {}

@@ -1,19 +1,18 @@
 //! NTP packet header, versions 1 to 4 (RFC 5905, section 7.3; RFC 1305, appendix A; RFC 1059,
-//! appendix B for version 1, which has the same layout). Extension fields and message
-//! authentication codes follow it and are not interpreted here.
+//! appendix B). Extension fields and MACs after the header are not interpreted here.
 
 use horolog_time::{NtpShort, NtpTimestamp};
 use zerocopy::byteorder::network_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::Malformed;
+use crate::ParseError;
 
 /// Length of the header, in bytes.
 pub const HEADER_LEN: usize = 48;
 /// UDP port of NTP.
 pub const PORT: u16 = 123;
-/// Stratum that stands for "unsynchronised" (RFC 5905, figure 11). A packet carries 0 instead
-/// (section 7.3), though some servers send this.
+/// Stratum for "unsynchronised" (RFC 5905, figure 11). Packets carry 0 instead (section 7.3), but
+/// some servers send 16.
 pub const STRATUM_UNSYNCHRONISED: u8 = 16;
 /// Offset of the transmit timestamp in the header, in bytes.
 pub const TRANSMIT_OFFSET: usize = 40;
@@ -25,9 +24,9 @@ pub enum LeapIndicator {
     /// No leap second announced.
     #[default]
     None = 0,
-    /// Last minute of the day has 61 seconds.
+    /// Positive leap second: the last minute of the day has 61 seconds.
     Insert = 1,
-    /// Last minute of the day has 59 seconds.
+    /// Negative leap second: the last minute of the day has 59 seconds.
     Delete = 2,
     /// Clock not synchronised.
     Unsynchronised = 3,
@@ -50,7 +49,7 @@ impl LeapIndicator {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum AssociationMode {
-    /// Reserved; a client of version 1 sends it (RFC 1059 has no mode field).
+    /// Reserved; sent by clients of version 1, which has no mode field (RFC 1059).
     Reserved = 0,
     /// Symmetric active.
     SymmetricActive = 1,
@@ -64,7 +63,7 @@ pub enum AssociationMode {
     Broadcast = 5,
     /// Control message (RFC 9327): another layout after the first byte.
     Control = 6,
-    /// Private use: another layout after the first byte.
+    /// Private use (ntpdc): another layout after the first byte.
     Private = 7,
 }
 
@@ -85,15 +84,15 @@ impl AssociationMode {
     }
 }
 
-/// Kiss codes that require an action of a client (RFC 5905, figure 13, and RFC 8915, section 5.7).
-/// `INIT` and `STEP` of that figure require none: they explain why a server is not synchronised
-/// yet.
+/// Kiss codes on which a client must act (RFC 5905, figure 13; RFC 8915, section 5.7). Without
+/// `INIT` and `STEP`, which only say that the server is not synchronised yet.
 pub const KISS_CODES: [[u8; 4]; 13] = [
     *b"ACST", *b"AUTH", *b"AUTO", *b"BCST", *b"CRYP", *b"DENY", *b"DROP", *b"MCST", *b"NKEY",
     *b"NTSN", *b"RATE", *b"RMOT", *b"RSTR",
 ];
 
-/// Use of a server's reply to a client, by leap indicator, stratum and reference identifier.
+/// Status of a server according to the leap indicator, stratum and reference identifier of its
+/// reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReplyStatus {
     /// Time of a synchronised clock.
@@ -126,19 +125,19 @@ pub struct Header {
     pub root_dispersion: NtpShort,
     /// Reference identifier, or a kiss code.
     pub reference_id: [u8; 4],
-    /// Time of the last step or correction of the clock.
+    /// Time of the last update of the clock.
     pub reference: NtpTimestamp,
-    /// Transmit timestamp of the request, as received by the server (T1).
+    /// Origin timestamp (T1): in a reply, the transmit timestamp of its request.
     pub origin: NtpTimestamp,
-    /// Receive timestamp of the server (T2).
+    /// Receive timestamp (T2): arrival of the request at the server.
     pub receive: NtpTimestamp,
-    /// Transmit timestamp of the packet (T3 of a reply).
+    /// Transmit timestamp of this packet (T3 in a reply).
     pub transmit: NtpTimestamp,
 }
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-struct Layout {
+struct NtpHeaderLayout {
     leap_version_mode: u8,
     stratum: u8,
     poll: i8,
@@ -152,12 +151,12 @@ struct Layout {
     transmit: U64,
 }
 
-const _: () = assert!(size_of::<Layout>() == HEADER_LEN);
-const _: () = assert!(core::mem::offset_of!(Layout, transmit) == TRANSMIT_OFFSET);
+const _: () = assert!(size_of::<NtpHeaderLayout>() == HEADER_LEN);
+const _: () = assert!(core::mem::offset_of!(NtpHeaderLayout, transmit) == TRANSMIT_OFFSET);
 
 impl Header {
-    /// Returns a client's request that reveals nothing of the client but its transmit timestamp,
-    /// which need not be a time.
+    /// Returns a client request in which only version, mode and transmit timestamp are set, so that
+    /// it reveals nothing about the client. `transmit` may be a random number.
     #[must_use]
     pub const fn request(version: u8, transmit: NtpTimestamp) -> Self {
         Self {
@@ -177,10 +176,11 @@ impl Header {
         }
     }
 
-    /// Parses a header; returns it with the bytes after it. Any 48 bytes are a header; the caller
-    /// validates its fields.
-    pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), Malformed> {
-        let (layout, rest) = Layout::ref_from_prefix(bytes).map_err(|_| Malformed::Truncated)?;
+    /// Parses a header; returns it with the bytes after it. Any 48 bytes are accepted; field values
+    /// are not checked.
+    pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), ParseError> {
+        let (layout, rest) =
+            NtpHeaderLayout::ref_from_prefix(bytes).map_err(|_| ParseError::Truncated)?;
         let header = Self {
             leap: LeapIndicator::from_bits(layout.leap_version_mode >> 6),
             version: (layout.leap_version_mode >> 3) & 7,
@@ -199,11 +199,10 @@ impl Header {
         Ok((header, rest))
     }
 
-    /// Returns the status of a server's reply; `None` if its stratum is a reserved one, without
-    /// leap 3. Leap 3, with any stratum, and stratum 16 each mean that the server is not
-    /// synchronised (RFC 5905, figures 9 and 11), and servers send either without the other.
-    /// Stratum 16 is 0 on the wire (RFC 5905, section 7.3), so that a reference identifier other
-    /// than a kiss code means the same.
+    /// Returns the status of the server that sent this reply; `None` for a reserved stratum (above
+    /// 16) without leap indicator 3. Leap indicator 3 and stratum 16 each mean "not synchronised"
+    /// (RFC 5905, figures 9 and 11), as does stratum 0, the wire value of 16, without a kiss code
+    /// (section 7.3).
     #[must_use]
     pub fn reply_status(&self) -> Option<ReplyStatus> {
         match self.stratum {
@@ -222,7 +221,7 @@ impl Header {
     /// # Panics
     /// If `buffer` is shorter than [`HEADER_LEN`].
     pub fn emit(&self, buffer: &mut [u8]) -> usize {
-        let layout = Layout {
+        let layout = NtpHeaderLayout {
             leap_version_mode: (self.leap as u8) << 6 | (self.version & 7) << 3 | self.mode as u8,
             stratum: self.stratum,
             poll: self.poll,
@@ -307,7 +306,7 @@ mod tests {
 
     #[test]
     fn forty_seven_bytes_are_no_header() {
-        assert_eq!(Header::parse(&REPLY[1..]), Err(Malformed::Truncated));
+        assert_eq!(Header::parse(&REPLY[1..]), Err(ParseError::Truncated));
     }
 
     proptest! {

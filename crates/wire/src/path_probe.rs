@@ -1,9 +1,9 @@
-//! Datagrams of a path measurement between a near end and a far end of Horolog. The format is
-//! Horolog's own; for far ends of other implementations see [`crate::stamp`].
+//! UDP datagrams of a path measurement between two Horolog hosts, the near end and the far end. The
+//! protocol is Horolog's own; [`crate::stamp`] is used with far ends of other implementations.
 //!
-//! A near end first sends a hello and is assigned a session, which only a host that receives at the
-//! sender's address can learn. Probes with that session are echoed; nothing else is. No reply is
-//! longer than its request, and no reply is itself answered.
+//! The near end sends a hello and receives a session identifier in the welcome, which proves that
+//! it receives at its source address. Only probes with a valid session are echoed. No reply is
+//! longer than its request, and replies are never answered.
 //!
 //! | bytes | field |
 //! |---|---|
@@ -16,29 +16,29 @@
 //! | 16–19 | sequence number of a probe and its echo; of a hello a number that is returned |
 //! | 20–47 | by the kind, zero if unused |
 //!
-//! Byte 7 of an echo is the traffic class of the probe on arrival; of a welcome the length of the
-//! shortest probe that is echoed, if that is less than 48.
+//! Byte 7 of an echo is the traffic class with which the probe arrived; of a welcome, the length of
+//! the shortest probe that is echoed, or 0 for 48.
 //!
-//! A *welcome* carries in bytes 32–39 an identifier of the far end's kernel (a hash of the boot and
-//! of the hello's number, so that two ends of one kernel detect that their clocks are the same) and
-//! in 40–47 the error bound of its clock in ns, −1 if it is not synchronised. An *echo* and a
-//! *tally* carry the number of counted probes of the session that arrived (20–23), the number of
-//! them after a later one (24–27), and the number of load datagrams (28–31). An echo also carries
-//! the receive time of the probe (32–39) and the transmit time of the echo (40–47), in ns since
-//! 1970 on the far end's clock. A tally with the flag 8 carries the losses of the far end's host:
-//! counted probes that its limit left without an echo (32–39), and all datagrams that its socket
-//! dropped meanwhile (40–47).
+//! A *welcome* carries in bytes 32–39 a hash of the far end's boot ID and the hello's number, by
+//! which two ends on one kernel recognise that they share a clock, and in bytes 40–47 the error
+//! bound of its clock in ns, −1 if not synchronised. An *echo* and a *counts* datagram carry the
+//! number of counted probes of the session that arrived (20–23), of those that arrived out of order
+//! (24–27), and of load datagrams (28–31). An echo also carries the receive time of the probe
+//! (32–39) and its own transmit time (40–47), in ns since 1970 on the far end's clock. A *counts*
+//! datagram with flag 8 also carries the losses at the far end: counted probes not echoed because
+//! of its rate limit (32–39), and all datagrams that its socket dropped during the session (40–47).
 //!
-//! Probes of 16 to 47 bytes and their echoes are short, see [`short`]; the rest is as above.
+//! Probes of 16 to 47 bytes and their echoes use the short format of [`short`]; the other datagrams
+//! do not change.
 
 pub mod short;
 
 use zerocopy::byteorder::network_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::Malformed;
+use crate::ParseError;
 
-/// Length of the header, in bytes; what follows is padding.
+/// Length of the header in bytes; the rest of a datagram is padding.
 pub const HEADER_LEN: usize = 48;
 /// Length of a hello, in bytes.
 pub const HELLO_LEN: usize = 64;
@@ -48,13 +48,14 @@ pub const PORT: u16 = 8625;
 const MAGIC: [u8; 4] = *b"HPth";
 const VERSION: u8 = 1;
 
-/// Flag of a hello: request for kernel receive timestamps of probes.
+/// Flag of a hello: requests kernel receive timestamps of probes.
 pub const FLAG_KERNEL_TIME: u8 = 1;
-/// Flag of a hello: request that echoes report the traffic class of probes, and carry it.
+/// Flag of a hello: requests that echoes report the traffic class of their probe and are sent with
+/// it.
 pub const FLAG_TRAFFIC_CLASS: u8 = 2;
 /// Flag of a probe: warm-up, not counted.
 pub const FLAG_WARM_UP: u8 = 4;
-/// Flag of a tally: losses of the far end's host included.
+/// Flag of a counts datagram: it carries losses of the far end's host.
 pub const FLAG_LOSSES: u8 = 8;
 
 /// Kind of a datagram.
@@ -65,80 +66,80 @@ pub enum PathDatagramKind {
     Hello = 1,
     /// Assignment of a session.
     Welcome = 2,
-    /// Refusal of a session for lack of room.
-    Full = 3,
-    /// Request for an echo.
+    /// Refusal of a session: the far end is at its session limit.
+    Refusal = 3,
+    /// Numbered test packet, to be echoed.
     Probe = 4,
     /// Echo of a probe.
     Echo = 5,
-    /// Load, never answered.
+    /// Load datagram: counted, never answered.
     Load = 6,
-    /// End of a session, and request for its counts.
+    /// End of a session; requests its counts.
     End = 7,
-    /// Counts of a session.
-    Tally = 8,
+    /// Far end's counts of a session, in reply to its end.
+    Counts = 8,
 }
 
 impl PathDatagramKind {
     const ALL: [Self; 8] = [
         Self::Hello,
         Self::Welcome,
-        Self::Full,
+        Self::Refusal,
         Self::Probe,
         Self::Echo,
         Self::Load,
         Self::End,
-        Self::Tally,
+        Self::Counts,
     ];
 }
 
-/// Far end's counts of a session.
+/// Counts of one session at the far end, without warm-up probes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct SessionCounts {
     /// Probes received, duplicates included.
     pub arrivals: u32,
-    /// Probes received after one of a higher number, or again.
-    pub behind: u32,
+    /// Probes received after one with a higher number, and duplicates.
+    pub out_of_order: u32,
     /// Load datagrams received.
     pub load: u32,
 }
 
-/// Datagrams that reached the far end's host during a session and were lost there.
+/// Datagrams lost at the far end's host after they had arrived there.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct HostLosses {
-    /// Counted probes of the session that the far end's limit left without an echo.
+    /// Counted probes of the session that were not echoed because of the rate limit.
     pub limited: u64,
-    /// Datagrams of any sender that its socket dropped because its buffer was full.
+    /// Datagrams, of any sender, dropped at the full socket buffer.
     pub dropped: u64,
 }
 
-/// Header of any of these datagrams. Fields that its kind does not use are zero.
+/// Header of all datagrams of the protocol. Fields that a kind does not use are 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
     /// Kind.
     pub kind: PathDatagramKind,
-    /// Sum of the requested flags.
+    /// Bitwise OR of `FLAG_` constants.
     pub flags: u8,
-    /// Of an echo: traffic class of the probe on arrival. Of a welcome: length of the shortest
-    /// probe that is echoed, or 0.
+    /// Echo: traffic class with which the probe arrived. Welcome: length of the shortest probe that
+    /// is echoed, in bytes, or 0.
     pub traffic_class: u8,
     /// Session.
     pub session: u64,
     /// Sequence number.
     pub sequence: u32,
-    /// Of an echo and a tally: the far end's counts.
-    pub counted: SessionCounts,
-    /// Of an echo: receive time of the probe. Of a welcome: hash of the kernel. Of a tally: number
-    /// of limited probes.
+    /// Far end's counts, in an echo and in a counts datagram.
+    pub counts: SessionCounts,
+    /// Echo: receive time of the probe, in ns. Welcome: hash of boot ID and number. Counts: number
+    /// of rate-limited probes.
     pub received_ns: i64,
-    /// Of an echo: its transmit time. Of a welcome: error bound of the clock, or −1. Of a tally:
+    /// Echo: its transmit time, in ns. Welcome: error bound of the clock in ns, or −1. Counts:
     /// number of dropped datagrams.
     pub sent_ns: i64,
 }
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-struct Layout {
+struct PathHeaderLayout {
     magic: [u8; 4],
     version: u8,
     kind: u8,
@@ -153,10 +154,10 @@ struct Layout {
     sent_ns: I64,
 }
 
-const _: () = assert!(size_of::<Layout>() == HEADER_LEN);
+const _: () = assert!(size_of::<PathHeaderLayout>() == HEADER_LEN);
 
 impl Header {
-    /// Returns a header with only its kind, session and number set.
+    /// Returns a header with only kind, session and sequence number set.
     #[must_use]
     pub const fn new(kind: PathDatagramKind, session: u64, sequence: u32) -> Self {
         Self {
@@ -165,13 +166,13 @@ impl Header {
             traffic_class: 0,
             session,
             sequence,
-            counted: SessionCounts { arrivals: 0, behind: 0, load: 0 },
+            counts: SessionCounts { arrivals: 0, out_of_order: 0, load: 0 },
             received_ns: 0,
             sent_ns: 0,
         }
     }
 
-    /// Returns the header with the losses of a tally.
+    /// Adds the losses of the far end's host to a counts datagram.
     #[must_use]
     pub fn with_losses(self, losses: HostLosses) -> Self {
         Self {
@@ -182,7 +183,8 @@ impl Header {
         }
     }
 
-    /// Returns the losses of a tally; `None` if the far end does not report them.
+    /// Returns the losses of the far end's host in a counts datagram; `None` if it does not report
+    /// them.
     #[must_use]
     pub fn losses(&self) -> Option<HostLosses> {
         let (limited, dropped) = (self.received_ns.cast_unsigned(), self.sent_ns.cast_unsigned());
@@ -190,21 +192,22 @@ impl Header {
     }
 
     /// Parses the header; returns it with the padding after it.
-    pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), Malformed> {
-        let (layout, rest) = Layout::ref_from_prefix(bytes).map_err(|_| Malformed::Truncated)?;
+    pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), ParseError> {
+        let (layout, rest) =
+            PathHeaderLayout::ref_from_prefix(bytes).map_err(|_| ParseError::Truncated)?;
         if layout.magic != MAGIC || layout.version != VERSION {
-            return Err(Malformed::Version);
+            return Err(ParseError::Version);
         }
         let kind = PathDatagramKind::ALL.into_iter().find(|kind| *kind as u8 == layout.kind);
         let header = Self {
-            kind: kind.ok_or(Malformed::Version)?,
+            kind: kind.ok_or(ParseError::Version)?,
             flags: layout.flags,
             traffic_class: layout.traffic_class,
             session: layout.session.get(),
             sequence: layout.sequence.get(),
-            counted: SessionCounts {
+            counts: SessionCounts {
                 arrivals: layout.arrivals.get(),
-                behind: layout.behind.get(),
+                out_of_order: layout.behind.get(),
                 load: layout.load.get(),
             },
             received_ns: layout.received_ns.get(),
@@ -219,7 +222,7 @@ impl Header {
     ///
     /// If the buffer is shorter than [`HEADER_LEN`].
     pub fn emit(&self, buffer: &mut [u8]) -> usize {
-        let layout = Layout {
+        let layout = PathHeaderLayout {
             magic: MAGIC,
             version: VERSION,
             kind: self.kind as u8,
@@ -227,9 +230,9 @@ impl Header {
             traffic_class: self.traffic_class,
             session: U64::new(self.session),
             sequence: U32::new(self.sequence),
-            arrivals: U32::new(self.counted.arrivals),
-            behind: U32::new(self.counted.behind),
-            load: U32::new(self.counted.load),
+            arrivals: U32::new(self.counts.arrivals),
+            behind: U32::new(self.counts.out_of_order),
+            load: U32::new(self.counts.load),
             received_ns: I64::new(self.received_ns),
             sent_ns: I64::new(self.sent_ns),
         };
@@ -248,7 +251,7 @@ mod tests {
         let header = Header {
             flags: FLAG_KERNEL_TIME | FLAG_WARM_UP,
             traffic_class: 0xb8,
-            counted: SessionCounts { arrivals: 5, behind: 6, load: 7 },
+            counts: SessionCounts { arrivals: 5, out_of_order: 6, load: 7 },
             received_ns: 8,
             sent_ns: -1,
             ..Header::new(PathDatagramKind::Echo, 0x0102_0304_0506_0708, 9)
@@ -264,7 +267,7 @@ mod tests {
 
     #[test]
     fn a_tally_reports_losses_by_its_flag() {
-        let tally = Header::new(PathDatagramKind::Tally, 1, 0);
+        let tally = Header::new(PathDatagramKind::Counts, 1, 0);
         assert_eq!(tally.losses(), None, "of a far end that does not know of them");
         let losses = HostLosses { limited: 3, dropped: 1 << 33 };
         let mut bytes = [0; HEADER_LEN];
@@ -278,12 +281,12 @@ mod tests {
         let mut bytes = [0; HEADER_LEN];
         Header::new(PathDatagramKind::Hello, 0, 1).emit(&mut bytes);
         for len in 0..HEADER_LEN {
-            assert_eq!(Header::parse(&bytes[..len]), Err(Malformed::Truncated), "{len}");
+            assert_eq!(Header::parse(&bytes[..len]), Err(ParseError::Truncated), "{len}");
         }
         for (at, value) in [(0, b'X'), (4, 2), (5, 0), (5, 9)] {
             let mut other = bytes;
             other[at] = value;
-            assert_eq!(Header::parse(&other), Err(Malformed::Version), "{at}");
+            assert_eq!(Header::parse(&other), Err(ParseError::Version), "{at}");
         }
     }
 

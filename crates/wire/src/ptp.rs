@@ -1,12 +1,11 @@
-//! Precision Time Protocol, version 2 (IEEE 1588-2019, clause 13): its common header, and the
-//! values used in all of its messages. The messages are in [`message`], the TLVs after them in
-//! [`tlv`], the extension by which a client requests a Sync from a master in [`monitor`], and
-//! management in [`management`].
+//! Precision Time Protocol, version 2 (IEEE 1588-2019, clause 13): the common header and data types
+//! of all messages. The messages themselves are in [`message`], TLVs in [`tlv`], NetSync Monitor in
+//! [`monitor`], and management in [`management`].
 
 use zerocopy::byteorder::network_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::Malformed;
+use crate::ParseError;
 use crate::ethernet::MacAddress;
 
 pub mod management;
@@ -43,35 +42,35 @@ pub const HEADER_LEN: usize = 34;
 pub const SOURCE_OFFSET: usize = 20;
 /// Offset of the sequence number in the header, in bytes.
 pub const SEQUENCE_ID_OFFSET: usize = 30;
-/// Major version implemented here.
+/// Value of versionPTP.
 pub const VERSION: u8 = 2;
-/// Bytes after the end of a message over IPv6, so that a device that changes it in transit can keep
-/// the checksum valid (annex D.5).
+/// Number of bytes appended to a message over IPv6, so that a transparent clock can correct the UDP
+/// checksum in transit (annex D.5).
 pub const IPV6_PADDING_LEN: usize = 2;
 
 /// Message types, by their number (table 36).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum MessageType {
-    /// Master's time, or the announcement that it follows.
+    /// Master's time; in two-step mode its precise value follows in a `Follow_Up`.
     Sync = 0x0,
-    /// Request of a client for the delay to the master.
+    /// Delay request, to measure the delay to the master.
     DelayReq = 0x1,
-    /// Request between neighbours.
+    /// Peer delay request, between neighbours.
     PdelayReq = 0x2,
-    /// Response between neighbours.
+    /// Peer delay response.
     PdelayResp = 0x3,
     /// Precise transmit time of a Sync.
     FollowUp = 0x8,
     /// Receive time of a `Delay_Req` at the master.
     DelayResp = 0x9,
-    /// Precise transmit time of a response between neighbours.
+    /// Precise transmit time of a peer delay response.
     PdelayRespFollowUp = 0xa,
     /// Properties of the master's clock.
     Announce = 0xb,
-    /// Negotiations.
+    /// Carrier of TLVs, such as those of unicast negotiation.
     Signaling = 0xc,
-    /// Configuration.
+    /// Reading and writing of a clock's data sets.
     Management = 0xd,
 }
 
@@ -96,14 +95,14 @@ impl MessageType {
         Self::ALL.into_iter().find(|&kind| kind as u8 == bits & 0xf)
     }
 
-    /// Returns true if it is timestamped, and so sent to [`EVENT_PORT`].
+    /// Returns true for an event message, which is timestamped and sent to [`EVENT_PORT`].
     #[must_use]
     pub const fn is_event(self) -> bool {
         (self as u8) < 0x8
     }
 
-    /// Returns the control field, by which version 1 distinguished messages (table 42).
-    const fn control(self) -> u8 {
+    /// Returns the value of controlField, the message type of version 1 (table 42).
+    const fn control_field(self) -> u8 {
         match self {
             Self::Sync => 0,
             Self::DelayReq => 1,
@@ -115,24 +114,24 @@ impl MessageType {
     }
 }
 
-/// Flags of the header (table 37), the first byte in the high eight bits.
+/// Flag field of the header (table 37); its first byte is the upper one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct PtpFlags(pub u16);
 
 impl PtpFlags {
-    /// Sent by a port that is not the best master's (clause 17.3).
+    /// alternateMasterFlag: sent by a port that is not the best master's (clause 17.3).
     pub const ALTERNATE_MASTER: Self = Self(0x0100);
-    /// Time of this Sync follows in a `Follow_Up`.
+    /// twoStepFlag: the precise time of this Sync follows in a `Follow_Up`.
     pub const TWO_STEP: Self = Self(0x0200);
-    /// Sent to one address only.
+    /// unicastFlag: sent to a unicast address.
     pub const UNICAST: Self = Self(0x0400);
-    /// Last minute of the day has 61 seconds.
+    /// leap61: the last minute of the day has 61 seconds.
     pub const LEAP_61: Self = Self(0x0001);
-    /// Last minute of the day has 59 seconds.
+    /// leap59: the last minute of the day has 59 seconds.
     pub const LEAP_59: Self = Self(0x0002);
-    /// Offset to UTC valid.
+    /// currentUtcOffsetValid: the announced UTC offset is correct.
     pub const UTC_OFFSET_VALID: Self = Self(0x0004);
-    /// Timescale TAI.
+    /// ptpTimescale: the timescale is TAI, not an arbitrary one.
     pub const PTP_TIMESCALE: Self = Self(0x0008);
     /// Time traceable to a primary reference.
     pub const TIME_TRACEABLE: Self = Self(0x0010);
@@ -141,13 +140,13 @@ impl PtpFlags {
 
     /// Returns true if all of `flags` are set.
     #[must_use]
-    pub const fn has(self, flags: Self) -> bool {
+    pub const fn contains(self, flags: Self) -> bool {
         self.0 & flags.0 == flags.0
     }
 
-    /// Returns these and `flags`.
+    /// Returns the union with `flags`.
     #[must_use]
-    pub const fn with(self, flags: Self) -> Self {
+    pub const fn union(self, flags: Self) -> Self {
         Self(self.0 | flags.0)
     }
 }
@@ -165,9 +164,10 @@ impl PortIdentity {
     /// All ports of all clocks (clause 13.12.1).
     pub const ALL: Self = Self { clock: u64::MAX, port: u16::MAX };
 
-    /// Returns true if a message for this target is for `port`; all ones in either part mean all.
+    /// Returns true if a message to this target identity is addressed to `port`. All ones in either
+    /// field match every value.
     #[must_use]
-    pub const fn targets(self, port: Self) -> bool {
+    pub const fn matches(self, port: Self) -> bool {
         (self.clock == port.clock || self.clock == u64::MAX)
             && (self.port == port.port || self.port == u16::MAX)
     }
@@ -181,10 +181,11 @@ pub struct PtpTimestamp {
 }
 
 impl PtpTimestamp {
-    /// Zero timestamp, which means that none is given.
+    /// Zero timestamp; in messages it stands for an absent time.
     pub const ZERO: Self = Self { seconds: 0, nanoseconds: 0 };
 
-    /// Returns a timestamp of seconds, whose low 48 bits a message carries, and nanoseconds.
+    /// Returns the timestamp of `seconds`, truncated to the 48 bits that a message carries, and
+    /// `nanoseconds`.
     #[must_use]
     pub const fn new(seconds: u64, nanoseconds: u32) -> Self {
         Self { seconds: seconds & SECONDS_MASK, nanoseconds }
@@ -196,21 +197,22 @@ impl PtpTimestamp {
         self.seconds
     }
 
-    /// Returns the nanoseconds as received; see [`PtpTimestamp::is_normal`].
+    /// Returns the nanoseconds as received; may be a second or more, see
+    /// [`PtpTimestamp::is_normalised`].
     #[must_use]
     pub const fn nanoseconds(self) -> u32 {
         self.nanoseconds
     }
 
-    /// Returns true if its nanoseconds are less than a second, as required.
+    /// Returns true if the nanoseconds are below 10^9, as the standard requires.
     #[must_use]
-    pub const fn is_normal(self) -> bool {
+    pub const fn is_normalised(self) -> bool {
         self.nanoseconds < 1_000_000_000
     }
 
-    /// Returns the difference from `earlier` in ns; `None` above 292 years.
+    /// Returns `self` minus `earlier` in ns; `None` if it does not fit into an `i64` (292 years).
     #[must_use]
-    pub fn since(self, earlier: Self) -> Option<i64> {
+    pub fn ns_since(self, earlier: Self) -> Option<i64> {
         let seconds = self.seconds.cast_signed() - earlier.seconds.cast_signed();
         let nanoseconds = i64::from(self.nanoseconds) - i64::from(earlier.nanoseconds);
         seconds.checked_mul(1_000_000_000)?.checked_add(nanoseconds)
@@ -219,8 +221,8 @@ impl PtpTimestamp {
 
 const SECONDS_MASK: u64 = (1 << 48) - 1;
 
-/// Time span in 2^-16 ns: the correction that a message accumulates in transit, and other intervals
-/// (clauses 5.3.2 and 13.3.2.9).
+/// Signed time interval in units of 2^-16 ns, the type of correctionField and of delays (clauses
+/// 5.3.2 and 13.3.2.9).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct TimeInterval(pub i64);
 
@@ -238,8 +240,8 @@ impl TimeInterval {
     }
 }
 
-/// Common header of all messages (clause 13.3), without the type and the length, which follow from
-/// the message.
+/// Common header of all messages (clause 13.3), without message type and length, which are derived
+/// from the body.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Header {
     /// Profile identifier, 12 bits: 0 for IEEE 1588, 0x100 for IEEE 802.1AS.
@@ -256,16 +258,16 @@ pub struct Header {
     pub source: PortIdentity,
     /// Sequence number; a response has that of its request.
     pub sequence_id: u16,
-    /// Interval of such messages, log2 of seconds; 0x7f for none.
+    /// Interval between messages of this type, log2 of seconds; [`NO_INTERVAL`] if undefined.
     pub log_interval: i8,
 }
 
-/// No interval between messages: in a client's `Delay_Req` and in unicast messages (table 43).
+/// logMessageInterval without a value: in `Delay_Req` and in unicast messages (table 43).
 pub const NO_INTERVAL: i8 = 0x7f;
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-struct HeaderLayout {
+struct PtpHeaderLayout {
     sdo_id_type: u8,
     version: u8,
     length: U16,
@@ -274,43 +276,43 @@ struct HeaderLayout {
     flags: U16,
     correction: I64,
     type_specific: U32,
-    source: PortLayout,
+    source: PortIdentityLayout,
     sequence_id: U16,
     control: u8,
     log_interval: i8,
 }
 
-const _: () = assert!(size_of::<HeaderLayout>() == HEADER_LEN);
-const _: () = assert!(core::mem::offset_of!(HeaderLayout, source) == SOURCE_OFFSET);
-const _: () = assert!(core::mem::offset_of!(HeaderLayout, sequence_id) == SEQUENCE_ID_OFFSET);
+const _: () = assert!(size_of::<PtpHeaderLayout>() == HEADER_LEN);
+const _: () = assert!(core::mem::offset_of!(PtpHeaderLayout, source) == SOURCE_OFFSET);
+const _: () = assert!(core::mem::offset_of!(PtpHeaderLayout, sequence_id) == SEQUENCE_ID_OFFSET);
 
-/// Parsed header with the bytes after it.
-struct Headed<'a> {
+/// Parsed header with the remaining bytes.
+struct ParsedHeader<'a> {
     header: Header,
-    /// Four bits of the message's type.
+    /// Message type, four bits; may be a reserved one.
     kind: u8,
-    /// Bytes that belong to the message.
+    /// Bytes of the message after the header.
     rest: &'a [u8],
-    /// Bytes after the message.
+    /// Bytes after the end of the message.
     trailer: &'a [u8],
 }
 
 /// Layout of a [`PortIdentity`].
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
 #[repr(C)]
-struct PortLayout {
+struct PortIdentityLayout {
     clock: U64,
     port: U16,
 }
 
-impl From<PortIdentity> for PortLayout {
+impl From<PortIdentity> for PortIdentityLayout {
     fn from(identity: PortIdentity) -> Self {
         Self { clock: U64::new(identity.clock), port: U16::new(identity.port) }
     }
 }
 
-impl From<PortLayout> for PortIdentity {
-    fn from(layout: PortLayout) -> Self {
+impl From<PortIdentityLayout> for PortIdentity {
+    fn from(layout: PortIdentityLayout) -> Self {
         Self { clock: layout.clock.get(), port: layout.port.get() }
     }
 }
@@ -343,17 +345,18 @@ impl From<TimestampLayout> for PtpTimestamp {
 }
 
 impl Header {
-    /// Parses the header of a message and splits the bytes after it.
-    fn parse(bytes: &[u8]) -> Result<Headed<'_>, Malformed> {
-        let (layout, _) = HeaderLayout::ref_from_prefix(bytes).map_err(|_| Malformed::Truncated)?;
+    /// Parses the common header and splits the bytes after it at the message length.
+    fn parse(bytes: &[u8]) -> Result<ParsedHeader<'_>, ParseError> {
+        let (layout, _) =
+            PtpHeaderLayout::ref_from_prefix(bytes).map_err(|_| ParseError::Truncated)?;
         if layout.version & 0xf != VERSION {
-            return Err(Malformed::Version);
+            return Err(ParseError::Version);
         }
         let length = usize::from(layout.length.get());
         if length < HEADER_LEN {
-            return Err(Malformed::Length);
+            return Err(ParseError::Length);
         }
-        let (message, trailer) = bytes.split_at_checked(length).ok_or(Malformed::Truncated)?;
+        let (message, trailer) = bytes.split_at_checked(length).ok_or(ParseError::Truncated)?;
         let header = Self {
             sdo_id: u16::from(layout.sdo_id_type >> 4) << 8 | u16::from(layout.minor_sdo_id),
             minor_version: layout.version >> 4,
@@ -365,12 +368,12 @@ impl Header {
             log_interval: layout.log_interval,
         };
         let kind = layout.sdo_id_type & 0xf;
-        Ok(Headed { header, kind, rest: &message[HEADER_LEN..], trailer })
+        Ok(ParsedHeader { header, kind, rest: &message[HEADER_LEN..], trailer })
     }
 
-    /// Writes the header for a message of a type and a length.
+    /// Writes the header of a message with this type (four bits) and total length in bytes.
     fn emit(&self, kind: u8, length: usize, buffer: &mut [u8]) {
-        let layout = HeaderLayout {
+        let layout = PtpHeaderLayout {
             sdo_id_type: ((self.sdo_id >> 8) as u8) << 4 | kind & 0xf,
             version: self.minor_version << 4 | VERSION,
             length: U16::new(length as u16),
@@ -381,7 +384,7 @@ impl Header {
             type_specific: U32::ZERO,
             source: self.source.into(),
             sequence_id: U16::new(self.sequence_id),
-            control: MessageType::from_bits(kind).map_or(5, MessageType::control),
+            control: MessageType::from_bits(kind).map_or(5, MessageType::control_field),
             log_interval: self.log_interval,
         };
         buffer[..HEADER_LEN].copy_from_slice(layout.as_bytes());
@@ -416,13 +419,13 @@ mod tests {
         #[test]
         fn differences_are_antisymmetric(a in 0u64..1 << 33, b in 0u64..1 << 33, m: u32, n: u32) {
             let (a, b) = (PtpTimestamp::new(a, m), PtpTimestamp::new(b, n));
-            let difference = a.since(b).unwrap();
-            prop_assert_eq!(b.since(a), Some(-difference));
+            let difference = a.ns_since(b).unwrap();
+            prop_assert_eq!(b.ns_since(a), Some(-difference));
         }
 
         #[test]
         fn timestamps_that_are_too_far_apart_have_no_difference(seconds in 1u64 << 34..1 << 48, n: u32) {
-            prop_assert_eq!(PtpTimestamp::new(seconds, n).since(PtpTimestamp::ZERO), None);
+            prop_assert_eq!(PtpTimestamp::new(seconds, n).ns_since(PtpTimestamp::ZERO), None);
         }
 
         #[test]

@@ -1,14 +1,13 @@
-//! Test packets of STAMP, the Simple Two-way Active Measurement Protocol (RFC 8762), without
-//! authentication: the session-sender's packet (section 4.2.1) and the session-reflector's reply
-//! (section 4.3.1), both of 44 bytes; longer packets have padding at the end. The session
-//! identifier is that of RFC 8972, section 3, in bytes that are zero in RFC 8762. Authenticated
-//! packets and the TLVs of RFC 8972 are not supported; the latter are treated as padding.
+//! Test packets of STAMP, the Simple Two-way Active Measurement Protocol (RFC 8762), in
+//! unauthenticated mode: the session-sender packet (section 4.2.1) and the session-reflector packet
+//! (section 4.3.1), of 44 bytes plus padding. The session identifier is that of RFC 8972, section
+//! 3. Authenticated mode is not supported; TLVs of RFC 8972 are treated as padding.
 
 use horolog_time::{NtpTimestamp, Span, Timestamp, Utc};
 use zerocopy::byteorder::network_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::Malformed;
+use crate::ParseError;
 
 /// Length of either packet, in bytes.
 pub const PACKET_LEN: usize = 44;
@@ -17,8 +16,8 @@ pub const PORT: u16 = 862;
 /// TTL or hop limit of a sender's packets (RFC 8762, section 4.2.1).
 pub const SENDER_HOP_LIMIT: u8 = 255;
 
-/// Error estimate and format of a timestamp (RFC 8762, section 4.2.1; RFC 4656, section 4.1.2): the
-/// bits S, Z, a scale of 6 bits and a multiplier of 8.
+/// Error Estimate field of a timestamp (RFC 8762, section 4.2.1; RFC 4656, section 4.1.2): bit S
+/// (synchronised), bit Z (PTP format), a scale of 6 bits and a multiplier of 8.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ErrorEstimate(u16);
 
@@ -39,8 +38,8 @@ impl ErrorEstimate {
         self.0
     }
 
-    /// Returns the estimate for NTP timestamps of a clock with the error bound `error`, rounded up;
-    /// its multiplier is never 0, which would mean no estimate.
+    /// Returns the estimate for NTP timestamps of a clock with the error bound `error`. Rounds up;
+    /// the multiplier is never 0, which would be invalid.
     #[must_use]
     pub const fn new(error: Span, synchronised: bool) -> Self {
         let error_ns = if error.as_ns() < 1 { 1 } else { error.as_ns() };
@@ -55,8 +54,8 @@ impl ErrorEstimate {
         Self(flag | (scale as u16) << 8 | multiplier)
     }
 
-    /// Returns the stated error, multiplier × 2^(scale − 32) s; `None` without an estimate (a
-    /// multiplier of 0). It saturates.
+    /// Returns the stated error, multiplier × 2^(scale − 32) s; saturates. `None` for the invalid
+    /// multiplier 0.
     #[must_use]
     pub const fn error(self) -> Option<Span> {
         let (multiplier, scale) = (self.0 & 0xff, self.0 >> 8 & 0x3f);
@@ -69,9 +68,9 @@ impl ErrorEstimate {
         Some(Span::from_ns(ns))
     }
 
-    /// Returns true if the clock is stated to be synchronised to UTC.
+    /// Returns true if the sender states that its clock is synchronised to UTC.
     #[must_use]
-    pub const fn synchronised(self) -> bool {
+    pub const fn is_synchronised(self) -> bool {
         self.0 & Self::SYNCHRONISED != 0
     }
 
@@ -82,21 +81,21 @@ impl ErrorEstimate {
     }
 }
 
-/// Timestamp as in a packet: 64 bits of NTP's format or of PTP's truncated one (seconds and
-/// nanoseconds), according to the error estimate next to it.
+/// Timestamp field of 64 bits: NTP format or truncated PTP format (seconds, nanoseconds), as stated
+/// by the error estimate that follows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct WireTime(pub u64);
+pub struct RawTimestamp(pub u64);
 
-impl WireTime {
-    /// Returns the instant in the format of NTP.
+impl RawTimestamp {
+    /// Encodes an instant in NTP format.
     #[must_use]
-    pub const fn ntp(instant: Timestamp<Utc>) -> Self {
+    pub const fn from_utc(instant: Timestamp<Utc>) -> Self {
         Self(NtpTimestamp::from_utc(instant).to_bits())
     }
 
-    /// Returns the instant nearest to `pivot`, in the format stated by `estimate`. PTP's seconds
-    /// are of TAI unless both ends agree otherwise; they are not converted. `None` for invalid
-    /// nanoseconds.
+    /// Decodes the timestamp in the format stated by `estimate`, in the era nearest to `pivot`. PTP
+    /// seconds are used unchanged, even if they count TAI. `None` if the nanoseconds are 10^9 or
+    /// more.
     #[must_use]
     pub const fn to_utc(
         self,
@@ -110,40 +109,40 @@ impl WireTime {
         if nanoseconds >= 1_000_000_000 {
             return None;
         }
-        // Low 32 bits of the seconds: those of the nearest era.
+        // Only the low 32 bits of the seconds are transmitted.
         let (now, _) = pivot.to_timespec();
-        let apart = seconds.wrapping_sub(now as u32).cast_signed();
-        Some(Timestamp::from_timespec(now.saturating_add(apart as i64), nanoseconds as i64))
+        let difference = seconds.wrapping_sub(now as u32).cast_signed();
+        Some(Timestamp::from_timespec(now.saturating_add(difference as i64), nanoseconds as i64))
     }
 }
 
 /// Packet of a session-sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SenderPacket {
-    /// Number of the packet, from 0.
+    /// Sequence number, from 0.
     pub sequence: u32,
     /// Transmit time.
-    pub timestamp: WireTime,
-    /// Its error estimate.
+    pub timestamp: RawTimestamp,
+    /// Error estimate of the timestamp.
     pub error_estimate: ErrorEstimate,
-    /// Session, 0 for a sender without identifiers (RFC 8972).
+    /// Session identifier; 0 for a sender without one (RFC 8972).
     pub session: u16,
 }
 
 /// Reply of a session-reflector.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReflectorPacket {
-    /// Sender's number in a stateless reflector, its own count in a stateful one.
+    /// Sequence number: the sender's in a stateless reflector, an own count in a stateful one.
     pub sequence: u32,
     /// Transmit time.
-    pub timestamp: WireTime,
+    pub timestamp: RawTimestamp,
     /// Error estimate of the reflector's timestamps.
     pub error_estimate: ErrorEstimate,
-    /// Session, as in the sender's packet.
+    /// Session identifier, copied from the sender's packet.
     pub session: u16,
     /// Receive time of the sender's packet.
-    pub received: WireTime,
-    /// Number, timestamp and error estimate of the sender's packet, unchanged.
+    pub received: RawTimestamp,
+    /// Sequence number, timestamp and error estimate copied from the sender's packet.
     pub sender: SenderPacket,
     /// TTL or hop limit of the sender's packet on arrival.
     pub sender_hop_limit: u8,
@@ -180,12 +179,12 @@ const _: () = assert!(size_of::<ReflectorLayout>() == PACKET_LEN);
 
 impl SenderPacket {
     /// Parses a packet; fields that must be zero are ignored, and the padding is returned too.
-    pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), Malformed> {
+    pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), ParseError> {
         let (layout, rest) =
-            SenderLayout::ref_from_prefix(bytes).map_err(|_| Malformed::Truncated)?;
+            SenderLayout::ref_from_prefix(bytes).map_err(|_| ParseError::Truncated)?;
         let packet = Self {
             sequence: layout.sequence.get(),
-            timestamp: WireTime(layout.timestamp.get()),
+            timestamp: RawTimestamp(layout.timestamp.get()),
             error_estimate: ErrorEstimate(layout.error_estimate.get()),
             session: layout.session.get(),
         };
@@ -212,19 +211,19 @@ impl SenderPacket {
 
 impl ReflectorPacket {
     /// Parses a packet; fields that must be zero are ignored, and the padding is returned too.
-    pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), Malformed> {
+    pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), ParseError> {
         let (layout, rest) =
-            ReflectorLayout::ref_from_prefix(bytes).map_err(|_| Malformed::Truncated)?;
+            ReflectorLayout::ref_from_prefix(bytes).map_err(|_| ParseError::Truncated)?;
         let session = layout.session.get();
         let packet = Self {
             sequence: layout.sequence.get(),
-            timestamp: WireTime(layout.timestamp.get()),
+            timestamp: RawTimestamp(layout.timestamp.get()),
             error_estimate: ErrorEstimate(layout.error_estimate.get()),
             session,
-            received: WireTime(layout.received.get()),
+            received: RawTimestamp(layout.received.get()),
             sender: SenderPacket {
                 sequence: layout.sender_sequence.get(),
-                timestamp: WireTime(layout.sender_timestamp.get()),
+                timestamp: RawTimestamp(layout.sender_timestamp.get()),
                 error_estimate: ErrorEstimate(layout.sender_error_estimate.get()),
                 session,
             },

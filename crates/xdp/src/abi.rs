@@ -73,7 +73,7 @@ pub(crate) const XSK_FRAME_MAX: usize = 2048 - 256;
 /// `struct queue_row`: range of the interface's `AF_XDP` sockets in the map of all queues.
 #[derive(Clone, Copy, Debug, IntoBytes, Immutable)]
 #[repr(C)]
-pub(crate) struct QueueRow {
+pub(crate) struct SocketRange {
     pub(crate) first: u32,
     pub(crate) count: u32,
 }
@@ -472,7 +472,7 @@ const _: () = {
     assert!(size_of::<ClockPage>() == 64 + 4 * 128);
     assert!(size_of::<ListenKey>() == 20);
     assert!(size_of::<StationKey>() == 16);
-    assert!(size_of::<QueueRow>() == 8);
+    assert!(size_of::<SocketRange>() == 8);
     assert!(size_of::<ResponderConfig>() == 56);
     assert!(size_of::<LimitSet>() == 32);
     assert!(size_of::<LimitRules>() == 56);

@@ -13,8 +13,8 @@ use libbpf_rs::{MapCore, MapFlags};
 use zerocopy::IntoBytes;
 
 use crate::abi::{
-    ClockFields, ClockPage, ClockSlot, LimitRules, ListenKey, PASSED_REASONS, QueueRow, REFUSALS,
-    ResponderState, StationKey, TIMELINES,
+    ClockFields, ClockPage, ClockSlot, LimitRules, ListenKey, PASSED_REASONS, REFUSALS,
+    ResponderState, SocketRange, StationKey, TIMELINES,
 };
 use crate::attach::{AttachMode, Attachment, Interface};
 use crate::limits::{LimitMaps, ListedPrefix, ResponderSettings};
@@ -270,7 +270,7 @@ impl Responder {
         }
         let queue_rows = self.loaded.map("queue_rows")?;
         let key = interface.index.to_ne_bytes();
-        let row = QueueRow { first, count: sockets.len() as u32 };
+        let row = SocketRange { first, count: sockets.len() as u32 };
         queue_rows.update(&key, row.as_bytes(), MapFlags::ANY).map_err(failed)
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use horolog_record::InvalidReason;
 use horolog_wire::ptp::message::{DELAY_RESP_LEN, MANAGEMENT_LEN, TIMESTAMP_MESSAGE_LEN};
-use horolog_wire::ptp::tlv::{Ended, UNICAST_LEN_MAX, Unicast};
+use horolog_wire::ptp::tlv::{UNICAST_LEN_MAX, UnicastCancellation, UnicastNegotiation};
 use horolog_wire::ptp::{
     HEADER_LEN, MessageType, PortIdentity, PtpFlags, SEQUENCE_ID_OFFSET, SOURCE_OFFSET,
 };
@@ -274,7 +274,7 @@ pub(super) const OF_MONITORS_CLIENTS: [Fault; 1] =
 /// What is asked for, and the answer to it by one TLV.
 fn negotiated(
     context: &Context<'_>,
-    make: fn(&PtpRequest, MessageType, u32) -> Unicast,
+    make: fn(&PtpRequest, MessageType, u32) -> UnicastNegotiation,
 ) -> Option<Vec<Datagram>> {
     let RequestKind::Messages { kind, duration_s, .. } = context.request.wanted else {
         return None;
@@ -282,8 +282,8 @@ fn negotiated(
     Some(vec![context.request.negotiation(make(context.request, kind, duration_s))])
 }
 
-const fn ended(kind: MessageType) -> Ended {
-    Ended { kind, maintain_request: false, maintain_grant: false }
+const fn ended(kind: MessageType) -> UnicastCancellation {
+    UnicastCancellation { kind, maintain_request: false, maintain_grant: false }
 }
 
 /// What is asked for, granted to somebody else.
@@ -313,24 +313,24 @@ pub(super) const OF_A_NEGOTIATION: [Fault; 15] = [
         negotiated(context, |request, _, _| request.grant(MessageType::FollowUp, 0))
     }),
     sent("asks as well", invalid(InvalidReason::UnicastTerms), |context| {
-        negotiated(context, |_, kind, duration_s| Unicast::Request {
+        negotiated(context, |_, kind, duration_s| UnicastNegotiation::Request {
             kind,
             log_interval: 0,
             duration_s,
         })
     }),
     sent("takes back what it did not grant", FaultOutcome::TakenBackOnly, |context| {
-        negotiated(context, |_, kind, _| Unicast::Cancel(ended(kind)))
+        negotiated(context, |_, kind, _| UnicastNegotiation::Cancel(ended(kind)))
     }),
     sent("takes back what it granted", FaultOutcome::TakenBack, |context| {
-        let cancel = negotiated(context, |_, kind, _| Unicast::Cancel(ended(kind)))?;
+        let cancel = negotiated(context, |_, kind, _| UnicastNegotiation::Cancel(ended(kind)))?;
         Some([context.request.right(), cancel].concat())
     }),
     sent("takes others back", invalid(InvalidReason::UnicastTerms), |context| {
-        negotiated(context, |_, _, _| Unicast::Cancel(ended(MessageType::Management)))
+        negotiated(context, |_, _, _| UnicastNegotiation::Cancel(ended(MessageType::Management)))
     }),
     sent("acknowledges an end", invalid(InvalidReason::UnicastTerms), |context| {
-        negotiated(context, |_, kind, _| Unicast::AcknowledgeCancel(ended(kind)))
+        negotiated(context, |_, kind, _| UnicastNegotiation::AcknowledgeCancel(ended(kind)))
     }),
     sent("says nothing", invalid(InvalidReason::UnicastTerms), |context| {
         Some(vec![context.request.signaling(context.request.port, &[])])

@@ -10,8 +10,8 @@ use horolog_lab::{Lab, LabConfig};
 use horolog_load::nts::NtsSessions;
 use horolog_load::{LoadOptions, LoadRun, Observer};
 use horolog_nts::{
-    Algorithm, AuthenticRequest, CookieKeys, KEEP_DEFAULT, MasterSecret, Nonces, ROTATION_DEFAULT,
-    nak, open_request, seal_reply,
+    Algorithm, AuthenticRequest, CookieKeys, MasterSecret, NonceStream, PAST_PERIODS_DEFAULT,
+    ROTATION_DEFAULT, open_request, seal_reply, write_nak,
 };
 use horolog_record::{InvalidReason, LoadEngineKind};
 use horolog_sys::clock::Realtime;
@@ -39,7 +39,7 @@ struct Making<'a> {
     keys: &'a CookieKeys,
     opened: AuthenticRequest<'a>,
     header: [u8; HEADER_LEN],
-    nonces: &'a mut Nonces,
+    nonces: &'a mut NonceStream,
 }
 
 impl Making<'_> {
@@ -87,7 +87,7 @@ const FAULTS: [(&str, ExpectedFinding, FaultFn); 9] = [
     }),
     ("kiss NTSN", ExpectedFinding::Invalid(InvalidReason::KissNtsn), |making| {
         let mut kiss = vec![0; 256];
-        let length = nak(making.opened.unique_id, &making.header, &mut kiss);
+        let length = write_nak(making.opened.unique_id, &making.header, &mut kiss);
         kiss.truncate(length);
         vec![kiss]
     }),
@@ -103,8 +103,8 @@ fn start_server(
 ) -> Result<FaultyResponder> {
     let socket = lab.server().run(|| UdpSocket::bind(at))??;
     socket.set_read_timeout(Some(Duration::from_millis(10)))?;
-    let keys = CookieKeys::new(secret, ROTATION_DEFAULT, KEEP_DEFAULT, Realtime.now());
-    let mut nonces = Nonces::new().map_err(|error| anyhow::anyhow!("{error}"))?;
+    let keys = CookieKeys::new(secret, ROTATION_DEFAULT, PAST_PERIODS_DEFAULT, Realtime.now());
+    let mut nonces = NonceStream::new().map_err(|error| anyhow::anyhow!("{error}"))?;
     Ok(FaultyResponder::start(move |state| {
         let mut buffer = [0; 2_048];
         while state.is_running() {

@@ -1,6 +1,6 @@
-//! Broker link of an agent: sends heartbeats, reads the assignment, and delivers reports. Each task
-//! runs by itself for the lifetime of the agent, whether or not the broker is reachable, and
-//! decides nothing.
+//! Broker link of an agent: tasks that send heartbeats, read the assignment, deliver reports and
+//! measure the clock. Each runs for the lifetime of the agent, whether or not the broker is
+//! reachable. Decisions are made by the agent's state machine.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ use super::run::{AgentEvent, AgentOptions, utc_ns};
 use crate::assignment::Assignment;
 use crate::nats::{BrokerOptions, BrokerStore, NatsError, StoredValue};
 use crate::order::{AgentClockState, AgentState};
-use crate::report::fragment;
+use crate::report::fragments;
 use crate::spool::{Spool, SpoolEntry};
 use crate::{AgentName, CampaignId};
 
@@ -26,13 +26,13 @@ use crate::{AgentName, CampaignId};
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(2);
 /// Interval of clock measurements.
 const CLOCK_INTERVAL: Duration = Duration::from_secs(30);
-/// Shortest pause between delivery attempts, doubled up to the longest.
+/// Pause after a failed delivery; doubled after each further failure, up to [`RETRY_MAX`].
 const RETRY_MIN: Duration = Duration::from_millis(250);
 const RETRY_MAX: Duration = Duration::from_secs(4);
-/// Number of reads while a bucket may lag behind the wake-up that announced a revision: the servers
-/// of a cluster replicate asynchronously.
-const LAG_STEPS: u32 = 50;
-const LAG_STEP: Duration = Duration::from_millis(20);
+/// Maximum number of reads, at intervals of [`LAG_READ_INTERVAL`], in which the revision announced
+/// by a wake-up is expected: the servers of a cluster replicate asynchronously.
+const LAG_READS_MAX: u32 = 50;
+const LAG_READ_INTERVAL: Duration = Duration::from_millis(20);
 const SECRET_BYTES: usize = 16;
 
 /// State shared by the tasks of an agent.
@@ -43,8 +43,8 @@ pub(super) struct AgentContext {
     /// Random secret of this start of the agent.
     secret: [u8; SECRET_BYTES],
     spool: Mutex<Spool>,
-    /// Notified when a report was put into the spool.
-    pub(super) put: Notify,
+    /// Notified when a report was appended to the spool.
+    pub(super) report_spooled: Notify,
     busy: Mutex<Option<CampaignId>>,
     clock: Mutex<Option<AgentClockState>>,
 }
@@ -61,11 +61,11 @@ impl AgentContext {
         spool: Spool,
         clock: Option<AgentClockState>,
     ) -> io::Result<Self> {
-        let (put, busy) = (Notify::new(), Mutex::default());
+        let (report_spooled, busy) = (Notify::new(), Mutex::default());
         let (spool, clock) = (Mutex::new(spool), Mutex::new(clock));
         let mut secret = [0; SECRET_BYTES];
         getrandom::fill(&mut secret).map_err(io::Error::other)?;
-        Ok(Self { options, store, incarnation, secret, spool, put, busy, clock })
+        Ok(Self { options, store, incarnation, secret, spool, report_spooled, busy, clock })
     }
 
     pub(super) fn spool(&self) -> MutexGuard<'_, Spool> {
@@ -80,7 +80,7 @@ impl AgentContext {
         locked(&self.clock).clone()
     }
 
-    fn state(&self) -> Vec<u8> {
+    fn state_json(&self) -> Vec<u8> {
         let AgentOptions { name, version, labels, addresses, capabilities: abilities, .. } =
             &self.options;
         let state = AgentState {
@@ -100,14 +100,17 @@ impl AgentContext {
     }
 }
 
-/// Header readable in every version.
+/// Part of an agent's state that is the same in all versions of horolog.
 #[derive(Deserialize)]
-struct Incarnation {
+struct IncarnationHeader {
     incarnation: u64,
 }
 
-/// Sends heartbeats until a later agent has this name.
-pub(super) async fn send_heartbeats(shared: Arc<AgentContext>, to: UnboundedSender<AgentEvent>) {
+/// Sends heartbeats until an agent of the same name with a greater incarnation appears.
+pub(super) async fn send_heartbeats(
+    shared: Arc<AgentContext>,
+    event_sender: UnboundedSender<AgentEvent>,
+) {
     let AgentContext { options, store, .. } = &*shared;
     let mut is_lost = false;
     loop {
@@ -117,23 +120,23 @@ pub(super) async fn send_heartbeats(shared: Arc<AgentContext>, to: UnboundedSend
                     let waiting = shared.spool().len();
                     let notice =
                         format!("reconnected to the NATS server; {waiting} reports are queued");
-                    let _ = to.send(AgentEvent::Log(notice));
+                    let _ = event_sender.send(AgentEvent::Log(notice));
                 }
                 is_lost = false;
             }
             Ok(false) => {
-                let _ = to.send(AgentEvent::Replaced);
+                let _ = event_sender.send(AgentEvent::Replaced);
                 return;
             }
             Err(error) => {
                 if !is_lost {
-                    let _ = to
+                    let _ = event_sender
                         .send(AgentEvent::Log(format!("{error}; this agent continues without it")));
                 }
                 is_lost = true;
                 // A broker that restarted without its data has no buckets.
                 let BrokerOptions { replicas, .. } = options.broker;
-                let _ = store.reopen(&options.broker.shown(), replicas).await;
+                let _ = store.reopen(&options.broker.servers_text(), replicas).await;
             }
         }
         sleep(HEARTBEAT_INTERVAL).await;
@@ -143,17 +146,20 @@ pub(super) async fn send_heartbeats(shared: Arc<AgentContext>, to: UnboundedSend
 async fn send_heartbeat(shared: &AgentContext) -> Result<bool, NatsError> {
     let AgentContext { options, store, incarnation, .. } = shared;
     if let Some(StoredValue { bytes, .. }) = store.agent(&options.name).await? {
-        let other = serde_json::from_slice::<Incarnation>(&bytes);
+        let other = serde_json::from_slice::<IncarnationHeader>(&bytes);
         if other.is_ok_and(|other| other.incarnation > *incarnation) {
             return Ok(false);
         }
     }
-    store.put_agent(&options.name, shared.state()).await?;
+    store.put_agent(&options.name, shared.state_json()).await?;
     Ok(true)
 }
 
 /// Reads the assignment at each wake-up, and periodically without one.
-pub(super) async fn watch_assignment(shared: Arc<AgentContext>, to: UnboundedSender<AgentEvent>) {
+pub(super) async fn watch_assignment(
+    shared: Arc<AgentContext>,
+    event_sender: UnboundedSender<AgentEvent>,
+) {
     let AgentContext { options, store, .. } = &*shared;
     let mut wakeups = loop {
         match store.order_wakeups(&options.name).await {
@@ -162,18 +168,18 @@ pub(super) async fn watch_assignment(shared: Arc<AgentContext>, to: UnboundedSen
         }
     };
     let mut tracker = RevisionTracker::default();
-    let mut least = 0;
+    let mut revision_min = 0;
     loop {
-        if let Ok(order) = read_assignment(store, &options.name, least).await
+        if let Ok(order) = read_assignment(store, &options.name, revision_min).await
             && tracker.is_new(order.as_ref().map(|order| order.revision))
         {
-            // An empty one means that the order was deleted.
+            // An empty value marks a deleted order.
             let order = order.filter(|order| !order.bytes.is_empty());
             let order = order.map(|order| Assignment::unpack(&order.bytes)).transpose();
-            let _ = to.send(AgentEvent::AssignmentRead(order));
+            let _ = event_sender.send(AgentEvent::AssignmentRead(order));
         }
         // A lost wake-up costs one heartbeat interval.
-        least = match timeout(HEARTBEAT_INTERVAL, wakeups.next()).await {
+        revision_min = match timeout(HEARTBEAT_INTERVAL, wakeups.next()).await {
             Ok(Some(wakeup)) => {
                 { std::str::from_utf8(&wakeup.payload).ok().and_then(|text| text.parse().ok()) }
                     .unwrap_or(0)
@@ -187,36 +193,40 @@ pub(super) async fn watch_assignment(shared: Arc<AgentContext>, to: UnboundedSen
     }
 }
 
-/// Reads the order of this revision, or of a later one if it arrives soon.
+/// Reads the order. If the broker still returns a revision below `revision_min`, repeats the read
+/// up to [`LAG_READS_MAX`] times.
 async fn read_assignment(
     store: &BrokerStore,
     name: &AgentName,
-    least: u64,
+    revision_min: u64,
 ) -> Result<Option<StoredValue>, NatsError> {
-    for _ in 0..LAG_STEPS {
-        let order = store.order_or_end(name).await?;
-        if order.as_ref().map_or(0, |order| order.revision) >= least {
+    for _ in 0..LAG_READS_MAX {
+        let order = store.order_or_deletion(name).await?;
+        if order.as_ref().map_or(0, |order| order.revision) >= revision_min {
             return Ok(order);
         }
-        sleep(LAG_STEP).await;
+        sleep(LAG_READ_INTERVAL).await;
     }
-    store.order_or_end(name).await
+    store.order_or_deletion(name).await
 }
 
 /// Delivers the spooled reports, oldest first, and removes those that the broker has stored. A
 /// failed delivery is retried after all later reports have been tried.
-pub(super) async fn deliver_reports(shared: Arc<AgentContext>, to: UnboundedSender<AgentEvent>) {
-    let (mut wait, mut tried) = (RETRY_MIN, 0);
+pub(super) async fn deliver_reports(
+    shared: Arc<AgentContext>,
+    event_sender: UnboundedSender<AgentEvent>,
+) {
+    let (mut wait, mut last_tried) = (RETRY_MIN, 0);
     loop {
-        let next = shared.spool().next_after(tried);
+        let next = shared.spool().next_after(last_tried);
         let failed = match next {
             Ok(None) => {
-                shared.put.notified().await;
+                shared.report_spooled.notified().await;
                 continue;
             }
             Ok(Some((position, entry))) => {
-                tried = position;
-                if send(&shared, &entry).await.is_err() {
+                last_tried = position;
+                if send_report(&shared, &entry).await.is_err() {
                     // The heartbeat reports that the broker is unreachable.
                     sleep(wait).await;
                     wait = (wait * 2).min(RETRY_MAX);
@@ -228,17 +238,17 @@ pub(super) async fn deliver_reports(shared: Arc<AgentContext>, to: UnboundedSend
             Err(error) => Err(error),
         };
         if let Err(error) = failed {
-            let _ = to.send(AgentEvent::Log(error.to_string()));
+            let _ = event_sender.send(AgentEvent::Log(error.to_string()));
             sleep(RETRY_MAX).await;
         }
     }
 }
 
-async fn send(
+async fn send_report(
     AgentContext { store, secret, .. }: &AgentContext,
     entry: &SpoolEntry,
 ) -> Result<(), NatsError> {
-    for part in fragment(&entry.id, &entry.packed, store.message_bytes_max()) {
+    for part in fragments(&entry.id, &entry.packed, store.message_bytes_max()) {
         store
             .publish_report(&entry.campaign, &entry.agent, &part.id(secret), part.to_bytes())
             .await?;
@@ -246,7 +256,7 @@ async fn send(
     Ok(())
 }
 
-/// Measures the clock periodically.
+/// Measures the clock of this host every [`CLOCK_INTERVAL`] for the heartbeats.
 pub(super) async fn monitor_clock(shared: Arc<AgentContext>) {
     loop {
         sleep(CLOCK_INTERVAL).await;
@@ -255,7 +265,7 @@ pub(super) async fn monitor_clock(shared: Arc<AgentContext>) {
     }
 }
 
-/// Measures the clock.
+/// Returns the clock state of this host; `None` if its error bound is unknown.
 pub(super) async fn measure_clock(options: &AgentOptions) -> Option<AgentClockState> {
     let (program, server) = (options.program.clone(), options.clock_server.clone());
     let measure = move || clock::clock_state(&program, server.as_deref());

@@ -1,6 +1,6 @@
-//! Offset of this host's clock as far as it is known: reported by the kernel, as maintained by the
-//! daemon that disciplines the clock (chronyd with `rtcsync`, timesyncd, ntpd, ptp4l's phc2sys), or
-//! measured against a time server. It never sets a clock.
+//! Offset and error bound of this host's clock: read from the kernel, where the daemon that
+//! disciplines the clock maintains them (chronyd with `rtcsync`, timesyncd, ntpd, ptp4l's phc2sys),
+//! or measured against a time server. No clock is set.
 
 use std::io;
 use std::path::Path;
@@ -21,23 +21,23 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 const EXCHANGES: &str = "5";
 const KERNEL: &str = "kernel";
 
-/// Returns the clock state if known. Without a server it is the kernel's state, if the clock is
-/// synchronised.
+/// Returns the clock state measured against `server` or, without one, the kernel's. `None` if the
+/// query fails or the kernel's clock is not synchronised.
 #[must_use]
 pub(super) fn clock_state(program: &Path, server: Option<&str>) -> Option<AgentClockState> {
     match server {
-        Some(server) => of_result(&query_server(program, server).ok()?, server),
-        None => of_kernel(),
+        Some(server) => state_from_query(&query_server(program, server).ok()?, server),
+        None => state_from_kernel(),
     }
 }
 
-fn of_kernel() -> Option<AgentClockState> {
+fn state_from_kernel() -> Option<AgentClockState> {
     let clock = kernel_clock().ok().filter(|clock| clock.synchronised)?;
     let error_ns = u64::try_from(clock.maximum_error.as_ns()).ok()?;
     Some(AgentClockState { offset_ns: 0, error_ns, source: KERNEL.to_owned() })
 }
 
-/// Queries a server by `horolog query`, in a process of its own like every measurement.
+/// Queries a server by a `horolog query` process.
 fn query_server(program: &Path, server: &str) -> io::Result<QueryResult> {
     let report = tempfile::NamedTempFile::new()?;
     let mut command = Command::new(program);
@@ -57,8 +57,9 @@ fn query_server(program: &Path, server: &str) -> io::Result<QueryResult> {
     Ok(serde_json::from_slice(&std::fs::read(report.path())?)?)
 }
 
-/// Converts a query result. The sign is inverted: if the server is ahead, this clock is behind.
-fn of_result(result: &QueryResult, server: &str) -> Option<AgentClockState> {
+/// Converts a query result. The sign is inverted: `QueryResult` holds the server's offset from this
+/// clock, the clock state this clock's offset from the server.
+fn state_from_query(result: &QueryResult, server: &str) -> Option<AgentClockState> {
     let best = result.servers.first()?.best.as_ref()?;
     let offset_ns = best.offset_ns.checked_neg()?;
     Some(AgentClockState { offset_ns, error_ns: best.bound_ns, source: server.to_owned() })

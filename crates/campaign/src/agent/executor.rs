@@ -1,6 +1,5 @@
 //! Job executor of an agent: one thread per order, which creates, starts and, on command,
-//! terminates its processes. It decides nothing; the activity of the processes is reported as
-//! events.
+//! terminates the order's processes, and reports their activity as events.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -26,14 +25,15 @@ enum ExecutorCommand {
     Abandon,
 }
 
-/// Thread of one order. On drop, processes that still run are terminated.
+/// Handle of the thread that executes one order. On drop, the thread terminates the processes that
+/// still run.
 pub(super) struct JobExecutor {
-    to: Sender<ExecutorCommand>,
+    command_sender: Sender<ExecutorCommand>,
 }
 
-/// Creates an empty directory for jobs below that of the agent; remains of a killed agent are
-/// removed.
-pub(super) fn directory(state: &Path) -> io::Result<PathBuf> {
+/// Creates an empty job directory in the agent's state directory, in place of that of a previous
+/// agent process.
+pub(super) fn create_job_directory(state: &Path) -> io::Result<PathBuf> {
     let directory = state.join(DIRECTORY);
     match fs::remove_dir_all(&directory) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -43,26 +43,32 @@ pub(super) fn directory(state: &Path) -> io::Result<PathBuf> {
 }
 
 impl JobExecutor {
-    /// Starts the services of an order. Every job of it gets an outcome in any case.
+    /// Starts a thread that creates the processes of an order and starts its services. Each job of
+    /// the order yields exactly one outcome, even if the thread cannot be started.
     pub(super) fn begin(
         order: Order,
-        means: ExecutionEnv,
+        environment: ExecutionEnv,
         clock: Option<AgentClockState>,
         event_sink: EventSink,
     ) -> Self {
-        let (to, commands) = mpsc::channel();
-        let (spare, unable) = (order.clone(), Arc::clone(&event_sink));
-        let run = move || match JobGroup::begin(&order, &means, clock, Arc::clone(&event_sink)) {
-            Ok(group) => serve(group, &commands),
-            Err(error) => cannot(&order, &error.to_string(), &event_sink),
-        };
+        let (command_sender, commands) = mpsc::channel();
+        let (order_copy, sink_copy) = (order.clone(), Arc::clone(&event_sink));
+        let run =
+            move || match JobGroup::begin(&order, &environment, clock, Arc::clone(&event_sink)) {
+                Ok(group) => execute_commands(group, &commands),
+                Err(error) => report_start_failure(&order, &error.to_string(), &event_sink),
+            };
         if let Err(error) = thread::Builder::new().name("order".into()).spawn(run) {
-            cannot(&spare, &format!("cannot start a thread: {error}"), &unable);
+            report_start_failure(
+                &order_copy,
+                &format!("cannot start a thread: {error}"),
+                &sink_copy,
+            );
         }
-        Self { to }
+        Self { command_sender }
     }
 
-    /// Starts the other jobs at this time, UTC in ns since 1970.
+    /// Starts the jobs that are not services at `at_ns`, UTC in ns since 1970.
     pub(super) fn start(&self, at_ns: i64) {
         self.send_command(ExecutorCommand::Start(at_ns));
     }
@@ -72,22 +78,22 @@ impl JobExecutor {
         self.send_command(ExecutorCommand::Finish);
     }
 
-    /// Terminates everything.
+    /// Terminates all jobs of the order.
     pub(super) fn abandon(&self) {
         self.send_command(ExecutorCommand::Abandon);
     }
 
-    fn send_command(&self, what: ExecutorCommand) {
-        // A thread that has ended has nothing left to terminate.
-        let _ = self.to.send(what);
+    fn send_command(&self, command: ExecutorCommand) {
+        // Fails only if the thread has ended; then no process is left.
+        let _ = self.command_sender.send(command);
     }
 }
 
-fn serve(mut group: JobGroup, commands: &Receiver<ExecutorCommand>) {
+fn execute_commands(mut group: JobGroup, commands: &Receiver<ExecutorCommand>) {
     // An unready service is reported as an event.
     let _ = group.start_services(SERVICE_READY_TIMEOUT);
-    for what in commands {
-        match what {
+    for command in commands {
+        match command {
             ExecutorCommand::Start(at_ns) => group.start(at_ns),
             ExecutorCommand::Finish => group.finish(),
             ExecutorCommand::Abandon => group.abandon(),
@@ -95,8 +101,8 @@ fn serve(mut group: JobGroup, commands: &Receiver<ExecutorCommand>) {
     }
 }
 
-/// Reports that no job of an order can be started.
-fn cannot(order: &Order, reason: &str, event_sink: &EventSink) {
+/// Reports that an order cannot be started, with a refusal as the outcome of each job.
+fn report_start_failure(order: &Order, reason: &str, event_sink: &EventSink) {
     if let Some(job) = order.jobs.first() {
         let (job, reason) = (job.id.clone(), reason.to_owned());
         event_sink(JobEvent::OrderEvent(OrderEvent::NotReady { job, reason }));

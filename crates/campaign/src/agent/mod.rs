@@ -10,6 +10,6 @@ mod state_machine;
 
 pub use run::{AgentCallbacks, AgentError, AgentOptions, run};
 pub use state_machine::{
-    AgentAction, AgentClockReadings, AgentIdentity, AgentStateMachine, InterruptedOrder, LINGER_NS,
-    PersistentState, WAIT_MAX_NS,
+    ABANDON_GRACE_NS, AgentAction, AgentClockReadings, AgentIdentity, AgentStateMachine,
+    InterruptedOrder, PersistentState, START_WAIT_MAX_NS,
 };

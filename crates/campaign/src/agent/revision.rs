@@ -2,10 +2,11 @@
 //! others and return an older revision; a broker that restarted without its data also returns an
 //! older revision, and continues to do so. Pure.
 
-/// Number of reads of an older revision after which it is accepted: some seconds.
+/// Number of reads of older revisions, without one of the accepted revision in between, after which
+/// the older revision is accepted: some seconds, since the interval of reads is at most 2 s.
 const CONFLICTING_READS_MAX: u32 = 4;
 
-/// Last accepted revision.
+/// Last accepted revision of the assignment, and the number of older ones read since.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct RevisionTracker {
     revision: Option<u64>,
@@ -13,8 +14,8 @@ pub(super) struct RevisionTracker {
 }
 
 impl RevisionTracker {
-    /// Returns true if this revision, or its absence, is new. The deletion of an order is a later
-    /// revision too.
+    /// Records a read of `revision` (`None`: no value is stored). Returns true if the revision
+    /// replaces the accepted one. The deletion of an order is a later revision too.
     pub(super) fn is_new(&mut self, revision: Option<u64>) -> bool {
         if revision == self.revision {
             self.conflicting_reads = 0;

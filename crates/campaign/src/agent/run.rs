@@ -1,6 +1,6 @@
-//! Main loop of an agent: state machine, processes, spool, and a broker that may be unreachable,
-//! connected by events in one queue. Errors are logged and tolerated; the agent ends only if it
-//! cannot work as an agent.
+//! Main loop of an agent: one event queue connects the state machine, the job executor, the spool
+//! and the broker link. Errors are logged and tolerated; the agent ends only if it cannot start, if
+//! its operator ends it, or if a later agent with the same name exists.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -33,8 +33,7 @@ const BROKER_TIMEOUT: Duration = Duration::from_secs(30);
 const BROKER_RETRY: Duration = Duration::from_secs(1);
 /// Interval of the ticks of the state machine.
 const TICK: Duration = Duration::from_millis(100);
-/// Grace period for running jobs to end with their results when the agent is terminated, and then
-/// for the delivery of the results.
+/// Grace period in which running jobs end with their results when the agent is terminated.
 const END_GRACE_PERIOD: Duration = Duration::from_secs(15);
 const DELIVERY_GRACE_PERIOD: Duration = Duration::from_secs(5);
 /// Largest number of queued progress events.
@@ -43,7 +42,7 @@ const PROGRESS_EVENTS_MAX: usize = 256;
 /// Options of an agent.
 #[derive(Clone, Debug)]
 pub struct AgentOptions {
-    /// Broker that holds its assignments.
+    /// Broker from which the agent receives assignments.
     pub broker: BrokerOptions,
     /// Agent name.
     pub name: AgentName,
@@ -51,13 +50,13 @@ pub struct AgentOptions {
     pub version: String,
     /// Labels set by the operator.
     pub labels: BTreeMap<String, String>,
-    /// Addresses at which others reach it, preferred one first.
+    /// Addresses at which the jobs of other agents reach this host, preferred one first.
     pub addresses: Vec<IpAddr>,
     /// Capabilities.
     pub capabilities: AgentCapabilities,
-    /// Policy on what it may run.
+    /// Policy on what the agent may run.
     pub policy: Policy,
-    /// Directory of undelivered reports and state.
+    /// Directory of the spool, the persistent state and the jobs.
     pub state: PathBuf,
     /// Time server for comparison with the local clock; the kernel's clock state by default.
     pub clock_server: Option<String>,
@@ -65,24 +64,24 @@ pub struct AgentOptions {
     pub program: PathBuf,
 }
 
-/// Callbacks of the program that runs an agent.
+/// Callbacks by which [`run`] communicates with its caller.
 #[derive(Clone, Copy)]
 pub struct AgentCallbacks<'a> {
     /// Receives log lines.
     pub log: &'a dyn Fn(&str),
     /// Called when the agent is ready.
     pub ready: &'a dyn Fn(),
-    /// Returns whether to continue.
+    /// Returns `Break` if the agent must shut down.
     pub flow: &'a dyn Fn() -> ControlFlow<()>,
 }
 
-/// Reason why an agent cannot run or continue; one line.
+/// Reason why an agent cannot start or continue; formatted as one line.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
     /// The broker cannot be used.
     #[error(transparent)]
     Nats(#[from] NatsError),
-    /// Its spool cannot be used.
+    /// The spool cannot be used.
     #[error(transparent)]
     Spool(#[from] SpoolError),
     /// Another agent with this name has taken over.
@@ -91,14 +90,14 @@ pub enum AgentError {
     /// The name is invalid.
     #[error(transparent)]
     Name(#[from] IdError),
-    /// The system refuses a thread or timer.
+    /// A system call failed, such as the creation of a thread or a timer.
     #[error("a system call of the agent failed: {0}")]
     System(#[from] io::Error),
 }
 
 /// Event of the main loop.
 pub(super) enum AgentEvent {
-    /// The assignment of this agent at the broker has changed.
+    /// New assignment of this agent; `Ok(None)` if the order was deleted.
     AssignmentRead(Result<Option<Assignment>, AssignmentError>),
     /// Event of a campaign's processes.
     Job(CampaignId, job::JobEvent),
@@ -108,43 +107,46 @@ pub(super) enum AgentEvent {
     Replaced,
 }
 
-/// Runs an agent until its operator ends it.
+/// Runs an agent until `AgentCallbacks::flow` returns `Break`.
 ///
 /// # Errors
 ///
-/// It cannot start, or another agent with its name has taken over.
-pub fn run(options: AgentOptions, owner: AgentCallbacks<'_>) -> Result<(), AgentError> {
+/// The agent cannot start, or an agent with the same name was started later.
+pub fn run(options: AgentOptions, callbacks: AgentCallbacks<'_>) -> Result<(), AgentError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let ended = runtime.block_on(Box::pin(live(options, owner)));
+    let ended = runtime.block_on(Box::pin(run_agent(options, callbacks)));
     // A clock measurement may still wait for its server.
     runtime.shutdown_background();
     ended
 }
 
-async fn live(options: AgentOptions, owner: AgentCallbacks<'_>) -> Result<(), AgentError> {
-    let (spool, spoilt) = Spool::open(&options.state, SpoolLimits::default())?;
-    for path in spoilt {
-        (owner.log)(&format!("{} was corrupted on disk; its report is lost", path.display()));
+async fn run_agent(options: AgentOptions, callbacks: AgentCallbacks<'_>) -> Result<(), AgentError> {
+    let (spool, corrupted_paths) = Spool::open(&options.state, SpoolLimits::default())?;
+    for path in corrupted_paths {
+        (callbacks.log)(&format!("{} was corrupted on disk; its report is lost", path.display()));
     }
-    let jobs = executor::directory(&options.state)?;
-    let memory: PersistentState = spool.state()?.unwrap_or_default();
-    let Some(store) = Box::pin(reach(&options, owner)).await? else { return Ok(()) };
-    let character = AgentIdentity {
+    let jobs = executor::create_job_directory(&options.state)?;
+    let persistent_state: PersistentState = spool.load_state()?.unwrap_or_default();
+    let Some(store) = Box::pin(open_broker_store(&options, callbacks)).await? else {
+        return Ok(());
+    };
+    let identity = AgentIdentity {
         name: options.name.clone(),
         version: options.version.clone(),
         policy: options.policy.clone(),
     };
-    let (machine, acts) = AgentStateMachine::new(character, memory, (utc_ns() / 1_000_000) as u64);
+    let (machine, actions) =
+        AgentStateMachine::new(identity, persistent_state, (utc_ns() / 1_000_000) as u64);
     let clock = broker_link::measure_clock(&options).await;
     if clock.is_none() {
-        (owner.log)(&clock_unknown(options.clock_server.as_deref()));
+        (callbacks.log)(&clock_unknown_warning(options.clock_server.as_deref()));
     }
     let shared = AgentContext::new(options, store, machine.incarnation(), spool, clock)?;
-    Agent::start(Arc::new(shared), machine, jobs, owner).live(acts).await
+    Agent::start(Arc::new(shared), machine, jobs, callbacks).run_loop(actions).await
 }
 
-/// Describes why campaigns exclude this agent.
-fn clock_unknown(server: Option<&str>) -> String {
+/// Returns the warning that campaigns exclude this agent because its clock offset is unknown.
+fn clock_unknown_warning(server: Option<&str>) -> String {
     let (why, what) = match server {
         Some(server) => (
             format!("{server} does not report the error of this clock"),
@@ -158,29 +160,29 @@ fn clock_unknown(server: Option<&str>) -> String {
     format!("warning: {why}, and campaigns exclude such agents; {what}")
 }
 
-/// Connects. An invalid configuration is an error; an unreachable broker is retried for a short
-/// time.
-async fn reach(
+/// Connects to the broker and opens its buckets. An unreachable broker is retried for
+/// [`BROKER_TIMEOUT`]; other errors are returned at once. `None` if the agent is ended meanwhile.
+async fn open_broker_store(
     options: &AgentOptions,
-    owner: AgentCallbacks<'_>,
+    callbacks: AgentCallbacks<'_>,
 ) -> Result<Option<BrokerStore>, NatsError> {
     let BrokerOptions { replicas, .. } = options.broker;
     let started = Instant::now();
     let mut has_logged = false;
-    while (owner.flow)().is_continue() {
-        // No other client with agent permissions receives the replies to this one.
+    while (callbacks.flow)().is_continue() {
+        // The broker can limit each agent to its own inbox, so that no other one reads its replies.
         let inbox = format!("horolog-agent.{}", options.name);
         let client = options.broker.connect(&format!("horolog {}", options.name), &inbox).await;
         let opened = match client {
-            Ok(client) => BrokerStore::open(client, &options.broker.shown(), replicas).await,
+            Ok(client) => BrokerStore::open(client, &options.broker.servers_text(), replicas).await,
             Err(error) => Err(error),
         };
         match opened {
-            Err(error @ (NatsError::Unreachable { .. } | NatsError::Late(_)))
+            Err(error @ (NatsError::Unreachable { .. } | NatsError::Timeout(_)))
                 if started.elapsed() < BROKER_TIMEOUT =>
             {
                 if !has_logged {
-                    (owner.log)(&format!("{error}; waiting for it"));
+                    (callbacks.log)(&format!("{error}; waiting for it"));
                 }
                 has_logged = true;
                 sleep(BROKER_RETRY).await;
@@ -198,16 +200,16 @@ pub(super) fn utc_ns() -> i64 {
 struct Agent<'a> {
     shared: Arc<AgentContext>,
     machine: AgentStateMachine,
-    owner: AgentCallbacks<'a>,
+    callbacks: AgentCallbacks<'a>,
     started_at: Instant,
     executor: Option<JobExecutor>,
     /// Directory of job files.
     jobs: PathBuf,
-    to: UnboundedSender<AgentEvent>,
+    event_sender: UnboundedSender<AgentEvent>,
     events: UnboundedReceiver<AgentEvent>,
     progress_events: mpsc::Sender<(CampaignId, Vec<u8>)>,
-    /// Number of reports made by this agent.
-    number: u64,
+    /// Number of reports made since the agent was started.
+    report_count: u64,
     /// Reports that could not be written to disk.
     unspooled: VecDeque<AgentReport>,
     replaced: bool,
@@ -218,26 +220,26 @@ impl<'a> Agent<'a> {
         shared: Arc<AgentContext>,
         machine: AgentStateMachine,
         jobs: PathBuf,
-        owner: AgentCallbacks<'a>,
+        callbacks: AgentCallbacks<'a>,
     ) -> Self {
-        let (to, events) = mpsc::unbounded_channel();
-        let (murmurs, queue) = mpsc::channel(PROGRESS_EVENTS_MAX);
-        tokio::spawn(broker_link::send_heartbeats(shared.clone(), to.clone()));
-        tokio::spawn(broker_link::watch_assignment(shared.clone(), to.clone()));
-        tokio::spawn(broker_link::deliver_reports(shared.clone(), to.clone()));
+        let (event_sender, events) = mpsc::unbounded_channel();
+        let (progress_sender, queue) = mpsc::channel(PROGRESS_EVENTS_MAX);
+        tokio::spawn(broker_link::send_heartbeats(shared.clone(), event_sender.clone()));
+        tokio::spawn(broker_link::watch_assignment(shared.clone(), event_sender.clone()));
+        tokio::spawn(broker_link::deliver_reports(shared.clone(), event_sender.clone()));
         tokio::spawn(broker_link::monitor_clock(shared.clone()));
         tokio::spawn(publish_progress_events(shared.clone(), queue));
         Self {
             shared,
             machine,
-            owner,
+            callbacks,
             started_at: Instant::now(),
             executor: None,
             jobs,
-            to,
+            event_sender,
             events,
-            progress_events: murmurs,
-            number: 0,
+            progress_events: progress_sender,
+            report_count: 0,
             unspooled: VecDeque::new(),
             replaced: false,
         }
@@ -250,15 +252,15 @@ impl<'a> Agent<'a> {
         }
     }
 
-    async fn live(mut self, acts: Vec<AgentAction>) -> Result<(), AgentError> {
-        self.act(acts);
-        (self.owner.ready)();
-        (self.owner.log)(&format!("agent {} is ready", self.shared.options.name));
+    async fn run_loop(mut self, actions: Vec<AgentAction>) -> Result<(), AgentError> {
+        self.execute_actions(actions);
+        (self.callbacks.ready)();
+        (self.callbacks.log)(&format!("agent {} is ready", self.shared.options.name));
         let mut ticks = interval(TICK);
-        while (self.owner.flow)().is_continue() && !self.replaced {
-            self.turn(&mut ticks).await;
+        while (self.callbacks.flow)().is_continue() && !self.replaced {
+            self.process_next_event(&mut ticks).await;
         }
-        self.end(&mut ticks).await;
+        self.shut_down(&mut ticks).await;
         if self.replaced {
             return Err(AgentError::Replaced(self.shared.options.name.clone()));
         }
@@ -267,14 +269,14 @@ impl<'a> Agent<'a> {
         Ok(())
     }
 
-    /// Terminates what runs, and delivers its results as far as the broker accepts them. The rest
-    /// is delivered after the next start.
-    async fn end(&mut self, ticks: &mut tokio::time::Interval) {
-        let acts = self.machine.shut_down();
-        self.act(acts);
+    /// Terminates the running jobs, then waits for the delivery of their results, each for a grace
+    /// period. Reports that remain in the spool are delivered after the next start.
+    async fn shut_down(&mut self, ticks: &mut tokio::time::Interval) {
+        let actions = self.machine.shut_down();
+        self.execute_actions(actions);
         let started = Instant::now();
         while self.machine.busy().is_some() && started.elapsed() < END_GRACE_PERIOD {
-            self.turn(ticks).await;
+            self.process_next_event(ticks).await;
         }
         let started = Instant::now();
         while !self.shared.spool().is_empty() && started.elapsed() < DELIVERY_GRACE_PERIOD {
@@ -283,21 +285,21 @@ impl<'a> Agent<'a> {
     }
 
     /// Waits for one event and handles it.
-    async fn turn(&mut self, ticks: &mut tokio::time::Interval) {
-        let acts = tokio::select! {
+    async fn process_next_event(&mut self, ticks: &mut tokio::time::Interval) {
+        let actions = tokio::select! {
             Some(event) = self.events.recv() => self.handle_event(event),
             _ = ticks.tick() => {
-                self.keep_the_unkept();
+                self.retry_unspooled();
                 self.machine.tick(self.now())
             }
         };
-        self.act(acts);
+        self.execute_actions(actions);
     }
 
     fn handle_event(&mut self, event: AgentEvent) -> Vec<AgentAction> {
         match event {
             AgentEvent::AssignmentRead(assignment) => {
-                let room = self.shared.spool().has_room().map_err(|error| error.to_string());
+                let room = self.shared.spool().check_capacity().map_err(|error| error.to_string());
                 self.machine.on_assignment(assignment, room, self.now())
             }
             // Late events of an ended campaign are ignored.
@@ -318,9 +320,9 @@ impl<'a> Agent<'a> {
         }
     }
 
-    fn act(&mut self, acts: Vec<AgentAction>) {
-        for act in acts {
-            match act {
+    fn execute_actions(&mut self, actions: Vec<AgentAction>) {
+        for action in actions {
+            match action {
                 AgentAction::QueueReport(campaign, content) => self.queue_report(campaign, content),
                 AgentAction::SendProgress(campaign, order_event) => {
                     let bytes = serde_json::to_vec(&order_event).unwrap_or_default();
@@ -333,79 +335,82 @@ impl<'a> Agent<'a> {
                 }
                 AgentAction::Finish => self.with_executor(JobExecutor::finish),
                 AgentAction::Abandon => self.with_executor(JobExecutor::abandon),
-                AgentAction::Leave => self.executor = None,
-                AgentAction::Persist => self.keep(),
-                AgentAction::Log(text) => (self.owner.log)(&text),
+                AgentAction::DropExecutor => self.executor = None,
+                AgentAction::Persist => self.persist_state(),
+                AgentAction::Log(text) => (self.callbacks.log)(&text),
             }
         }
         self.shared.set_busy(self.machine.busy());
     }
 
-    fn with_executor(&self, act: impl FnOnce(&JobExecutor)) {
+    fn with_executor(&self, operation: impl FnOnce(&JobExecutor)) {
         if let Some(job_executor) = &self.executor {
-            act(job_executor);
+            operation(job_executor);
         }
     }
 
-    /// Saves the state needed after a restart, unless a report that it counts as made is not on the
-    /// disk yet: then a restart reports it.
-    fn keep(&mut self) {
+    /// Persists the state of the state machine, unless a report that this state counts as made is
+    /// not on disk yet: a restart from that state would never deliver it.
+    fn persist_state(&mut self) {
         if !self.unspooled.is_empty() {
             return;
         }
-        let saved = self.shared.spool().save_state(&self.machine.memory());
+        let saved = self.shared.spool().save_state(&self.machine.persistent_state());
         if let Err(error) = saved {
-            (self.owner.log)(&error.to_string());
+            (self.callbacks.log)(&error.to_string());
         }
     }
 
     fn queue_report(&mut self, campaign: CampaignId, content: ReportContent) {
-        self.number += 1;
+        self.report_count += 1;
         let report = AgentReport {
             protocol: PROTOCOL,
             campaign,
             agent: self.shared.options.name.clone(),
             incarnation: self.machine.incarnation(),
-            number: self.number,
+            number: self.report_count,
             content,
         };
-        if let Err(error) = self.put(&report) {
-            (self.owner.log)(&format!("{error}; retrying"));
+        if let Err(error) = self.spool_report(&report) {
+            (self.callbacks.log)(&format!("{error}; retrying"));
             self.unspooled.push_back(report);
         }
     }
 
-    /// Puts a report into the spool. A result that is too large is omitted, which the report
-    /// states.
-    fn put(&self, report: &AgentReport) -> Result<(), SpoolError> {
+    /// Appends a report to the spool. A result that is too large is replaced by a line in the
+    /// report's standard error.
+    fn spool_report(&self, report: &AgentReport) -> Result<(), SpoolError> {
         let packed = report.pack().or_else(|_| without_result(report).pack()).unwrap_or_default();
         let AgentReport { campaign, agent, .. } = report.clone();
         self.shared.spool().append(&SpoolEntry { id: report.id(), campaign, agent, packed })?;
-        self.shared.put.notify_one();
+        self.shared.report_spooled.notify_one();
         Ok(())
     }
 
-    fn keep_the_unkept(&mut self) {
-        let had = !self.unspooled.is_empty();
+    fn retry_unspooled(&mut self) {
+        let had_unspooled = !self.unspooled.is_empty();
         while let Some(report) = self.unspooled.pop_front() {
-            if self.put(&report).is_err() {
+            if self.spool_report(&report).is_err() {
                 self.unspooled.push_front(report);
                 return;
             }
         }
-        if had {
-            self.keep();
+        if had_unspooled {
+            self.persist_state();
         }
     }
 
     fn begin(&mut self, order: Order) {
         let campaign = order.campaign.clone();
-        let (to, of) = (self.to.clone(), campaign.clone());
-        let event_sink = Arc::new(move |event| drop(to.send(AgentEvent::Job(of.clone(), event))));
+        let (event_sender, event_campaign) = (self.event_sender.clone(), campaign.clone());
+        let event_sink = Arc::new(move |event| {
+            drop(event_sender.send(AgentEvent::Job(event_campaign.clone(), event)));
+        });
         let directory = self.jobs.clone();
-        let means =
+        let environment =
             ExecutionEnv { program: self.shared.options.program.clone(), directory, host: None };
-        self.executor = Some(JobExecutor::begin(order, means, self.shared.clock(), event_sink));
+        self.executor =
+            Some(JobExecutor::begin(order, environment, self.shared.clock(), event_sink));
     }
 }
 

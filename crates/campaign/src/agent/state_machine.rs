@@ -1,29 +1,29 @@
-//! Agent state machine. Pure: takes assignments, job events and clock ticks, returns actions in
-//! order. It executes one campaign at a time and remembers the last few. It reads no clock and has
-//! no side effects, so every order of events can be tested.
+//! Agent state machine: receives assignments, job events and timer ticks, and returns a sequence of
+//! actions. It executes one order at a time, and recognises the orders of the last ended campaigns.
+//! It reads no clock and has no side effects, so every sequence of events can be tested.
 //!
-//! An assignment is a state, not an event: the same one may be read any number of times, and some
-//! may never be read.
+//! An assignment is a state, not an event: the same one may be read any number of times, and one
+//! that is soon replaced may never be read.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
 use crate::assignment::{Assignment, AssignmentError};
-use crate::file_error::counted;
+use crate::file_error::count_text;
 use crate::order::{Job, JobEnd, JobOutcome, LEAD_NS_MAX, Order, OrderCommand, OrderEvent};
 use crate::policy::Policy;
 use crate::report::ReportContent;
 use crate::{AgentName, CampaignId, JobId};
 
-/// Longest time for which an order may wait for its start time before the agent is free again, in
-/// ns.
-pub const WAIT_MAX_NS: u64 = 300_000_000_000;
-/// Time after the deadline of its jobs at which a campaign ends, regardless of its controller, in
-/// ns.
-pub const LINGER_NS: u64 = 30_000_000_000;
-/// Number of ended campaigns that are remembered, so that they are not started again.
-const REMEMBERED: usize = 32;
+/// Longest time between the acceptance of an order and its start command, in ns; then the agent
+/// abandons the order.
+pub const START_WAIT_MAX_NS: u64 = 300_000_000_000;
+/// Grace period after the deadline of an order's jobs, in ns; then the agent abandons the order
+/// even without a command from the controller.
+pub const ABANDON_GRACE_NS: u64 = 30_000_000_000;
+/// Number of ended campaigns that are retained, so that their orders are not executed again.
+const ENDED_CAMPAIGNS_MAX: usize = 32;
 
 /// Identity and policy of an agent.
 #[derive(Clone, Debug)]
@@ -32,29 +32,29 @@ pub struct AgentIdentity {
     pub name: AgentName,
     /// Version of horolog.
     pub version: String,
-    /// Policy on what it may run.
+    /// Policy on what the agent may run.
     pub policy: Policy,
 }
 
-/// Action of an agent.
+/// Action that the caller of the state machine must execute.
 #[derive(Clone, PartialEq, Debug)]
 pub enum AgentAction {
-    /// Send a campaign's controller a reliable event.
+    /// Queue a report for the controller of a campaign (reliable event).
     QueueReport(CampaignId, ReportContent),
-    /// Send it a best-effort event.
+    /// Send an event to the controller of a campaign (best-effort event).
     SendProgress(CampaignId, OrderEvent),
     /// Create the processes of an order and start its services.
     Begin(Order),
-    /// Start the other jobs at this time, UTC in ns since 1970.
+    /// Start the jobs that are not services at this time, UTC in ns since 1970.
     Start(i64),
     /// Terminate the services.
     Finish,
-    /// Terminate everything.
+    /// Terminate all jobs.
     Abandon,
-    /// Release an order that is over.
-    Leave,
-    /// Persist [`AgentStateMachine::memory`] as it is when this action is executed; it includes
-    /// everything decided together with this action.
+    /// Drop the job executor: all jobs of the order have outcomes.
+    DropExecutor,
+    /// Persist [`AgentStateMachine::persistent_state`] as it is when this action is executed; it
+    /// then includes all changes made with the other actions of the same sequence.
     Persist,
     /// Log a line for the operator.
     Log(String),
@@ -64,7 +64,7 @@ pub enum AgentAction {
 #[derive(Clone, Default, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PersistentState {
-    /// Number of the start.
+    /// Restart count (see [`AgentStateMachine::incarnation`]).
     pub incarnation: u64,
     /// Ended campaigns, most recent last.
     pub over: VecDeque<CampaignId>,
@@ -72,7 +72,7 @@ pub struct PersistentState {
     pub current: Option<InterruptedOrder>,
 }
 
-/// Order that was in progress.
+/// Order that was in progress when the state was persisted.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct InterruptedOrder {
     /// Campaign.
@@ -91,21 +91,22 @@ enum OrderPhase {
     Waiting,
     /// The start time is known.
     Started,
-    /// Everything must end.
+    /// All jobs are being terminated.
     Ending,
 }
 
 #[derive(Clone, Debug)]
 struct CurrentOrder {
     order: Order,
-    stage: OrderPhase,
-    open: BTreeSet<JobId>,
-    at_ns: Option<i64>,
+    phase: OrderPhase,
+    open_jobs: BTreeSet<JobId>,
+    start_ns: Option<i64>,
     /// Last command that was executed.
-    word: Option<OrderCommand>,
+    executed_command: Option<OrderCommand>,
     /// Last command that was read.
-    last_read: Option<OrderCommand>,
-    /// Monotonic time at which the order was accepted or, later, its start time, in ns.
+    last_read_command: Option<OrderCommand>,
+    /// Monotonic time, in ns, from which the timeout of the phase counts: acceptance of the order
+    /// or, once it is known, the start time.
     since_ns: u64,
 }
 
@@ -118,84 +119,90 @@ pub struct AgentClockReadings {
     pub monotonic_ns: u64,
 }
 
-/// State of an agent.
+/// Identity, incarnation, current order and ended campaigns of an agent.
 #[derive(Clone, Debug)]
 pub struct AgentStateMachine {
-    character: AgentIdentity,
-    over: VecDeque<CampaignId>,
+    identity: AgentIdentity,
+    ended_campaigns: VecDeque<CampaignId>,
     incarnation: u64,
     current: Option<CurrentOrder>,
 }
 
 impl AgentStateMachine {
-    /// Returns an agent started at this time (ms since 1970), with its persistent state. An order
-    /// in progress at that time is over: each of its jobs without an outcome gets one that states
-    /// the interruption.
+    /// Creates the state machine of an agent started at `now_ms` (ms since 1970) from the persisted
+    /// state, and returns it with its first actions. Each job that had no outcome when the agent
+    /// stopped gets the outcome [`JobEnd::Interrupted`].
     #[must_use]
     pub fn new(
-        character: AgentIdentity,
-        memory: PersistentState,
+        identity: AgentIdentity,
+        persistent_state: PersistentState,
         now_ms: u64,
     ) -> (Self, Vec<AgentAction>) {
-        let incarnation = now_ms.max(memory.incarnation + 1);
-        let mut machine = Self { character, over: memory.over, incarnation, current: None };
-        let mut acts = Vec::new();
-        if let Some(left) = memory.current {
-            acts.push(AgentAction::Log(format!(
+        let incarnation = now_ms.max(persistent_state.incarnation + 1);
+        let mut machine =
+            Self { identity, ended_campaigns: persistent_state.over, incarnation, current: None };
+        let mut actions = Vec::new();
+        if let Some(interrupted) = persistent_state.current {
+            actions.push(AgentAction::Log(format!(
                 "this agent stopped during {}; {} of its jobs had no result",
-                left.campaign,
-                left.jobs.len()
+                interrupted.campaign,
+                interrupted.jobs.len()
             )));
-            for job in left.jobs {
+            for job in interrupted.jobs {
                 let reason = "the agent stopped before the job and was restarted".to_owned();
                 let ending = JobEnd::Interrupted { reason };
-                let outcome = machine.outcome(&left.campaign, job, ending, left.at_ns);
-                acts.push(AgentAction::QueueReport(left.campaign.clone(), outcome));
+                let outcome =
+                    machine.outcome_report(&interrupted.campaign, job, ending, interrupted.at_ns);
+                actions.push(AgentAction::QueueReport(interrupted.campaign.clone(), outcome));
             }
-            machine.is_over(left.campaign);
+            machine.remember_ended(interrupted.campaign);
         }
-        acts.push(AgentAction::Persist);
-        (machine, acts)
+        actions.push(AgentAction::Persist);
+        (machine, actions)
     }
 
-    /// Returns the number of its start: later ones are greater.
+    /// Returns the incarnation: a number that is greater at each start of the agent.
     #[must_use]
     pub const fn incarnation(&self) -> u64 {
         self.incarnation
     }
 
-    /// Returns the campaign that it works for.
+    /// Returns the campaign of the current order.
     #[must_use]
     pub fn busy(&self) -> Option<&CampaignId> {
         self.current.as_ref().map(|current| &current.order.campaign)
     }
 
-    /// Returns the state that it needs after a restart.
+    /// Returns the state that [`Self::new`] needs after a restart.
     #[must_use]
-    pub fn memory(&self) -> PersistentState {
+    pub fn persistent_state(&self) -> PersistentState {
         let current = self.current.as_ref().map(|current| InterruptedOrder {
             campaign: current.order.campaign.clone(),
-            jobs: current.open.clone(),
-            at_ns: current.at_ns,
+            jobs: current.open_jobs.clone(),
+            at_ns: current.start_ns,
         });
-        PersistentState { incarnation: self.incarnation, over: self.over.clone(), current }
-    }
-
-    fn is_over(&mut self, campaign: CampaignId) {
-        self.over.push_back(campaign);
-        while self.over.len() > REMEMBERED {
-            self.over.pop_front();
+        PersistentState {
+            incarnation: self.incarnation,
+            over: self.ended_campaigns.clone(),
+            current,
         }
     }
 
-    fn outcome(
+    fn remember_ended(&mut self, campaign: CampaignId) {
+        self.ended_campaigns.push_back(campaign);
+        while self.ended_campaigns.len() > ENDED_CAMPAIGNS_MAX {
+            self.ended_campaigns.pop_front();
+        }
+    }
+
+    fn outcome_report(
         &self,
         campaign: &CampaignId,
         job: JobId,
         ending: JobEnd,
         intended_ns: Option<i64>,
     ) -> ReportContent {
-        let agent = self.character.name.clone();
+        let agent = self.identity.name.clone();
         let outcome = JobOutcome::new(campaign.clone(), agent, job, ending);
         ReportContent::Outcome(Box::new(JobOutcome { intended_ns, ..outcome }))
     }
@@ -210,31 +217,33 @@ impl AgentStateMachine {
         now: AgentClockReadings,
     ) -> Vec<AgentAction> {
         match assignment {
-            Ok(None) => self.without_order(),
-            Ok(Some(Assignment { order, word })) => {
+            Ok(None) => self.handle_deleted_order(),
+            Ok(Some(Assignment { order, word: command })) => {
                 if self.busy() == Some(&order.campaign) {
-                    return self.word(word, now);
+                    return self.execute_command(command, now);
                 }
-                if self.over.contains(&order.campaign) || !is_beginning(word) {
+                if self.ended_campaigns.contains(&order.campaign) || !can_begin_with(command) {
                     return Vec::new();
                 }
-                let mut acts = self.take_on(order, room, now);
-                acts.extend(self.word(word, now));
-                acts
+                let mut actions = self.accept_or_refuse(order, room, now);
+                actions.extend(self.execute_command(command, now));
+                actions
             }
-            Err(AssignmentError::Foreign { campaign, reason }) => self.refuse(campaign, reason),
+            Err(AssignmentError::OtherVersion { campaign, reason }) => {
+                self.refuse(campaign, reason)
+            }
             Err(AssignmentError::Unreadable) => Vec::new(),
         }
     }
 
-    /// Handles the deletion of the order: nothing more is started, but running jobs continue to
-    /// their end: a broker that lost its data cannot be distinguished from a deletion.
-    fn without_order(&mut self) -> Vec<AgentAction> {
+    /// Handles the deletion of the order. An order without a start time is abandoned; started jobs
+    /// run to their end, because the broker may only have lost its data.
+    fn handle_deleted_order(&mut self) -> Vec<AgentAction> {
         match &mut self.current {
             Some(current)
-                if matches!(current.stage, OrderPhase::Preparing | OrderPhase::Waiting) =>
+                if matches!(current.phase, OrderPhase::Preparing | OrderPhase::Waiting) =>
             {
-                current.stage = OrderPhase::Ending;
+                current.phase = OrderPhase::Ending;
                 vec![AgentAction::Abandon]
             }
             _ => Vec::new(),
@@ -242,43 +251,46 @@ impl AgentStateMachine {
     }
 
     fn refuse(&mut self, campaign: CampaignId, reason: String) -> Vec<AgentAction> {
-        if self.over.contains(&campaign) {
+        if self.ended_campaigns.contains(&campaign) {
             return Vec::new();
         }
-        self.is_over(campaign.clone());
+        self.remember_ended(campaign.clone());
         let notice = AgentAction::Log(format!("refused {campaign}: {reason}"));
         let refused = ReportContent::Event(OrderEvent::Refused { reason });
         vec![notice, AgentAction::QueueReport(campaign, refused), AgentAction::Persist]
     }
 
-    fn take_on(
+    fn accept_or_refuse(
         &mut self,
         order: Order,
         room: Result<(), String>,
         now: AgentClockReadings,
     ) -> Vec<AgentAction> {
-        let AgentIdentity { name, version, policy } = &self.character;
+        let AgentIdentity { name, version, policy } = &self.identity;
         let busy = self.busy().map(|busy| format!("it is busy with {busy}; wait for its end"));
-        let judged = order.check(name, version).map_err(|fault| fault.to_string());
+        let judged = order.check(name, version).map_err(|error| error.to_string());
         let judged = judged.and_then(|()| busy.map_or(Ok(()), Err)).and(room);
-        let judged = judged.and_then(|()| policy.check(&order).map_err(|why| why.to_string()));
+        let judged = judged.and_then(|()| policy.check(&order).map_err(|error| error.to_string()));
         let campaign = order.campaign.clone();
         if let Err(reason) = judged {
             return self.refuse(campaign, reason);
         }
         self.current = Some(CurrentOrder {
-            open: order.jobs.iter().map(|job| job.id.clone()).collect(),
+            open_jobs: order.jobs.iter().map(|job| job.id.clone()).collect(),
             order: order.clone(),
-            stage: OrderPhase::Preparing,
-            at_ns: None,
-            word: None,
-            last_read: None,
+            phase: OrderPhase::Preparing,
+            start_ns: None,
+            executed_command: None,
+            last_read_command: None,
             since_ns: now.monotonic_ns,
         });
         // Persisted before anything is done, so that a restart finds it.
         vec![
             AgentAction::Persist,
-            AgentAction::Log(format!("executing {campaign}: {}", counted(order.jobs.len(), "job"))),
+            AgentAction::Log(format!(
+                "executing {campaign}: {}",
+                count_text(order.jobs.len(), "job")
+            )),
             AgentAction::QueueReport(
                 campaign,
                 ReportContent::Event(OrderEvent::Accepted { at_ns: now.utc_ns }),
@@ -287,62 +299,68 @@ impl AgentStateMachine {
         ]
     }
 
-    /// Executes a command of the current order, once; a start only when all services are ready.
-    fn word(&mut self, word: Option<OrderCommand>, now: AgentClockReadings) -> Vec<AgentAction> {
+    /// Executes a command of the current order, once. A start command is executed only when all
+    /// services are ready.
+    fn execute_command(
+        &mut self,
+        command: Option<OrderCommand>,
+        now: AgentClockReadings,
+    ) -> Vec<AgentAction> {
         let Some(current) = &mut self.current else { return Vec::new() };
-        current.last_read = word;
-        if current.word == word || current.stage == OrderPhase::Ending {
+        current.last_read_command = command;
+        if current.executed_command == command || current.phase == OrderPhase::Ending {
             return Vec::new();
         }
-        match word {
+        match command {
             None => Vec::new(),
-            Some(OrderCommand::Start { .. }) if current.stage != OrderPhase::Waiting => Vec::new(),
+            Some(OrderCommand::Start { .. }) if current.phase != OrderPhase::Waiting => Vec::new(),
             Some(OrderCommand::Start { at_ns }) => {
-                current.word = word;
-                current.stage = OrderPhase::Started;
-                current.at_ns = Some(at_ns);
+                current.executed_command = command;
+                current.phase = OrderPhase::Started;
+                current.start_ns = Some(at_ns);
                 let ahead_ns = at_ns.saturating_sub(now.utc_ns);
-                if let Err(reason) = is_possible(ahead_ns) {
+                if let Err(reason) = check_start_lead(ahead_ns) {
                     current.since_ns = now.monotonic_ns;
-                    return self.missed(&reason);
+                    return self.refuse_missed_start(&reason);
                 }
                 current.since_ns = now.monotonic_ns.saturating_add_signed(ahead_ns);
                 vec![AgentAction::Persist, AgentAction::Start(at_ns)]
             }
-            // Services end, and so do jobs that were never started: no start time comes after this.
-            Some(OrderCommand::Finish) if current.stage == OrderPhase::Started => {
-                current.word = word;
+            // Also ends jobs that were never started: no start time follows this command.
+            Some(OrderCommand::Finish) if current.phase == OrderPhase::Started => {
+                current.executed_command = command;
                 vec![AgentAction::Finish]
             }
             Some(OrderCommand::Finish | OrderCommand::Abandon) => {
-                current.word = word;
-                current.stage = OrderPhase::Ending;
+                current.executed_command = command;
+                current.phase = OrderPhase::Ending;
                 vec![AgentAction::Abandon]
             }
         }
     }
 
-    /// Handles a start time that cannot be met. A measurement that begins while others are in
-    /// progress would be counted as one of theirs, so it does not begin.
-    fn missed(&mut self, reason: &str) -> Vec<AgentAction> {
+    /// Handles a start time that cannot be met: each measurement without an outcome is reported as
+    /// refused. Started later, it would not be simultaneous with those of other agents.
+    fn refuse_missed_start(&mut self, reason: &str) -> Vec<AgentAction> {
         let Some(current) = &self.current else { return Vec::new() };
-        let at_ns = current.at_ns;
+        let at_ns = current.start_ns;
         let campaign = current.order.campaign.clone();
-        let is_late = |job: &&Job| !job.service && current.open.contains(&job.id);
-        let late: Vec<_> = current.order.jobs.iter().filter(is_late).map(|job| &job.id).collect();
-        let outcomes = late.into_iter().map(|job| {
+        let is_open_measurement = |job: &&Job| !job.service && current.open_jobs.contains(&job.id);
+        let open_measurements: Vec<_> =
+            current.order.jobs.iter().filter(is_open_measurement).map(|job| &job.id).collect();
+        let outcomes = open_measurements.into_iter().map(|job| {
             let ending = JobEnd::Refused { reason: reason.to_owned() };
-            (job.clone(), self.outcome(&campaign, job.clone(), ending, at_ns))
+            (job.clone(), self.outcome_report(&campaign, job.clone(), ending, at_ns))
         });
         let outcomes: Vec<_> = outcomes.collect();
-        let mut acts = vec![AgentAction::Log(format!("{campaign}: {reason}"))];
+        let mut actions = vec![AgentAction::Log(format!("{campaign}: {reason}"))];
         for (job, outcome) in outcomes {
-            acts.push(AgentAction::QueueReport(campaign.clone(), outcome));
-            acts.extend(self.close(&job));
+            actions.push(AgentAction::QueueReport(campaign.clone(), outcome));
+            actions.extend(self.close_job(&job));
         }
         // After all reports: the persistent state counts them as made.
-        acts.push(AgentAction::Persist);
-        acts
+        actions.push(AgentAction::Persist);
+        actions
     }
 
     /// Handles an event of the processes of the current order.
@@ -352,17 +370,17 @@ impl AgentStateMachine {
         let campaign = current.order.campaign.clone();
         match event {
             OrderEvent::Ready => {
-                let mut acts =
+                let mut actions =
                     vec![AgentAction::QueueReport(campaign, ReportContent::Event(event))];
-                if current.stage == OrderPhase::Preparing {
-                    current.stage = OrderPhase::Waiting;
+                if current.phase == OrderPhase::Preparing {
+                    current.phase = OrderPhase::Waiting;
                 }
-                let command = current.last_read;
-                acts.extend(self.word(command, now));
-                acts
+                let command = current.last_read_command;
+                actions.extend(self.execute_command(command, now));
+                actions
             }
             OrderEvent::NotReady { .. } => {
-                current.stage = OrderPhase::Ending;
+                current.phase = OrderPhase::Ending;
                 vec![
                     AgentAction::QueueReport(campaign, ReportContent::Event(event)),
                     AgentAction::Abandon,
@@ -383,45 +401,45 @@ impl AgentStateMachine {
     #[must_use]
     pub fn on_outcome(&mut self, outcome: Box<JobOutcome>) -> Vec<AgentAction> {
         let is_open = |current: &CurrentOrder| {
-            current.order.campaign == outcome.campaign && current.open.contains(&outcome.job)
+            current.order.campaign == outcome.campaign && current.open_jobs.contains(&outcome.job)
         };
         if !self.current.as_ref().is_some_and(is_open) {
             return Vec::new();
         }
         let (campaign, job) = (outcome.campaign.clone(), outcome.job.clone());
-        // Written to disk before it is remembered as reported.
-        let mut acts = vec![AgentAction::QueueReport(campaign, ReportContent::Outcome(outcome))];
-        acts.extend(self.close(&job));
-        acts.push(AgentAction::Persist);
-        acts
+        // The report is written to disk before the persistent state counts it as made.
+        let mut actions = vec![AgentAction::QueueReport(campaign, ReportContent::Outcome(outcome))];
+        actions.extend(self.close_job(&job));
+        actions.push(AgentAction::Persist);
+        actions
     }
 
-    fn close(&mut self, job: &JobId) -> Vec<AgentAction> {
+    fn close_job(&mut self, job: &JobId) -> Vec<AgentAction> {
         let Some(current) = &mut self.current else { return Vec::new() };
-        current.open.remove(job);
-        if !current.open.is_empty() {
+        current.open_jobs.remove(job);
+        if !current.open_jobs.is_empty() {
             return Vec::new();
         }
         let campaign = current.order.campaign.clone();
         self.current = None;
-        self.is_over(campaign.clone());
-        vec![AgentAction::Leave, AgentAction::Log(format!("{campaign} is finished here"))]
+        self.remember_ended(campaign.clone());
+        vec![AgentAction::DropExecutor, AgentAction::Log(format!("{campaign} is finished here"))]
     }
 
-    /// Handles timeouts: an order whose start time never comes is abandoned, and so are services
-    /// that are not terminated.
+    /// Handles timeouts: abandons an order without a start command after [`START_WAIT_MAX_NS`], and
+    /// a started one [`ABANDON_GRACE_NS`] after its deadline.
     #[must_use]
     pub fn tick(&mut self, now: AgentClockReadings) -> Vec<AgentAction> {
         let Some(current) = &mut self.current else { return Vec::new() };
-        let max_ns = match current.stage {
-            OrderPhase::Preparing | OrderPhase::Waiting => WAIT_MAX_NS,
-            OrderPhase::Started => current.order.deadline_ns.saturating_add(LINGER_NS),
+        let max_ns = match current.phase {
+            OrderPhase::Preparing | OrderPhase::Waiting => START_WAIT_MAX_NS,
+            OrderPhase::Started => current.order.deadline_ns.saturating_add(ABANDON_GRACE_NS),
             OrderPhase::Ending => return Vec::new(),
         };
         if now.monotonic_ns.saturating_sub(current.since_ns) <= max_ns {
             return Vec::new();
         }
-        current.stage = OrderPhase::Ending;
+        current.phase = OrderPhase::Ending;
         let campaign = &current.order.campaign;
         vec![
             AgentAction::Log(format!("{campaign}: no message from its controller; abandoned")),
@@ -429,12 +447,12 @@ impl AgentStateMachine {
         ]
     }
 
-    /// Shuts the agent down: its jobs end first, with the results so far.
+    /// Begins the shutdown: abandons the current order, whose jobs end with their results so far.
     #[must_use]
     pub fn shut_down(&mut self) -> Vec<AgentAction> {
         match &mut self.current {
-            Some(current) if current.stage != OrderPhase::Ending => {
-                current.stage = OrderPhase::Ending;
+            Some(current) if current.phase != OrderPhase::Ending => {
+                current.phase = OrderPhase::Ending;
                 vec![AgentAction::Abandon]
             }
             _ => Vec::new(),
@@ -442,9 +460,9 @@ impl AgentStateMachine {
     }
 }
 
-/// Checks that a start time this far ahead can be met: it has not passed, and it does not hold the
-/// agent for too long.
-fn is_possible(ahead_ns: i64) -> Result<(), String> {
+/// Checks the time from now to the start time, in ns: above 0 and at most [`LEAD_NS_MAX`]. `Err`
+/// holds the reason in one line.
+fn check_start_lead(ahead_ns: i64) -> Result<(), String> {
     let ahead_s = ahead_ns as f64 / 1e9;
     if ahead_ns <= 0 {
         let late_s = -ahead_s;
@@ -462,9 +480,9 @@ fn is_possible(ahead_ns: i64) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns true if a campaign may begin with this as the first command that is read.
-const fn is_beginning(word: Option<OrderCommand>) -> bool {
-    matches!(word, None | Some(OrderCommand::Start { .. }))
+/// Returns true if an order is accepted when it is first read with this command.
+const fn can_begin_with(command: Option<OrderCommand>) -> bool {
+    matches!(command, None | Some(OrderCommand::Start { .. }))
 }
 
 #[cfg(test)]

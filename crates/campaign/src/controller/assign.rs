@@ -1,5 +1,5 @@
-//! Orders of a controller: assigned, changed and withdrawn, each only if it was not changed
-//! concurrently.
+//! Orders of a controller, written and deleted at the broker. Each write names the revision that it
+//! replaces, and fails if the order was changed concurrently.
 
 use std::time::Duration;
 
@@ -13,63 +13,64 @@ use crate::nats::{BrokerStore, NatsError, WriteOutcome};
 use crate::order::{AgentState, OrderCommand};
 use crate::{AgentName, CampaignId};
 
-/// Time for which an agent must be present without working for its order's campaign, before the
-/// order counts as left by a dead controller.
+/// Time after which another campaign's order counts as left by a dead controller, if its agent is
+/// present but does not execute the order.
 const STALE_AFTER: Duration = Duration::from_secs(5);
-/// Shortest time before the start time at which the start time is still sent.
+/// Minimum lead with which a start time is sent.
 const LEAD_MIN: Duration = Duration::from_millis(100);
 
-/// Owner of the order stored at the broker for an agent.
+/// Campaign to which the order stored at the broker for an agent belongs.
 pub(super) enum OrderOwner {
     /// This campaign.
-    Ours,
+    ThisCampaign,
     /// No readable order.
-    None,
+    NoOrder,
     /// Another campaign, at this revision.
-    Other(CampaignId, u64),
+    OtherCampaign(CampaignId, u64),
 }
 
 impl Controller<'_> {
-    /// Assigns the orders to all agents with this command. A start time that has passed is sent to
-    /// no agent, unless one may have it already: then the others report that they missed it.
+    /// Writes the orders of all agents with this command. A start time that is less than
+    /// [`LEAD_MIN`] ahead is written for no agent, unless an agent has a command already: then the
+    /// other agents report that they missed the start time.
     pub(super) async fn assign_all(
         &mut self,
-        word: Option<OrderCommand>,
+        command: Option<OrderCommand>,
     ) -> Result<(), CampaignError> {
-        self.assign(self.issued_orders.keys().cloned().collect(), word).await
+        self.assign(self.issued_orders.keys().cloned().collect(), command).await
     }
 
-    /// Assigns the orders to these agents.
+    /// Writes the orders of these agents with this command; see [`Self::assign_all`].
     pub(super) async fn assign(
         &mut self,
-        mut left: Vec<AgentName>,
-        word: Option<OrderCommand>,
+        mut pending_agents: Vec<AgentName>,
+        command: Option<OrderCommand>,
     ) -> Result<(), CampaignError> {
-        left.retain(|name| !self.issued_orders[name].has_command(word));
-        while !left.is_empty() {
-            if let Some(OrderCommand::Start { at_ns }) = word {
+        pending_agents.retain(|name| !self.issued_orders[name].has_command(command));
+        while !pending_agents.is_empty() {
+            if let Some(OrderCommand::Start { at_ns }) = command {
                 let is_near = at_ns.saturating_sub(self.utc_ns()) < LEAD_MIN.as_nanos() as i64;
-                if is_near && self.issued_orders.values().all(|issued| issued.word.is_none()) {
+                if is_near && self.issued_orders.values().all(|issued| issued.command.is_none()) {
                     return Ok(());
                 }
             }
-            let requests = left.iter().map(|name| self.give_one(name, word));
-            let answers = futures_util::future::join_all(requests).await;
-            let names = std::mem::take(&mut left);
-            for (name, answer) in names.into_iter().zip(answers) {
-                match answer {
+            let requests = pending_agents.iter().map(|name| self.write_order(name, command));
+            let results = futures_util::future::join_all(requests).await;
+            let names = std::mem::take(&mut pending_agents);
+            for (name, result) in names.into_iter().zip(results) {
+                match result {
                     Ok(Some(revision)) => {
-                        self.gone_since = None;
-                        self.note(&name, revision, word);
+                        self.broker_unreachable_since = None;
+                        self.record_written(&name, revision, command);
                     }
                     Ok(None) => {
-                        if self.is_rewrite_needed(&name, word).await? {
-                            left.push(name);
+                        if self.is_rewrite_needed(&name, command).await? {
+                            pending_agents.push(name);
                         }
                     }
                     Err(error) => {
-                        self.is_unreachable(error).await?;
-                        left.push(name);
+                        self.handle_unreachable(error).await?;
+                        pending_agents.push(name);
                     }
                 }
             }
@@ -77,25 +78,30 @@ impl Controller<'_> {
         Ok(())
     }
 
-    async fn give_one(
+    async fn write_order(
         &self,
         name: &AgentName,
-        word: Option<OrderCommand>,
+        command: Option<OrderCommand>,
     ) -> Result<Option<u64>, NatsError> {
         let Some(IssuedOrder { order, revision, .. }) = self.issued_orders.get(name) else {
             return Ok(None);
         };
-        let instruction = Assignment { order: order.clone(), word }.pack();
-        match self.store.put_order(name, instruction, *revision).await? {
+        let assignment = Assignment { order: order.clone(), word: command }.pack();
+        match self.store.put_order(name, assignment, *revision).await? {
             WriteOutcome::Written(revision) => Ok(Some(revision)),
             WriteOutcome::Conflict => Ok(None),
         }
     }
 
     /// Records the revision and command stored for an agent.
-    pub(super) fn note(&mut self, name: &AgentName, revision: u64, word: Option<OrderCommand>) {
+    pub(super) fn record_written(
+        &mut self,
+        name: &AgentName,
+        revision: u64,
+        command: Option<OrderCommand>,
+    ) {
         if let Some(issued) = self.issued_orders.get_mut(name) {
-            (issued.revision, issued.word) = (revision, word);
+            (issued.revision, issued.command) = (revision, command);
         }
     }
 
@@ -107,37 +113,37 @@ impl Controller<'_> {
         let stored = self.with_retry(async |store: &BrokerStore| store.order(name).await).await?;
         let revision = stored.as_ref().map_or(0, |stored| stored.revision);
         match stored.and_then(|stored| Assignment::unpack(&stored.bytes).ok()) {
-            Some(Assignment { order, word }) if order.campaign == self.id => {
-                self.note(name, revision, word);
-                Ok(OrderOwner::Ours)
+            Some(Assignment { order, word: command }) if order.campaign == self.id => {
+                self.record_written(name, revision, command);
+                Ok(OrderOwner::ThisCampaign)
             }
-            Some(other) => Ok(OrderOwner::Other(other.order.campaign, revision)),
+            Some(other) => Ok(OrderOwner::OtherCampaign(other.order.campaign, revision)),
             None => {
-                self.note(name, revision, None);
-                Ok(OrderOwner::None)
+                self.record_written(name, revision, None);
+                Ok(OrderOwner::NoOrder)
             }
         }
     }
 
-    /// Resolves a conflicting change of the agent's order: made by this controller itself if its
-    /// request succeeded but the response was lost, or by another campaign that has the agent.
-    /// Returns true if the order must be written again.
+    /// Resolves a write conflict on an agent's order: the order was changed by this controller, if
+    /// its request succeeded but the response was lost, or belongs to another campaign. Returns
+    /// true if the order must be written again.
     async fn is_rewrite_needed(
         &mut self,
         name: &AgentName,
-        word: Option<OrderCommand>,
+        command: Option<OrderCommand>,
     ) -> Result<bool, CampaignError> {
         match self.read_order(name).await? {
-            OrderOwner::Ours if self.issued_orders[name].has_command(word) => Ok(false),
-            OrderOwner::Ours => self.still_owns().await.map(|()| true),
-            OrderOwner::None => Ok(true),
-            OrderOwner::Other(other, revision) => {
+            OrderOwner::ThisCampaign if self.issued_orders[name].has_command(command) => Ok(false),
+            OrderOwner::ThisCampaign => self.check_ownership().await.map(|()| true),
+            OrderOwner::NoOrder => Ok(true),
+            OrderOwner::OtherCampaign(other, revision) => {
                 if self.is_stale(name, &other, revision).await? {
-                    self.note(name, revision, None);
+                    self.record_written(name, revision, None);
                     return Ok(true);
                 }
-                if word.is_some() {
-                    // Its results may still arrive.
+                if command.is_some() {
+                    // The agent's results for this campaign may still arrive.
                     return Ok(false);
                 }
                 Err(CampaignError::NotStarted(format!(
@@ -148,8 +154,8 @@ impl Controller<'_> {
         }
     }
 
-    /// Returns true if an order was left by a dead controller: the agent is present and for some
-    /// seconds does not work for it.
+    /// Returns true if the order of campaign `other` was left by a dead controller: for
+    /// [`STALE_AFTER`] the agent is present and does not execute it, and the order stays as it is.
     async fn is_stale(
         &mut self,
         name: &AgentName,
@@ -171,8 +177,8 @@ impl Controller<'_> {
         Ok(true)
     }
 
-    /// Deletes the orders. Lost agents get an abandon command instead: if one returns, it finds
-    /// that it must end.
+    /// Deletes the orders, except those of lost agents: these get an abandon command, which the
+    /// agent executes if it returns.
     pub(super) async fn release(&mut self) {
         for (name, issued) in self.issued_orders.iter().filter(|(_, issued)| issued.revision != 0) {
             if self.lost.contains(name) {

@@ -14,7 +14,7 @@ use crate::plan::Plan;
 /// Largest size of the state before compression, in bytes.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// State of a campaign.
+/// State of a campaign as stored at the broker.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CampaignState {
@@ -22,21 +22,21 @@ pub(super) struct CampaignState {
     version: String,
     /// Text of the plan.
     pub plan: String,
-    /// Values of its parameters.
+    /// Values of the plan's parameters, by name.
     pub settings: Vec<(String, String)>,
-    /// Agents that could be used. Placement is deterministic, so its result is not stored.
+    /// Agents available for placement. Placement is deterministic, so its result is not stored.
     pub agents: Vec<AgentState>,
-    /// Agents that could not be used, and the reasons.
+    /// Names of the present agents that could not be used, and the reasons.
     pub unusable: Vec<(String, String)>,
     /// Start time, UTC in ns since 1970, once it is set.
     pub at_ns: Option<i64>,
-    /// True if it was abandoned.
+    /// True if the campaign was abandoned.
     pub abandoned: bool,
-    /// Controller that wrote it last.
+    /// Controller that last wrote the state, identified by its start time: UTC, in ns since 1970.
     controller: i64,
 }
 
-/// Header readable in every version.
+/// Part of the state that is the same in all versions of horolog.
 #[derive(Deserialize)]
 struct StateHeader {
     protocol: u32,
@@ -64,7 +64,7 @@ impl CampaignState {
         }
     }
 
-    /// Makes the controller that began now, in ns, the owner.
+    /// Records the controller started at `now_ns` (UTC, in ns since 1970) as the writer.
     pub(super) const fn take_over(&mut self, now_ns: i64) {
         self.controller = now_ns;
     }
@@ -80,7 +80,7 @@ impl CampaignState {
         packing::pack(self).unwrap_or_default()
     }
 
-    /// Parses the state; the error is the version that wrote it.
+    /// Parses the state. `Err` holds the version of horolog that wrote it, if it is another one.
     pub(super) fn unpack(packed: &[u8], version: &str) -> Result<Self, String> {
         let unknown = || "another version".to_owned();
         let text = packing::unpack(packed, BYTES_MAX).ok().flatten().ok_or_else(unknown)?;

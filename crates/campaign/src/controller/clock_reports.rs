@@ -1,5 +1,6 @@
-//! Clock readings of agents whose replies went to another controller: their heartbeats, sent every
-//! few seconds, include them as well.
+//! Clock readings from the heartbeats of agents. A controller that resumes a campaign needs them,
+//! because the agents' replies to the orders, which contain clock readings too, were addressed to
+//! its predecessor.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,29 +19,30 @@ use crate::order::AgentState;
 const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(6);
 
 impl Controller<'_> {
-    /// Waits for a new heartbeat of each agent; an agent without one is skipped.
+    /// Records a clock exchange from a new heartbeat of each agent. An agent without a heartbeat in
+    /// [`HEARTBEAT_TIMEOUT`] is skipped.
     pub(super) async fn await_clock_reports(&mut self) -> Result<(), CampaignError> {
         let started = Instant::now();
-        let mut left: Vec<AgentName> = self.issued_orders.keys().cloned().collect();
+        let mut pending_agents: Vec<AgentName> = self.issued_orders.keys().cloned().collect();
         // Revision of each agent's last heartbeat, and the last time at which it was current.
-        let mut before: BTreeMap<AgentName, (u64, i64)> = BTreeMap::new();
-        while !left.is_empty()
+        let mut previous_reads: BTreeMap<AgentName, (u64, i64)> = BTreeMap::new();
+        while !pending_agents.is_empty()
             && started.elapsed() < HEARTBEAT_TIMEOUT
             && (self.flow)().is_continue()
         {
-            for name in std::mem::take(&mut left) {
+            for name in std::mem::take(&mut pending_agents) {
                 let read_ns = self.utc_ns();
                 let stored =
                     self.with_retry(async |store: &BrokerStore| store.agent(&name).await).await?;
                 let revision = stored.as_ref().map_or(0, |stored| stored.revision);
-                let requested_ns = before.get(&name).filter(|(old, _)| *old < revision);
+                let requested_ns = previous_reads.get(&name).filter(|(old, _)| *old < revision);
                 let requested_ns = requested_ns.map(|(_, requested_ns)| *requested_ns);
                 let state = stored.and_then(|stored| AgentState::parse(&stored.bytes));
                 if let Some((requested_ns, reported_ns)) =
-                    requested_ns.zip(state.and_then(|one| one.at_ns))
+                    requested_ns.zip(state.and_then(|state| state.at_ns))
                 {
                     let received_ns = self.utc_ns();
-                    self.answers.push(ClockExchange {
+                    self.clock_exchanges.push(ClockExchange {
                         agent: name,
                         requested_ns,
                         reported_ns,
@@ -48,8 +50,8 @@ impl Controller<'_> {
                     });
                     continue;
                 }
-                before.insert(name.clone(), (revision, read_ns));
-                left.push(name);
+                previous_reads.insert(name.clone(), (revision, read_ns));
+                pending_agents.push(name);
             }
             sleep(RETRY).await;
         }

@@ -1,16 +1,17 @@
-//! Check that the controller's clock and those of the agents agree well enough for a common start
-//! time. The controller's clock is the only one of a campaign that is not checked otherwise: if it
-//! is behind, agents receive the start time after it has passed, and if it is ahead, all wait until
-//! it comes. Pure.
+//! Check that the controller's clock agrees with those of the agents well enough for a common start
+//! time. The agents' clocks are also checked by their reported offsets; the controller's clock is
+//! checked only here. If it is behind, agents receive a start time that has passed; if it is ahead,
+//! they start late. Pure.
 //!
-//! The time reported in a reply lies between the request and its receipt, unless the clocks differ.
-//! The result is therefore a lower limit of their difference.
+//! If the clocks agree, the agent's reading lies between the controller's readings at the request
+//! and at the receipt of the reply. The distance from this interval is therefore a lower limit of
+//! the offset between the clocks.
 
 use std::time::Duration;
 
 use crate::AgentName;
 
-/// Request and receipt times by the controller's clock, and the agent's clock reading in between,
+/// Clock reading of an agent, with the times of request and receipt by the controller's clock: UTC,
 /// in ns since 1970.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct ClockExchange {
@@ -21,9 +22,9 @@ pub(super) struct ClockExchange {
 }
 
 impl ClockExchange {
-    /// Returns the smallest possible offset of the controller's clock from this agent's; negative
-    /// if it is behind.
-    const fn ahead_ns(&self) -> i64 {
+    /// Returns the smallest possible offset of the controller's clock from the agent's, in ns;
+    /// negative if the controller's clock is behind.
+    const fn offset_min_ns(&self) -> i64 {
         if self.reported_ns > self.received_ns {
             self.received_ns.saturating_sub(self.reported_ns)
         } else if self.reported_ns < self.requested_ns {
@@ -34,14 +35,15 @@ impl ClockExchange {
     }
 }
 
-/// Returns the reason why a start time this far ahead cannot be common to all, in one line.
-pub(super) fn clock_problem(answers: &[ClockExchange], lead: Duration) -> Option<String> {
-    let worst = answers.iter().max_by_key(|answer| answer.ahead_ns().unsigned_abs())?;
-    let ahead = Duration::from_nanos(worst.ahead_ns().unsigned_abs());
+/// Returns why agents cannot start together at a time `lead` from now, in one line; `None` if all
+/// clocks differ by less than `lead`.
+pub(super) fn clock_problem(exchanges: &[ClockExchange], lead: Duration) -> Option<String> {
+    let worst = exchanges.iter().max_by_key(|exchange| exchange.offset_min_ns().unsigned_abs())?;
+    let ahead = Duration::from_nanos(worst.offset_min_ns().unsigned_abs());
     if ahead < lead {
         return None;
     }
-    let (side, so) = if worst.ahead_ns() > 0 {
+    let (side, so) = if worst.offset_min_ns() > 0 {
         ("ahead of", "they would start late by as much")
     } else {
         ("behind", "they would receive a start time that has passed")

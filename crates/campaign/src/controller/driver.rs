@@ -1,6 +1,6 @@
-//! Driver of a campaign: assigns orders, waits for replies, sets the start time, reads reports,
-//! terminates services. It holds only state that can be read again: if it is killed at any point,
-//! another controller resumes from the data at the broker.
+//! Driver of a campaign: assigns orders, waits for replies, sets the start time, reads reports and
+//! terminates services. All its state can be read again from the broker: if the controller is
+//! killed at any point, another one resumes the campaign.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -24,23 +24,23 @@ use crate::{AgentName, CampaignId};
 
 /// Timeout of the agents' replies to an order.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(15);
-/// Longest time until their services are ready.
+/// Longest time until the services of all agents are ready.
 const READY_TIMEOUT: Duration = Duration::from_secs(30);
-/// Longest time in which services end with their results.
+/// Longest time until terminated services have ended and reported their results.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Order of an agent at the broker.
 pub(super) struct IssuedOrder {
     pub(super) order: Order,
     pub(super) revision: u64,
-    pub(super) word: Option<OrderCommand>,
+    pub(super) command: Option<OrderCommand>,
 }
 
 impl IssuedOrder {
-    /// Returns true if the agent has its order with this command; without a command, if it has an
-    /// order.
-    pub(super) fn has_command(&self, word: Option<OrderCommand>) -> bool {
-        self.revision != 0 && (word.is_none() || self.word == word)
+    /// Returns true if the order is stored at the broker with this command; for `None`, with any
+    /// command or none.
+    pub(super) fn has_command(&self, command: Option<OrderCommand>) -> bool {
+        self.revision != 0 && (command.is_none() || self.command == command)
     }
 }
 
@@ -52,23 +52,24 @@ pub(super) struct Controller<'a> {
     pub(super) store: BrokerStore,
     pub(super) id: CampaignId,
     pub(super) state: CampaignState,
-    pub(super) revision: u64,
+    pub(super) state_revision: u64,
     pub(super) plan: Plan,
     pub(super) placement: Placement,
     pub(super) issued_orders: BTreeMap<AgentName, IssuedOrder>,
     pub(super) ledger: Ledger,
     pub(super) reader: ReportReader,
-    /// Presence of agents.
+    /// Presence of the agents whose reports are incomplete.
     pub(super) presence: Presence,
     pub(super) agents_read_at: Instant,
     pub(super) lost: BTreeSet<AgentName>,
-    /// Time since which the broker is unreachable.
-    pub(super) gone_since: Option<Instant>,
+    /// Time at which the broker became unreachable; `None` if it is reachable.
+    pub(super) broker_unreachable_since: Option<Instant>,
     pub(super) abandoned: bool,
-    /// Time at which the orders were assigned, if this controller assigned them.
+    /// Time at which this controller assigned the orders: UTC, in ns since 1970; `None` if it
+    /// resumed the campaign.
     pub(super) requested_ns: Option<i64>,
-    /// Clock readings of agents in their replies.
-    pub(super) answers: Vec<ClockExchange>,
+    /// Clock readings of agents in their replies or heartbeats.
+    pub(super) clock_exchanges: Vec<ClockExchange>,
     /// True if the last read of reports found none.
     pub(super) has_read_all: bool,
 }
@@ -103,9 +104,9 @@ impl Controller<'_> {
             self.announce_start().await?;
         }
         let broker_gone = match self.collect().await {
-            // Measured results are not lost with the broker.
+            // The results received so far are returned.
             Err(error @ CampaignError::BrokerGone { .. }) if self.state.at_ns.is_some() => {
-                self.name_the_lost();
+                self.report_lost_agents();
                 Some(error.to_string())
             }
             collected => {
@@ -124,26 +125,26 @@ impl Controller<'_> {
             lost: self.lost.clone(),
             broker_gone,
             abandoned: self.abandoned,
-            twice: self.ledger.duplicates,
-            strange: self.ledger.unexpected + self.reader.strange,
+            duplicate_outcomes: self.ledger.duplicates,
+            unexpected_reports: self.ledger.unexpected + self.reader.unknown_agent_messages,
             unreadable: self.reader.unreadable,
         })
     }
 
     /// Returns true if agents have received a start time, or may have.
     fn is_started(&self) -> bool {
-        let has_word = self.issued_orders.values().any(|issued| issued.word.is_some());
-        self.state.at_ns.is_some() && (has_word || self.ledger.has_started())
+        let has_command = self.issued_orders.values().any(|issued| issued.command.is_some());
+        self.state.at_ns.is_some() && (has_command || self.ledger.has_started())
     }
 
     /// Assigns the orders, and waits until all agents are ready. If one is not, none starts.
     async fn prepare(&mut self) -> Result<(), CampaignError> {
-        // A resuming controller reads replies that were addressed to the previous one.
+        // The replies that a resuming controller reads are older than its own request would be.
         self.requested_ns =
-            matches!(self.options.what, CampaignSource::Plan(..)).then(|| self.utc_ns());
+            matches!(self.options.source, CampaignSource::Plan(..)).then(|| self.utc_ns());
         if let Err(error) = self.assign_all(None).await {
             return match error {
-                CampaignError::NotStarted(why) => self.call_off(why).await,
+                CampaignError::NotStarted(why) => self.abandon_before_start(why).await,
                 other => Err(other),
             };
         }
@@ -151,16 +152,18 @@ impl Controller<'_> {
             self.await_clock_reports().await?;
         }
         let waited = self
-            .wait(REPLY_TIMEOUT, |it| {
-                it.ledger.unanswered().is_empty() || !it.ledger.refusals().is_empty()
+            .wait(REPLY_TIMEOUT, |controller| {
+                controller.ledger.unanswered().is_empty()
+                    || !controller.ledger.refusals().is_empty()
             })
             .await?;
         let ready = match waited {
             ControllerWaitOutcome::Done
-                if self.ledger.refusals().is_empty() && self.wrong_clock().is_none() =>
+                if self.ledger.refusals().is_empty() && self.start_clock_problem().is_none() =>
             {
-                self.wait(READY_TIMEOUT, |it| {
-                    it.ledger.unready().is_empty() || !it.ledger.refusals().is_empty()
+                self.wait(READY_TIMEOUT, |controller| {
+                    controller.ledger.unready().is_empty()
+                        || !controller.ledger.refusals().is_empty()
                 })
                 .await?
             }
@@ -170,16 +173,16 @@ impl Controller<'_> {
             self.abandoned = true;
             return Ok(());
         }
-        let why = self.hindrance(ready == ControllerWaitOutcome::Late);
+        let why = self.not_started_reason(ready == ControllerWaitOutcome::TimedOut);
         match why {
-            Some(why) => self.call_off(why).await,
+            Some(why) => self.abandon_before_start(why).await,
             None => Ok(()),
         }
     }
 
-    /// Releases all agents that have accepted their orders. No job has begun, so there is nothing
-    /// to collect.
-    async fn call_off(&mut self, why: String) -> Result<(), CampaignError> {
+    /// Abandons the orders before the start, removes the campaign from the broker, and returns
+    /// [`CampaignError::NotStarted`]. No job has begun, so there are no results.
+    async fn abandon_before_start(&mut self, why: String) -> Result<(), CampaignError> {
         self.assign_all(Some(OrderCommand::Abandon)).await?;
         self.wait(FINISH_TIMEOUT, Self::is_all_reported).await?;
         self.release().await;
@@ -187,7 +190,7 @@ impl Controller<'_> {
         Err(CampaignError::NotStarted(why))
     }
 
-    fn hindrance(&self, is_late: bool) -> Option<String> {
+    fn not_started_reason(&self, is_late: bool) -> Option<String> {
         let refusals = self.ledger.refusals();
         if !refusals.is_empty() {
             let reasons: Vec<_> =
@@ -202,16 +205,16 @@ impl Controller<'_> {
         let names: Vec<_> = pending.iter().map(ToString::to_string).collect();
         let late = is_late
             .then(|| format!("no reply in time from {}; check that agent", names.join(", ")));
-        late.or_else(|| self.wrong_clock())
+        late.or_else(|| self.start_clock_problem())
     }
 
     /// Returns the reason why this host's clock cannot set a start time for the agents, if any.
-    fn wrong_clock(&self) -> Option<String> {
-        clock_problem(&self.answers, self.options.lead)
+    fn start_clock_problem(&self) -> Option<String> {
+        clock_problem(&self.clock_exchanges, self.options.lead)
     }
 
-    /// Reads reports until all measurements have arrived, the time is over, or the campaign is
-    /// abandoned; then ends it.
+    /// Reads reports until all measurements have outcomes, their time is over, or the campaign is
+    /// abandoned; then finishes it.
     async fn collect(&mut self) -> Result<(), CampaignError> {
         if self.state.at_ns.is_some() {
             let waited = self.wait(self.time_left(), Self::is_all_measured).await?;
@@ -220,27 +223,27 @@ impl Controller<'_> {
         self.finish().await
     }
 
-    /// Terminates the services, or everything, and releases the agents.
+    /// Terminates the services, or all jobs of an abandoned campaign, waits for the remaining
+    /// reports, and releases the agents.
     async fn finish(&mut self) -> Result<(), CampaignError> {
         if self.abandoned {
             (self.event_sink)(&ControllerEvent::Abandoned);
         }
-        // A resuming controller abandons it too. A controller that has taken over sends the last
-        // commands.
+        // A controller that resumes this campaign reads here that it was abandoned. If another
+        // controller has taken over, this fails, and that one sends the last commands.
         self.state.abandoned = self.abandoned;
         self.save_state().await?;
-        let word = if self.abandoned { OrderCommand::Abandon } else { OrderCommand::Finish };
-        // An agent that has reported everything has nothing to end, and may work for others
-        // already.
+        let command = if self.abandoned { OrderCommand::Abandon } else { OrderCommand::Finish };
+        // An agent with all outcomes has no job left, and may already execute another order.
         let open = self.issued_orders.keys().filter(|name| !self.ledger.has_all_outcomes(name));
-        self.assign(open.cloned().collect(), Some(word)).await?;
+        self.assign(open.cloned().collect(), Some(command)).await?;
         self.wait_for_all(FINISH_TIMEOUT + self.options.grace).await?;
-        self.name_the_lost();
+        self.report_lost_agents();
         self.release().await;
         Ok(())
     }
 
-    fn name_the_lost(&mut self) {
+    fn report_lost_agents(&mut self) {
         let missing = self.ledger.measuring().into_iter().chain(self.ledger.serving());
         self.lost = missing.cloned().collect();
         for name in &self.lost {
@@ -248,9 +251,9 @@ impl Controller<'_> {
         }
     }
 
-    /// Removes the campaign from the broker, unless another controller has taken over. What remains
-    /// there expires after a week.
+    /// Removes the campaign from the broker, unless another controller has taken over. Remaining
+    /// data expires at the broker after a week.
     pub(super) async fn remove_from_broker(&self) {
-        let _ = self.store.delete_campaign(&self.id, self.revision).await;
+        let _ = self.store.delete_campaign(&self.id, self.state_revision).await;
     }
 }

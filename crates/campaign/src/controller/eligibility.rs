@@ -1,5 +1,5 @@
-//! Selection of the present agents that can be used, and the reasons against the others: another
-//! version, a clock offset that is too large, an unknown clock offset. Pure.
+//! Selection of the present agents that can be used, and the reasons why the others cannot: another
+//! version, a clock offset that is too large or unknown, or another campaign. Pure.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::order::{AgentClockState, AgentState, PROTOCOL};
 /// Largest size of an agent's state, in bytes.
 const STATE_BYTES_MAX: usize = 64 << 10;
 
-/// Present agents.
+/// Present agents, divided into usable and unusable ones.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct EligibleAgents {
     /// Agents that can be used.
@@ -20,27 +20,28 @@ pub struct EligibleAgents {
     pub unusable: Vec<(String, String)>,
 }
 
-/// Header readable in every version.
+/// Part of an agent's state that is the same in all versions of horolog.
 #[derive(Deserialize)]
-struct Head {
+struct AgentStateHeader {
     protocol: u32,
     version: String,
     name: String,
 }
 
-/// Classifies agents by their published states. Without `max_offset` clocks are not checked.
-pub fn classify<'a>(
+/// Classifies agents as usable or unusable by their published states. Without `max_offset`, clocks
+/// are not checked.
+pub fn classify_agents<'a>(
     states: impl IntoIterator<Item = &'a [u8]>,
     version: &str,
     max_offset: Option<Duration>,
 ) -> EligibleAgents {
     let mut eligible = EligibleAgents::default();
     for state in states {
-        let Some(head) = head(state) else {
+        let Some(head) = parse_header(state) else {
             eligible.unusable.push(("?".to_owned(), "unreadable state".to_owned()));
             continue;
         };
-        match usable(state, &head, version, max_offset) {
+        match parse_usable(state, &head, version, max_offset) {
             Ok(state) => eligible.usable.push(state),
             Err(why) => eligible.unusable.push((sanitised(&head.name, SHOWN_MAX), why)),
         }
@@ -49,9 +50,9 @@ pub fn classify<'a>(
 }
 
 impl EligibleAgents {
-    /// Moves agents that work for a campaign to the unusable ones.
+    /// Moves agents that execute an order to the unusable ones.
     #[must_use]
-    pub fn of_idle(self) -> Self {
+    pub fn without_busy(self) -> Self {
         let Self { usable, mut unusable } = self;
         let (free, busy): (Vec<_>, _) = usable.into_iter().partition(|state| state.busy.is_none());
         unusable.extend(busy.into_iter().filter_map(|state: AgentState| {
@@ -62,16 +63,16 @@ impl EligibleAgents {
     }
 }
 
-fn head(state: &[u8]) -> Option<Head> {
+fn parse_header(state: &[u8]) -> Option<AgentStateHeader> {
     serde_json::from_slice(state).ok().filter(|_| state.len() <= STATE_BYTES_MAX)
 }
 
 /// Largest number of characters shown of an agent's text.
 const SHOWN_MAX: usize = 64;
 
-fn usable(
+fn parse_usable(
     state: &[u8],
-    head: &Head,
+    head: &AgentStateHeader,
     version: &str,
     max_offset: Option<Duration>,
 ) -> Result<AgentState, String> {
@@ -86,14 +87,14 @@ fn usable(
     let state: AgentState =
         serde_json::from_slice(state).map_err(|_| "unreadable state".to_owned())?;
     if let Some(max_offset) = max_offset {
-        clock_fits(state.clock.as_ref(), max_offset)?;
+        check_clock(state.clock.as_ref(), max_offset)?;
     }
     Ok(state)
 }
 
-/// Checks that a clock can be within the limit. It fails if its offset exceeds the limit even at
-/// best.
-fn clock_fits(clock: Option<&AgentClockState>, max_offset: Duration) -> Result<(), String> {
+/// Checks that the offset of a clock may be within `max_offset`, given its error bound. `Err` holds
+/// the reason in one line.
+fn check_clock(clock: Option<&AgentClockState>, max_offset: Duration) -> Result<(), String> {
     let max_ms = max_offset.as_secs_f64() * 1e3;
     let Some(AgentClockState { offset_ns, error_ns, source }) = clock else {
         return Err(format!(
@@ -131,7 +132,7 @@ mod tests {
 
     fn classify_one(state: &serde_json::Value) -> EligibleAgents {
         let text = state.to_string();
-        classify([text.as_bytes()], "0.1.0", Some(Duration::from_millis(1)))
+        classify_agents([text.as_bytes()], "0.1.0", Some(Duration::from_millis(1)))
     }
 
     fn why(state: &serde_json::Value) -> String {
@@ -162,7 +163,7 @@ mod tests {
         assert!(why(&state("n1", &clock(i64::MIN, 0))).contains(" ms behind"));
         assert!(why(&state("n1", &json!(null))).contains("start the agent with --clock-server"));
         let text = state("n1", &json!(null)).to_string();
-        assert_eq!(classify([text.as_bytes()], "0.1.0", None).usable.len(), 1);
+        assert_eq!(classify_agents([text.as_bytes()], "0.1.0", None).usable.len(), 1);
     }
 
     #[test]
@@ -171,10 +172,10 @@ mod tests {
         busy["busy"] = json!("c-1");
         let eligible = classify_one(&busy);
         assert_eq!(eligible.usable.len(), 1);
-        let eligible = eligible.of_idle();
+        let eligible = eligible.without_busy();
         let why = "it is busy with campaign c-1; wait for its end";
         assert_eq!(eligible.unusable, [("n1".to_owned(), why.to_owned())]);
-        let free = classify_one(&state("n1", &clock(0, 0))).of_idle();
+        let free = classify_one(&state("n1", &clock(0, 0))).without_busy();
         assert_eq!((free.usable.len(), free.unusable.len()), (1, 0));
     }
 

@@ -2,13 +2,13 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use crate::file_error::{counted, sanitised};
+use crate::file_error::{count_text, sanitised};
 use crate::nats::NatsError;
 use crate::order::{JobEnd, JobOutcome, OrderEvent};
 use crate::placement::Placement;
 use crate::{AgentName, CampaignId, JobId};
 
-/// Event of a campaign.
+/// Progress event of a campaign.
 #[derive(Debug)]
 pub enum ControllerEvent<'a> {
     /// The campaign has its identifier and its placement.
@@ -19,7 +19,7 @@ pub enum ControllerEvent<'a> {
     Progress(&'a AgentName, &'a JobId, &'a str),
     /// The start time is set: UTC, in ns since 1970.
     StartTime(i64),
-    /// A job has ended, and this number of jobs is left.
+    /// A job has an outcome; the number is that of the jobs without one.
     Outcome(&'a JobOutcome, usize),
     /// The campaign is being abandoned.
     Abandoned,
@@ -34,10 +34,10 @@ impl Display for ControllerEvent<'_> {
         match self {
             Self::Begun(id, placement) => {
                 let (jobs, agents) = (placement.jobs.len(), placement.agents().len());
-                let (jobs, agents) = (counted(jobs, "job"), counted(agents, "agent"));
+                let (jobs, agents) = (count_text(jobs, "job"), count_text(agents, "agent"));
                 write!(f, "campaign {id}: {jobs} on {agents}")
             }
-            Self::AgentEvent(agent, event) => event_line(f, agent, event),
+            Self::AgentEvent(agent, event) => write_event(f, agent, event),
             Self::Progress(agent, job, text) => {
                 write!(f, "{agent}: {job}: {}", sanitised(text, SHOWN_MAX))
             }
@@ -47,8 +47,8 @@ impl Display for ControllerEvent<'_> {
             }
             Self::Outcome(outcome, left) => {
                 write!(f, "{}: {}: ", outcome.agent, outcome.job)?;
-                ending(f, &outcome.ending)?;
-                write!(f, "; {} left", counted(*left, "job"))
+                write_ending(f, &outcome.ending)?;
+                write!(f, "; {} left", count_text(*left, "job"))
             }
             Self::Abandoned => f.write_str("abandoned; agents terminate their jobs"),
             Self::Lost(agent) => {
@@ -62,7 +62,7 @@ impl Display for ControllerEvent<'_> {
 /// Largest number of characters shown of an agent's text.
 const SHOWN_MAX: usize = 200;
 
-fn event_line(f: &mut Formatter<'_>, agent: &AgentName, event: &OrderEvent) -> fmt::Result {
+fn write_event(f: &mut Formatter<'_>, agent: &AgentName, event: &OrderEvent) -> fmt::Result {
     match event {
         OrderEvent::Accepted { .. } => write!(f, "{agent}: accepted"),
         OrderEvent::Refused { reason } => {
@@ -80,7 +80,7 @@ fn event_line(f: &mut Formatter<'_>, agent: &AgentName, event: &OrderEvent) -> f
     }
 }
 
-fn ending(f: &mut Formatter<'_>, ending: &JobEnd) -> fmt::Result {
+fn write_ending(f: &mut Formatter<'_>, ending: &JobEnd) -> fmt::Result {
     match ending {
         JobEnd::Done { status } => write!(f, "done with status {status}"),
         JobEnd::Failed { status, message } => {

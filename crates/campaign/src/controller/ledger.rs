@@ -8,22 +8,22 @@ use crate::order::{JobOutcome, Order, OrderEvent};
 use crate::report::{AgentReport, ReportContent};
 use crate::{AgentName, CampaignId, JobId};
 
-/// Progress of one agent.
+/// Progress of one agent in its order.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct AgentProgress {
     /// Jobs that are not services.
     pub measurements: BTreeSet<JobId>,
     /// Services.
     pub services: BTreeSet<JobId>,
-    /// Acceptance of the order, or the reason for the refusal.
-    pub answer: Option<Result<(), String>>,
-    /// Readiness of its services, or the reason why they are not ready.
-    pub ready: Option<Result<(), String>>,
-    /// Start times of its jobs, by its clock: UTC, in ns since 1970.
+    /// `Ok` if the agent accepted its order, or the reason for the refusal; `None` without a reply.
+    pub acceptance: Option<Result<(), String>>,
+    /// `Ok` if all services are ready, or the reason why they are not; `None` before its report.
+    pub readiness: Option<Result<(), String>>,
+    /// Actual start times of the agent's jobs by its clock: UTC, in ns since 1970.
     pub started: BTreeMap<JobId, i64>,
 }
 
-/// State of a campaign.
+/// Reported state of a campaign: progress of the agents and outcomes of the jobs.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Ledger {
     campaign: CampaignId,
@@ -37,20 +37,20 @@ pub struct Ledger {
 
 /// Content of an ingested report.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Ingested {
+pub enum IngestedReport {
     /// Event of an agent.
     Event(AgentName, OrderEvent),
     /// Outcome of a job.
     Outcome(JobId),
-    /// Already known, or not counted.
-    Nothing,
+    /// The report repeats a known event or outcome, or is unexpected.
+    Ignored,
 }
 
 impl Ledger {
     /// Returns a ledger of these orders without any reports.
     #[must_use]
     pub fn new(campaign: CampaignId, orders: &[Order]) -> Self {
-        let standing = |order: &Order| {
+        let new_progress = |order: &Order| {
             let (services, measurements): (Vec<_>, Vec<_>) =
                 order.jobs.iter().partition(|job| job.service);
             let ids = |jobs: Vec<&crate::order::Job>| {
@@ -62,37 +62,38 @@ impl Ledger {
                 ..AgentProgress::default()
             }
         };
-        let agents = orders.iter().map(|order| (order.agent.clone(), standing(order))).collect();
+        let agents =
+            orders.iter().map(|order| (order.agent.clone(), new_progress(order))).collect();
         Self { campaign, agents, outcomes: BTreeMap::new(), duplicates: 0, unexpected: 0 }
     }
 
     /// Ingests a report received on the subject of `agent`.
-    pub fn ingest(&mut self, agent: &str, report: AgentReport) -> Ingested {
-        let is_own = report.campaign == self.campaign && report.agent.as_str() == agent;
-        let Some(standing) = self.agents.get_mut(&report.agent).filter(|_| is_own) else {
+    pub fn ingest(&mut self, agent: &str, report: AgentReport) -> IngestedReport {
+        let is_from_agent = report.campaign == self.campaign && report.agent.as_str() == agent;
+        let Some(progress) = self.agents.get_mut(&report.agent).filter(|_| is_from_agent) else {
             self.unexpected += 1;
-            return Ingested::Nothing;
+            return IngestedReport::Ignored;
         };
         match report.content {
             ReportContent::Event(event) => {
-                let ingested = Ingested::Event(report.agent, event.clone());
-                if standing.ingest(event) { ingested } else { Ingested::Nothing }
+                let ingested = IngestedReport::Event(report.agent, event.clone());
+                if progress.ingest(event) { ingested } else { IngestedReport::Ignored }
             }
             ReportContent::Outcome(outcome) => {
-                let is_its = outcome.campaign == self.campaign
+                let is_assigned = outcome.campaign == self.campaign
                     && outcome.agent == report.agent
-                    && standing.has(&outcome.job);
-                if !is_its {
+                    && progress.has_job(&outcome.job);
+                if !is_assigned {
                     self.unexpected += 1;
-                    return Ingested::Nothing;
+                    return IngestedReport::Ignored;
                 }
                 if self.outcomes.contains_key(&outcome.job) {
                     self.duplicates += 1;
-                    return Ingested::Nothing;
+                    return IngestedReport::Ignored;
                 }
                 let job = outcome.job.clone();
                 self.outcomes.insert(job.clone(), *outcome);
-                Ingested::Outcome(job)
+                IngestedReport::Outcome(job)
             }
         }
     }
@@ -103,77 +104,81 @@ impl Ledger {
         &self.outcomes
     }
 
-    /// Takes the outcomes out, when no more reports are expected.
+    /// Moves the outcomes out of the ledger; for use after the last report.
     #[must_use]
     pub fn take_outcomes(&mut self) -> BTreeMap<JobId, JobOutcome> {
         std::mem::take(&mut self.outcomes)
     }
 
-    /// Returns the agents that do not execute their orders, and the reasons; this includes an agent
-    /// that reported the outcome of a job before a start time was set.
+    /// Returns the agents that cannot take part in the start, and the reasons: the order was
+    /// refused, services are not ready, or a job has an outcome already. For use before the start
+    /// time is set.
     #[must_use]
     pub fn refusals(&self) -> Vec<(AgentName, String)> {
-        let refusal = |standing: &AgentProgress| {
-            let refused = standing.answer.clone().and_then(Result::err);
-            let unready = || standing.ready.clone().and_then(Result::err);
+        let refusal = |progress: &AgentProgress| {
+            let refused = progress.acceptance.clone().and_then(Result::err);
+            let unready = || progress.readiness.clone().and_then(Result::err);
             let over = || {
-                let over = standing.jobs().find(|job| self.outcomes.contains_key(job))?;
+                let over = progress.jobs().find(|job| self.outcomes.contains_key(job))?;
                 Some(format!("{over} ended before the start time was set"))
             };
             refused.or_else(unready).or_else(over)
         };
         let agents = self.agents.iter();
-        agents.filter_map(|(name, standing)| Some((name.clone(), refusal(standing)?))).collect()
+        agents.filter_map(|(name, progress)| Some((name.clone(), refusal(progress)?))).collect()
     }
 
-    /// Returns the agents that have not replied.
+    /// Returns the agents that have neither accepted nor refused their orders.
     #[must_use]
     pub fn unanswered(&self) -> Vec<&AgentName> {
-        self.without(|standing| standing.answer.is_none())
+        self.agents_where(|progress| progress.acceptance.is_none())
     }
 
     /// Returns the agents whose services are not ready.
     #[must_use]
     pub fn unready(&self) -> Vec<&AgentName> {
-        self.without(|standing| standing.ready != Some(Ok(())))
+        self.agents_where(|progress| progress.readiness != Some(Ok(())))
     }
 
-    /// Returns the agents that accepted measurements of which at least one has no outcome.
+    /// Returns the agents that accepted their orders and have a measurement without an outcome.
     #[must_use]
     pub fn measuring(&self) -> Vec<&AgentName> {
-        self.without(|standing| standing.has_accepted() && self.is_open(&standing.measurements))
+        self.agents_where(|progress| {
+            progress.has_accepted() && self.is_open(&progress.measurements)
+        })
     }
 
-    /// Returns the agents that accepted services of which at least one has no outcome.
+    /// Returns the agents that accepted their orders and have a service without an outcome.
     #[must_use]
     pub fn serving(&self) -> Vec<&AgentName> {
-        self.without(|standing| standing.has_accepted() && self.is_open(&standing.services))
+        self.agents_where(|progress| progress.has_accepted() && self.is_open(&progress.services))
     }
 
     /// Returns true if all jobs of an agent have outcomes.
     #[must_use]
     pub fn has_all_outcomes(&self, name: &AgentName) -> bool {
         let has =
-            |standing: &AgentProgress| standing.jobs().all(|job| self.outcomes.contains_key(job));
+            |progress: &AgentProgress| progress.jobs().all(|job| self.outcomes.contains_key(job));
         self.agents.get(name).is_some_and(has)
     }
 
-    fn without(&self, is_so: impl Fn(&AgentProgress) -> bool) -> Vec<&AgentName> {
-        let which = self.agents.iter().filter(|(_, standing)| is_so(standing));
-        which.map(|(name, _)| name).collect()
+    fn agents_where(&self, predicate: impl Fn(&AgentProgress) -> bool) -> Vec<&AgentName> {
+        let selected = self.agents.iter().filter(|(_, progress)| predicate(progress));
+        selected.map(|(name, _)| name).collect()
     }
 
     fn is_open(&self, jobs: &BTreeSet<JobId>) -> bool {
         jobs.iter().any(|job| !self.outcomes.contains_key(job))
     }
 
-    /// Returns true if any job is known to have been started.
+    /// Returns true if a measurement is known to have been started: its start or its outcome was
+    /// reported.
     #[must_use]
     pub fn has_started(&self) -> bool {
-        let has = |standing: &AgentProgress| {
-            let of_it =
-                |job: &JobId| standing.started.contains_key(job) || self.outcomes.contains_key(job);
-            standing.measurements.iter().any(of_it)
+        let has = |progress: &AgentProgress| {
+            let is_started =
+                |job: &JobId| progress.started.contains_key(job) || self.outcomes.contains_key(job);
+            progress.measurements.iter().any(is_started)
         };
         self.agents.values().any(has)
     }
@@ -185,32 +190,32 @@ impl AgentProgress {
     }
 
     fn has_accepted(&self) -> bool {
-        self.answer == Some(Ok(()))
+        self.acceptance == Some(Ok(()))
     }
 
-    fn has(&self, job: &JobId) -> bool {
+    fn has_job(&self, job: &JobId) -> bool {
         self.services.contains(job) || self.measurements.contains(job)
     }
 
     /// Ingests an event. Returns true if it was new.
     fn ingest(&mut self, event: OrderEvent) -> bool {
         match event {
-            OrderEvent::Accepted { .. } => set(&mut self.answer, Ok(())),
-            OrderEvent::Refused { reason } => set(&mut self.answer, Err(reason)),
-            OrderEvent::Ready => set(&mut self.ready, Ok(())),
+            OrderEvent::Accepted { .. } => set_once(&mut self.acceptance, Ok(())),
+            OrderEvent::Refused { reason } => set_once(&mut self.acceptance, Err(reason)),
+            OrderEvent::Ready => set_once(&mut self.readiness, Ok(())),
             OrderEvent::NotReady { job, reason } => {
-                set(&mut self.ready, Err(format!("{job}: {reason}")))
+                set_once(&mut self.readiness, Err(format!("{job}: {reason}")))
             }
             OrderEvent::Started { job, at_ns } => {
-                self.has(&job) && self.started.insert(job, at_ns).is_none()
+                self.has_job(&job) && self.started.insert(job, at_ns).is_none()
             }
             OrderEvent::Progress { .. } | OrderEvent::Ended { .. } => false,
         }
     }
 }
 
-/// Sets a value once: the first report counts. Returns true if it was set.
-fn set<T>(slot: &mut Option<T>, value: T) -> bool {
+/// Sets an empty slot; a value already in it is retained. Returns true if the slot was empty.
+fn set_once<T>(slot: &mut Option<T>, value: T) -> bool {
     let is_new = slot.is_none();
     slot.get_or_insert(value);
     is_new

@@ -1,7 +1,7 @@
-//! Listing of a broker: agents and campaigns. It changes nothing, except that missing buckets are
-//! created.
+//! Listing of the agents and campaigns at a broker. Missing buckets are created; nothing else is
+//! changed.
 
-use super::eligibility::{EligibleAgents, classify};
+use super::eligibility::{EligibleAgents, classify_agents};
 use super::run::CampaignError;
 use super::setup::INBOX;
 use crate::nats::{BrokerOptions, BrokerStore};
@@ -10,12 +10,13 @@ use crate::nats::{BrokerOptions, BrokerStore};
 #[derive(Clone, Debug)]
 pub struct BrokerListing {
     /// Present agents.
-    pub classify: EligibleAgents,
-    /// Campaigns that are not over.
+    pub agents: EligibleAgents,
+    /// Identifiers of the campaigns whose state is stored at the broker.
     pub campaigns: Vec<String>,
 }
 
-/// Lists agents and campaigns. Clocks are not checked: plans set the limit.
+/// Lists the agents and campaigns at a broker. Clock offsets are not checked, because their limit
+/// is set by a plan.
 ///
 /// # Errors
 ///
@@ -24,10 +25,10 @@ pub fn list(broker: &BrokerOptions, version: &str) -> Result<BrokerListing, Camp
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let client = broker.connect("horolog campaign list", INBOX).await?;
-        let store = BrokerStore::open(client, &broker.shown(), broker.replicas).await?;
+        let store = BrokerStore::open(client, &broker.servers_text(), broker.replicas).await?;
         let states = store.agents().await?;
-        let eligible = classify(states.iter().map(|stored| &*stored.bytes), version, None);
+        let eligible = classify_agents(states.iter().map(|stored| &*stored.bytes), version, None);
         let campaigns = store.campaigns().await?;
-        Ok(BrokerListing { classify: eligible, campaigns })
+        Ok(BrokerListing { agents: eligible, campaigns })
     })
 }

@@ -17,8 +17,8 @@ mod setup;
 mod start;
 mod wait;
 
-pub use eligibility::{EligibleAgents, classify};
+pub use eligibility::{EligibleAgents, classify_agents};
 pub use event::ControllerEvent;
-pub use ledger::{AgentProgress, Ingested, Ledger};
+pub use ledger::{AgentProgress, IngestedReport, Ledger};
 pub use list::{BrokerListing, list};
 pub use run::{CampaignError, CampaignSource, CollectedResults, ControllerOptions, run};

@@ -1,5 +1,6 @@
-//! Reader of a campaign's reports, from its last position: each message once, in the order of the
-//! broker. Invalid messages are counted and skipped, so that they cannot stop a campaign.
+//! Reader of a campaign's reports: reads each message of the stream once, in the order of the
+//! broker, and reassembles the reports. Invalid messages are counted and skipped, so that they
+//! cannot stop a campaign.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,24 +14,24 @@ use crate::order::OrderEvent;
 use crate::report::{AgentReport, Fragment, MessageError, Reassembly};
 use crate::{AgentName, CampaignId};
 
-/// Interval of reads.
+/// Longest wait between two reads.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// Largest number of messages read before they are processed.
+/// Largest number of messages per read.
 const BATCH: usize = 512;
 /// Largest size of a best-effort event, in bytes.
 const PROGRESS_BYTES_MAX: usize = 16 << 10;
 
-/// Position in the stream of reports.
+/// Position in the stream of reports, and the incomplete reports before it.
 pub(super) struct ReportReader {
     /// Agents of the campaign. Fragments from others are not reassembled.
     agents: BTreeSet<String>,
-    assembly: Reassembly,
-    next: u64,
-    /// Creation time of the stream to which the position belongs, in ns since 1970.
-    made_ns: i128,
+    reassembly: Reassembly,
+    next_sequence: u64,
+    /// Creation time of the stream to which the position belongs: UTC, in ns since 1970.
+    created_ns: i128,
     progress_events: Subscriber,
     /// Messages of unknown agents.
-    pub(super) strange: u64,
+    pub(super) unknown_agent_messages: u64,
     /// Messages that are no reports.
     pub(super) unreadable: u64,
 }
@@ -42,31 +43,32 @@ impl ReportReader {
         campaign: &CampaignId,
         agents: BTreeSet<String>,
     ) -> Result<Self, NatsError> {
-        let murmurs = store.progress_events(campaign).await?;
-        let assembly = Reassembly::default();
-        let made_ns = store.created_ns().await?;
+        let progress_events = store.progress_events(campaign).await?;
+        let reassembly = Reassembly::default();
+        let created_ns = store.stream_created_ns().await?;
         Ok(Self {
             agents,
-            assembly,
-            next: 1,
-            made_ns,
-            progress_events: murmurs,
-            strange: 0,
+            reassembly,
+            next_sequence: 1,
+            created_ns,
+            progress_events,
+            unknown_agent_messages: 0,
             unreadable: 0,
         })
     }
 
-    /// Restarts from the beginning if the stream is another one, as at a broker that restarted
-    /// without its data.
+    /// Restarts from the first message if the stream was created anew, as by a broker that
+    /// restarted without its data.
     pub(super) async fn resync(&mut self, store: &BrokerStore) -> Result<(), NatsError> {
-        let made_ns = store.created_ns().await?;
-        if made_ns != self.made_ns {
-            (self.made_ns, self.next, self.assembly) = (made_ns, 1, Reassembly::default());
+        let created_ns = store.stream_created_ns().await?;
+        if created_ns != self.created_ns {
+            (self.created_ns, self.next_sequence, self.reassembly) =
+                (created_ns, 1, Reassembly::default());
         }
         Ok(())
     }
 
-    /// Returns the reports completed since the last read, with the agents of their subjects.
+    /// Returns the reports completed since the last read, each with the agent named in its subject.
     pub(super) async fn read(
         &mut self,
         store: &BrokerStore,
@@ -74,13 +76,15 @@ impl ReportReader {
     ) -> Result<Vec<(String, AgentReport)>, NatsError> {
         let mut reports = Vec::new();
         for _ in 0..BATCH {
-            let Some(message) = store.next_report(campaign, self.next).await? else { break };
-            self.next = message.sequence + 1;
+            let Some(message) = store.next_report(campaign, self.next_sequence).await? else {
+                break;
+            };
+            self.next_sequence = message.sequence + 1;
             if !self.agents.contains(&message.agent) {
-                self.strange += 1;
+                self.unknown_agent_messages += 1;
                 continue;
             }
-            match self.completed(&message.agent, &message.bytes) {
+            match self.completed_report(&message.agent, &message.bytes) {
                 Ok(report) => reports.extend(report.map(|report| (message.agent, report))),
                 Err(_) => self.unreadable += 1,
             }
@@ -89,16 +93,16 @@ impl ReportReader {
     }
 
     /// Returns the report that a message completes, if any.
-    fn completed(
+    fn completed_report(
         &mut self,
         agent: &str,
         message: &[u8],
     ) -> Result<Option<AgentReport>, MessageError> {
-        let packed = self.assembly.take(agent, &Fragment::parse(message)?)?;
+        let packed = self.reassembly.add_fragment(agent, &Fragment::parse(message)?)?;
         packed.map(|packed| AgentReport::unpack(&packed)).transpose()
     }
 
-    /// Waits for a short time, or until a best-effort event arrives. Returns the events received.
+    /// Waits for a best-effort event, at most for [`POLL_INTERVAL`]. Returns the events received.
     pub(super) async fn wait(&mut self) -> Vec<(AgentName, OrderEvent)> {
         let mut received = Vec::new();
         tokio::select! {

@@ -20,19 +20,18 @@ pub struct ControllerOptions {
     pub broker: BrokerOptions,
     /// Version of horolog.
     pub version: String,
-    /// Campaign to run.
-    pub what: CampaignSource,
-    /// Lead with which agents receive the start time.
+    /// Campaign to run or resume.
+    pub source: CampaignSource,
+    /// Time from the announcement of the start time to the start time.
     pub lead: Duration,
-    /// Grace period after their deadline in which jobs end and deliver their results.
+    /// Grace period after the deadline of the jobs, in which they end and deliver their results.
     pub grace: Duration,
-    /// Longest time for which an agent may be missing, when all others are done, before it counts
-    /// as lost.
+    /// Longest time for which an agent may be missing before it counts as lost.
     pub agent_timeout: Duration,
-    /// Longest time for which the broker may be unreachable, before the result consists of what has
-    /// arrived.
+    /// Longest time for which the broker may be unreachable; then the controller gives up, with the
+    /// results received so far.
     pub broker_timeout: Duration,
-    /// Clock offset of this controller, injected on purpose, in ns.
+    /// Offset added to this controller's clock as an injected fault, in ns.
     pub injected_offset_ns: i64,
 }
 
@@ -52,9 +51,9 @@ pub struct CollectedResults {
     pub campaign: CampaignId,
     /// Plan.
     pub plan: Plan,
-    /// Placement of its roles.
+    /// Placement of the plan's roles.
     pub placement: Placement,
-    /// States of the agents at the beginning.
+    /// States of the agents at placement.
     pub agents: Vec<AgentState>,
     /// Present agents that could not be used, and the reasons.
     pub unusable: Vec<(String, String)>,
@@ -66,17 +65,17 @@ pub struct CollectedResults {
     pub lost: BTreeSet<AgentName>,
     /// Reason why no more results could arrive, if the broker was unreachable for too long.
     pub broker_gone: Option<String>,
-    /// True if it was abandoned before its end.
+    /// True if the campaign was abandoned.
     pub abandoned: bool,
     /// Repeated outcomes that were not counted.
-    pub twice: u64,
+    pub duplicate_outcomes: u64,
     /// Reports of unknown agents, or of jobs that were not assigned.
-    pub strange: u64,
+    pub unexpected_reports: u64,
     /// Messages that could not be read as reports.
     pub unreadable: u64,
 }
 
-/// Reason why a campaign does not run, or not to its end; one line.
+/// Reason why a campaign cannot be started, resumed or completed; formatted as one line.
 #[derive(Debug, thiserror::Error)]
 pub enum CampaignError {
     /// The plan is invalid.
@@ -119,24 +118,24 @@ pub enum CampaignError {
         /// Error of the last request.
         error: NatsError,
     },
-    /// The system refuses a random number, thread or timer.
+    /// A system call failed, such as the one for random bytes.
     #[error("a system call of the campaign failed: {0}")]
     System(#[from] io::Error),
 }
 
 impl CampaignError {
-    /// Formats the error of a plan of this name, which precedes the line number.
+    /// Formats the error; an error in the plan is preceded by the plan's file name and line number.
     #[must_use]
-    pub fn of_plan(&self, name: &str) -> String {
+    pub fn in_file(&self, name: &str) -> String {
         match self {
             Self::Plan(fault) => fault.in_file(name),
-            Self::Placement { fault, unusable } => fault.of_file(name) + &excluded(fault, unusable),
+            Self::Placement { fault, unusable } => fault.in_file(name) + &excluded(fault, unusable),
             other => other.to_string(),
         }
     }
 }
 
-/// Describes why no more agents were counted.
+/// Returns the part of the message that names the agents excluded from placement, and the reasons.
 fn excluded(fault: &PlacementError, unusable: &[(String, String)]) -> String {
     let exclusions: Vec<_> = unusable.iter().map(|(name, why)| format!("{name} ({why})")).collect();
     if !exclusions.is_empty() {
@@ -150,10 +149,11 @@ fn excluded(fault: &PlacementError, unusable: &[(String, String)]) -> String {
     }
 }
 
-/// Runs a campaign to its end, and passes its results to `keep`. If that returns true and nothing
-/// is missing, the campaign is deleted at the broker. Otherwise it can be resumed to collect
-/// results delivered later, for as long as the broker stores it. `event_sink` receives progress
-/// events; `flow` returns whether to continue or to abandon the campaign.
+/// Runs a campaign to its end and passes its results to `store_results`, which returns its output
+/// and whether the results were stored. If they were stored and are complete, the campaign is
+/// deleted at the broker. Otherwise it can be resumed to collect results delivered later, for as
+/// long as the broker stores it. `event_sink` receives progress events; the campaign is abandoned
+/// when `flow` returns `Break`.
 ///
 /// # Errors
 ///
@@ -162,15 +162,15 @@ pub fn run<T>(
     options: ControllerOptions,
     event_sink: &dyn Fn(&ControllerEvent<'_>),
     flow: &dyn Fn() -> ControlFlow<()>,
-    keep: impl FnOnce(CollectedResults) -> (T, bool),
+    store_results: impl FnOnce(CollectedResults) -> (T, bool),
 ) -> Result<T, CampaignError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut controller = Box::pin(Controller::begin(options, event_sink, flow)).await?;
         let collected = Box::pin(controller.drive()).await?;
-        let is_whole = collected.lost.is_empty() && collected.broker_gone.is_none();
-        let (output, is_stored) = keep(collected);
-        if is_stored && is_whole {
+        let is_complete = collected.lost.is_empty() && collected.broker_gone.is_none();
+        let (output, is_stored) = store_results(collected);
+        if is_stored && is_complete {
             controller.remove_from_broker().await;
         }
         Ok(output)
@@ -189,7 +189,7 @@ mod tests {
         let error_text = |unusable: &[(&str, &str)]| {
             let fault = crate::placement::assign_roles(&plan, &[]).unwrap_err();
             let unusable = unusable.iter().map(|(name, why)| ((*name).into(), (*why).into()));
-            CampaignError::Placement { fault, unusable: unusable.collect() }.of_plan("a.toml")
+            CampaignError::Placement { fault, unusable: unusable.collect() }.in_file("a.toml")
         };
         let lacks = "a.toml:4: role 't' needs an agent that may run host-timer, and there is none";
         assert_eq!(error_text(&[("n1", "why")]), format!("{lacks}; not counted: n1 (why)"));

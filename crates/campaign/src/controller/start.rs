@@ -18,12 +18,12 @@ impl Controller<'_> {
     /// not have it.
     pub(super) async fn announce_start(&mut self) -> Result<(), CampaignError> {
         loop {
-            let at_ns = match self.instant_before().await? {
+            let at_ns = match self.existing_start_time().await? {
                 Some(at_ns) => at_ns,
-                None => self.name_instant().await?,
+                None => self.set_start_time().await?,
             };
             self.assign_all(Some(OrderCommand::Start { at_ns })).await?;
-            let is_announced = self.issued_orders.values().any(|issued| issued.word.is_some());
+            let is_announced = self.issued_orders.values().any(|issued| issued.command.is_some());
             if is_announced || (self.flow)().is_break() {
                 (self.event_sink)(&ControllerEvent::StartTime(at_ns));
                 return Ok(());
@@ -31,9 +31,9 @@ impl Controller<'_> {
         }
     }
 
-    /// Sets the start time. It is saved first: a resuming controller must know that one exists.
-    /// This also shows that the broker is reachable now.
-    async fn name_instant(&mut self) -> Result<i64, CampaignError> {
+    /// Sets the start time and saves it at the broker, so that a resuming controller knows of it.
+    /// The lead begins just before a successful write, so the broker is reachable.
+    async fn set_start_time(&mut self) -> Result<i64, CampaignError> {
         let lead_ns = i64::try_from(self.options.lead.as_nanos()).unwrap_or(i64::MAX);
         let at_ns = self.utc_ns().saturating_add(lead_ns);
         self.state.at_ns = Some(at_ns);
@@ -41,16 +41,16 @@ impl Controller<'_> {
         Ok(at_ns)
     }
 
-    /// Returns the start time that an agent has received. If there is none, no agent will receive
-    /// one that was set before.
-    async fn instant_before(&mut self) -> Result<Option<i64>, CampaignError> {
+    /// Returns the start time that an agent may have received. `None` guarantees that no agent will
+    /// receive a start time set earlier.
+    async fn existing_start_time(&mut self) -> Result<Option<i64>, CampaignError> {
         if self.state.at_ns.is_none() {
             return Ok(None);
         }
-        let untold = self.issued_orders.iter().filter(|(_, issued)| issued.word.is_none());
-        let untold: Vec<_> = untold.map(|(name, _)| name.clone()).collect();
-        for name in untold {
-            self.withdraw(&name).await?;
+        let unannounced = self.issued_orders.iter().filter(|(_, issued)| issued.command.is_none());
+        let unannounced: Vec<_> = unannounced.map(|(name, _)| name.clone()).collect();
+        for name in unannounced {
+            self.rewrite_without_start(&name).await?;
         }
         let at_ns = self.issued_start_time();
         if at_ns.is_some() {
@@ -59,31 +59,33 @@ impl Controller<'_> {
         Ok(at_ns)
     }
 
-    /// Returns the start time in an agent's order, as far as known.
+    /// Returns the start time in the issued orders; `None` if no order is known to have one.
     pub(super) fn issued_start_time(&self) -> Option<i64> {
-        self.issued_orders.values().find_map(|issued| match issued.word {
+        self.issued_orders.values().find_map(|issued| match issued.command {
             Some(OrderCommand::Start { at_ns }) => Some(at_ns),
             _ => None,
         })
     }
 
-    /// Rewrites an agent's order without a start time, unless it has one.
-    async fn withdraw(&mut self, name: &AgentName) -> Result<(), CampaignError> {
+    /// Rewrites an agent's order without a command. If the order has got a start time meanwhile,
+    /// records that instead.
+    async fn rewrite_without_start(&mut self, name: &AgentName) -> Result<(), CampaignError> {
         while let Some(issued) = self.issued_orders.get(name) {
             let (revision, order) = (issued.revision, issued.order.clone());
             let bytes = Assignment { order, word: None }.pack();
-            let give =
+            let put_order =
                 async |store: &BrokerStore| store.put_order(name, bytes.clone(), revision).await;
-            match self.with_retry(give).await? {
+            match self.with_retry(put_order).await? {
                 WriteOutcome::Written(revision) => {
-                    self.note(name, revision, None);
+                    self.record_written(name, revision, None);
                     return Ok(());
                 }
                 WriteOutcome::Conflict => match self.read_order(name).await? {
-                    // One without a start time is this controller's own, whose response was lost.
-                    OrderOwner::Ours => return self.still_owns().await,
-                    OrderOwner::Other(..) => return Ok(()),
-                    OrderOwner::None => {}
+                    // The stored command is recorded now. Without a start time, it is this
+                    // controller's own write, whose response was lost.
+                    OrderOwner::ThisCampaign => return self.check_ownership().await,
+                    OrderOwner::OtherCampaign(..) => return Ok(()),
+                    OrderOwner::NoOrder => {}
                 },
             }
         }

@@ -1,5 +1,5 @@
-//! Waiting of a controller: reads reports, detects missing agents, and tolerates a broker that is
-//! unreachable for a while, whose absence does not count against any timeout.
+//! Waiting of a controller: reads reports, detects missing agents, and retries while the broker is
+//! unreachable. Times when the broker is unreachable do not count towards other timeouts.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 use super::clocks::ClockExchange;
 use super::driver::Controller;
 use super::event::ControllerEvent;
-use super::ledger::Ingested;
+use super::ledger::IngestedReport;
 use super::run::CampaignError;
 use crate::AgentName;
 use crate::nats::{BrokerStore, NatsError};
@@ -23,12 +23,12 @@ pub(super) const RETRY: Duration = Duration::from_millis(250);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ControllerWaitOutcome {
     Done,
-    Late,
+    TimedOut,
     Stopped,
 }
 
 impl Controller<'_> {
-    /// Reads reports until a condition holds, at most for this time; times when the broker is
+    /// Reads reports until `is_done` returns true, at most for `timeout`; times when the broker is
     /// unreachable do not count.
     pub(super) async fn wait(
         &mut self,
@@ -37,24 +37,27 @@ impl Controller<'_> {
     ) -> Result<ControllerWaitOutcome, CampaignError> {
         let mut left = timeout;
         loop {
-            let took = self.turn().await?;
+            let took = self.read_reports().await?;
             if is_done(self) {
                 return Ok(ControllerWaitOutcome::Done);
             }
             if (self.flow)().is_break() {
                 return Ok(ControllerWaitOutcome::Stopped);
             }
-            let Some(rest) = left.checked_sub(took) else { return Ok(ControllerWaitOutcome::Late) };
+            let Some(rest) = left.checked_sub(took) else {
+                return Ok(ControllerWaitOutcome::TimedOut);
+            };
             left = rest;
         }
     }
 
-    /// Reads reports until all have arrived, at most for this time, even if a stop is requested.
-    /// Agents that are missing, but not yet for as long as allowed, are awaited longer.
+    /// Reads reports until all have arrived, at most for `timeout`; a requested stop does not end
+    /// this wait. Missing agents that do not count as lost yet are awaited beyond the timeout,
+    /// unless a stop is requested.
     pub(super) async fn wait_for_all(&mut self, timeout: Duration) -> Result<(), CampaignError> {
         let mut left = timeout;
         while !self.is_all_reported() {
-            let rest = left.checked_sub(self.turn().await?);
+            let rest = left.checked_sub(self.read_reports().await?);
             if rest.is_none() && (!self.is_agent_missing() || (self.flow)().is_break()) {
                 break;
             }
@@ -63,23 +66,23 @@ impl Controller<'_> {
         Ok(())
     }
 
-    /// Reads the available reports, and waits a little for more. Returns the time spent, or zero if
-    /// the broker was unreachable.
-    async fn turn(&mut self) -> Result<Duration, CampaignError> {
+    /// Reads the available reports; if there are none, waits briefly for progress events. Returns
+    /// the time spent, or zero if the broker was unreachable.
+    async fn read_reports(&mut self) -> Result<Duration, CampaignError> {
         let began = Instant::now();
         let read = self.reader.read(&self.store, &self.id).await;
         let reports = match read {
             Ok(reports) => reports,
             Err(error) => {
-                self.is_unreachable(error).await?;
+                self.handle_unreachable(error).await?;
                 return Ok(Duration::ZERO);
             }
         };
-        self.gone_since = None;
+        self.broker_unreachable_since = None;
         self.has_read_all = reports.is_empty();
         for (agent, report) in reports {
             let ingested = self.ledger.ingest(&agent, report);
-            self.note_clock(&ingested);
+            self.record_clock(&ingested);
             self.publish_ingested(&ingested);
         }
         self.update_presence(began).await;
@@ -95,35 +98,41 @@ impl Controller<'_> {
     }
 
     /// Records the clock reading of an agent that accepted its order.
-    fn note_clock(&mut self, ingested: &Ingested) {
-        let Ingested::Event(agent, OrderEvent::Accepted { at_ns }) = ingested else { return };
+    fn record_clock(&mut self, ingested: &IngestedReport) {
+        let IngestedReport::Event(agent, OrderEvent::Accepted { at_ns }) = ingested else { return };
         let Some(requested_ns) = self.requested_ns else { return };
         let (agent, received_ns) = (agent.clone(), self.utc_ns());
-        self.answers.push(ClockExchange { agent, requested_ns, reported_ns: *at_ns, received_ns });
+        self.clock_exchanges.push(ClockExchange {
+            agent,
+            requested_ns,
+            reported_ns: *at_ns,
+            received_ns,
+        });
     }
 
-    fn publish_ingested(&self, ingested: &Ingested) {
+    fn publish_ingested(&self, ingested: &IngestedReport) {
         match ingested {
-            Ingested::Event(agent, event) => {
+            IngestedReport::Event(agent, event) => {
                 (self.event_sink)(&ControllerEvent::AgentEvent(agent, event));
             }
-            Ingested::Outcome(job) => {
+            IngestedReport::Outcome(job) => {
                 if let Some(outcome) = self.ledger.outcomes().get(job) {
                     let left = self.placement.jobs.len() - self.ledger.outcomes().len();
                     (self.event_sink)(&ControllerEvent::Outcome(outcome, left));
                 }
             }
-            Ingested::Nothing => {}
+            IngestedReport::Ignored => {}
         }
     }
 
-    /// Updates how long agents with outstanding reports have been missing.
+    /// Reads the heartbeats of the agents whose reports are incomplete, at most once per
+    /// [`PRESENCE_INTERVAL`].
     async fn update_presence(&mut self, now: Instant) {
         if now - self.agents_read_at < PRESENCE_INTERVAL {
             return;
         }
         // Times when the broker was unreachable do not count as an agent's absence.
-        let since = (now - self.agents_read_at).min(PRESENCE_INTERVAL * 2);
+        let elapsed = (now - self.agents_read_at).min(PRESENCE_INTERVAL * 2);
         self.agents_read_at = now;
         // An unreachable broker is detected when reports are read.
         let _ = self.reader.resync(&self.store).await;
@@ -131,7 +140,7 @@ impl Controller<'_> {
         let open: BTreeSet<_> = open.cloned().collect();
         for name in open {
             if let Ok(found) = self.store.agent(&name).await {
-                self.presence.note(&name, found.map(|stored| stored.revision), since);
+                self.presence.record_read(&name, found.map(|stored| stored.revision), elapsed);
             }
         }
     }
@@ -144,17 +153,21 @@ impl Controller<'_> {
         loop {
             match request(&self.store).await {
                 Ok(answer) => {
-                    self.gone_since = None;
+                    self.broker_unreachable_since = None;
                     return Ok(answer);
                 }
-                Err(error) => self.is_unreachable(error).await?,
+                Err(error) => self.handle_unreachable(error).await?,
             }
         }
     }
 
-    /// Handles an unreachable broker: reports it once, and fails after the timeout.
-    pub(super) async fn is_unreachable(&mut self, error: NatsError) -> Result<(), CampaignError> {
-        let since = *self.gone_since.get_or_insert_with(|| {
+    /// Handles a failed request: reports the first of a series, fails after the broker timeout, and
+    /// otherwise pauses before the next attempt.
+    pub(super) async fn handle_unreachable(
+        &mut self,
+        error: NatsError,
+    ) -> Result<(), CampaignError> {
+        let since = *self.broker_unreachable_since.get_or_insert_with(|| {
             (self.event_sink)(&ControllerEvent::BrokerGone(&error));
             Instant::now()
         });
@@ -166,7 +179,8 @@ impl Controller<'_> {
         Ok(())
     }
 
-    /// Returns the time that measurements may still take.
+    /// Returns the time until the deadline of all measurements plus the grace period; at least the
+    /// grace period.
     pub(super) fn time_left(&self) -> Duration {
         let deadline_ns = self.issued_orders.values().map(|issued| issued.order.deadline_ns).max();
         let deadline = Duration::from_nanos(deadline_ns.unwrap_or(0));
@@ -176,7 +190,7 @@ impl Controller<'_> {
         (until + deadline + self.options.grace).saturating_sub(since).max(self.options.grace)
     }
 
-    /// Returns true if no more measurements are expected: missing ones are of lost agents.
+    /// Returns true if all measurements have outcomes, except those of lost agents.
     pub(super) fn is_all_measured(&self) -> bool {
         self.ledger.measuring().into_iter().all(|name| self.is_lost(name))
     }

@@ -1,7 +1,7 @@
-//! Execution of one order: its services are started and awaited; its other jobs are created before
-//! the start time and wait for it. Each runs in a process of its own that is supervised, limited
-//! and terminated with its agent. Agents and local runs share this code. It does not judge orders;
-//! [`crate::policy`] does that beforehand.
+//! Execution of one order, shared by agents and local runs. Services are started and awaited until
+//! they are ready; the other jobs are created before the start time and begin at it. Each job is a
+//! supervised process with a deadline. Whether an order is allowed is decided beforehand by
+//! [`crate::policy`].
 
 mod process;
 mod ready;
@@ -19,24 +19,24 @@ use std::time::{Duration, Instant};
 
 use horolog_sys::namespace::NetNs;
 
-use self::process::JobProcess;
-use self::ready::{Readiness, ReadinessWaiter};
+use self::process::PreparedJob;
+use self::ready::{Readiness, ReadinessNotifier};
 pub use self::start_gate::wait_for_start as pass_gate;
 use crate::id::{AgentName, CampaignId, JobId};
 use crate::order::{AgentClockState, Job, JobEnd, JobOutcome, Order, OrderEvent};
 use crate::role::{CommandFiles, RoleOptionError};
 
-/// Additional time for a service after the other jobs, at the end of which it is terminated.
-const SERVICE_REST: Duration = Duration::from_mins(1);
+/// Time after the deadline of the other jobs at which services are terminated without a command.
+const SERVICE_EXTRA_TIME: Duration = Duration::from_mins(1);
 /// Longest time for which services may run before a start time is set.
-const IDLE_MAX: Duration = Duration::from_mins(10);
+const SERVICE_IDLE_MAX: Duration = Duration::from_mins(10);
 
 /// Environment in which jobs run.
 #[derive(Clone, Debug)]
 pub struct ExecutionEnv {
-    /// Binary of horolog, or one that also calls [`pass_gate`] before it begins.
+    /// Binary of horolog, or another program that calls [`pass_gate`] before its work.
     pub program: PathBuf,
-    /// Private directory of the agent. Each job gets one in it, which is removed with the job.
+    /// Private directory, in which each job gets a temporary directory of its own.
     pub directory: PathBuf,
     /// Lab host to run in; this host by default.
     pub host: Option<NetNs>,
@@ -45,18 +45,18 @@ pub struct ExecutionEnv {
 /// Event during the execution of an order.
 #[derive(Clone, PartialEq, Debug)]
 pub enum JobEvent {
-    /// Event of current interest.
+    /// Event of the order or of one of its jobs.
     OrderEvent(OrderEvent),
-    /// Outcome of a job: once for each, in any case.
+    /// Outcome of a job; exactly one for each job of the order.
     Outcome(Box<JobOutcome>),
 }
 
-/// Receiver of job events.
+/// Callback that receives job events, on any thread.
 pub type EventSink = Arc<dyn Fn(JobEvent) + Send + Sync>;
 
 /// Reason why an order cannot be started.
 #[derive(Debug, thiserror::Error)]
-pub enum BeginError {
+pub enum OrderStartError {
     /// The options of a job do not match its kind.
     #[error("job {job}: {fault}")]
     Options {
@@ -81,172 +81,184 @@ pub enum BeginError {
 /// Service that is not ready in time.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("service {job} is not ready: {reason}")]
-pub struct NotReady {
+pub struct ServiceNotReady {
     /// Service.
     pub job: JobId,
     /// Reason, in one line.
     pub reason: String,
 }
 
-/// Control state of the processes of an order.
+/// Requested state of the processes of an order; it only ever increases.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum JobControl {
     /// Processes run.
-    GoOn = 0,
-    /// Jobs that measure against services end; services go on.
+    Continue = 0,
+    /// Jobs that are not services end; services continue.
     Stop = 1,
-    /// Everything ends.
+    /// All jobs end.
     Abandon = 2,
 }
 
 /// Context shared by all processes of an order.
-struct GroupContext {
+struct JobGroupContext {
     campaign: CampaignId,
     agent: AgentName,
     event_sink: EventSink,
-    wish: AtomicU8,
-    /// True if services must end because all else is done.
+    control: AtomicU8,
+    /// True if services must end because all other jobs have ended.
     is_finished: AtomicBool,
     /// Time at which services are terminated even without a command.
-    services_until: Mutex<Instant>,
+    service_deadline: Mutex<Instant>,
 }
 
-impl GroupContext {
-    fn wish(&self) -> JobControl {
-        match self.wish.load(Ordering::SeqCst) {
-            0 => JobControl::GoOn,
+impl JobGroupContext {
+    fn control(&self) -> JobControl {
+        match self.control.load(Ordering::SeqCst) {
+            0 => JobControl::Continue,
             1 => JobControl::Stop,
             _ => JobControl::Abandon,
         }
     }
 
-    fn want(&self, wish: JobControl) {
-        self.wish.fetch_max(wish as u8, Ordering::SeqCst);
+    fn escalate_control(&self, control: JobControl) {
+        self.control.fetch_max(control as u8, Ordering::SeqCst);
     }
 
-    fn services_until(&self) -> Instant {
-        *self.services_until.lock().unwrap_or_else(PoisonError::into_inner)
+    fn service_deadline(&self) -> Instant {
+        *self.service_deadline.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn publish_event(&self, event: OrderEvent) {
         (self.event_sink)(JobEvent::OrderEvent(event));
     }
 
-    /// Reports the outcome of a job, once for each.
+    /// Reports the end and the outcome of a job.
     fn publish_outcome(&self, outcome: JobOutcome) {
         self.publish_event(OrderEvent::Ended { job: outcome.job.clone() });
         (self.event_sink)(JobEvent::Outcome(Box::new(outcome)));
     }
 
-    /// Returns the outcome of a job of which only its end is known.
+    /// Returns an outcome that holds only the end of the job.
     fn outcome(&self, job: &JobId, ending: JobEnd) -> JobOutcome {
         JobOutcome::new(self.campaign.clone(), self.agent.clone(), job.clone(), ending)
     }
 }
 
-/// Processes of one order. On drop, it terminates those that still run, and waits for their end.
+/// Processes of one order. Drop terminates those that still run, and waits for their end.
 pub struct JobGroup {
-    common: Arc<GroupContext>,
+    context: Arc<JobGroupContext>,
     deadline: Duration,
     clock: Option<AgentClockState>,
     /// Services that are not started yet.
-    services: Vec<JobProcess>,
-    others: Vec<JobProcess>,
+    services: Vec<PreparedJob>,
+    measurements: Vec<PreparedJob>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl JobGroup {
-    /// Prepares command lines and directories. Nothing is started. `clock` is the state of this
-    /// host's clock, for the outcomes.
+    /// Prepares the command lines and directories of an order's jobs; no process is started.
+    /// `clock` is the state of this host's clock, for the outcomes.
     ///
     /// # Errors
     ///
     /// Options are invalid, or a directory cannot be written to.
     pub fn begin(
         order: &Order,
-        means: &ExecutionEnv,
+        environment: &ExecutionEnv,
         clock: Option<AgentClockState>,
         event_sink: EventSink,
-    ) -> Result<Self, BeginError> {
-        let common = Arc::new(GroupContext {
+    ) -> Result<Self, OrderStartError> {
+        let context = Arc::new(JobGroupContext {
             campaign: order.campaign.clone(),
             agent: order.agent.clone(),
             event_sink,
-            wish: AtomicU8::new(JobControl::GoOn as u8),
+            control: AtomicU8::new(JobControl::Continue as u8),
             is_finished: AtomicBool::new(false),
-            services_until: Mutex::new(Instant::now() + IDLE_MAX),
+            service_deadline: Mutex::new(Instant::now() + SERVICE_IDLE_MAX),
         });
-        let all =
-            order.jobs.iter().map(|job| prepare(job, means)).collect::<Result<Vec<_>, _>>()?;
-        let (services, others) = all.into_iter().partition(JobProcess::is_service);
+        let all = order
+            .jobs
+            .iter()
+            .map(|job| prepare_job(job, environment))
+            .collect::<Result<Vec<_>, _>>()?;
+        let (services, measurements) = all.into_iter().partition(PreparedJob::is_service);
         let deadline = Duration::from_nanos(order.deadline_ns);
-        Ok(Self { common, deadline, clock, services, others, threads: Vec::new() })
+        Ok(Self { context, deadline, clock, services, measurements, threads: Vec::new() })
     }
 
-    /// Starts the services and waits until all are ready. If one is not, everything is terminated,
-    /// and the outcomes of all jobs have been reported on return.
+    /// Starts the services and waits until all are ready. If one is not ready within `timeout`, all
+    /// jobs are terminated, and their outcomes have been reported on return.
     ///
     /// # Errors
     ///
     /// The service that is not ready, and the reason.
-    pub fn start_services(&mut self, timeout: Duration) -> Result<(), NotReady> {
-        let (to, ready) = mpsc::channel();
-        let until = Instant::now() + timeout;
+    pub fn start_services(&mut self, timeout: Duration) -> Result<(), ServiceNotReady> {
+        let (readiness_sender, readiness_receiver) = mpsc::channel();
+        let ready_deadline = Instant::now() + timeout;
         let services = std::mem::take(&mut self.services);
-        let all: Vec<_> = services.iter().map(|service| service.id().clone()).collect();
+        let service_ids: Vec<_> = services.iter().map(|service| service.id().clone()).collect();
         for process in services {
-            self.run(process, None, Some(ReadinessWaiter { to: to.clone(), until }));
+            self.spawn_job_thread(
+                process,
+                None,
+                Some(ReadinessNotifier {
+                    sender: readiness_sender.clone(),
+                    deadline: ready_deadline,
+                }),
+            );
         }
-        drop(to);
-        let readied = all_ready(&ready, &all);
-        match &readied {
-            Ok(()) => self.common.publish_event(OrderEvent::Ready),
-            Err(NotReady { job, reason }) => {
+        drop(readiness_sender);
+        let result = await_readiness(&readiness_receiver, &service_ids);
+        match &result {
+            Ok(()) => self.context.publish_event(OrderEvent::Ready),
+            Err(ServiceNotReady { job, reason }) => {
                 let (job, reason) = (job.clone(), reason.clone());
-                self.common.publish_event(OrderEvent::NotReady { job, reason });
-                self.call_off("a service was not ready");
+                self.context.publish_event(OrderEvent::NotReady { job, reason });
+                self.cancel_start("a service was not ready");
             }
         }
-        readied
+        result
     }
 
-    /// Creates the processes of the other jobs, which begin by themselves at the start time: UTC,
-    /// in ns since 1970. Returns before that.
+    /// Creates the processes of the other jobs, each of which waits for the start time `at_ns`
+    /// (UTC, in ns since 1970). Returns without waiting for it.
     pub fn start(&mut self, at_ns: i64) {
-        let ahead = at_ns.saturating_sub(process::now_ns()).max(0).unsigned_abs();
-        let until = Instant::now() + Duration::from_nanos(ahead) + self.deadline + SERVICE_REST;
-        *self.common.services_until.lock().unwrap_or_else(PoisonError::into_inner) = until;
-        for process in std::mem::take(&mut self.others) {
-            self.run(process, Some(at_ns), None);
+        let ahead = at_ns.saturating_sub(process::utc_ns()).max(0).unsigned_abs();
+        let until =
+            Instant::now() + Duration::from_nanos(ahead) + self.deadline + SERVICE_EXTRA_TIME;
+        *self.context.service_deadline.lock().unwrap_or_else(PoisonError::into_inner) = until;
+        for process in std::mem::take(&mut self.measurements) {
+            self.spawn_job_thread(process, Some(at_ns), None);
         }
     }
 
     /// Terminates the services; the other jobs go on.
     pub fn finish(&self) {
-        self.common.is_finished.store(true, Ordering::SeqCst);
+        self.context.is_finished.store(true, Ordering::SeqCst);
     }
 
-    /// Terminates the jobs that are not services; services go on until [`JobGroup::finish`], so
-    /// that no other job measures their end. Jobs that were not started are reported as abandoned.
+    /// Terminates the jobs that are not services. Services continue until [`JobGroup::finish`], so
+    /// that no measurement sees a service end. Jobs that were not started are reported as
+    /// abandoned.
     pub fn stop(&mut self) {
-        self.end(JobControl::Stop);
+        self.apply_control(JobControl::Stop);
     }
 
-    /// Terminates everything; jobs that were not started are reported as abandoned.
+    /// Terminates all jobs. Those that were not started are reported as abandoned.
     pub fn abandon(&mut self) {
-        self.end(JobControl::Abandon);
+        self.apply_control(JobControl::Abandon);
     }
 
-    fn end(&mut self, wish: JobControl) {
-        self.common.want(wish);
-        for process in self.services.drain(..).chain(self.others.drain(..)) {
-            self.common.publish_outcome(self.common.outcome(process.id(), JobEnd::Abandoned));
+    fn apply_control(&mut self, control: JobControl) {
+        self.context.escalate_control(control);
+        for process in self.services.drain(..).chain(self.measurements.drain(..)) {
+            self.context.publish_outcome(self.context.outcome(process.id(), JobEnd::Abandoned));
         }
     }
 
     /// Returns true if all started processes have ended and their outcomes are reported.
     #[must_use]
-    pub fn is_over(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         self.threads.iter().all(JoinHandle::is_finished)
     }
 
@@ -258,26 +270,38 @@ impl JobGroup {
         }
     }
 
-    /// Terminates all started jobs and reports the others as refused.
-    fn call_off(&mut self, reason: &str) {
+    /// Terminates all started jobs, reports the others as refused, and waits for the processes.
+    fn cancel_start(&mut self, reason: &str) {
         let refused = JobEnd::Refused { reason: reason.to_owned() };
-        for process in self.others.drain(..) {
-            self.common.publish_outcome(self.common.outcome(process.id(), refused.clone()));
+        for process in self.measurements.drain(..) {
+            self.context.publish_outcome(self.context.outcome(process.id(), refused.clone()));
         }
         self.abandon();
         self.wait();
     }
 
-    fn run(&mut self, process: JobProcess, at_ns: Option<i64>, ready: Option<ReadinessWaiter>) {
-        let (common, id) = (Arc::clone(&self.common), process.id().clone());
+    fn spawn_job_thread(
+        &mut self,
+        process: PreparedJob,
+        at_ns: Option<i64>,
+        readiness_notifier: Option<ReadinessNotifier>,
+    ) {
+        let (context, id) = (Arc::clone(&self.context), process.id().clone());
         let (deadline, clock) = (self.deadline, self.clock.clone());
-        let run =
-            move || common.publish_outcome(process.run(&common, at_ns, deadline, clock, ready));
+        let run = move || {
+            context.publish_outcome(process.run(
+                &context,
+                at_ns,
+                deadline,
+                clock,
+                readiness_notifier,
+            ));
+        };
         match thread::Builder::new().name(id.to_string()).spawn(run) {
             Ok(thread) => self.threads.push(thread),
             Err(error) => {
                 let reason = format!("cannot start a thread: {error}");
-                self.common.publish_outcome(self.common.outcome(&id, JobEnd::Refused { reason }));
+                self.context.publish_outcome(self.context.outcome(&id, JobEnd::Refused { reason }));
             }
         }
     }
@@ -290,32 +314,38 @@ impl Drop for JobGroup {
     }
 }
 
-/// Waits until all of these are ready, or one fails.
-fn all_ready(ready: &Receiver<Readiness>, all: &[JobId]) -> Result<(), NotReady> {
-    let mut missing: Vec<_> = all.iter().collect();
-    for (job, readied) in ready {
+/// Waits until all of these services are ready, or one fails.
+fn await_readiness(
+    readiness_receiver: &Receiver<Readiness>,
+    service_ids: &[JobId],
+) -> Result<(), ServiceNotReady> {
+    let mut missing: Vec<_> = service_ids.iter().collect();
+    for (job, readiness) in readiness_receiver {
         missing.retain(|other| **other != job);
-        readied.map_err(|reason| NotReady { job, reason })?;
+        readiness.map_err(|reason| ServiceNotReady { job, reason })?;
     }
     let not_started = |job: &&JobId| {
         let reason = "it could not be started".to_owned();
-        NotReady { job: (*job).clone(), reason }
+        ServiceNotReady { job: (*job).clone(), reason }
     };
     missing.first().map(not_started).map_or(Ok(()), Err)
 }
 
-fn prepare(job: &Job, means: &ExecutionEnv) -> Result<JobProcess, BeginError> {
-    let files_error = |source| BeginError::Files { directory: means.directory.clone(), source };
-    let own = tempfile::Builder::new().prefix("job-").tempdir_in(&means.directory);
-    let own = own.map_err(files_error)?;
-    let [result, table, socket] = ["result", "table", "socket"].map(|name| own.path().join(name));
+fn prepare_job(job: &Job, environment: &ExecutionEnv) -> Result<PreparedJob, OrderStartError> {
+    let files_error =
+        |source| OrderStartError::Files { directory: environment.directory.clone(), source };
+    let job_directory = tempfile::Builder::new().prefix("job-").tempdir_in(&environment.directory);
+    let job_directory = job_directory.map_err(files_error)?;
+    let [result, table, socket] =
+        ["result", "table", "socket"].map(|name| job_directory.path().join(name));
     let files = CommandFiles { result: &result, table: &table, socket: &socket };
-    let line = job.kind.command_line(&job.options, &files);
-    let line = line.map_err(|fault| BeginError::Options { job: job.id.clone(), fault })?;
-    if let Some(text) = &line.table {
+    let command_line = job.kind.command_line(&job.options, &files);
+    let command_line =
+        command_line.map_err(|fault| OrderStartError::Options { job: job.id.clone(), fault })?;
+    if let Some(text) = &command_line.table {
         std::fs::write(&table, text).map_err(files_error)?;
     }
-    Ok(JobProcess::new(job.clone(), line.argv, means.clone(), own))
+    Ok(PreparedJob::new(job.clone(), command_line.argv, environment.clone(), job_directory))
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
-//! Process of one job: created before its start time, for which it waits itself, then supervised,
-//! terminated when due, and its result read. The meaning of its end is decided elsewhere.
+//! Process of one job. It is created before its start time and waits for it by itself
+//! ([`start_gate`]). Its supervisor terminates it at the deadline or on request, and reads its
+//! result. Its exit status is interpreted by [`Terminator`].
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -20,67 +21,67 @@ use horolog_sys::spawn::{
 };
 use tempfile::TempDir;
 
-use super::ready::{Notification, NotifySocket, ReadinessWaiter, VARIABLE};
+use super::ready::{NOTIFY_VARIABLE, Notification, NotifySocket, ReadinessNotifier};
 use super::start_gate;
-use super::streams::Streams;
+use super::streams::StandardStreams;
 use super::termination::{EscalationStep, TerminationCause, Terminator};
-use super::{ExecutionEnv, GroupContext, JobControl};
+use super::{ExecutionEnv, JobControl, JobGroupContext};
 use crate::id::JobId;
 use crate::order::{AgentClockState, Job, JobEnd, JobOutcome, OrderEvent};
 use crate::role::RoleKind;
 
 /// Interval of checks on a running process.
 const TICK: Duration = Duration::from_millis(100);
-/// Shortest interval between lines of progress.
-const PROGRESS_EVERY: Duration = Duration::from_secs(1);
-/// Largest size of a result, in bytes: a hundred times that of ten minutes with a point for each
-/// 100 ms.
+/// Shortest interval between progress events of a job.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+/// Largest size of a result, in bytes: about a hundred times that of a run of ten minutes with a
+/// sample per 100 ms.
 const RESULT_BYTES_MAX: u64 = 64 << 20;
 
 /// Returns the reading of the system clock: UTC, in ns since 1970.
-pub(super) fn now_ns() -> i64 {
+pub(super) fn utc_ns() -> i64 {
     SleepClock::Realtime.now_ns()
 }
 
-/// Job that can be started.
+/// Prepared job: command line, environment and directory of a process that can be started.
 #[derive(Debug)]
-pub(super) struct JobProcess {
+pub(super) struct PreparedJob {
     job: Job,
     argv: Vec<OsString>,
-    means: ExecutionEnv,
+    environment: ExecutionEnv,
     /// Directory that is removed with the job.
     directory: TempDir,
 }
 
-/// Started job.
+/// Process of a started job, with its output streams and its notification socket.
 struct SpawnedJob {
-    started: SpawnedProgram,
+    program: SpawnedProgram,
     handle: ProcessHandle,
-    streams: Streams,
-    listener: NotifySocket,
+    streams: StandardStreams,
+    notify_socket: NotifySocket,
 }
 
 /// State of the supervision of a process.
 struct Supervision<'a> {
-    common: &'a GroupContext,
+    context: &'a JobGroupContext,
     job: &'a Job,
-    waiter: Option<ReadinessWaiter>,
+    readiness_notifier: Option<ReadinessNotifier>,
     /// Time at which its work began, UTC in ns since 1970.
     started_ns: Option<i64>,
-    /// Deadline, unless it is a service.
-    until: Option<Instant>,
-    ender: Terminator,
+    /// Deadline of the job; `None` for a service, whose deadline the group has.
+    deadline: Option<Instant>,
+    terminator: Terminator,
     reported_at: Option<Instant>,
 }
 
-impl JobProcess {
+impl PreparedJob {
     pub(super) const fn new(
         job: Job,
-        words: Vec<OsString>,
-        means: ExecutionEnv,
+        argv: Vec<OsString>,
+        environment: ExecutionEnv,
         directory: TempDir,
     ) -> Self {
-        Self { job, argv: words, means, directory }
+        Self { job, argv, environment, directory }
     }
 
     pub(super) const fn is_service(&self) -> bool {
@@ -91,60 +92,64 @@ impl JobProcess {
         &self.job.id
     }
 
-    /// Runs the job to its end, on a thread without any other urgent work.
+    /// Runs the job to its end, in its lab host if it has one; blocks the calling thread.
     pub(super) fn run(
         &self,
-        common: &Arc<GroupContext>,
+        context: &Arc<JobGroupContext>,
         at_ns: Option<i64>,
         deadline: Duration,
         clock: Option<AgentClockState>,
-        waiter: Option<ReadinessWaiter>,
+        readiness_notifier: Option<ReadinessNotifier>,
     ) -> JobOutcome {
-        let run = || self.run_here(common, at_ns, deadline, clock, waiter);
-        match &self.means.host {
+        let run =
+            || self.run_in_current_namespace(context, at_ns, deadline, clock, readiness_notifier);
+        match &self.environment.host {
             None => run(),
             Some(host) => host.run(run).unwrap_or_else(|error| {
-                common.outcome(&self.job.id, JobEnd::Refused { reason: error.to_string() })
+                context.outcome(&self.job.id, JobEnd::Refused { reason: error.to_string() })
             }),
         }
     }
 
-    fn run_here(
+    fn run_in_current_namespace(
         &self,
-        common: &Arc<GroupContext>,
+        context: &Arc<JobGroupContext>,
         at_ns: Option<i64>,
         deadline: Duration,
         clock: Option<AgentClockState>,
-        waiter: Option<ReadinessWaiter>,
+        readiness_notifier: Option<ReadinessNotifier>,
     ) -> JobOutcome {
-        let mut outcome = common.outcome(&self.job.id, JobEnd::Abandoned);
+        let mut outcome = context.outcome(&self.job.id, JobEnd::Abandoned);
         (outcome.intended_ns, outcome.clock) = (at_ns, clock);
-        let mut watch = Supervision {
-            common,
+        let mut supervision = Supervision {
+            context,
             job: &self.job,
-            waiter,
+            readiness_notifier,
             started_ns: None,
-            until: None,
-            ender: Terminator::default(),
+            deadline: None,
+            terminator: Terminator::default(),
             reported_at: None,
         };
-        let ended = self.begin(common, at_ns).and_then(|begun| {
-            let Some(mut begun) = begun else { return Ok(None) };
+        let ended = self.spawn_process(context, at_ns).and_then(|spawned| {
+            let Some(mut spawned) = spawned else { return Ok(None) };
             match at_ns {
-                None => watch.has_started(now_ns()),
+                None => supervision.record_start(utc_ns()),
                 Some(at_ns) => {
-                    let ahead_ns = at_ns.saturating_sub(now_ns()).max(0).unsigned_abs();
-                    watch.until = Some(Instant::now() + Duration::from_nanos(ahead_ns) + deadline);
+                    let ahead_ns = at_ns.saturating_sub(utc_ns()).max(0).unsigned_abs();
+                    supervision.deadline =
+                        Some(Instant::now() + Duration::from_nanos(ahead_ns) + deadline);
                 }
             }
-            watch.follow(&mut begun)?;
-            outcome.started_ns = watch.started_ns;
-            let status = begun.started.wait()?;
-            outcome.ended_ns = Some(now_ns());
-            Ok(Some((status, begun.streams)))
+            supervision.supervise(&mut spawned)?;
+            outcome.started_ns = supervision.started_ns;
+            let status = spawned.program.wait()?;
+            outcome.ended_ns = Some(utc_ns());
+            Ok(Some((status, spawned.streams)))
         });
         match ended {
-            Ok(Some((status, streams))) => self.close(&mut outcome, &watch, status, &streams),
+            Ok(Some((status, streams))) => {
+                self.record_end(&mut outcome, &supervision, status, &streams);
+            }
             // Cancelled before its start time.
             Ok(None) => {}
             Err(error) => {
@@ -156,72 +161,85 @@ impl JobProcess {
             JobEnd::Failed { message, .. } => message.clone(),
             _ => "it ended".to_owned(),
         };
-        watch.report_readiness(Err(failure));
+        supervision.report_readiness(Err(failure));
         outcome
     }
 
-    /// Creates the process, which begins at the start time or at once; `None` if the job is
-    /// cancelled.
-    fn begin(&self, common: &GroupContext, at_ns: Option<i64>) -> io::Result<Option<SpawnedJob>> {
-        if common.wish() >= JobControl::Stop {
+    /// Creates the process, which begins its work at `at_ns` (UTC, in ns since 1970) or at once.
+    /// `None` if the job was cancelled before.
+    fn spawn_process(
+        &self,
+        context: &JobGroupContext,
+        at_ns: Option<i64>,
+    ) -> io::Result<Option<SpawnedJob>> {
+        if context.control() >= JobControl::Stop {
             return Ok(None);
         }
-        let listener = NotifySocket::open(self.directory.path())?;
-        let (streams, [output, errors]) = Streams::open()?;
+        let notify_socket = NotifySocket::open(self.directory.path())?;
+        let (streams, [output, errors]) = StandardStreams::open()?;
         let socket_variable = match at_ns {
-            Some(at_ns) => (start_gate::VARIABLE.into(), start_gate::value(at_ns, listener.path())),
-            None => (VARIABLE.into(), listener.path().into()),
+            Some(at_ns) => (
+                start_gate::START_GATE_VARIABLE.into(),
+                start_gate::variable_value(at_ns, notify_socket.path()),
+            ),
+            None => (NOTIFY_VARIABLE.into(), notify_socket.path().into()),
         };
-        // Only the campaign's result, which includes this one, is stored.
-        let unkept = (STORE_VARIABLE.into(), STORE_NONE.into());
-        let own = [socket_variable, unkept];
-        // Sockets of other processes do not apply to it.
-        let is_others = |name: &OsStr| {
-            [VARIABLE, start_gate::VARIABLE, STORE_VARIABLE].iter().any(|own| name == *own)
+        // The job stores no run of its own: its result becomes part of the campaign's.
+        let no_store = (STORE_VARIABLE.into(), STORE_NONE.into());
+        let own_variables = [socket_variable, no_store];
+        // Variables set for this process itself are not inherited.
+        let is_replaced_variable = |name: &OsStr| {
+            [NOTIFY_VARIABLE, start_gate::START_GATE_VARIABLE, STORE_VARIABLE]
+                .iter()
+                .any(|replaced| name == *replaced)
         };
-        let others = std::env::vars_os().filter(|(name, _)| !is_others(name));
-        let around = SpawnEnvironment::new(output, errors, others.chain(own))?;
-        let recipe = SpawnCommand::new(self.means.program.as_os_str(), &self.argv, true)?
-            .with_environment(around);
+        let inherited_variables =
+            std::env::vars_os().filter(|(name, _)| !is_replaced_variable(name));
+        let spawn_environment =
+            SpawnEnvironment::new(output, errors, inherited_variables.chain(own_variables))?;
+        let command = SpawnCommand::new(self.environment.program.as_os_str(), &self.argv, true)?
+            .with_environment(spawn_environment);
         let attempt =
-            spawn(&recipe, None, DefaultScheduling::current()?, &CancelHandle::default())?;
+            spawn(&command, None, DefaultScheduling::current()?, &CancelHandle::default())?;
         // Drops the write ends together with the command, so that readers see the end of the
         // streams.
-        drop(recipe);
+        drop(command);
         let Some(started) = attempt.started? else { return Ok(None) };
         let handle = ProcessHandle::open(started.pid())?;
-        Ok(Some(SpawnedJob { started, handle, streams, listener }))
+        Ok(Some(SpawnedJob { program: started, handle, streams, notify_socket }))
     }
 
-    /// Records the outcome.
-    fn close(
+    /// Completes the outcome of an ended process: result, end and standard error.
+    fn record_end(
         &self,
         outcome: &mut JobOutcome,
-        watch: &Supervision<'_>,
+        supervision: &Supervision<'_>,
         status: ExitStatus,
-        streams: &Streams,
+        streams: &StandardStreams,
     ) {
-        let lack = match self.result(streams) {
+        let result_error = match self.job_result(streams) {
             Ok(result) => {
                 outcome.result = result;
                 None
             }
-            Err(lack) => Some(lack),
+            Err(error) => Some(error),
         };
         let last = streams.errors.last_line();
-        outcome.ending = watch.ender.ending(self.job.service, status, last.as_deref(), lack);
+        outcome.ending =
+            supervision.terminator.job_end(self.job.service, status, last.as_deref(), result_error);
         outcome.stderr_tail = streams.errors.text();
     }
 
-    /// Reads the record of the job, if its kind writes one.
-    fn result(&self, streams: &Streams) -> Result<Option<serde_json::Value>, String> {
+    /// Reads the result of the job; `Ok(None)` if its kind writes none, or the reason why it is
+    /// missing or invalid.
+    fn job_result(&self, streams: &StandardStreams) -> Result<Option<serde_json::Value>, String> {
         let kind = self.job.kind;
         // A server prints its counts at its end.
         if kind == RoleKind::Serve {
-            let last = streams.output.last_line();
-            let counts = last.and_then(|line| serde_json::from_str(&line).ok());
-            let lack = || "it did not report its counts at its end".to_owned();
-            return counts.map(Some).ok_or_else(lack);
+            let last_line = streams.output.last_line();
+            let counts = last_line.and_then(|line| serde_json::from_str(&line).ok());
+            let no_counts = || "it did not report its counts at its end".to_owned();
+            return counts.map(Some).ok_or_else(no_counts);
         }
         let Some(schema) = kind.schema() else { return Ok(None) };
         let result = read_result(&self.directory.path().join("result"))?;
@@ -235,13 +253,13 @@ impl JobProcess {
 }
 
 fn read_result(path: &Path) -> Result<serde_json::Value, String> {
-    let cannot = |error: io::Error| match error.kind() {
+    let read_error = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => "it wrote no result".to_owned(),
         _ => format!("cannot read its result: {error}"),
     };
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(cannot)?;
-    file.take(RESULT_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(cannot)?;
+    let file = File::open(path).map_err(read_error)?;
+    file.take(RESULT_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(read_error)?;
     if bytes.len() as u64 > RESULT_BYTES_MAX {
         return Err(format!("its result exceeds {RESULT_BYTES_MAX} bytes"));
     }
@@ -250,83 +268,84 @@ fn read_result(path: &Path) -> Result<serde_json::Value, String> {
 
 impl Supervision<'_> {
     /// Supervises a process until it has ended.
-    fn follow(&mut self, begun: &mut SpawnedJob) -> io::Result<()> {
+    fn supervise(&mut self, spawned: &mut SpawnedJob) -> io::Result<()> {
         loop {
-            let has_ended = match begun.handle.wait(TICK) {
+            let has_ended = match spawned.handle.wait(TICK) {
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
                 ended => ended.unwrap_or(false),
             };
             let now = Instant::now();
-            begun.streams.take();
-            self.listen(now, begun);
+            spawned.streams.read_available();
+            self.process_notifications(now, spawned);
             if has_ended {
                 return Ok(());
             }
-            if let Some(cause) = self.cause(now) {
-                self.ender.end(cause, now);
+            if let Some(cause) = self.termination_cause(now) {
+                self.terminator.request_termination(cause, now);
             }
-            if let Some(step) = self.ender.due(now) {
+            if let Some(step) = self.terminator.next_due_step(now) {
                 // The process may have just ended.
-                let _ = send_signal(step, begun.started.pid());
+                let _ = send_signal(step, spawned.program.pid());
             }
         }
     }
 
     /// Records that the job has begun its work; only the first call counts.
-    fn has_started(&mut self, at_ns: i64) {
+    fn record_start(&mut self, at_ns: i64) {
         if self.started_ns.is_none() {
             self.started_ns = Some(at_ns);
-            self.common.publish_event(OrderEvent::Started { job: self.job.id.clone(), at_ns });
+            self.context.publish_event(OrderEvent::Started { job: self.job.id.clone(), at_ns });
         }
     }
 
-    /// Receives notifications that it is ready or has begun, and reads its progress.
-    fn listen(&mut self, now: Instant, begun: &mut SpawnedJob) {
-        while let Some(notification) = begun.listener.receive() {
+    /// Processes the notifications of the process, the timeout of its readiness, and its progress
+    /// output.
+    fn process_notifications(&mut self, now: Instant, spawned: &mut SpawnedJob) {
+        while let Some(notification) = spawned.notify_socket.receive() {
             match notification {
                 Notification::Ready => self.report_readiness(Ok(())),
-                Notification::Started(at_ns) => self.has_started(at_ns),
+                Notification::Started(at_ns) => self.record_start(at_ns),
             }
         }
-        if self.waiter.as_ref().is_some_and(|waiter| now >= waiter.until) {
+        if self.readiness_notifier.as_ref().is_some_and(|waiter| now >= waiter.deadline) {
             self.report_readiness(Err("no notification in time".to_owned()));
         }
         let is_time =
-            self.reported_at.is_none_or(|reported_at| now >= reported_at + PROGRESS_EVERY);
+            self.reported_at.is_none_or(|reported_at| now >= reported_at + PROGRESS_INTERVAL);
         if !self.job.service
             && is_time
-            && let Some(text) = begun.streams.output.latest_line()
+            && let Some(text) = spawned.streams.output.take_new_line()
         {
             self.reported_at = Some(now);
-            self.common.publish_event(OrderEvent::Progress { job: self.job.id.clone(), text });
+            self.context.publish_event(OrderEvent::Progress { job: self.job.id.clone(), text });
         }
     }
 
     /// Reports readiness to the waiter, once.
-    fn report_readiness(&mut self, readied: Result<(), String>) {
-        if let Some(waiter) = self.waiter.take() {
+    fn report_readiness(&mut self, readiness: Result<(), String>) {
+        if let Some(notifier) = self.readiness_notifier.take() {
             // The waiter may be gone after another service has failed.
-            let _ = waiter.to.send((self.job.id.clone(), readied));
+            let _ = notifier.sender.send((self.job.id.clone(), readiness));
         }
     }
 
     /// Returns the reason to terminate the process, if any.
-    fn cause(&self, now: Instant) -> Option<TerminationCause> {
-        match self.common.wish() {
+    fn termination_cause(&self, now: Instant) -> Option<TerminationCause> {
+        match self.context.control() {
             JobControl::Abandon => Some(TerminationCause::Abandoned),
             JobControl::Stop if !self.job.service => Some(TerminationCause::Abandoned),
-            _ if self.job.service && self.common.is_finished.load(Ordering::SeqCst) => {
+            _ if self.job.service && self.context.is_finished.load(Ordering::SeqCst) => {
                 Some(TerminationCause::Finished)
             }
             _ => {
-                let until = self.until.unwrap_or_else(|| self.common.services_until());
+                let until = self.deadline.unwrap_or_else(|| self.context.service_deadline());
                 (now >= until).then_some(TerminationCause::TimedOut)
             }
         }
     }
 }
 
-/// Signals the process and all that it started.
+/// Sends the signal of a step to the process group of the job.
 fn send_signal(step: EscalationStep, pid: u32) -> io::Result<()> {
     match step {
         EscalationStep::Interrupt => signal_group(pid, Signal::Interrupt),

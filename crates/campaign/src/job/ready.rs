@@ -1,6 +1,6 @@
-//! Notifications from a process to its creator: readiness of a service, as for systemd services, by
-//! a datagram to the socket named by `NOTIFY_SOCKET` (`sd_notify(3)`); the actual start time of a
-//! measurement. Other messages on the socket are ignored.
+//! Notifications from a process to its creator, by datagrams on a Unix socket: readiness of a
+//! service, as for systemd (`NOTIFY_SOCKET`, `sd_notify(3)`), and the actual start time of a
+//! measurement. Other messages are ignored.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -10,24 +10,24 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
 use std::time::Instant;
 
-use super::start_gate::{STARTED, short};
+use super::start_gate::{STARTED, short_socket_path};
 use crate::id::JobId;
 
 /// Environment variable with the path of the socket.
-pub(super) const VARIABLE: &str = "NOTIFY_SOCKET";
-/// Largest size of a message, in bytes; more than a service sends at a time.
+pub(super) const NOTIFY_VARIABLE: &str = "NOTIFY_SOCKET";
+/// Largest size of a message, in bytes.
 const BYTES_MAX: usize = 4_096;
 /// Name of the socket in its directory.
-const NAME: &str = "notify";
+const SOCKET_NAME: &str = "notify";
 
-/// Readiness of a service, or the reason why it is not ready.
+/// Service, and `Ok` if it is ready or the reason why it is not.
 pub(super) type Readiness = (JobId, Result<(), String>);
 
-/// Waiter for a service, with a deadline.
+/// Channel by which the supervisor of a service reports its readiness, and the deadline for it.
 #[derive(Clone, Debug)]
-pub(super) struct ReadinessWaiter {
-    pub(super) to: Sender<Readiness>,
-    pub(super) until: Instant,
+pub(super) struct ReadinessNotifier {
+    pub(super) sender: Sender<Readiness>,
+    pub(super) deadline: Instant,
 }
 
 /// Socket that receives the notifications of a process.
@@ -59,8 +59,11 @@ impl Notification {
 impl NotifySocket {
     /// Opens the socket in a directory.
     pub(super) fn open(directory: &Path) -> io::Result<Self> {
-        let path = directory.join(NAME);
-        let socket = UnixDatagram::bind(short(&File::open(directory)?, OsStr::new(NAME)))?;
+        let path = directory.join(SOCKET_NAME);
+        let socket = UnixDatagram::bind(short_socket_path(
+            &File::open(directory)?,
+            OsStr::new(SOCKET_NAME),
+        ))?;
         socket.set_nonblocking(true)?;
         Ok(Self { socket, path })
     }

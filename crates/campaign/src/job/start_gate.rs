@@ -1,11 +1,10 @@
-//! Start gate in the process of a job. The process is created, loaded and has parsed its command
-//! line beforehand; then it sleeps here, by itself, and continues at the start time. So only a
-//! wake-up lies between the start time and its first action, not the loading of a program. If many
-//! processes wake on few CPUs, each passes this gate before any of them begins its work, since all
-//! have a real-time priority until then, if permitted.
+//! Start gate in the process of a job. The process is loaded and parses its command line before the
+//! start time, then sleeps here until the start time, so that the start latency contains only a
+//! wake-up. Processes that wait here have a real-time priority, if permitted: if many of them wake
+//! on few CPUs, all pass the gate before any begins its work.
 //!
-//! An environment variable names the time and the creator. It applies only to the process created
-//! with it, not to that process's own children.
+//! An environment variable holds the start time, the notification socket and the process ID of the
+//! creator. The children of the process ignore the variable, because they have another parent.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -22,17 +21,18 @@ use horolog_sys::affinity::{SchedulingParameters, set_timer_slack_ns, timer_slac
 use horolog_sys::alarm_clock::SleepClock;
 
 /// Name of the environment variable.
-pub(super) const VARIABLE: &str = "HOROLOG_GATE";
+pub(super) const START_GATE_VARIABLE: &str = "HOROLOG_GATE";
 /// Prefix of the notification to the creator: actual start time, UTC in ns since 1970.
 pub(super) const STARTED: &str = "PASSED=";
-/// Priority as in `horolog at`: above most computing tasks, below the kernel's own threads.
+/// `SCHED_FIFO` priority while waiting, as in `horolog at`: above most real-time tasks, below the
+/// kernel's own threads.
 const PRIORITY: i32 = 40;
 
-/// Contents of the variable.
+/// Value of the environment variable.
 #[derive(Debug, PartialEq, Eq)]
 struct StartGateVariable {
     /// Process that created this one.
-    maker: u32,
+    creator_pid: u32,
     /// Start time, UTC in ns since 1970.
     at_ns: i64,
     /// Socket for the notification of the actual start time.
@@ -40,7 +40,7 @@ struct StartGateVariable {
 }
 
 /// Returns the value of the variable for a child of this process.
-pub(super) fn value(at_ns: i64, socket: &Path) -> OsString {
+pub(super) fn variable_value(at_ns: i64, socket: &Path) -> OsString {
     let mut value = OsString::from(format!("{} {at_ns} ", process::id()));
     value.push(socket);
     value
@@ -50,25 +50,25 @@ impl StartGateVariable {
     fn parse(value: &OsStr) -> Option<Self> {
         let mut words = value.as_bytes().splitn(3, |byte| *byte == b' ');
         let mut next = || words.next();
-        let (maker, at_ns, socket) = (next()?, next()?, next()?);
+        let (creator_pid, at_ns, socket) = (next()?, next()?, next()?);
         let number = |word| std::str::from_utf8(word).ok();
         Some(Self {
-            maker: number(maker)?.parse().ok()?,
+            creator_pid: number(creator_pid)?.parse().ok()?,
             at_ns: number(at_ns)?.parse().ok()?,
             socket: OsStr::from_bytes(socket).into(),
         })
     }
 
     fn wait(&self) -> io::Result<()> {
-        let socket = connected(&self.socket)?;
-        let (usual, slack_ns) = (SchedulingParameters::current()?, timer_slack_ns()?);
-        let rushes =
-            !usual.is_real_time() && SchedulingParameters::fifo(PRIORITY, false).apply().is_ok();
+        let socket = connect_to(&self.socket)?;
+        let (initial_scheduling, slack_ns) = (SchedulingParameters::current()?, timer_slack_ns()?);
+        let is_priority_raised = !initial_scheduling.is_real_time()
+            && SchedulingParameters::fifo(PRIORITY, false).apply().is_ok();
         set_timer_slack_ns(1)?;
         let woken = self.sleep().and_then(|ns| socket.send(format!("{STARTED}{ns}").as_bytes()));
         // In this order: timer slack cannot be set under a real-time priority.
-        if rushes {
-            usual.apply()?;
+        if is_priority_raised {
+            initial_scheduling.apply()?;
         }
         set_timer_slack_ns(slack_ns)?;
         woken.map(drop)
@@ -86,19 +86,19 @@ impl StartGateVariable {
     }
 }
 
-/// Returns a short path by the descriptor of the directory: the address of a socket is limited to
-/// about a hundred bytes, and the path of a directory may be longer.
-pub(super) fn short(directory: &File, name: &OsStr) -> PathBuf {
+/// Returns the path of `name` in a directory by way of the directory's file descriptor: the path of
+/// a Unix socket is limited to 107 bytes (unix(7)), and that of the directory may be longer.
+pub(super) fn short_socket_path(directory: &File, name: &OsStr) -> PathBuf {
     Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string()).join(name)
 }
 
-fn connected(path: &Path) -> io::Result<UnixDatagram> {
+fn connect_to(path: &Path) -> io::Result<UnixDatagram> {
     let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
     let socket = UnixDatagram::unbound()?;
-    socket.connect(short(&File::open(directory)?, name))?;
-    // A creator that does not read causes no delay.
+    socket.connect(short_socket_path(&File::open(directory)?, name))?;
+    // The notification must not block if the creator does not read the socket.
     socket.set_nonblocking(true)?;
     Ok(socket)
 }
@@ -108,10 +108,10 @@ fn connected(path: &Path) -> io::Result<UnixDatagram> {
 ///
 /// # Errors
 ///
-/// The creator cannot be notified, or the system does not let the process sleep.
+/// The creator cannot be notified, or a system call for scheduling or sleep fails.
 pub fn wait_for_start() -> io::Result<()> {
-    let gate = env::var_os(VARIABLE).and_then(|value| StartGateVariable::parse(&value));
-    gate.filter(|gate| gate.maker == parent_id()).map_or(Ok(()), |gate| gate.wait())
+    let gate = env::var_os(START_GATE_VARIABLE).and_then(|value| StartGateVariable::parse(&value));
+    gate.filter(|gate| gate.creator_pid == parent_id()).map_or(Ok(()), |gate| gate.wait())
 }
 
 #[cfg(test)]
@@ -121,10 +121,10 @@ mod tests {
     #[test]
     fn the_variable_round_trips() {
         let socket = Path::new("/a b/notify");
-        let read = StartGateVariable::parse(&value(-5, socket)).unwrap();
+        let read = StartGateVariable::parse(&variable_value(-5, socket)).unwrap();
         assert_eq!(
             read,
-            StartGateVariable { maker: process::id(), at_ns: -5, socket: socket.to_owned() }
+            StartGateVariable { creator_pid: process::id(), at_ns: -5, socket: socket.to_owned() }
         );
         for wrong in ["", "1", "1 2", "x 2 /a", "1 x /a"] {
             assert_eq!(StartGateVariable::parse(OsStr::new(wrong)), None, "{wrong}");
@@ -137,10 +137,11 @@ mod tests {
         let deep = directory.path().join("d".repeat(200));
         std::fs::create_dir(&deep).unwrap();
         let listener =
-            UnixDatagram::bind(short(&File::open(&deep).unwrap(), OsStr::new("s"))).unwrap();
+            UnixDatagram::bind(short_socket_path(&File::open(&deep).unwrap(), OsStr::new("s")))
+                .unwrap();
         let before = (SchedulingParameters::current().unwrap(), timer_slack_ns().unwrap());
         let at_ns = SleepClock::Realtime.now_ns() + 20_000_000;
-        StartGateVariable { maker: 0, at_ns, socket: deep.join("s") }.wait().unwrap();
+        StartGateVariable { creator_pid: 0, at_ns, socket: deep.join("s") }.wait().unwrap();
         let mut bytes = [0; 64];
         let length = listener.recv(&mut bytes).unwrap();
         let text = std::str::from_utf8(&bytes[..length]).unwrap();

@@ -1,5 +1,5 @@
-//! Termination escalation of a process, and the meaning of its end. Pure: steps are returned, and
-//! the caller executes them.
+//! Termination escalation of a process, and interpretation of its exit status. Pure: the caller
+//! sends the signals.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -7,19 +7,19 @@ use std::time::{Duration, Instant};
 
 use crate::order::JobEnd;
 
-/// Time from the interrupt in which a process can write its results.
-const WRITING: Duration = Duration::from_secs(10);
-/// Time after the second signal.
-const LEAVING: Duration = Duration::from_secs(3);
+/// Time from SIGINT to SIGTERM, in which a process can write its results.
+const RESULT_GRACE_PERIOD: Duration = Duration::from_secs(10);
+/// Time from SIGTERM to SIGKILL.
+const TERM_GRACE_PERIOD: Duration = Duration::from_secs(3);
 /// Exit statuses of a completed job: success, and a measurement outside its limits.
-const DONE: [i32; 2] = [0, 1];
-/// Offset that a shell adds to the number of a signal.
-const BY_SIGNAL: i32 = 128;
+const DONE_STATUSES: [i32; 2] = [0, 1];
+/// Offset of the exit status that a shell reports for a signal.
+const SIGNAL_STATUS_BASE: i32 = 128;
 
 /// Reason to terminate a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum TerminationCause {
-    /// It is a service, and all else is done.
+    /// The process is a service, and all other jobs have ended.
     Finished,
     /// The deadline has passed.
     TimedOut,
@@ -38,49 +38,49 @@ pub(super) enum EscalationStep {
     Kill,
 }
 
-/// Steps, and the time of each after the first.
+/// Steps, each with its time after the request for termination.
 const ESCALATION: [(EscalationStep, Duration); 3] = [
     (EscalationStep::Interrupt, Duration::ZERO),
-    (EscalationStep::Terminate, WRITING),
-    (EscalationStep::Kill, WRITING.saturating_add(LEAVING)),
+    (EscalationStep::Terminate, RESULT_GRACE_PERIOD),
+    (EscalationStep::Kill, RESULT_GRACE_PERIOD.saturating_add(TERM_GRACE_PERIOD)),
 ];
 
-/// Termination of one process.
+/// Progress of the termination escalation of one process.
 #[derive(Debug, Default)]
 pub(super) struct Terminator {
-    begun: Option<(TerminationCause, Instant)>,
+    requested: Option<(TerminationCause, Instant)>,
     steps_done: usize,
 }
 
 impl Terminator {
-    /// Requests the termination for this reason; the first one counts.
-    pub(super) fn end(&mut self, cause: TerminationCause, now: Instant) {
-        self.begun.get_or_insert((cause, now));
+    /// Requests the termination; later requests have no effect.
+    pub(super) fn request_termination(&mut self, cause: TerminationCause, now: Instant) {
+        self.requested.get_or_insert((cause, now));
     }
 
-    /// Returns the next step if it is due.
-    pub(super) fn due(&mut self, now: Instant) -> Option<EscalationStep> {
-        let (_, begun) = self.begun?;
+    /// Returns the next step if its time has come; each step is returned once.
+    pub(super) fn next_due_step(&mut self, now: Instant) -> Option<EscalationStep> {
+        let (_, begun) = self.requested?;
         let (step, after) = *ESCALATION.get(self.steps_done)?;
         let is_due = now.saturating_duration_since(begun) >= after;
         self.steps_done += usize::from(is_due);
         is_due.then_some(step)
     }
 
-    /// Interprets the end of the process. `last` is the last line of standard error; `lack` is the
-    /// reason why a required result is missing. A service that ended before it was terminated did
-    /// not fulfil its purpose.
-    pub(super) fn ending(
+    /// Interprets the end of the process. `last_line` is the last line of standard error;
+    /// `result_error` is the reason why a required result is missing. A service that ended before
+    /// its termination was requested has failed.
+    pub(super) fn job_end(
         &self,
         is_service: bool,
         status: ExitStatus,
-        last: Option<&str>,
-        lack: Option<String>,
+        last_line: Option<&str>,
+        result_error: Option<String>,
     ) -> JobEnd {
-        let cause = self.begun.map(|(cause, _)| cause);
+        let cause = self.requested.map(|(cause, _)| cause);
         let is_early = is_service && cause.is_none();
-        let lack =
-            lack.or_else(|| is_early.then(|| "it ended before it was terminated".to_owned()));
+        let result_error = result_error
+            .or_else(|| is_early.then(|| "it ended before it was terminated".to_owned()));
         match cause {
             Some(TerminationCause::TimedOut) => return JobEnd::TimedOut,
             Some(TerminationCause::Abandoned) => return JobEnd::Abandoned,
@@ -88,16 +88,16 @@ impl Terminator {
         }
         let failed = |status, message| JobEnd::Failed { status, message };
         match (status.code(), status.signal()) {
-            (Some(status), _) if DONE.contains(&status) => match lack {
+            (Some(status), _) if DONE_STATUSES.contains(&status) => match result_error {
                 Some(lack) => failed(status, lack),
                 None => JobEnd::Done { status },
             },
             (Some(status), _) => {
-                let last = last.unwrap_or("it ended without an error message");
+                let last = last_line.unwrap_or("it ended without an error message");
                 failed(status, last.strip_prefix("horolog: ").unwrap_or(last).to_owned())
             }
             (None, Some(signal)) if cause == Some(TerminationCause::Finished) => failed(
-                BY_SIGNAL + signal,
+                SIGNAL_STATUS_BASE + signal,
                 "it did not exit on request and was terminated by a signal".into(),
             ),
             (None, signal) => JobEnd::Signalled { signal: signal.unwrap_or(0) },
@@ -117,24 +117,24 @@ mod tests {
     fn a_process_is_interrupted_before_it_is_killed() {
         let now = Instant::now();
         let mut ender = Terminator::default();
-        assert_eq!(ender.due(now), None);
-        ender.end(TerminationCause::TimedOut, now);
-        assert_eq!(ender.due(now), Some(EscalationStep::Interrupt));
-        assert_eq!(ender.due(now + WRITING / 2), None);
+        assert_eq!(ender.next_due_step(now), None);
+        ender.request_termination(TerminationCause::TimedOut, now);
+        assert_eq!(ender.next_due_step(now), Some(EscalationStep::Interrupt));
+        assert_eq!(ender.next_due_step(now + RESULT_GRACE_PERIOD / 2), None);
         // A later cause begins nothing anew.
-        ender.end(TerminationCause::Abandoned, now + WRITING);
-        assert_eq!(ender.due(now + WRITING), Some(EscalationStep::Terminate));
-        assert_eq!(ender.due(now + WRITING), None);
-        assert_eq!(ender.due(now + WRITING * 9), Some(EscalationStep::Kill));
-        assert_eq!(ender.due(now + WRITING * 9), None);
-        assert_eq!(ender.ending(false, ExitStatus::from_raw(9), None, None), JobEnd::TimedOut);
+        ender.request_termination(TerminationCause::Abandoned, now + RESULT_GRACE_PERIOD);
+        assert_eq!(ender.next_due_step(now + RESULT_GRACE_PERIOD), Some(EscalationStep::Terminate));
+        assert_eq!(ender.next_due_step(now + RESULT_GRACE_PERIOD), None);
+        assert_eq!(ender.next_due_step(now + RESULT_GRACE_PERIOD * 9), Some(EscalationStep::Kill));
+        assert_eq!(ender.next_due_step(now + RESULT_GRACE_PERIOD * 9), None);
+        assert_eq!(ender.job_end(false, ExitStatus::from_raw(9), None, None), JobEnd::TimedOut);
     }
 
     #[test]
     fn ends_are_interpreted_by_status_and_cause() {
         let ender = Terminator::default();
         let ending = |status, last, lack: Option<&str>| {
-            ender.ending(false, status, last, lack.map(ToOwned::to_owned))
+            ender.job_end(false, status, last, lack.map(ToOwned::to_owned))
         };
         assert_eq!(ending(exited(0), Some("x"), None), JobEnd::Done { status: 0 });
         assert_eq!(ending(exited(1), None, None), JobEnd::Done { status: 1 });
@@ -145,11 +145,11 @@ mod tests {
         assert_eq!(ending(exited(0), None, Some("none")), JobEnd::Failed { status: 0, message });
         assert_eq!(ending(ExitStatus::from_raw(11), None, None), JobEnd::Signalled { signal: 11 });
         let mut finished = Terminator::default();
-        finished.end(TerminationCause::Finished, Instant::now());
-        assert_eq!(finished.ending(true, exited(0), None, None), JobEnd::Done { status: 0 });
-        let killed = finished.ending(true, ExitStatus::from_raw(9), None, None);
+        finished.request_termination(TerminationCause::Finished, Instant::now());
+        assert_eq!(finished.job_end(true, exited(0), None, None), JobEnd::Done { status: 0 });
+        let killed = finished.job_end(true, ExitStatus::from_raw(9), None, None);
         assert!(matches!(killed, JobEnd::Failed { status: 137, .. }), "{killed:?}");
-        let early = Terminator::default().ending(true, exited(0), None, None);
+        let early = Terminator::default().job_end(true, exited(0), None, None);
         let message = "it ended before it was terminated".to_owned();
         assert_eq!(early, JobEnd::Failed { status: 0, message });
     }

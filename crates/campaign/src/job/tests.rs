@@ -42,7 +42,7 @@ impl StandIn {
 fn job(id: &str, kind: RoleKind) -> Job {
     let mut options = BTreeMap::new();
     for option in kind.options().iter().filter(|option| option.required) {
-        let example = crate::role::tests::example(option.value).to_owned();
+        let example = crate::role::tests::example(option.value_type).to_owned();
         options.insert(option.name.to_owned(), vec![example]);
     }
     Job { id: id.parse().unwrap(), kind, options, service: kind.is_service() }
@@ -96,7 +96,7 @@ fn a_job_starts_at_its_instant_and_its_result_is_read() {
     let jobs = vec![job("a.1", RoleKind::HostTimer), job("a.2", RoleKind::HostTimer)];
     let (mut group, events) = begin(&order(jobs), &stand_in);
     group.start_services(Duration::from_secs(10)).unwrap();
-    let at_ns = process::now_ns() + 50_000_000;
+    let at_ns = process::utc_ns() + 50_000_000;
     group.start(at_ns);
     let outcomes = outcomes(group, &events);
     assert_eq!(outcomes.len(), 2);
@@ -195,7 +195,7 @@ fn services_are_waited_for_and_ended() {
     group.start_services(Duration::from_secs(10)).unwrap();
     group.start(0);
     while !events.iter().any(|event| matches!(event, JobEvent::Outcome(_))) {}
-    assert!(!group.is_over(), "the service runs on");
+    assert!(!group.has_ended(), "the service runs on");
     group.finish();
     let outcomes = outcomes(group, &events);
     assert_eq!(outcomes["s.1"].ending, JobEnd::Done { status: 0 });
@@ -222,7 +222,7 @@ fn a_service_that_is_not_ready_calls_everything_off() {
 #[test]
 fn what_is_abandoned_ends_before_and_after_its_instant() {
     let stand_in = StandIn::new("trap 'exit 0' INT; while :; do sleep 0.05; done");
-    for at_ns in [0, process::now_ns() + 60_000_000_000] {
+    for at_ns in [0, process::utc_ns() + 60_000_000_000] {
         let (mut group, events) = begin(&order(vec![job("a.1", RoleKind::HostTimer)]), &stand_in);
         group.start(at_ns);
         thread::sleep(Duration::from_millis(300));

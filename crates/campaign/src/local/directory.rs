@@ -1,5 +1,5 @@
-//! Private directory of a run in lab hosts, removed with the run. The next run removes what a
-//! killed run has left: a live one holds a lock on its directory.
+//! Private directory of a run in lab hosts, removed at the end of the run. A run holds a lock on
+//! its directory; the next run removes directories without a lock, which killed runs have left.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -13,48 +13,48 @@ use crate::CampaignId;
 
 const PREFIX: &str = "horolog-";
 const LOCK: &str = "lock";
-/// Smallest age for removal: a younger directory may belong to a run that has not locked it yet.
+/// Smallest age for removal: the run of a younger directory may not have locked it yet.
 const AGE_MIN: Duration = Duration::from_mins(1);
 
-/// Directory that is removed with the run.
+/// Guard of the directory: drop removes the directory and releases the lock.
 pub(super) struct RunDirectory {
     _undo: UndoGuard,
     _lock: File,
 }
 
-/// Creates the directory of a campaign within `within`; it is removed even if a second Ctrl-C ends
-/// the run.
-pub(super) fn make(
+/// Creates the directory of a campaign in `within`, and removes stale ones. Returns its path and
+/// its guard; a second Ctrl-C, which skips the guard's drop, removes the directory as well.
+pub(super) fn create_run_directory(
     within: &Path,
     campaign: &CampaignId,
 ) -> io::Result<(std::path::PathBuf, RunDirectory)> {
-    sweep(within, AGE_MIN);
+    remove_stale(within, AGE_MIN);
     let path = within.join(format!("{PREFIX}{campaign}"));
     let (gone, made) = (path.clone(), path.clone());
-    let make = || DirBuilder::new().mode(0o700).create(&made);
-    let ((), undo) = UndoGuard::after_change(make, move || drop(fs::remove_dir_all(&gone)))?;
+    let create = || DirBuilder::new().mode(0o700).create(&made);
+    let ((), undo) = UndoGuard::after_change(create, move || drop(fs::remove_dir_all(&gone)))?;
     let lock = File::create_new(path.join(LOCK))?;
     lock.try_lock()?;
     Ok((path, RunDirectory { _undo: undo, _lock: lock }))
 }
 
-/// Removes the directories of this user's dead runs.
-fn sweep(within: &Path, age_min: Duration) {
+/// Removes the directories of this user's killed runs.
+fn remove_stale(within: &Path, age_min: Duration) {
     let Ok(entries) = fs::read_dir(within) else { return };
     for path in entries.filter_map(Result::ok).map(|entry| entry.path()) {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         // An inaccessible directory belongs to another user.
-        if name.starts_with(PREFIX) && is_left(&path, age_min).unwrap_or(false) {
+        if name.starts_with(PREFIX) && is_stale(&path, age_min).unwrap_or(false) {
             let _ = fs::remove_dir_all(&path);
         }
     }
 }
 
-fn is_left(path: &Path, age_min: Duration) -> io::Result<bool> {
-    let facts = fs::symlink_metadata(path)?;
-    let age = SystemTime::now().duration_since(facts.modified()?).unwrap_or_default();
+fn is_stale(path: &Path, age_min: Duration) -> io::Result<bool> {
+    let metadata = fs::symlink_metadata(path)?;
+    let age = SystemTime::now().duration_since(metadata.modified()?).unwrap_or_default();
     let own = fs::metadata("/proc/self")?.uid();
-    if !facts.is_dir() || facts.uid() != own || age < age_min {
+    if !metadata.is_dir() || metadata.uid() != own || age < age_min {
         return Ok(false);
     }
     Ok(File::open(path.join(LOCK))?.try_lock().is_ok())
@@ -68,16 +68,16 @@ mod tests {
     fn what_a_killed_run_has_left_is_removed_and_nothing_else() {
         let directory = tempfile::tempdir().unwrap();
         let within = directory.path();
-        let (path, own) = make(within, &"c-1".parse().unwrap()).unwrap();
+        let (path, own) = create_run_directory(within, &"c-1".parse().unwrap()).unwrap();
         for name in ["horolog-left", "horolog-without-lock", "other"] {
             fs::create_dir(within.join(name)).unwrap();
         }
         for name in ["horolog-left", "other"] {
             fs::write(within.join(name).join(LOCK), "").unwrap();
         }
-        sweep(within, AGE_MIN);
+        remove_stale(within, AGE_MIN);
         assert!(within.join("horolog-left").exists(), "it may be a run's that begins");
-        sweep(within, Duration::ZERO);
+        remove_stale(within, Duration::ZERO);
         assert!(!within.join("horolog-left").exists());
         assert!(path.exists() && within.join("other").exists());
         assert!(within.join("horolog-without-lock").exists());

@@ -1,6 +1,6 @@
-//! Campaign in lab hosts on one machine: the same plan, orders and processes, without agents and a
-//! broker. One host replaces each agent; they are joined by a router in the middle, and removed
-//! with the run.
+//! Campaign in lab hosts on one machine: the same plan, orders and processes, without agents and
+//! broker. One lab host replaces each agent; a central lab host forwards packets between them. The
+//! lab is removed at the end of the run.
 
 mod directory;
 
@@ -19,32 +19,32 @@ use horolog_sys::alarm_clock::SleepClock;
 use horolog_sys::netlink::{Prefix, PrefixError};
 
 use crate::id::{AgentName, CampaignId, JobId};
-use crate::job::{BeginError, EventSink, ExecutionEnv, JobEvent, JobGroup, NotReady};
+use crate::job::{EventSink, ExecutionEnv, JobEvent, JobGroup, OrderStartError, ServiceNotReady};
 use crate::merge::{MergeInput, merge};
 use crate::order::{AgentClockState, JobOutcome, Order, OrderEvent};
 use crate::placement::{AgentCandidate, Placement, PlacementError, agents_needed, assign_roles};
 use crate::plan::{Instances, Plan};
 use crate::role::RoleKind;
 
-/// Largest number of lab hosts that can replace agents: all of a lab except the router.
+/// Largest number of lab hosts that can replace agents: all of a lab except the forwarding one.
 pub const AGENTS_MAX: usize = HOSTS_MAX - 1;
 /// Network of all links in a lab (RFC 5737).
-const LINKS: (Ipv4Addr, u8) = (Ipv4Addr::new(192, 0, 2, 0), 24);
+const LINK_NETWORK: (Ipv4Addr, u8) = (Ipv4Addr::new(192, 0, 2, 0), 24);
 /// IPv6 network of all links in a lab (RFC 3849).
-const LINKS_V6: (Ipv6Addr, u8) = (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32);
+const LINK_NETWORK_V6: (Ipv6Addr, u8) = (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32);
 /// Longest time until a service is ready.
-const READY: Duration = Duration::from_secs(20);
-/// Lead of the start time, so that all processes are created by then: a constant and a part for
+const READY_TIMEOUT: Duration = Duration::from_secs(20);
+/// Lead of the start time, in ns, in which all processes are created: a constant, and a share for
 /// each job.
-const MARGIN_NS: i64 = 250_000_000;
-const MARGIN_EACH_NS: i64 = 10_000_000;
+const LEAD_NS: i64 = 250_000_000;
+const LEAD_PER_JOB_NS: i64 = 10_000_000;
 /// Interval of checks for the end of the run.
 const TICK: Duration = Duration::from_millis(50);
 
 /// Reason why a campaign cannot run locally.
 #[derive(Debug, thiserror::Error)]
 pub enum LocalError {
-    /// More agents are needed than lab hosts are possible.
+    /// The plan needs more agents than the [`AGENTS_MAX`] possible lab hosts.
     #[error("the plan needs {0} agents, and one machine supports up to {AGENTS_MAX} lab hosts")]
     Agents(usize),
     /// The plan cannot be placed.
@@ -53,10 +53,10 @@ pub enum LocalError {
     /// Lab hosts cannot be created.
     #[error(transparent)]
     Lab(#[from] LabError),
-    /// Their addresses do not fit.
+    /// The networks of the lab's links are invalid.
     #[error(transparent)]
     Prefix(#[from] PrefixError),
-    /// The router cannot be configured.
+    /// Forwarding cannot be enabled on the central lab host.
     #[error("cannot enable packet forwarding on a lab host: {0}")]
     Forwarding(io::Error),
     /// Files cannot be created, or no random number is available.
@@ -64,19 +64,19 @@ pub enum LocalError {
     System(io::Error),
     /// An order cannot be started.
     #[error(transparent)]
-    Begin(#[from] BeginError),
+    Begin(#[from] OrderStartError),
     /// A service is not ready, and nothing was measured.
     #[error(transparent)]
-    NotReady(#[from] NotReady),
+    NotReady(#[from] ServiceNotReady),
 }
 
 impl LocalError {
-    /// Returns true if another plan would help, rather than another machine.
+    /// Returns true if the error is in the plan and not caused by the machine.
     #[must_use]
-    pub const fn is_usage(&self) -> bool {
+    pub const fn is_usage_error(&self) -> bool {
         matches!(
             self,
-            Self::Agents(_) | Self::Placement(_) | Self::Begin(BeginError::Options { .. })
+            Self::Agents(_) | Self::Placement(_) | Self::Begin(OrderStartError::Options { .. })
         )
     }
 }
@@ -86,13 +86,13 @@ impl LocalError {
 pub struct LocalOptions {
     /// Binary of horolog.
     pub program: PathBuf,
-    /// Command line, for the record.
+    /// Command line, as stated in the result.
     pub command: Vec<String>,
-    /// Address family by which the hosts reach one another.
+    /// Address family of the traffic between the lab hosts.
     pub addresses: LabAddresses,
 }
 
-/// Addresses of lab hosts.
+/// Address family of lab hosts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LabAddresses {
     /// IPv4 addresses.
@@ -106,8 +106,8 @@ pub trait CampaignObserver {
     /// Receives an event of an agent.
     fn event(&mut self, agent: &AgentName, event: &OrderEvent);
 
-    /// Returns true if the run must end now, with the results so far.
-    fn is_ending(&self) -> bool;
+    /// Returns true if the run is to end now, with the results so far.
+    fn is_stop_requested(&self) -> bool;
 }
 
 /// Plan placed on lab hosts.
@@ -121,11 +121,11 @@ pub struct LocalPlacement {
     pub hosts: Vec<AgentName>,
 }
 
-/// Places a plan on lab hosts. Labels apply to machines, and lab hosts have none: they are ignored.
+/// Places a plan on lab hosts. Labels in the plan are ignored, because lab hosts have none.
 ///
 /// # Errors
 ///
-/// Too many hosts are needed, or an option is invalid once filled in.
+/// The plan needs more than [`AGENTS_MAX`] agents, or cannot be placed.
 pub fn assign_to_lab_hosts(
     plan: &Plan,
     addresses: LabAddresses,
@@ -146,7 +146,7 @@ pub fn assign_to_lab_hosts(
     Ok(LocalPlacement {
         plan,
         placement,
-        hosts: candidates.into_iter().map(|one| one.name).collect(),
+        hosts: candidates.into_iter().map(|candidate| candidate.name).collect(),
     })
 }
 
@@ -154,11 +154,11 @@ pub fn assign_to_lab_hosts(
 fn candidate(number: usize, addresses: LabAddresses) -> Option<AgentCandidate> {
     let address: IpAddr = match addresses {
         LabAddresses::V4 => {
-            let (network, _) = LINKS;
+            let (network, _) = LINK_NETWORK;
             Ipv4Addr::from_bits(network.to_bits() + 4 * (number as u32 - 1) + 2).into()
         }
         LabAddresses::V6 => {
-            let (network, _) = LINKS_V6;
+            let (network, _) = LINK_NETWORK_V6;
             Ipv6Addr::from_bits(network.to_bits() + ((number as u128) << 64) + 2).into()
         }
     };
@@ -170,11 +170,11 @@ fn candidate(number: usize, addresses: LabAddresses) -> Option<AgentCandidate> {
     })
 }
 
-/// Runs a plan. Nothing of it remains, however it ends.
+/// Runs a plan in lab hosts, which are removed on return.
 ///
 /// # Errors
 ///
-/// The run could not be started: there is no result at all.
+/// The run cannot be started; nothing was measured.
 pub fn run(
     plan: &Plan,
     options: &LocalOptions,
@@ -183,31 +183,36 @@ pub fn run(
     let LocalPlacement { plan, placement, hosts } = assign_to_lab_hosts(plan, options.addresses)?;
     let started = rfc3339_now();
     let now_ms = (SleepClock::Realtime.now_ns() / 1_000_000).max(0).unsigned_abs();
-    let campaign = CampaignId::fresh(&plan.name, now_ms);
+    let campaign = CampaignId::generate(&plan.name, now_ms);
     let campaign = campaign.map_err(|error| LocalError::System(io::Error::other(error)))?;
-    let lab = lab(hosts.len(), options.addresses)?;
-    let made = directory::make(&std::env::temp_dir(), &campaign);
-    let (directory, _goes) = made.map_err(LocalError::System)?;
+    let lab = create_lab(hosts.len(), options.addresses)?;
+    let made = directory::create_run_directory(&std::env::temp_dir(), &campaign);
+    let (directory, _directory_guard) = made.map_err(LocalError::System)?;
     let orders = placement.orders(&campaign, env!("CARGO_PKG_VERSION"), &plan);
-    let (to, events) = mpsc::channel();
-    let to = Arc::new(Mutex::new(to));
-    let mut crews = Vec::new();
+    let (event_sender, events) = mpsc::channel();
+    let event_sender = Arc::new(Mutex::new(event_sender));
+    let mut job_groups = Vec::new();
     for order in &orders {
-        // Always found, since the plan was placed on these hosts.
+        // Always found, because the plan was placed on these hosts.
         let number = hosts.iter().position(|name| *name == order.agent).unwrap_or(0) + 1;
         let host = lab.host(number);
-        let means = ExecutionEnv {
+        let environment = ExecutionEnv {
             program: options.program.clone(),
             directory: directory.clone(),
             host: Some(host.netns.clone()),
         };
-        crews.push(JobGroup::begin(order, &means, Some(same_clock()), event_sink(order, &to))?);
+        job_groups.push(JobGroup::begin(
+            order,
+            &environment,
+            Some(shared_clock_state()),
+            event_sink(order, &event_sender),
+        )?);
     }
-    drop(to);
-    let mut running = RunningJobs { crews, events, outcomes: BTreeMap::new(), observer };
+    drop(event_sender);
+    let mut running = RunningJobs { job_groups, events, outcomes: BTreeMap::new(), observer };
     let interrupted_before = running.start_services()?;
     let at_ns = (!interrupted_before).then(|| running.start(placement.jobs.len()));
-    let interrupted = running.follow(&placement) || interrupted_before;
+    let interrupted = running.wait_until_done(&placement) || interrupted_before;
     Ok(merge(MergeInput {
         plan: &plan,
         placement: &placement,
@@ -226,13 +231,13 @@ pub fn run(
 
 /// Returns the clock state of all lab hosts: they share this machine's clock, by which the start
 /// time is set.
-fn same_clock() -> AgentClockState {
+fn shared_clock_state() -> AgentClockState {
     AgentClockState { offset_ns: 0, error_ns: 0, source: "the same clock".to_owned() }
 }
 
-/// Creates a star whose central host forwards between the others.
-fn lab(agents: usize, addresses: LabAddresses) -> Result<Lab, LocalError> {
-    let ((v4, length_v4), (v6, length_v6)) = (LINKS, LINKS_V6);
+/// Creates a lab with a star topology, whose central host forwards packets between the others.
+fn create_lab(agents: usize, addresses: LabAddresses) -> Result<Lab, LocalError> {
+    let ((v4, length_v4), (v6, length_v6)) = (LINK_NETWORK, LINK_NETWORK_V6);
     let links = [Prefix::new(v4.into(), length_v4)?, Prefix::new(v6.into(), length_v6)?];
     let config = LabConfig {
         hosts: agents + 1,
@@ -247,77 +252,78 @@ fn lab(agents: usize, addresses: LabAddresses) -> Result<Lab, LocalError> {
     };
     lab.client().run(|| fs::write(switch, "1"))?.map_err(LocalError::Forwarding)?;
     let mut hosts = (1..).zip(&lab.hosts()[1..]);
-    debug_assert!(hosts.all(|(number, host)| is_at(number, host, addresses)));
+    debug_assert!(hosts.all(|(number, host)| has_expected_address(number, host, addresses)));
     Ok(lab)
 }
 
-fn is_at(number: usize, host: &LabHost, addresses: LabAddresses) -> bool {
-    let own = match addresses {
+fn has_expected_address(number: usize, host: &LabHost, addresses: LabAddresses) -> bool {
+    let actual = match addresses {
         LabAddresses::V4 => Some(host.first_interface().ipv4.into()),
         LabAddresses::V6 => host.first_interface().ipv6.map(IpAddr::V6),
     };
-    candidate(number, addresses).is_some_and(|agent| agent.addresses.first() == own.as_ref())
+    candidate(number, addresses).is_some_and(|agent| agent.addresses.first() == actual.as_ref())
 }
 
 type AgentJobEvent = (AgentName, JobEvent);
 
-fn event_sink(order: &Order, to: &Arc<Mutex<mpsc::Sender<AgentJobEvent>>>) -> EventSink {
-    let (agent, to) = (order.agent.clone(), Arc::clone(to));
+fn event_sink(order: &Order, event_sender: &Arc<Mutex<mpsc::Sender<AgentJobEvent>>>) -> EventSink {
+    let (agent, event_sender) = (order.agent.clone(), Arc::clone(event_sender));
     Arc::new(move |event| {
-        let to = to.lock().unwrap_or_else(PoisonError::into_inner);
+        let event_sender = event_sender.lock().unwrap_or_else(PoisonError::into_inner);
         // The receiver is gone if the run could not be started.
-        let _ = to.send((agent.clone(), event));
+        let _ = event_sender.send((agent.clone(), event));
     })
 }
 
 struct RunningJobs<'a> {
-    crews: Vec<JobGroup>,
+    job_groups: Vec<JobGroup>,
     events: Receiver<AgentJobEvent>,
     outcomes: BTreeMap<JobId, JobOutcome>,
     observer: &'a mut dyn CampaignObserver,
 }
 
 impl RunningJobs<'_> {
-    /// Starts all services. Returns true if the run must end already.
-    fn start_services(&mut self) -> Result<bool, NotReady> {
-        for at in 0..self.crews.len() {
-            if self.observer.is_ending() {
+    /// Starts all services. Returns true if the observer requested the end of the run meanwhile.
+    fn start_services(&mut self) -> Result<bool, ServiceNotReady> {
+        for index in 0..self.job_groups.len() {
+            if self.observer.is_stop_requested() {
                 self.stop();
                 return Ok(true);
             }
-            self.crews[at].start_services(READY)?;
+            self.job_groups[index].start_services(READY_TIMEOUT)?;
         }
         Ok(false)
     }
 
-    /// Sets the start time and starts everything at it.
+    /// Sets the start time, creates the processes that begin at it, and returns it: UTC, in ns
+    /// since 1970.
     fn start(&mut self, jobs: usize) -> i64 {
-        let each = MARGIN_EACH_NS.saturating_mul(jobs as i64);
-        let at_ns = SleepClock::Realtime.now_ns() + MARGIN_NS + each;
-        self.crews.iter_mut().for_each(|group| group.start(at_ns));
+        let jobs_lead_ns = LEAD_PER_JOB_NS.saturating_mul(jobs as i64);
+        let at_ns = SleepClock::Realtime.now_ns() + LEAD_NS + jobs_lead_ns;
+        self.job_groups.iter_mut().for_each(|group| group.start(at_ns));
         at_ns
     }
 
     fn stop(&mut self) {
-        self.crews.iter_mut().for_each(JobGroup::stop);
+        self.job_groups.iter_mut().for_each(JobGroup::stop);
     }
 
     /// Waits until all jobs have ended, then terminates the services and waits for them. Returns
     /// true if the run was interrupted.
-    fn follow(&mut self, placement: &Placement) -> bool {
+    fn wait_until_done(&mut self, placement: &Placement) -> bool {
         let mut interrupted = false;
         let mut finishing = false;
         loop {
-            let has = |job: &JobId| self.outcomes.contains_key(job);
+            let has_outcome = |job: &JobId| self.outcomes.contains_key(job);
             let mut jobs = placement.jobs.iter().map(|placed| &placed.job);
-            if jobs.clone().all(|job| has(&job.id)) {
+            if jobs.clone().all(|job| has_outcome(&job.id)) {
                 return interrupted;
             }
-            if !finishing && jobs.all(|job| job.service || has(&job.id)) {
+            if !finishing && jobs.all(|job| job.service || has_outcome(&job.id)) {
                 finishing = true;
-                self.crews.iter().for_each(JobGroup::finish);
+                self.job_groups.iter().for_each(JobGroup::finish);
             }
-            if !interrupted && self.observer.is_ending() {
+            if !interrupted && self.observer.is_stop_requested() {
                 interrupted = true;
                 self.stop();
             }
@@ -327,7 +333,7 @@ impl RunningJobs<'_> {
                     self.outcomes.entry(outcome.job.clone()).or_insert(*outcome);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
-                // All have reported everything.
+                // All senders are gone, so all events have been received.
                 Err(RecvTimeoutError::Disconnected) => return interrupted,
             }
         }
@@ -353,7 +359,7 @@ mod tests {
         let many = text.replace("count = 3", "count = 65");
         let many = Plan::parse(&many, &[]).unwrap();
         let error = assign_to_lab_hosts(&many, LabAddresses::V4).unwrap_err();
-        assert!(error.is_usage() && error.to_string().contains("needs 65 agents"), "{error}");
+        assert!(error.is_usage_error() && error.to_string().contains("needs 65 agents"), "{error}");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Merge of records of any kind: if several have a distribution at the same path, that of all their
-//! values. Counts stay in their parts, since it is not known here which of them may be summed.
+//! Merge for kinds of roles without a merge of their own: distributions at the same JSON path are
+//! merged into one. Counts are not merged, because their meaning is unknown here.
 
 use std::collections::BTreeMap;
 
@@ -7,35 +7,39 @@ use horolog_record::{CampaignDistribution, Distribution, MergedResults};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{MergeFailures, MergedPart};
+use super::{InstanceOutcome, MergeFailures};
 
 /// Largest number of reported paths.
 const PATHS_MAX: usize = 256;
 /// Largest depth of the search in a record.
 const DEPTH_MAX: usize = 12;
 
-pub(super) fn merge(own: &[&MergedPart<'_>], unmerged: &mut MergeFailures<'_>) -> MergedResults {
+pub(super) fn merge(
+    role_parts: &[&InstanceOutcome<'_>],
+    failures: &mut MergeFailures<'_>,
+) -> MergedResults {
     let mut by_path: BTreeMap<String, Vec<Distribution>> = BTreeMap::new();
-    for result in own.iter().filter_map(|part| part.result()) {
+    for result in role_parts.iter().filter_map(|part| part.result()) {
         find_distributions(result, String::new(), DEPTH_MAX, &mut |path, distribution| {
             by_path.entry(path).or_default().push(distribution);
         });
     }
     let left = by_path.len().saturating_sub(PATHS_MAX);
     if left > 0 {
-        unmerged.add_finding(&format!(
+        failures.add_finding(&format!(
             "{left} distributions beyond the limit of {PATHS_MAX} remain in their parts only"
         ));
     }
-    let together = |(path, all): (String, Vec<Distribution>)| {
-        let distribution = unmerged.distribution(&all.iter().collect::<Vec<_>>())?;
+    let merge_at_path = |(path, all): (String, Vec<Distribution>)| {
+        let distribution = failures.merge_distributions(&all.iter().collect::<Vec<_>>())?;
         Some(CampaignDistribution { path, results: all.len() as u64, distribution })
     };
-    let distributions = by_path.into_iter().take(PATHS_MAX).filter_map(together).collect();
+    let distributions = by_path.into_iter().take(PATHS_MAX).filter_map(merge_at_path).collect();
     MergedResults::Distributions { distributions }
 }
 
-/// Finds the distributions of a record that can be merged, with their paths.
+/// Calls `found` for each distribution in a result that can be merged, with its JSON path. Signed
+/// distributions are skipped.
 fn find_distributions(
     value: &Value,
     path: String,

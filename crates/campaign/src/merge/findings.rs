@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use horolog_record::{Finding, FindingCode, Severity, StartAccuracy};
 
-use super::{MergedPart, ended, propagated};
+use super::{InstanceOutcome, end_status, propagated};
 use crate::CampaignId;
 use crate::order::JobEnd;
 use crate::plan::Plan;
 
-/// Spread of actual starts above which a finding is made.
+/// Spread of the actual start times above which a finding is added, in ns.
 const SPREAD_MAX_NS: u64 = 5_000_000;
 
 /// Context of the run.
@@ -17,7 +17,7 @@ pub(super) struct CampaignRunContext<'a> {
     pub(super) plan: &'a Plan,
     pub(super) local: bool,
     pub(super) interrupted: bool,
-    /// Campaign by which it can be resumed, if it can.
+    /// Identifier of the campaign, if it can be resumed to collect missing results.
     pub(super) campaign: Option<&'a CampaignId>,
     pub(super) at_ns: Option<i64>,
     pub(super) start: Option<&'a StartAccuracy>,
@@ -28,7 +28,7 @@ fn finding(code: FindingCode, severity: Severity, message: String, advice: &str)
 }
 
 /// Returns the finding that results of a role could not be merged.
-pub(super) fn unmerged(role: &str, what: &str) -> Finding {
+pub(super) fn unmerged_finding(role: &str, what: &str) -> Finding {
     finding(
         FindingCode::MergeIncomplete,
         Severity::Warning,
@@ -37,12 +37,12 @@ pub(super) fn unmerged(role: &str, what: &str) -> Finding {
     )
 }
 
-pub(super) fn add(
-    about: &CampaignRunContext<'_>,
-    parts: &[MergedPart<'_>],
+pub(super) fn add_findings(
+    context: &CampaignRunContext<'_>,
+    parts: &[InstanceOutcome<'_>],
     findings: &mut Vec<Finding>,
 ) {
-    if about.interrupted {
+    if context.interrupted {
         findings.push(finding(
             FindingCode::Interrupted,
             Severity::Warning,
@@ -50,12 +50,12 @@ pub(super) fn add(
             "Run it again to completion for the rest.",
         ));
     }
-    findings.extend(lost(about.campaign, parts));
-    findings.extend(parts.iter().filter_map(|part| failed(about, part)));
-    findings.extend(propagated::propagate(about.plan, parts));
-    findings.extend(about.start.and_then(apart));
-    findings.extend(differ(about.at_ns, parts));
-    if about.local {
+    findings.extend(lost_agent_findings(context.campaign, parts));
+    findings.extend(parts.iter().filter_map(|part| failed_part_finding(context, part)));
+    findings.extend(propagated::propagate(context.plan, parts));
+    findings.extend(context.start.and_then(start_spread_finding));
+    findings.extend(start_time_finding(context.at_ns, parts));
+    if context.local {
         findings.push(finding(
             FindingCode::SharedMachine,
             Severity::Note,
@@ -66,7 +66,10 @@ pub(super) fn add(
 }
 
 /// Returns findings on lost agents, with the results missing because of them.
-fn lost(campaign: Option<&CampaignId>, parts: &[MergedPart<'_>]) -> Vec<Finding> {
+fn lost_agent_findings(
+    campaign: Option<&CampaignId>,
+    parts: &[InstanceOutcome<'_>],
+) -> Vec<Finding> {
     let mut by_agent: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for part in parts.iter().filter(|part| part.outcome.is_none()) {
         let jobs = by_agent.entry(part.placed.agent.as_str()).or_default();
@@ -90,16 +93,19 @@ fn lost(campaign: Option<&CampaignId>, parts: &[MergedPart<'_>]) -> Vec<Finding>
     by_agent.into_iter().map(lost).collect()
 }
 
-/// Returns the finding on a part that did not end properly.
-fn failed(about: &CampaignRunContext<'_>, part: &MergedPart<'_>) -> Option<Finding> {
+/// Returns the finding on a part that did not complete; `None` if it did.
+fn failed_part_finding(
+    context: &CampaignRunContext<'_>,
+    part: &InstanceOutcome<'_>,
+) -> Option<Finding> {
     let ending = &part.outcome.as_ref()?.ending;
     let how = match ending {
         JobEnd::Done { .. } => return None,
         // All parts were abandoned, which is reported once.
-        JobEnd::Abandoned if about.interrupted => return None,
+        JobEnd::Abandoned if context.interrupted => return None,
         JobEnd::Abandoned => "was abandoned".to_owned(),
         JobEnd::TimedOut => {
-            let time = about.plan.duration_max.as_secs_f64();
+            let time = context.plan.duration_max.as_secs_f64();
             format!("exceeded the plan's duration-max of {time} s, and was terminated")
         }
         JobEnd::Failed { .. } => "failed".to_owned(),
@@ -107,14 +113,14 @@ fn failed(about: &CampaignRunContext<'_>, part: &MergedPart<'_>) -> Option<Findi
         JobEnd::Refused { .. } => "was not started".to_owned(),
         JobEnd::Interrupted { .. } => "ended with its agent".to_owned(),
     };
-    let (_, _, why) = ended(part.outcome.as_ref());
+    let (_, _, why) = end_status(part.outcome.as_ref());
     let why = why.map(|why| format!(": {}", why.trim_end_matches('.'))).unwrap_or_default();
     let has = if part.result().is_some() { "Its result covers the time until then." } else { "" };
     let message = format!("{} on {} {how}{why}.", part.placed.job.id, part.placed.agent);
     Some(finding(FindingCode::PartUnmeasured, Severity::Error, message, has))
 }
 
-fn apart(start: &StartAccuracy) -> Option<Finding> {
+fn start_spread_finding(start: &StartAccuracy) -> Option<Finding> {
     (start.spread_ns > SPREAD_MAX_NS).then(|| {
         let spread = start.spread_ns as f64 / 1e6;
         finding(
@@ -127,9 +133,9 @@ fn apart(start: &StartAccuracy) -> Option<Finding> {
     })
 }
 
-/// Returns the finding on parts with a start time other than the campaign's.
-fn differ(at_ns: Option<i64>, parts: &[MergedPart<'_>]) -> Option<Finding> {
-    let intended = |part: &MergedPart<'_>| part.outcome.as_ref()?.intended_ns;
+/// Returns the finding on parts whose start time differs from the campaign's; `None` if none does.
+fn start_time_finding(at_ns: Option<i64>, parts: &[InstanceOutcome<'_>]) -> Option<Finding> {
+    let intended = |part: &InstanceOutcome<'_>| part.outcome.as_ref()?.intended_ns;
     let at_ns = at_ns.or_else(|| parts.iter().find_map(intended))?;
     let others = parts.iter().filter(|part| intended(part).is_some_and(|other| other != at_ns));
     let others: Vec<_> = others.map(|part| part.placed.job.id.to_string()).collect();

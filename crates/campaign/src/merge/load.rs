@@ -1,5 +1,5 @@
-//! Merge of loads: trials of all generators with the same position and intended rate become one, as
-//! if one generator had sent all their requests.
+//! Merge of load results: trials of all generators with the same index and intended rate become one
+//! trial, as if one generator had sent all requests.
 
 use std::collections::BTreeMap;
 
@@ -8,19 +8,22 @@ use horolog_record::{
     MergedResults, RequestClassCounts, ResponseCounts, Trial,
 };
 
-use super::{MergeFailures, MergedPart};
+use super::{InstanceOutcome, MergeFailures};
 
-/// Largest loss ratio at a rate that counts as answered.
+/// Largest loss ratio of a trial whose rate counts as answered.
 const LOSS_MAX: f64 = 0.001;
-/// Smallest ratio of the intended rate that generators must send.
+/// Smallest ratio of achieved to intended rate of a trial that the generators do not limit.
 const SENT_MIN: f64 = 0.99;
 
-/// Concurrent trials: position and intended rate. Rates that differ by more than a thousandth count
-/// as different.
+/// Key of concurrent trials: index of the trial, and class of its intended rate ([`rate_class`]).
 type TrialKey = (usize, u64);
 
-pub(super) fn merge(own: &[&MergedPart<'_>], unmerged: &mut MergeFailures<'_>) -> MergedResults {
-    let results: Vec<LoadResult> = own.iter().filter_map(|part| part.read(unmerged)).collect();
+pub(super) fn merge(
+    role_parts: &[&InstanceOutcome<'_>],
+    failures: &mut MergeFailures<'_>,
+) -> MergedResults {
+    let results: Vec<LoadResult> =
+        role_parts.iter().filter_map(|part| part.parse_result(failures)).collect();
     let mut by_key: BTreeMap<TrialKey, Vec<&Trial>> = BTreeMap::new();
     for result in &results {
         for (index, trial) in result.trials.iter().enumerate() {
@@ -31,12 +34,12 @@ pub(super) fn merge(own: &[&MergedPart<'_>], unmerged: &mut MergeFailures<'_>) -
     let trials = by_key.into_iter().map(|((index, _), trials)| CampaignTrial {
         index,
         generators: trials.len() as u64,
-        trial: together(&trials, unmerged),
+        trial: merge_trials(&trials, failures),
     });
     let trials: Vec<_> = trials.collect();
     let longest = results.iter().map(|result| result.trials.len()).max().unwrap_or(0);
     if key_count > longest {
-        unmerged.add_finding(
+        failures.add_finding(
             "generators ran different rates at the same time; each rate is listed \
                               separately",
         );
@@ -45,15 +48,15 @@ pub(super) fn merge(own: &[&MergedPart<'_>], unmerged: &mut MergeFailures<'_>) -
     MergedResults::Load { trials, capacity }
 }
 
-/// Returns the highest rate without loss or shortfall, as far as every generator took part; `None`
-/// if rates did not rise.
+/// Returns the highest achieved rate below the first limit, from the trials in which all generators
+/// took part. `None` if these are fewer than two, or their intended rates do not increase.
 fn capacity(trials: &[CampaignTrial], generators: u64) -> Option<CampaignCapacity> {
     let shared: Vec<_> = trials.iter().take_while(|one| one.generators == generators).collect();
     let rates = shared.iter().map(|one| one.trial.intended_rate);
     if shared.len() < 2 || !rates.is_sorted_by(|one, next| one < next) {
         return None;
     }
-    let limits: Vec<_> = shared.iter().map(|one| limit(&one.trial)).collect();
+    let limits: Vec<_> = shared.iter().map(|one| exceeded_limit(&one.trial)).collect();
     let answered = limits.iter().take_while(|limit| limit.is_none()).count();
     Some(CampaignCapacity {
         loss_max: LOSS_MAX,
@@ -62,10 +65,10 @@ fn capacity(trials: &[CampaignTrial], generators: u64) -> Option<CampaignCapacit
     })
 }
 
-/// Returns the limit that a trial exceeded, if any.
-fn limit(trial: &Trial) -> Option<CapacityLimit> {
+/// Returns the limit that a trial exceeded; `None` if it is within both.
+fn exceeded_limit(trial: &Trial) -> Option<CapacityLimit> {
     let loss = if trial.sent > 0 { trial.lost as f64 / trial.sent as f64 } else { 0.0 };
-    let of = if loss > LOSS_MAX {
+    let side = if loss > LOSS_MAX {
         LimitingSide::Servers
     } else if trial.achieved_rate < trial.intended_rate * SENT_MIN {
         LimitingSide::Generators
@@ -73,24 +76,24 @@ fn limit(trial: &Trial) -> Option<CapacityLimit> {
         return None;
     };
     let [planned_rate, sent_rate] = [trial.intended_rate, trial.achieved_rate];
-    Some(CapacityLimit { limited_by: of, intended_rate: planned_rate, sent_rate, loss })
+    Some(CapacityLimit { limited_by: side, intended_rate: planned_rate, sent_rate, loss })
 }
 
-/// Returns the class of a rate, shared by rates within a thousandth of one another, except at the
-/// border of classes.
+/// Returns a class of rates, about 0.1 % wide: ln(rate) in thousandths, rounded. Equal rates have
+/// the same class.
 fn rate_class(rate: f64) -> u64 {
     if rate > 0.0 { (rate.ln() * 1_000.0).round().max(0.0) as u64 } else { 0 }
 }
 
 /// Merges concurrent trials into one.
-fn together(trials: &[&Trial], unmerged: &mut MergeFailures<'_>) -> Trial {
+fn merge_trials(trials: &[&Trial], failures: &mut MergeFailures<'_>) -> Trial {
     let sum = |count: fn(&Trial) -> u64| {
         trials.iter().fold(0_u64, |sum, trial| sum.saturating_add(count(trial)))
     };
     let rates = |rate: fn(&Trial) -> f64| trials.iter().map(|trial| rate(trial)).sum();
-    let mut distribution = |of: fn(&Trial) -> Option<&Distribution>| {
-        let all: Vec<_> = trials.iter().filter_map(|trial| of(trial)).collect();
-        unmerged.distribution(&all)
+    let mut distribution = |distribution_of: fn(&Trial) -> Option<&Distribution>| {
+        let all: Vec<_> = trials.iter().filter_map(|trial| distribution_of(trial)).collect();
+        failures.merge_distributions(&all)
     };
     Trial {
         phase: trials.first().and_then(|trial| trial.phase.clone()),
@@ -104,10 +107,10 @@ fn together(trials: &[&Trial], unmerged: &mut MergeFailures<'_>) -> Trial {
         duplicate: sum(|trial| trial.duplicate),
         late: sum(|trial| trial.late),
         unsynchronised: sum(|trial| trial.unsynchronised),
-        invalid: counts(trials.iter().map(|trial| &trial.invalid)),
-        responses: responses(trials),
-        authenticated: authenticated(trials),
-        cookies_reused: optional(trials.iter().map(|trial| trial.cookies_reused)),
+        invalid: sum_counts(trials.iter().map(|trial| &trial.invalid)),
+        responses: sum_responses(trials),
+        authenticated: sum_authenticated(trials),
+        cookies_reused: sum_present(trials.iter().map(|trial| trial.cookies_reused)),
         // Fairness is known only for the clients of each generator.
         fairness: None,
         compliant_clients: None,
@@ -115,15 +118,15 @@ fn together(trials: &[&Trial], unmerged: &mut MergeFailures<'_>) -> Trial {
         response_time_ns: distribution(|trial| trial.response_time_ns.as_ref()),
         // Each is measured by its own host's clock.
         tx_offset_ns: None,
-        timestamped: optional(trials.iter().map(|trial| trial.timestamped)),
+        timestamped: sum_present(trials.iter().map(|trial| trial.timestamped)),
         lateness_ns: distribution(|trial| trial.lateness_ns.as_ref()),
-        lost_at: counts(trials.iter().map(|trial| &trial.lost_at)),
+        lost_at: sum_counts(trials.iter().map(|trial| &trial.lost_at)),
         parts: Vec::new(),
     }
 }
 
 /// Sums counts by key.
-pub(super) fn counts<'a, K: Clone + Ord + 'a>(
+pub(super) fn sum_counts<'a, K: Clone + Ord + 'a>(
     all: impl Iterator<Item = &'a BTreeMap<K, u64>>,
 ) -> BTreeMap<K, u64> {
     let mut sums = BTreeMap::new();
@@ -135,11 +138,11 @@ pub(super) fn counts<'a, K: Clone + Ord + 'a>(
 }
 
 /// Returns the sum of the values present; `None` if there are none.
-fn optional(all: impl Iterator<Item = Option<u64>>) -> Option<u64> {
+fn sum_present(all: impl Iterator<Item = Option<u64>>) -> Option<u64> {
     all.flatten().reduce(u64::saturating_add)
 }
 
-fn responses(trials: &[&Trial]) -> ResponseCounts {
+fn sum_responses(trials: &[&Trial]) -> ResponseCounts {
     let add = |sum: ResponseCounts, trial: &&Trial| {
         let one = trial.responses;
         ResponseCounts {
@@ -157,7 +160,7 @@ fn responses(trials: &[&Trial]) -> ResponseCounts {
     trials.iter().fold(ResponseCounts::default(), add)
 }
 
-fn authenticated(trials: &[&Trial]) -> Option<RequestClassCounts> {
+fn sum_authenticated(trials: &[&Trial]) -> Option<RequestClassCounts> {
     let all = trials.iter().filter_map(|trial| trial.authenticated);
     all.reduce(|sum, one| RequestClassCounts {
         sent: sum.sent.saturating_add(one.sent),

@@ -1,6 +1,7 @@
-//! Merge of the results of agents: one record of each role's results on all agents, together with
-//! the unchanged parts. Pure. Counts are summed and histograms merged bucket by bucket; nothing is
-//! averaged, and results that cannot be merged are reported and stay in their parts.
+//! Merge of the results of agents: for each role one merged record of all its instances, together
+//! with their unchanged results (the parts). Pure. Counts are summed and histograms merged bucket
+//! by bucket; nothing is averaged. Results that cannot be merged are reported as findings and
+//! remain in their parts.
 
 mod cycles;
 mod distributions;
@@ -25,12 +26,12 @@ use crate::placement::{Colocation, PlacedJob, Placement};
 use crate::plan::{Plan, Role};
 use crate::role::RoleKind;
 
-/// Input of a merge: everything known after a campaign.
+/// Input of the merge of a campaign.
 #[derive(Clone, Debug)]
 pub struct MergeInput<'a> {
     /// Plan.
     pub plan: &'a Plan,
-    /// Placement of its roles.
+    /// Placement of the plan's roles.
     pub placement: &'a Placement,
     /// Campaign identifier.
     pub campaign: &'a CampaignId,
@@ -44,109 +45,114 @@ pub struct MergeInput<'a> {
     pub local: bool,
     /// True if the run was interrupted before its end.
     pub interrupted: bool,
-    /// Start time, UTC in ns since 1970, if one was set.
+    /// Start time, UTC in ns since 1970; `None` if none was set.
     pub at_ns: Option<i64>,
-    /// Delivery counts; absent if there was no network in between.
+    /// Counts of reports that were not used; `None` for a local run.
     pub delivery: Option<CampaignExclusions>,
-    /// Reported outcomes. Of several for one job the first counts; those for jobs that were not
-    /// placed do not count.
+    /// Reported outcomes. Only the first outcome of each job is used; those of jobs that were not
+    /// placed are ignored.
     pub outcomes: Vec<JobOutcome>,
     /// Findings of the controller.
     pub findings: Vec<Finding>,
 }
 
-/// Instance with its outcome.
-struct MergedPart<'a> {
+/// Placed instance and its outcome; `None` if none was reported.
+struct InstanceOutcome<'a> {
     placed: &'a PlacedJob,
     outcome: Option<JobOutcome>,
 }
 
-/// Merges everything.
+/// Merges the outcomes of a campaign into its result.
 #[must_use]
-pub fn merge(gathered: MergeInput<'_>) -> CampaignResult {
+pub fn merge(input: MergeInput<'_>) -> CampaignResult {
     let mut outcomes: BTreeMap<JobId, JobOutcome> = BTreeMap::new();
-    for outcome in gathered.outcomes {
+    for outcome in input.outcomes {
         outcomes.entry(outcome.job.clone()).or_insert(outcome);
     }
-    let placed = gathered.placement.jobs.iter();
+    let placed = input.placement.jobs.iter();
     let parts: Vec<_> = placed
-        .map(|placed| MergedPart { placed, outcome: outcomes.remove(&placed.job.id) })
+        .map(|placed| InstanceOutcome { placed, outcome: outcomes.remove(&placed.job.id) })
         .collect();
-    let mut findings = gathered.findings;
-    let start = gathered.at_ns.and_then(|at_ns| start::of(at_ns, &parts));
-    let roles = gathered.plan.roles.iter().map(|role| merged(role, &parts, &mut findings));
+    let mut findings = input.findings;
+    let start = input.at_ns.and_then(|at_ns| start::start_accuracy(at_ns, &parts));
+    let roles = input.plan.roles.iter().map(|role| merge_role(role, &parts, &mut findings));
     let roles = roles.collect();
-    let about = findings::CampaignRunContext {
-        plan: gathered.plan,
-        local: gathered.local,
-        interrupted: gathered.interrupted,
-        campaign: (!gathered.local).then_some(gathered.campaign),
-        at_ns: gathered.at_ns,
+    let context = findings::CampaignRunContext {
+        plan: input.plan,
+        local: input.local,
+        interrupted: input.interrupted,
+        campaign: (!input.local).then_some(input.campaign),
+        at_ns: input.at_ns,
         start: start.as_ref(),
     };
-    findings::add(&about, &parts, &mut findings);
+    findings::add_findings(&context, &parts, &mut findings);
     CampaignResult {
         schema: CAMPAIGN_SCHEMA.to_owned(),
-        started: gathered.started,
-        command: gathered.command,
-        host: gathered.host,
-        campaign: gathered.campaign.to_string(),
+        started: input.started,
+        command: input.command,
+        host: input.host,
+        campaign: input.campaign.to_string(),
         plan: CampaignPlan {
-            name: gathered.plan.name.clone(),
-            description: gathered.plan.description.clone(),
-            hash: gathered.plan.hash.clone(),
-            parameters: gathered.plan.parameters.clone(),
-            text: gathered.plan.text.clone(),
+            name: input.plan.name.clone(),
+            description: input.plan.description.clone(),
+            hash: input.plan.hash.clone(),
+            parameters: input.plan.parameters.clone(),
+            text: input.plan.text.clone(),
         },
-        local: gathered.local,
-        interrupted: gathered.interrupted,
+        local: input.local,
+        interrupted: input.interrupted,
         start,
-        delivery: gathered.delivery,
+        delivery: input.delivery,
         roles,
-        parts: parts.into_iter().map(|part| record(part, gathered.placement)).collect(),
+        parts: parts.into_iter().map(|part| campaign_instance(part, input.placement)).collect(),
         findings,
     }
 }
 
 /// Merges the results of one role.
-fn merged(role: &Role, parts: &[MergedPart<'_>], findings: &mut Vec<Finding>) -> CampaignRole {
-    let own: Vec<&MergedPart<'_>> =
+fn merge_role(
+    role: &Role,
+    parts: &[InstanceOutcome<'_>],
+    findings: &mut Vec<Finding>,
+) -> CampaignRole {
+    let role_parts: Vec<&InstanceOutcome<'_>> =
         parts.iter().filter(|part| part.placed.job.id.role == role.name).collect();
-    let mut unmerged = MergeFailures { role: role.name.as_str(), findings };
+    let mut failures = MergeFailures { role: role.name.as_str(), findings };
     let merged = match role.kind {
-        RoleKind::LoadNtp | RoleKind::LoadPtpDelay => load::merge(&own, &mut unmerged),
-        RoleKind::PathUdp => paths::merge(&own, parts, &mut unmerged),
-        RoleKind::RelayRun => relays::merge(&own, parts, &mut unmerged),
-        RoleKind::CycleLead => cycles::merge(&own, parts, &mut unmerged),
+        RoleKind::LoadNtp | RoleKind::LoadPtpDelay => load::merge(&role_parts, &mut failures),
+        RoleKind::PathUdp => paths::merge(&role_parts, parts, &mut failures),
+        RoleKind::RelayRun => relays::merge(&role_parts, parts, &mut failures),
+        RoleKind::CycleLead => cycles::merge(&role_parts, parts, &mut failures),
         RoleKind::Serve
         | RoleKind::Query
         | RoleKind::PathServe
         | RoleKind::PathTcp
         | RoleKind::HostTimer
-        | RoleKind::CycleJoin => distributions::merge(&own, &mut unmerged),
+        | RoleKind::CycleJoin => distributions::merge(&role_parts, &mut failures),
     };
     CampaignRole {
         role: role.name.to_string(),
         kind: role.kind.to_string(),
-        instances: own.len() as u64,
-        results: own.iter().filter(|part| part.result().is_some()).count() as u64,
+        instances: role_parts.len() as u64,
+        results: role_parts.iter().filter(|part| part.result().is_some()).count() as u64,
         merged,
     }
 }
 
-impl MergedPart<'_> {
+impl InstanceOutcome<'_> {
     fn result(&self) -> Option<&serde_json::Value> {
         self.outcome.as_ref()?.result.as_ref()
     }
 
-    /// Parses the record of a part. A record of another type is reported and omitted.
-    fn read<T: DeserializeOwned>(&self, unmerged: &mut MergeFailures<'_>) -> Option<T> {
+    /// Parses the result of a part. `None` if it has none, or if it cannot be parsed as `T`, which
+    /// is reported as a finding.
+    fn parse_result<T: DeserializeOwned>(&self, failures: &mut MergeFailures<'_>) -> Option<T> {
         let read = T::deserialize(self.result()?);
-        read.map_err(|error| unmerged.add_finding(&format!("{}: {error}", self.placed.job.id))).ok()
+        read.map_err(|error| failures.add_finding(&format!("{}: {error}", self.placed.job.id))).ok()
     }
 }
 
-/// Collector of the results that could not be merged.
+/// Collector of findings on the results of a role that could not be merged.
 struct MergeFailures<'a> {
     role: &'a str,
     findings: &'a mut Vec<Finding>,
@@ -154,17 +160,18 @@ struct MergeFailures<'a> {
 
 impl MergeFailures<'_> {
     fn add_finding(&mut self, what: &str) {
-        self.findings.push(findings::unmerged(self.role, what));
+        self.findings.push(findings::unmerged_finding(self.role, what));
     }
 
-    /// Merges distributions.
-    fn distribution(&mut self, all: &[&Distribution]) -> Option<Distribution> {
+    /// Merges distributions; `None` if there are none, or on an error, which is reported as a
+    /// finding.
+    fn merge_distributions(&mut self, all: &[&Distribution]) -> Option<Distribution> {
         let merged = Distribution::merge(all.iter().copied());
         merged.map_err(|error| self.add_finding(&error.to_string())).ok().flatten()
     }
 }
 
-fn record(part: MergedPart<'_>, placement: &Placement) -> CampaignInstance {
+fn campaign_instance(part: InstanceOutcome<'_>, placement: &Placement) -> CampaignInstance {
     let PlacedJob { agent, address, job, colocation } = part.placed;
     let to = match colocation {
         Colocation::Pair(_, other) => {
@@ -173,7 +180,7 @@ fn record(part: MergedPart<'_>, placement: &Placement) -> CampaignInstance {
         }
         Colocation::None | Colocation::With(_) => None,
     };
-    let (end, status, message) = ended(part.outcome.as_ref());
+    let (end, status, message) = end_status(part.outcome.as_ref());
     let mut record = CampaignInstance {
         job: job.id.to_string(),
         role: job.id.role.to_string(),
@@ -206,8 +213,8 @@ fn record(part: MergedPart<'_>, placement: &Placement) -> CampaignInstance {
     record
 }
 
-/// Returns the end of a part, with its status and the reason.
-fn ended(outcome: Option<&JobOutcome>) -> (InstanceEnd, Option<i32>, Option<String>) {
+/// Returns how a part ended, its exit status and the reason, if known.
+fn end_status(outcome: Option<&JobOutcome>) -> (InstanceEnd, Option<i32>, Option<String>) {
     let Some(outcome) = outcome else { return (InstanceEnd::Lost, None, None) };
     match &outcome.ending {
         JobEnd::Done { status } => (InstanceEnd::Done, Some(*status), None),

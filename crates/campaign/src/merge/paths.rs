@@ -1,4 +1,5 @@
-//! Merge of paths: the rows of each, and the rows of all paths with one length and load as one.
+//! Merge of path results: lists the rows of each path, and merges the rows of all paths that have
+//! the same payload length and load.
 
 use std::collections::BTreeMap;
 
@@ -7,23 +8,23 @@ use horolog_record::{
     PathUdpResult,
 };
 
-use super::{MergeFailures, MergedPart};
+use super::{InstanceOutcome, MergeFailures};
 use crate::placement::Colocation;
 
-/// Key of rows with one length and load. The load is at least 0 and no NaN, so the order of its
-/// bits is its own.
+/// Key of rows that are merged: payload length in bytes, and bits of the load ratio. The bits of
+/// non-negative floating-point numbers sort like the numbers.
 type PathRowKey = (u64, u64);
 
 pub(super) fn merge(
-    own: &[&MergedPart<'_>],
-    parts: &[MergedPart<'_>],
-    unmerged: &mut MergeFailures<'_>,
+    role_parts: &[&InstanceOutcome<'_>],
+    parts: &[InstanceOutcome<'_>],
+    failures: &mut MergeFailures<'_>,
 ) -> MergedResults {
     let mut pairs = Vec::new();
     let mut by_key: BTreeMap<PathRowKey, Vec<PathRow>> = BTreeMap::new();
-    for part in own {
-        let Some(result) = part.read::<PathUdpResult>(unmerged) else { continue };
-        let to = far_end(part, parts, &result);
+    for part in role_parts {
+        let Some(result) = part.parse_result::<PathUdpResult>(failures) else { continue };
+        let to = far_end_agent(part, parts, &result);
         for row in result.rows {
             pairs.push(CampaignPathPairRow {
                 from: part.placed.agent.to_string(),
@@ -43,16 +44,21 @@ pub(super) fn merge(
             length,
             load_ratio: f64::from_bits(load),
             paths: rows.len() as u64,
-            counts: rows.iter().map(|row| row.counts).fold(PathCounts::default(), sum),
-            rtt_ns: unmerged.distribution(&all),
+            counts: rows.iter().map(|row| row.counts).fold(PathCounts::default(), add_counts),
+            rtt_ns: failures.merge_distributions(&all),
         }
     });
     MergedResults::Paths { rows: rows.collect(), pairs }
 }
 
-/// Returns the agent of the far end: of a pair the other; otherwise the one that has its address.
-fn far_end(part: &MergedPart<'_>, parts: &[MergedPart<'_>], result: &PathUdpResult) -> String {
-    let is_far = |other: &&MergedPart<'_>| match &part.placed.colocation {
+/// Returns the agent at the far end: the other agent of a pair, or the one with the target's
+/// address; the address itself if no agent has it.
+fn far_end_agent(
+    part: &InstanceOutcome<'_>,
+    parts: &[InstanceOutcome<'_>],
+    result: &PathUdpResult,
+) -> String {
+    let is_far = |other: &&InstanceOutcome<'_>| match &part.placed.colocation {
         Colocation::Pair(_, to) => other.placed.job.id == *to,
         Colocation::None | Colocation::With(_) => other.placed.address == result.target.address,
     };
@@ -60,7 +66,7 @@ fn far_end(part: &MergedPart<'_>, parts: &[MergedPart<'_>], result: &PathUdpResu
     far.map_or_else(|| result.target.address.to_string(), |far| far.placed.agent.to_string())
 }
 
-fn sum(sum: PathCounts, one: PathCounts) -> PathCounts {
+fn add_counts(sum: PathCounts, one: PathCounts) -> PathCounts {
     PathCounts {
         sent: sum.sent.saturating_add(one.sent),
         received: sum.received.saturating_add(one.received),

@@ -1,49 +1,50 @@
-//! Findings of parts on their own results, repeated for the campaign: errors and warnings, with the
-//! same severity and their origin. Notes stay in their parts. A finding shared by several parts of
-//! a role is repeated once, with their number, and the total is limited.
+//! Propagation of errors and warnings in the results of parts to the campaign's findings, with
+//! their origin. Notes are not propagated. Equal findings of several parts of a role become one,
+//! with the number of parts, and the total is limited to [`PROPAGATED_MAX`].
 
 use horolog_record::{Finding, FindingCode, Severity};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{MergedPart, cycles};
+use super::{InstanceOutcome, cycles};
 use crate::plan::Plan;
 use crate::role::RoleKind;
 
-/// Largest number of repeated findings.
-const AGAIN_MAX: usize = 20;
+/// Largest number of propagated findings.
+const PROPAGATED_MAX: usize = 20;
 
-/// Finding of one part, with equal ones of other parts.
+/// Group of equal findings (same code, severity and advice) of the parts of one role.
 struct PropagatedFinding<'a> {
-    part: &'a MergedPart<'a>,
+    part: &'a InstanceOutcome<'a>,
     first: Finding,
-    /// Index among the findings of its kind in its part. Those on trials are grouped together.
+    /// Index among the findings of the same code and severity in the first part; 0 for findings on
+    /// trials, which are grouped together.
     index_in_part: usize,
-    /// Further findings of its kind in the same part.
-    more: usize,
-    /// Other parts of the role with the same finding.
-    others: usize,
-    last: &'a MergedPart<'a>,
+    /// Number of further findings of the group in the first part.
+    repeats_in_part: usize,
+    /// Number of other parts of the role with a finding of the group.
+    other_parts: usize,
+    last_part: &'a InstanceOutcome<'a>,
 }
 
-/// Returns the findings of parts whose roles are judged, most severe first.
-pub(super) fn propagate(plan: &Plan, parts: &[MergedPart<'_>]) -> Vec<Finding> {
+/// Returns the propagated findings of roles that affect the verdict, most severe first.
+pub(super) fn propagate(plan: &Plan, parts: &[InstanceOutcome<'_>]) -> Vec<Finding> {
     let mut groups: Vec<PropagatedFinding<'_>> = Vec::new();
-    let is_judged = |part: &&MergedPart<'_>| {
-        plan.role(&part.placed.job.id.role).is_some_and(|role| role.judged)
+    let is_judged = |part: &&InstanceOutcome<'_>| {
+        plan.role(&part.placed.job.id.role).is_some_and(|role| role.affects_verdict)
     };
     for part in parts.iter().filter(is_judged) {
         let mut earlier: Vec<(FindingCode, Severity)> = Vec::new();
-        for finding in of(part) {
+        for finding in part_findings(part) {
             let kind = (finding.code, finding.severity);
-            let before = earlier.iter().filter(|other| **other == kind).count();
+            let same_kind_before = earlier.iter().filter(|other| **other == kind).count();
             earlier.push(kind);
-            add(&mut groups, part, finding, before);
+            add_to_groups(&mut groups, part, finding, same_kind_before);
         }
     }
     groups.sort_by_key(|group| std::cmp::Reverse(group.first.severity));
-    let left = groups.len().saturating_sub(AGAIN_MAX);
-    groups.truncate(AGAIN_MAX);
+    let left = groups.len().saturating_sub(PROPAGATED_MAX);
+    groups.truncate(PROPAGATED_MAX);
     let mut findings: Vec<_> = groups.into_iter().map(|group| group.into_finding(parts)).collect();
     if let Some(last) = findings.last_mut().filter(|_| left > 0) {
         let message = &last.message;
@@ -52,25 +53,25 @@ pub(super) fn propagate(plan: &Plan, parts: &[MergedPart<'_>]) -> Vec<Finding> {
     findings
 }
 
-/// Returns errors and warnings of a part's own result.
-fn of(part: &MergedPart<'_>) -> Vec<Finding> {
+/// Returns the errors and warnings in the result of a part.
+fn part_findings(part: &InstanceOutcome<'_>) -> Vec<Finding> {
     let findings = part.result().and_then(|result| result.get("findings"));
     let findings = findings.and_then(Value::as_array).into_iter().flatten();
     let read = findings.filter_map(|one| Finding::deserialize(one).ok());
     read.filter(|one| one.severity > Severity::Note).collect()
 }
 
-fn add<'a>(
+fn add_to_groups<'a>(
     groups: &mut Vec<PropagatedFinding<'a>>,
-    part: &'a MergedPart<'a>,
+    part: &'a InstanceOutcome<'a>,
     finding: Finding,
-    before: usize,
+    same_kind_before: usize,
 ) {
-    let index = if finding.trial.is_some() { 0 } else { before };
+    let index = if finding.trial.is_some() { 0 } else { same_kind_before };
     let is_same = |group: &&mut PropagatedFinding<'_>| {
-        let of = |finding: &Finding| (finding.code, finding.severity, finding.advice.clone());
+        let key_of = |finding: &Finding| (finding.code, finding.severity, finding.advice.clone());
         group.part.placed.job.id.role == part.placed.job.id.role
-            && of(&group.first) == of(&finding)
+            && key_of(&group.first) == key_of(&finding)
             && group.index_in_part == index
     };
     let Some(group) = groups.iter_mut().find(is_same) else {
@@ -78,32 +79,32 @@ fn add<'a>(
             part,
             first: finding,
             index_in_part: index,
-            more: 0,
-            others: 0,
-            last: part,
+            repeats_in_part: 0,
+            other_parts: 0,
+            last_part: part,
         });
         return;
     };
     if group.part.placed.job.id == part.placed.job.id {
-        group.more += 1;
-    } else if group.last.placed.job.id != part.placed.job.id {
-        group.others += 1;
+        group.repeats_in_part += 1;
+    } else if group.last_part.placed.job.id != part.placed.job.id {
+        group.other_parts += 1;
     }
-    group.last = part;
+    group.last_part = part;
 }
 
 impl PropagatedFinding<'_> {
-    fn into_finding(self, parts: &[MergedPart<'_>]) -> Finding {
+    fn into_finding(self, parts: &[InstanceOutcome<'_>]) -> Finding {
         let (job, agent) = (&self.part.placed.job.id, &self.part.placed.agent);
         let is_lead = self.part.placed.job.kind == RoleKind::CycleLead;
         let location =
             is_lead.then(|| cycles::location_text(self.part, parts, &self.first.message));
         let location = location.unwrap_or_default();
-        let times = match self.more {
+        let times = match self.repeats_in_part {
             0 => String::new(),
             more => format!(" Reported {} times.", more + 1),
         };
-        let others = match self.others {
+        let others = match self.other_parts {
             0 => String::new(),
             1 => format!(" Also reported by another part of role {}.", job.role),
             many => format!(" Also reported by {many} other parts of role {}.", job.role),

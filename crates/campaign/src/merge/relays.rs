@@ -1,6 +1,5 @@
-//! Merge of relays: packets that each received and sent to each child, compared with those that the
-//! child received if it is a relay of the campaign. Only the necessary part of a relay's record is
-//! read; the rest stays in the part.
+//! Merge of relay results: for each relay the packets that it received and those that it sent to
+//! each child, compared with the packets that the child received if it is a relay of the campaign.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -8,12 +7,12 @@ use std::net::SocketAddr;
 use horolog_record::{CampaignRelay, CampaignRelayChild, MergedResults};
 use serde::Deserialize;
 
-use super::load::counts;
-use super::{MergeFailures, MergedPart};
+use super::load::sum_counts;
+use super::{InstanceOutcome, MergeFailures};
 use crate::placement::PlacedJob;
 use crate::role::RoleKind;
 
-/// Part of a relay's record that is read.
+/// Fields of a relay's result that the merge reads.
 #[derive(Deserialize)]
 struct RelayListingExtract {
     groups: Vec<GroupExtract>,
@@ -38,32 +37,32 @@ struct RelayChildRecord {
     dropped: BTreeMap<String, u64>,
 }
 
-/// All relays of the campaign, of any role.
+/// Results of all relays of the campaign, of any role.
 struct RelayListings<'a>(Vec<(RelayListingExtract, &'a PlacedJob)>);
 
 pub(super) fn merge(
-    own: &[&MergedPart<'_>],
-    parts: &[MergedPart<'_>],
-    unmerged: &mut MergeFailures<'_>,
+    role_parts: &[&InstanceOutcome<'_>],
+    parts: &[InstanceOutcome<'_>],
+    failures: &mut MergeFailures<'_>,
 ) -> MergedResults {
-    // Includes relays of other roles; their invalid records are reported when those roles are
+    // Includes relays of other roles; invalid results of these are reported when their role is
     // merged.
-    let readable = |part: &'_ &MergedPart<'_>| part.placed.job.kind == RoleKind::RelayRun;
-    let read = parts.iter().filter(readable).filter_map(|part| {
+    let is_relay = |part: &'_ &InstanceOutcome<'_>| part.placed.job.kind == RoleKind::RelayRun;
+    let read = parts.iter().filter(is_relay).filter_map(|part| {
         let listing = RelayListingExtract::deserialize(part.result()?).ok()?;
         Some((listing, part.placed))
     });
-    let all = RelayListings(read.collect());
-    let relays = own.iter().filter_map(|part| {
-        let listing: RelayListingExtract = part.read(unmerged)?;
-        Some(all.relay(&listing, part.placed))
+    let listings = RelayListings(read.collect());
+    let relays = role_parts.iter().filter_map(|part| {
+        let listing: RelayListingExtract = part.parse_result(failures)?;
+        Some(listings.relay(&listing, part.placed))
     });
     let relays: Vec<_> = relays.collect();
     let children = || relays.iter().flat_map(|relay| &relay.children);
     MergedResults::Relays {
         packets: relays.iter().fold(0, |sum, relay| sum.saturating_add(relay.packets)),
         copies: children().fold(0, |sum, child| sum.saturating_add(child.sent)),
-        dropped: counts(children().map(|child| &child.dropped)),
+        dropped: sum_counts(children().map(|child| &child.dropped)),
         relays,
     }
 }
@@ -75,20 +74,20 @@ impl RelayListings<'_> {
             agent: placed.agent.to_string(),
             job: placed.job.id.to_string(),
             packets: listing.packets(),
-            refused: counts(listing.groups.iter().map(|group| &group.refused)),
+            refused: sum_counts(listing.groups.iter().map(|group| &group.refused)),
             socket_dropped: dropped.reduce(u64::saturating_add),
             children: listing.children().map(|child| self.child(child)).collect(),
         }
     }
 
     fn child(&self, child: &RelayChildRecord) -> CampaignRelayChild {
-        let known = self.0.iter().find(|(_, placed)| listens(placed, child.address));
+        let child_relay = self.0.iter().find(|(_, placed)| is_listening_on(placed, child.address));
         let children = self.0.iter().flat_map(|(listing, _)| listing.children());
         let parents = children.filter(|other| other.address == child.address).count();
-        let received = known.filter(|_| parents == 1).map(|(listing, _)| listing.packets());
+        let received = child_relay.filter(|_| parents == 1).map(|(listing, _)| listing.packets());
         CampaignRelayChild {
             address: child.address,
-            job: known.map(|(_, placed)| placed.job.id.to_string()),
+            job: child_relay.map(|(_, placed)| placed.job.id.to_string()),
             sent: child.packets,
             dropped: child.dropped.clone(),
             received,
@@ -106,8 +105,8 @@ impl RelayListingExtract {
     }
 }
 
-/// Returns true if a relay receives packets sent to an address.
-fn listens(placed: &PlacedJob, address: SocketAddr) -> bool {
+/// Returns true if a relay listens on an address, or on all addresses of its agent with this port.
+fn is_listening_on(placed: &PlacedJob, address: SocketAddr) -> bool {
     let listen = placed.job.options.get("listen").into_iter().flatten();
     listen.filter_map(|text| text.parse::<SocketAddr>().ok()).any(|own| {
         let is_all = own.ip().is_unspecified() && placed.address == address.ip();

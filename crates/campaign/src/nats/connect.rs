@@ -1,6 +1,5 @@
-//! Connection to NATS: servers, identity, and errors as text for the user. Secrets are read from
-//! files that other users cannot read and are never shown, and copies in memory are wiped. It
-//! neither creates nor sends anything.
+//! Connection to NATS: servers, authentication, TLS, and error messages. Secrets are read only from
+//! files that other users cannot read, are never part of a message, and are wiped from memory.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -17,26 +16,26 @@ use crate::file_error::sanitised;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout of a request to a server.
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
-/// Interval of pings; a connection without a reply for about three of these is closed.
+/// Interval of pings; a connection without a reply for about three intervals is closed.
 const PING_INTERVAL: Duration = Duration::from_secs(2);
 /// Longest pause before a reconnection attempt.
 const RETRY_MAX: Duration = Duration::from_secs(2);
-/// Largest size of a file with a secret, in bytes: a user's credentials take about a thousand.
+/// Largest size of a file with a secret, in bytes; credentials take about a thousand.
 const SECRET_BYTES_MAX: u64 = 64 << 10;
 /// Largest number of characters shown of an invalid address.
 const SHOWN_MAX: usize = 200;
 /// Largest number of servers.
 const SERVERS_MAX: usize = 64;
 
-/// NATS servers and the client's identity.
+/// Options of the connection to a broker.
 #[derive(Clone, Debug)]
 pub struct BrokerOptions {
-    /// Servers, as `nats://HOST:PORT` or `tls://HOST:PORT`; any of them suffices.
+    /// Servers, as `nats://HOST:PORT` or `tls://HOST:PORT`; the client connects to any one of them.
     pub servers: Vec<String>,
     /// Identity of the client.
     pub identity: BrokerIdentity,
     /// Encryption of the connection.
-    pub tls: Tls,
+    pub tls: TlsOptions,
     /// Number of replicas in a cluster for each stream and bucket that is created.
     pub replicas: usize,
 }
@@ -47,11 +46,11 @@ pub enum BrokerIdentity {
     /// No identity.
     #[default]
     Anonymous,
-    /// Credentials file with a token and a key (`nsc generate creds`).
+    /// Credentials file with a JWT and an `NKey` seed (`nsc generate creds`).
     Credentials(PathBuf),
     /// `NKey` seed in this file (`nk -gen user`).
     Key(PathBuf),
-    /// User with a password, the first line of this file.
+    /// User name, and a file with the password in its first line.
     User {
         /// User name.
         name: String,
@@ -62,16 +61,16 @@ pub enum BrokerIdentity {
 
 /// Encryption of a connection.
 #[derive(Clone, Default, Debug)]
-pub struct Tls {
+pub struct TlsOptions {
     /// True if an unencrypted connection is refused.
     pub required: bool,
-    /// Certificates of the trusted authorities; the system's by default.
+    /// PEM file of the trusted certificate authorities; the system's by default.
     pub authorities: Option<PathBuf>,
-    /// Client certificate and its key.
-    pub own: Option<(PathBuf, PathBuf)>,
+    /// PEM files of the client certificate and its key.
+    pub client_certificate: Option<(PathBuf, PathBuf)>,
 }
 
-/// Reason why a broker cannot be used; one line.
+/// Reason why a broker cannot be used; formatted as one line.
 #[derive(Debug, thiserror::Error)]
 pub enum NatsError {
     /// An address is invalid.
@@ -80,7 +79,7 @@ pub enum NatsError {
          several with commas"
     )]
     Address(String),
-    /// An address has a zone, which is not possible in the URL of a NATS server.
+    /// An address has a zone (`%eth0`), which the URL of a NATS server cannot contain.
     #[error(
         "'{0}' has a zone, which addresses of NATS servers do not support; use its name, or an \
          address that is not link-local"
@@ -123,19 +122,19 @@ pub enum NatsError {
         "the NATS server at {0} refused these credentials; choose others with --creds, --nkey, or \
          --user and --password-file"
     )]
-    NotLetIn(String),
+    AuthenticationFailed(String),
     /// The server requires an identity.
     #[error(
         "the NATS server at {0} requires authentication; add --creds, --nkey, or --user and \
          --password-file"
     )]
-    Nameless(String),
+    AuthenticationRequired(String),
     /// TLS is required and not available.
     #[error(
         "the NATS server at {0} does not support TLS; enable it there, or omit --tls-required and \
          write nats:// for an unencrypted connection"
     )]
-    NoTls(String),
+    TlsUnsupported(String),
     /// The TLS handshake fails.
     #[error(
         "TLS with the NATS server at {servers} failed: {why}; --ca names the authority of its \
@@ -147,7 +146,7 @@ pub enum NatsError {
         /// Reason.
         why: String,
     },
-    /// The server stores nothing.
+    /// `JetStream`, the storage of NATS, is not available.
     #[error(
         "JetStream is unavailable to this user on the NATS server at {servers}, and results are \
          stored there ({why}); start it with --jetstream, or enable it for the account"
@@ -161,14 +160,14 @@ pub enum NatsError {
     /// The server refuses a request.
     #[error("cannot {what} on the NATS server: {why}")]
     Request {
-        /// Request, as in 'keep a report'.
+        /// Failed request, as a verb phrase such as "store a report".
         what: &'static str,
         /// Reason.
         why: String,
     },
     /// The server does not respond in time.
     #[error("cannot {0} on the NATS server: timeout; check that it is reachable")]
-    Late(&'static str),
+    Timeout(&'static str),
 }
 
 /// Formats an error and its sources in one line.
@@ -189,13 +188,18 @@ pub(super) fn error_chain(error: &dyn Error) -> String {
 impl BrokerOptions {
     /// Returns options for servers without encryption or identity.
     #[must_use]
-    pub fn plain(servers: Vec<String>) -> Self {
-        Self { servers, identity: BrokerIdentity::Anonymous, tls: Tls::default(), replicas: 1 }
+    pub fn unencrypted(servers: Vec<String>) -> Self {
+        Self {
+            servers,
+            identity: BrokerIdentity::Anonymous,
+            tls: TlsOptions::default(),
+            replicas: 1,
+        }
     }
 
     /// Formats the servers, for the user.
     #[must_use]
-    pub fn shown(&self) -> String {
+    pub fn servers_text(&self) -> String {
         self.servers.join(", ")
     }
 
@@ -215,7 +219,7 @@ impl BrokerOptions {
             return Err(NatsError::SecretInAddress);
         }
         if !(1..=SERVERS_MAX).contains(&self.servers.len()) {
-            return Err(wrong(&self.shown()));
+            return Err(wrong(&self.servers_text()));
         }
         let address = |text: &String| {
             let text = text.trim();
@@ -223,26 +227,26 @@ impl BrokerOptions {
                 return Err(NatsError::Zone(sanitised(text, SHOWN_MAX)));
             }
             let address: ServerAddr = text.parse().map_err(|_| wrong(text))?;
-            let is_plain = matches!(address.scheme(), "nats" | "tls") && !address.host().is_empty();
-            if is_plain { Ok(address) } else { Err(wrong(text)) }
+            let is_valid = matches!(address.scheme(), "nats" | "tls") && !address.host().is_empty();
+            if is_valid { Ok(address) } else { Err(wrong(text)) }
         };
         self.servers.iter().map(address).collect()
     }
 
-    /// Connects as a client of this name, whose replies arrive on subjects of its own: `_INBOX.`,
-    /// `inbox`, and a suffix. Configuration errors are detected here, and an unreachable server is
-    /// retried for a few seconds. After that, a lost connection is retried without end.
+    /// Connects as a client named `name`. Replies to its requests arrive on subjects that begin
+    /// with `_INBOX.` and `inbox`. A connection that is lost later is re-established automatically,
+    /// with no limit of attempts.
     ///
     /// # Errors
     ///
     /// [`NatsError`].
     pub async fn connect(&self, name: &str, inbox: &str) -> Result<Client, NatsError> {
         let addresses = self.addresses()?;
-        let options = self.options(name)?.custom_inbox_prefix(format!("_INBOX.{inbox}"));
+        let options = self.connect_options(name)?.custom_inbox_prefix(format!("_INBOX.{inbox}"));
         options.connect(addresses).await.map_err(|error| self.connect_error(&error))
     }
 
-    fn options(&self, name: &str) -> Result<ConnectOptions, NatsError> {
+    fn connect_options(&self, name: &str) -> Result<ConnectOptions, NatsError> {
         let options = ConnectOptions::new()
             .name(name)
             .connection_timeout(CONNECT_TIMEOUT)
@@ -251,24 +255,24 @@ impl BrokerOptions {
             .reconnect_delay_callback(retry_delay)
             .require_tls(self.tls.required);
         let options = match &self.tls.authorities {
-            Some(path) => options.add_root_certificates(readable(path)?.to_owned()),
+            Some(path) => options.add_root_certificates(check_readable(path)?.to_owned()),
             None => options,
         };
-        let options = match &self.tls.own {
+        let options = match &self.tls.client_certificate {
             Some((certificate, key)) => {
-                drop(secret(key)?);
-                options.add_client_certificate(readable(certificate)?.to_owned(), key.clone())
+                drop(read_secret(key)?);
+                options.add_client_certificate(check_readable(certificate)?.to_owned(), key.clone())
             }
             None => options,
         };
-        self.identify(options)
+        self.add_identity(options)
     }
 
-    fn identify(&self, options: ConnectOptions) -> Result<ConnectOptions, NatsError> {
+    fn add_identity(&self, options: ConnectOptions) -> Result<ConnectOptions, NatsError> {
         match &self.identity {
             BrokerIdentity::Anonymous => Ok(options),
             BrokerIdentity::Credentials(path) => {
-                let text = secret(path)?;
+                let text = read_secret(path)?;
                 options.credentials(&text).map_err(|_| NatsError::File {
                     path: path.clone(),
                     what: "contains no user credentials; create them with 'nsc generate creds'"
@@ -276,7 +280,7 @@ impl BrokerOptions {
                 })
             }
             BrokerIdentity::Key(path) => {
-                let text = secret(path)?;
+                let text = read_secret(path)?;
                 let seed = text.lines().map(str::trim).find(|line| line.starts_with("SU"));
                 let wrong = || NatsError::File {
                     path: path.clone(),
@@ -289,7 +293,7 @@ impl BrokerOptions {
                 Ok(options.nkey(seed.to_owned()))
             }
             BrokerIdentity::User { name, password } => {
-                let text = secret(password)?;
+                let text = read_secret(password)?;
                 let password = text.lines().next().unwrap_or_default().to_owned();
                 Ok(options.user_and_password(name.clone(), password))
             }
@@ -297,7 +301,7 @@ impl BrokerOptions {
     }
 
     fn connect_error(&self, error: &async_nats::ConnectError) -> NatsError {
-        let servers = self.shown();
+        let servers = self.servers_text();
         let why = error.source().map_or_else(|| error.to_string(), error_chain);
         // A failed handshake is reported as an error of the connection.
         let is_tls = ["certificate", "TLS", "received corrupt message", "fatal alert"]
@@ -306,12 +310,12 @@ impl BrokerOptions {
         match error.kind() {
             ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => {
                 match self.identity {
-                    BrokerIdentity::Anonymous => NatsError::Nameless(servers),
-                    _ => NatsError::NotLetIn(servers),
+                    BrokerIdentity::Anonymous => NatsError::AuthenticationRequired(servers),
+                    _ => NatsError::AuthenticationFailed(servers),
                 }
             }
             // A server without TLS replies to a TLS handshake with text.
-            _ if why.contains("InvalidContentType") => NatsError::NoTls(servers),
+            _ if why.contains("InvalidContentType") => NatsError::TlsUnsupported(servers),
             ConnectErrorKind::Tls => NatsError::Tls { servers, why },
             _ if is_tls => NatsError::Tls { servers, why },
             _ => NatsError::Unreachable { servers, why },
@@ -319,20 +323,21 @@ impl BrokerOptions {
     }
 }
 
-fn secret(path: &Path) -> Result<Zeroizing<String>, NatsError> {
+fn read_secret(path: &Path) -> Result<Zeroizing<String>, NatsError> {
     let failed = |error| NatsError::Secret { path: path.to_owned(), error };
     private_file::read(path, SECRET_BYTES_MAX).map(Zeroizing::new).map_err(failed)
 }
 
-/// Checks that a file can be read, for a better error than that of the NATS library.
-fn readable(path: &Path) -> Result<&Path, NatsError> {
+/// Checks that a file can be read, because the NATS library's error does not name the file.
+fn check_readable(path: &Path) -> Result<&Path, NatsError> {
     let failed = |error| NatsError::Secret { path: path.to_owned(), error };
     std::fs::File::open(path).map_err(|error| failed(error.into()))?;
     Ok(path)
 }
 
-/// Doubles from 50 ms on. Agents that were disconnected together do not reconnect simultaneously:
-/// each lost its connection at another time and has waited for another period.
+/// Returns the pause before a reconnection attempt: none before the first, then 50 ms, doubled up
+/// to [`RETRY_MAX`]. No jitter is added, because clients detect a lost connection at different
+/// times.
 fn retry_delay(attempts: usize) -> Duration {
     let doublings = u32::try_from(attempts.saturating_sub(1)).unwrap_or(u32::MAX).min(10);
     if attempts == 0 {
@@ -356,17 +361,17 @@ mod tests {
     #[test]
     fn addresses_are_checked_and_their_secrets_never_shown() {
         for text in ["nats://192.0.2.1:4222", "192.0.2.1", "tls://broker", "nats://[::1]:4222"] {
-            BrokerOptions::plain(vec![text.into()]).addresses().unwrap();
+            BrokerOptions::unencrypted(vec![text.into()]).addresses().unwrap();
         }
         for text in ["", "http://broker", "ws://broker", "nats://", "nats://a b"] {
-            let error = refusal(&BrokerOptions::plain(vec![text.into()]));
+            let error = refusal(&BrokerOptions::unencrypted(vec![text.into()]));
             assert!(error.contains("of a NATS server; write"), "{text}: {error}");
         }
-        assert!(refusal(&BrokerOptions::plain(vec![])).contains("invalid address"));
+        assert!(refusal(&BrokerOptions::unencrypted(vec![])).contains("invalid address"));
         let secret = || "nats://me:hidden@broker".to_owned();
         let many = vec![secret(); SERVERS_MAX + 1];
         for servers in [vec![secret()], vec!["http://b".into(), secret()], many] {
-            let error = refusal(&BrokerOptions::plain(servers));
+            let error = refusal(&BrokerOptions::unencrypted(servers));
             assert!(error.contains("--password-file") && !error.contains("hidden"), "{error}");
         }
     }
@@ -375,9 +380,11 @@ mod tests {
     fn files_of_secrets_are_read_as_what_they_are() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("secret");
-        let with =
-            |identity| BrokerOptions { identity, ..BrokerOptions::plain(vec!["nats://b".into()]) };
-        let why = |identity| with(identity).options("n").map(drop).unwrap_err().to_string();
+        let with = |identity| BrokerOptions {
+            identity,
+            ..BrokerOptions::unencrypted(vec!["nats://b".into()])
+        };
+        let why = |identity| with(identity).connect_options("n").map(drop).unwrap_err().to_string();
         assert!(why(BrokerIdentity::Key(path.clone())).contains("cannot be read: "));
         fs::write(&path, "hidden").unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
@@ -391,11 +398,11 @@ mod tests {
             assert!(error.contains(what) && !error.contains("hidden"), "{error}");
         }
         let user = BrokerIdentity::User { name: "me".into(), password: path.clone() };
-        let options = with(user).options("n").unwrap();
+        let options = with(user).connect_options("n").unwrap();
         assert!(!format!("{options:?}").contains("hidden"));
         let seed = nkeys::KeyPair::new_user().seed().unwrap();
         fs::write(&path, format!("# a key\n{seed}\n")).unwrap();
-        with(BrokerIdentity::Key(path.clone())).options("n").unwrap();
+        with(BrokerIdentity::Key(path.clone())).connect_options("n").unwrap();
         fs::write(&path, seed.replace('S', "T")).unwrap();
         assert!(why(BrokerIdentity::Key(path)).contains("contains no seed"));
     }
@@ -405,8 +412,10 @@ mod tests {
         let kinds = [ConnectErrorKind::AuthorizationViolation, ConnectErrorKind::Authentication];
         for kind in kinds {
             let why = |identity| {
-                let broker =
-                    BrokerOptions { identity, ..BrokerOptions::plain(vec!["nats://b".into()]) };
+                let broker = BrokerOptions {
+                    identity,
+                    ..BrokerOptions::unencrypted(vec!["nats://b".into()])
+                };
                 broker.connect_error(&kind.into()).to_string()
             };
             assert!(why(BrokerIdentity::Anonymous).contains("requires authentication"));

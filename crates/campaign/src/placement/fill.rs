@@ -1,5 +1,5 @@
-//! Creation of jobs from instances once their agents are chosen: the instances that exist, and
-//! their options filled in.
+//! Creation of the jobs of a plan once the agents of roles with a count are chosen: derives the
+//! instances of the other roles, and resolves the references in all options.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -13,59 +13,60 @@ use crate::order::{Job, VALUES_MAX};
 use crate::plan::{InstanceSelector, Instances, Plan, Role, TemplateReference, TemplateValue};
 use crate::role::ParsedValue;
 
-/// Option for the duration of a job's measurement, or of each part of it.
+/// Option for the duration of a measurement, or of each of its trials or rows.
 const TIME: &str = "time";
 
-/// Instance and the agent that runs it.
+/// Instance of a role, and the index of the agent that runs it.
 #[derive(Clone, Debug)]
 struct Instance {
     agent: usize,
     colocation: Colocation,
-    /// Agent of the other instance of a pair.
-    other: Option<usize>,
+    /// Index of the agent of the other instance of a pair.
+    far_agent: Option<usize>,
 }
 
 type InstancesByRole<'a> = BTreeMap<&'a RoleName, Vec<Instance>>;
 
-struct OptionFiller<'a> {
+struct TemplateResolver<'a> {
     plan: &'a Plan,
     agents: &'a [&'a AgentCandidate],
     instances: &'a InstancesByRole<'a>,
 }
 
-pub(super) fn fill(
+pub(super) fn create_jobs(
     plan: &Plan,
     agents: &[&AgentCandidate],
-    of_role: &BTreeMap<&RoleName, Vec<usize>>,
+    agents_by_role: &BTreeMap<&RoleName, Vec<usize>>,
 ) -> Result<Placement, PlacementError> {
     let mut instances = InstancesByRole::new();
-    // Each pass finds the instances of roles that depend on instances already known.
+    // Each pass adds the roles whose `for-each` role was added by an earlier one.
     for _ in &plan.roles {
         for role in &plan.roles {
-            if let Some(own) = of(role, of_role, &instances) {
+            if let Some(own) = known_instances(role, agents_by_role, &instances) {
                 instances.insert(&role.name, own);
             }
         }
     }
-    let filler = OptionFiller { plan, agents, instances: &instances };
+    let filler = TemplateResolver { plan, agents, instances: &instances };
     let mut jobs = Vec::new();
     for role in &plan.roles {
         for (number, instance) in (1..).zip(instances.get(&role.name).into_iter().flatten()) {
-            jobs.push(filler.placed(role, number, instance)?);
+            jobs.push(filler.create_job(role, number, instance)?);
         }
     }
     Ok(Placement { jobs })
 }
 
-fn id(role: &RoleName, index: usize) -> JobId {
+fn job_id(role: &RoleName, index: usize) -> JobId {
     let number = u32::try_from(index + 1).unwrap_or(u32::MAX);
     JobId { role: role.clone(), instance: NonZeroU32::new(number).unwrap_or(NonZeroU32::MAX) }
 }
 
-/// Returns the instances of a role if they are known by now.
-fn of(
+/// Returns the instances of a role; `None` if they depend on a role whose instances are not known
+/// yet.
+fn known_instances(
     role: &Role,
-    of_role: &BTreeMap<&RoleName, Vec<usize>>,
+    agents_by_role: &BTreeMap<&RoleName, Vec<usize>>,
     known: &InstancesByRole<'_>,
 ) -> Option<Vec<Instance>> {
     match &role.instances {
@@ -73,14 +74,14 @@ fn of(
             let one = |agent: &usize| Instance {
                 agent: *agent,
                 colocation: Colocation::None,
-                other: None,
+                far_agent: None,
             };
-            Some(of_role.get(&role.name)?.iter().map(one).collect())
+            Some(agents_by_role.get(&role.name)?.iter().map(one).collect())
         }
         Instances::ForEach(other) => {
-            let one = |(index, of): (usize, &Instance)| {
-                let colocation = Colocation::With(id(other, index));
-                Instance { agent: of.agent, colocation, other: None }
+            let one = |(index, base): (usize, &Instance)| {
+                let colocation = Colocation::With(job_id(other, index));
+                Instance { agent: base.agent, colocation, far_agent: None }
             };
             Some(known.get(other)?.iter().enumerate().map(one).collect())
         }
@@ -89,16 +90,16 @@ fn of(
             let indices = (0..all.len()).flat_map(|from| (0..all.len()).map(move |to| (from, to)));
             let pair = |(from, to): (usize, usize)| Instance {
                 agent: all[from].agent,
-                colocation: Colocation::Pair(id(other, from), id(other, to)),
-                other: Some(all[to].agent),
+                colocation: Colocation::Pair(job_id(other, from), job_id(other, to)),
+                far_agent: Some(all[to].agent),
             };
             Some(indices.filter(|(from, to)| from != to).map(pair).collect())
         }
     }
 }
 
-impl OptionFiller<'_> {
-    fn placed(
+impl TemplateResolver<'_> {
+    fn create_job(
         &self,
         role: &Role,
         number: u32,
@@ -106,11 +107,12 @@ impl OptionFiller<'_> {
     ) -> Result<PlacedJob, PlacementError> {
         let mut options = BTreeMap::new();
         for option in &role.options {
-            let fill =
-                |reference: &TemplateReference| self.filled(role, number, instance, reference);
+            let fill = |reference: &TemplateReference| {
+                self.resolve_reference(role, number, instance, reference)
+            };
             let values = option.values.iter().flat_map(|template| template.fill(fill));
             let values: Vec<String> = values.take(VALUES_MAX).collect();
-            // An instance with an empty share does not have the option.
+            // An option whose references yield no addresses is omitted.
             if !values.is_empty() {
                 options.insert(option.spec.name.to_owned(), values);
             }
@@ -119,17 +121,18 @@ impl OptionFiller<'_> {
             let option = role.options.iter().find(|option| option.spec.name == name);
             option.map_or(role.line, |option| option.line)
         };
-        let id = id(&role.name, number as usize - 1);
+        let id = job_id(&role.name, number as usize - 1);
         let wrong = |option: &str, why: &dyn Display| {
             let (line, reason) = (line_of(option), format!("{id}: {why}"));
             PlacementError { line, reason, is_option: true, is_empty: false }
         };
-        let read = role.kind.read(&options).map_err(|fault| wrong(fault.option(), &fault))?;
+        let read =
+            role.kind.parse_options(&options).map_err(|fault| wrong(fault.option(), &fault))?;
         let read = read.iter().find(|(spec, _)| spec.name == TIME);
         if let Some((_, [ParsedValue::Time(time)])) =
             read.map(|(spec, parsed)| (spec, parsed.as_slice()))
         {
-            self.fits(*time).map_err(|why| wrong(TIME, &why))?;
+            self.check_duration(*time).map_err(|why| wrong(TIME, &why))?;
         }
         let candidate = self.agents[instance.agent];
         Ok(PlacedJob {
@@ -140,20 +143,20 @@ impl OptionFiller<'_> {
         })
     }
 
-    /// Returns the address by which one agent reaches another: its preferred one of a family that
-    /// both have.
+    /// Returns the address at which agent `from` reaches agent `to`: the preferred address of `to`
+    /// in an address family that `from` has as well.
     fn address(&self, from: usize, to: usize) -> IpAddr {
         let addresses = &self.agents[to].addresses;
         let is_shared = |address: &&IpAddr| {
             self.agents[from].addresses.iter().any(|own| own.is_ipv4() == address.is_ipv4())
         };
         let best = addresses.iter().find(is_shared).or(addresses.first());
-        // Agents without an address are no candidates.
+        // Agents without an address are excluded from the candidates.
         best.copied().unwrap_or(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED))
     }
 
-    /// Checks that a measurement of this duration ends before the plan's limit.
-    fn fits(&self, time: Duration) -> Result<(), String> {
+    /// Checks that the duration of a measurement does not exceed the plan's `duration-max`.
+    fn check_duration(&self, time: Duration) -> Result<(), String> {
         let max = self.plan.duration_max;
         if time <= max {
             return Ok(());
@@ -165,29 +168,29 @@ impl OptionFiller<'_> {
         ))
     }
 
-    fn filled(
+    fn resolve_reference(
         &self,
         role: &Role,
         number: u32,
         instance: &Instance,
         reference: &TemplateReference,
     ) -> TemplateValue {
-        let at = |agent: usize| self.address(instance.agent, agent);
+        let address_of = |agent: usize| self.address(instance.agent, agent);
         let agents: Vec<usize> = match reference {
             TemplateReference::Instance => return TemplateValue::Text(number.to_string()),
             TemplateReference::SelfAddress | TemplateReference::From => vec![instance.agent],
-            TemplateReference::To => instance.other.into_iter().collect(),
+            TemplateReference::To => instance.far_agent.into_iter().collect(),
             TemplateReference::Role(name, which) => {
                 let all = self.instances.get(name).map_or(&[][..], Vec::as_slice);
                 let own = self.instances.get(&role.name).map_or(1, Vec::len);
-                let falls_here = |(index, _): &(usize, &Instance)| match which {
+                let is_selected = |(index, _): &(usize, &Instance)| match which {
                     InstanceSelector::One(number) => *index + 1 == number.get() as usize,
                     InstanceSelector::All => true,
                     InstanceSelector::Share => index % own == number as usize - 1,
                 };
-                all.iter().enumerate().filter(falls_here).map(|(_, one)| one.agent).collect()
+                all.iter().enumerate().filter(is_selected).map(|(_, one)| one.agent).collect()
             }
         };
-        TemplateValue::Addresses(agents.into_iter().map(at).collect())
+        TemplateValue::Addresses(agents.into_iter().map(address_of).collect())
     }
 }

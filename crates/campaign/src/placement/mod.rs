@@ -1,6 +1,6 @@
-//! Placement of the roles of a plan: assignment of instances to agents, and their options. Pure; it
-//! uses only the published states of agents and sends no requests. It either places everything or
-//! reports what is missing.
+//! Placement of the roles of a plan: assignment of instances to agents, and resolution of their
+//! options. Pure: the only input besides the plan is the published states of the agents. Either all
+//! roles are placed, or the missing resource is reported.
 
 mod fill;
 mod search;
@@ -14,7 +14,7 @@ use crate::order::{AgentState, Job, Order, PROTOCOL};
 use crate::plan::{Instances, Plan, Role};
 use crate::role::RoleKind;
 
-/// Largest number of names in a message.
+/// Largest number of agents named in a message.
 const NAMES_MAX: usize = 8;
 
 /// Agent that can receive jobs.
@@ -24,9 +24,9 @@ pub struct AgentCandidate {
     pub name: AgentName,
     /// Labels.
     pub labels: BTreeMap<String, String>,
-    /// Addresses at which others reach it, preferred one first.
+    /// Addresses at which the jobs of other agents reach its host, preferred one first.
     pub addresses: Vec<IpAddr>,
-    /// Kinds of roles that it runs.
+    /// Kinds of roles that its policy allows.
     pub kinds: Vec<RoleKind>,
 }
 
@@ -57,18 +57,18 @@ pub struct PlacedJob {
     pub address: IpAddr,
     /// Job of the instance.
     pub job: Job,
-    /// Colocated instances: of a pair the one on this agent and the other.
+    /// Colocation with instances of another role.
     pub colocation: Colocation,
 }
 
-/// Colocation of an instance with those that it is for.
+/// Colocation of an instance with the instances of its `for-each` or `for-each-pair` role.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Colocation {
-    /// No colocation: its role has a count.
+    /// The role has a count.
     None,
-    /// Colocated with this instance.
+    /// The instance runs on the agent of this one (`for-each`).
     With(JobId),
-    /// Colocated with the first instance; the second is on another agent.
+    /// The instance runs on the agent of the first one of this pair (`for-each-pair`).
     Pair(JobId, JobId),
 }
 
@@ -80,7 +80,7 @@ pub struct PlacementError {
     pub line: usize,
     /// Missing resource and remedy, in one line.
     pub reason: String,
-    /// True if an option is invalid once filled in, whichever agents there are.
+    /// True if the cause is an invalid option, which other agents would not change.
     pub is_option: bool,
     /// True if there are no agents at all.
     pub is_empty: bool,
@@ -89,13 +89,13 @@ pub struct PlacementError {
 impl PlacementError {
     /// Formats the error with the name of the plan, which precedes the line number.
     #[must_use]
-    pub fn of_file(&self, name: &str) -> String {
+    pub fn in_file(&self, name: &str) -> String {
         format!("{name}:{}: {}", self.line, self.reason)
     }
 }
 
 impl Placement {
-    /// Returns the orders, by agent.
+    /// Returns the orders of all agents with jobs, sorted by agent.
     #[must_use]
     pub fn orders(&self, campaign: &CampaignId, version: &str, plan: &Plan) -> Vec<Order> {
         let mut by_agent: BTreeMap<&AgentName, Vec<Job>> = BTreeMap::new();
@@ -122,8 +122,8 @@ impl Placement {
     }
 }
 
-/// Returns the smallest number of agents on which a plan could be placed if they were equal and had
-/// all labels; the result of [`assign_roles`] for this number holds for more as well.
+/// Returns the smallest number of agents on which a plan can be placed, if every agent has all
+/// labels and allows all kinds of roles.
 #[must_use]
 pub fn agents_needed(plan: &Plan) -> usize {
     let count = |role: &Role| match role.instances {
@@ -132,19 +132,20 @@ pub fn agents_needed(plan: &Plan) -> usize {
     };
     let largest = plan.roles.iter().map(count).max().unwrap_or(0);
     let all: usize = plan.roles.iter().map(count).sum();
-    let alike = |agents| {
-        let wants: Vec<_> =
-            counted(plan).map(|role| want(plan, role, (0..agents).collect())).collect();
-        search(&wants, agents).is_some()
+    let is_enough = |agents| {
+        let demands: Vec<_> = roles_with_count(plan)
+            .map(|role| role_demand(plan, role, (0..agents).collect()))
+            .collect();
+        search(&demands, agents).is_some()
     };
-    (largest..all).find(|agents| alike(*agents)).unwrap_or(all)
+    (largest..all).find(|agents| is_enough(*agents)).unwrap_or(all)
 }
 
-/// Places a plan on agents; their order is irrelevant.
+/// Places a plan on agents. The result does not depend on the order of the candidates.
 ///
 /// # Errors
 ///
-/// The first role that lacks agents, or an option that is invalid once filled in.
+/// The first role that lacks agents, or an option that is invalid with its references resolved.
 pub fn assign_roles(
     plan: &Plan,
     candidates: &[AgentCandidate],
@@ -152,90 +153,99 @@ pub fn assign_roles(
     let mut agents: Vec<&AgentCandidate> =
         candidates.iter().filter(|one| !one.addresses.is_empty()).collect();
     agents.sort_by(|one, other| one.name.cmp(&other.name));
-    let fit: Vec<_> =
-        counted(plan).map(|role| fit(plan, role, &agents)).collect::<Result<_, _>>()?;
-    let wants: Vec<_> = counted(plan).zip(fit).map(|(role, fit)| want(plan, role, fit)).collect();
-    let Some(chosen) = search(&wants, agents.len()) else {
-        return Err(not_apart(plan, &wants));
+    let suitable: Vec<_> = roles_with_count(plan)
+        .map(|role| suitable_agents(plan, role, &agents))
+        .collect::<Result<_, _>>()?;
+    let demands: Vec<_> = roles_with_count(plan)
+        .zip(suitable)
+        .map(|(role, fit)| role_demand(plan, role, fit))
+        .collect();
+    let Some(chosen) = search(&demands, agents.len()) else {
+        return Err(separation_error(plan, &demands));
     };
-    let of_role: BTreeMap<&RoleName, Vec<usize>> =
-        counted(plan).map(|role| &role.name).zip(chosen).collect();
-    fill::fill(plan, &agents, &of_role)
+    let agents_by_role: BTreeMap<&RoleName, Vec<usize>> =
+        roles_with_count(plan).map(|role| &role.name).zip(chosen).collect();
+    fill::create_jobs(plan, &agents, &agents_by_role)
 }
 
-/// Returns the roles with a count, which have agents of their own.
-fn counted(plan: &Plan) -> impl Iterator<Item = &Role> {
+/// Returns the roles with a count. The other roles run on the agents of these.
+fn roles_with_count(plan: &Plan) -> impl Iterator<Item = &Role> {
     plan.roles.iter().filter(|role| matches!(role.instances, Instances::Count { .. }))
 }
 
-fn want(plan: &Plan, role: &Role, fit: Vec<usize>) -> RoleDemand {
+fn role_demand(plan: &Plan, role: &Role, suitable: Vec<usize>) -> RoleDemand {
     let Instances::Count { count, apart_from, .. } = &role.instances else {
-        return RoleDemand { count: 0, fit, apart: Vec::new() };
+        return RoleDemand { count: 0, suitable_agents: suitable, apart_from: Vec::new() };
     };
-    let index_of = |name: &RoleName| counted(plan).position(|role| role.name == *name);
+    let index_of = |name: &RoleName| roles_with_count(plan).position(|role| role.name == *name);
     RoleDemand {
         count: *count as usize,
-        fit,
-        apart: apart_from.iter().filter_map(index_of).collect(),
+        suitable_agents: suitable,
+        apart_from: apart_from.iter().filter_map(index_of).collect(),
     }
 }
 
-/// Returns every kind that runs on a role's agents: its own, and those of colocated roles.
-fn kinds(plan: &Plan, role: &Role) -> BTreeSet<RoleKind> {
+/// Returns all kinds of roles that run on a role's agents: its own, and those of colocated roles.
+fn required_kinds(plan: &Plan, role: &Role) -> BTreeSet<RoleKind> {
     let mut names = BTreeSet::from([&role.name]);
-    // Each pass finds the roles that depend on one already found.
+    // Each pass adds the roles whose `for-each` role was added by an earlier one.
     for _ in &plan.roles {
         for other in &plan.roles {
-            if let Instances::ForEach(of) | Instances::ForEachPair(of) = &other.instances
-                && names.contains(of)
+            if let Instances::ForEach(base) | Instances::ForEachPair(base) = &other.instances
+                && names.contains(base)
             {
                 names.insert(&other.name);
             }
         }
     }
-    let is_there = |other: &&Role| names.contains(&other.name);
-    plan.roles.iter().filter(is_there).map(|role| role.kind).collect()
+    let is_included = |other: &&Role| names.contains(&other.name);
+    plan.roles.iter().filter(is_included).map(|role| role.kind).collect()
 }
 
-/// Returns the agents that are suitable for a role.
-fn fit(plan: &Plan, role: &Role, agents: &[&AgentCandidate]) -> Result<Vec<usize>, PlacementError> {
+/// Returns the indices of the agents that have a role's labels and allow its kinds; an error if
+/// they are fewer than its count.
+fn suitable_agents(
+    plan: &Plan,
+    role: &Role,
+    agents: &[&AgentCandidate],
+) -> Result<Vec<usize>, PlacementError> {
     let Instances::Count { count, labels, .. } = &role.instances else { return Ok(Vec::new()) };
-    let kinds = kinds(plan, role);
+    let kinds = required_kinds(plan, role);
     let is_fit = |agent: &AgentCandidate| {
-        labels.iter().all(|label| has(agent, label))
+        labels.iter().all(|label| has_label(agent, label))
             && kinds.iter().all(|kind| agent.kinds.contains(kind))
     };
-    let fit: Vec<_> = (0..agents.len()).filter(|at| is_fit(agents[*at])).collect();
-    if fit.len() >= *count as usize {
-        return Ok(fit);
+    let suitable: Vec<_> = (0..agents.len()).filter(|index| is_fit(agents[*index])).collect();
+    if suitable.len() >= *count as usize {
+        return Ok(suitable);
     }
-    let names: Vec<_> = fit.iter().map(|at| agents[*at].name.as_str()).collect();
+    let names: Vec<_> = suitable.iter().map(|index| agents[*index].name.as_str()).collect();
     let reason = format!(
         "role '{}' needs {}{}, and there {}{}",
         role.name,
-        agents_of(*count as usize),
-        wanted(labels, &kinds),
-        there_are(&names),
+        agent_count_text(*count as usize),
+        requirements_text(labels, &kinds),
+        candidates_text(&names),
         unmet_requirements(labels, &kinds, agents),
     );
     let is_empty = agents.is_empty();
     Err(PlacementError { line: role.line, reason, is_option: false, is_empty })
 }
 
-fn has(agent: &AgentCandidate, (name, value): (&String, &String)) -> bool {
+fn has_label(agent: &AgentCandidate, (name, value): (&String, &String)) -> bool {
     agent.labels.get(name) == Some(value)
 }
 
 /// Formats the requirements of an agent.
-fn wanted(labels: &BTreeMap<String, String>, kinds: &BTreeSet<RoleKind>) -> String {
+fn requirements_text(labels: &BTreeMap<String, String>, kinds: &BTreeSet<RoleKind>) -> String {
     let labels: Vec<_> = labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let kinds: Vec<_> = kinds.iter().map(ToString::to_string).collect();
     let with = if labels.is_empty() { "" } else { " with " };
     format!("{with}{} that may run {}", labels.join(", "), kinds.join(" and "))
 }
 
-/// Formats the requirements that no agent meets, each preceded by a semicolon; empty if there are
-/// no agents.
+/// Formats the labels and kinds of roles that no agent has, each preceded by a semicolon; empty if
+/// there are no agents.
 fn unmet_requirements(
     labels: &BTreeMap<String, String>,
     kinds: &BTreeSet<RoleKind>,
@@ -244,7 +254,7 @@ fn unmet_requirements(
     if agents.is_empty() {
         return String::new();
     }
-    let lacks = |label: &(&String, &String)| !agents.iter().any(|agent| has(agent, *label));
+    let lacks = |label: &(&String, &String)| !agents.iter().any(|agent| has_label(agent, *label));
     let labels = labels.iter().filter(lacks);
     let labels =
         labels.map(|(name, value)| format!("; no usable agent has the label {name}={value}"));
@@ -253,11 +263,11 @@ fn unmet_requirements(
     labels.chain(kinds.map(|kind| format!("; no usable agent's policy allows {kind}"))).collect()
 }
 
-fn agents_of(count: usize) -> String {
+fn agent_count_text(count: usize) -> String {
     if count == 1 { "an agent".to_owned() } else { format!("{count} agents") }
 }
 
-fn there_are(names: &[&str]) -> String {
+fn candidates_text(names: &[&str]) -> String {
     let listed = names.iter().take(NAMES_MAX).copied().collect::<Vec<_>>().join(", ");
     match names.len() {
         0 => "is none".to_owned(),
@@ -267,24 +277,30 @@ fn there_are(names: &[&str]) -> String {
     }
 }
 
-/// Returns the error for roles that each have enough agents, but not all together.
-fn not_apart(plan: &Plan, wants: &[RoleDemand]) -> PlacementError {
-    let roles: Vec<_> = counted(plan).collect();
-    let at = wants.iter().position(|want| !want.apart.is_empty()).unwrap_or(0);
+/// Returns the error for roles with `apart-from` that each have enough suitable agents, but not
+/// enough different ones together.
+fn separation_error(plan: &Plan, demands: &[RoleDemand]) -> PlacementError {
+    let roles: Vec<_> = roles_with_count(plan).collect();
+    let index = demands.iter().position(|want| !want.apart_from.is_empty()).unwrap_or(0);
     let others: Vec<_> =
-        wants[at].apart.iter().map(|other| format!("'{}'", roles[*other].name)).collect();
-    let mut agents: BTreeSet<usize> = wants[at].fit.iter().copied().collect();
-    agents.extend(wants[at].apart.iter().flat_map(|other| wants[*other].fit.iter().copied()));
-    let needed: usize =
-        wants[at].count + wants[at].apart.iter().map(|other| wants[*other].count).sum::<usize>();
+        demands[index].apart_from.iter().map(|other| format!("'{}'", roles[*other].name)).collect();
+    let mut agents: BTreeSet<usize> = demands[index].suitable_agents.iter().copied().collect();
+    agents.extend(
+        demands[index]
+            .apart_from
+            .iter()
+            .flat_map(|other| demands[*other].suitable_agents.iter().copied()),
+    );
+    let needed: usize = demands[index].count
+        + demands[index].apart_from.iter().map(|other| demands[*other].count).sum::<usize>();
     let reason = format!(
         "role '{}' is apart from {}, which takes {needed} agents, and the {} suitable ones are not \
          enough for each; start more agents, or change labels or apart-from",
-        roles[at].name,
+        roles[index].name,
         others.join(" and "),
         agents.len(),
     );
-    PlacementError { line: roles[at].line, reason, is_option: false, is_empty: false }
+    PlacementError { line: roles[index].line, reason, is_option: false, is_empty: false }
 }
 
 #[cfg(test)]

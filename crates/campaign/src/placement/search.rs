@@ -1,92 +1,101 @@
-//! Search of agents for roles: each role needs a number of different suitable ones, and some roles
-//! must not share an agent. Agents with few instances are tried first, with backtracking if a
-//! choice leaves others without; a search that takes too long ends without a result.
+//! Search of agents for roles, with backtracking: each role needs a number of different suitable
+//! agents, and some roles must not share an agent. Agents with few instances are tried first. A
+//! search that takes more than [`STEPS_MAX`] steps ends without a result.
 
-/// Largest number of choices of one agent for one instance, in total.
+/// Largest number of steps of a search; each tries one agent for one instance.
 const STEPS_MAX: u32 = 200_000;
 
-/// Demand of a role.
+/// Demand of a role for agents, which are identified by index.
 #[derive(Clone, Debug)]
 pub(super) struct RoleDemand {
     /// Number of agents.
     pub(super) count: usize,
     /// Agents that are suitable.
-    pub(super) fit: Vec<usize>,
-    /// Other demands whose agents it must not share.
-    pub(super) apart: Vec<usize>,
+    pub(super) suitable_agents: Vec<usize>,
+    /// Indices of other demands whose agents it must not share.
+    pub(super) apart_from: Vec<usize>,
 }
 
 struct PlacementSearch<'a> {
-    wants: &'a [RoleDemand],
+    demands: &'a [RoleDemand],
     /// Demands in the order in which they are processed.
     order: Vec<usize>,
     chosen: Vec<Vec<usize>>,
     /// Number of instances on each agent.
-    busy: Vec<usize>,
+    instance_counts: Vec<usize>,
     steps: u32,
 }
 
 /// Returns the agents of each demand in ascending order; `None` if there is no solution, or none
-/// was found in time.
-pub(super) fn search(wants: &[RoleDemand], agents: usize) -> Option<Vec<Vec<usize>>> {
-    // In the order of the plan first, as users expect; if that takes too long, the most constrained
-    // demand first.
-    let plan_order: Vec<usize> = (0..wants.len()).collect();
-    let mut by_choice = plan_order.clone();
-    by_choice.sort_by_key(|&at| wants[at].fit.len().saturating_sub(wants[at].count));
-    in_order(wants, agents, plan_order).or_else(|| in_order(wants, agents, by_choice))
+/// was found within [`STEPS_MAX`] steps.
+pub(super) fn search(demands: &[RoleDemand], agents: usize) -> Option<Vec<Vec<usize>>> {
+    // First in the order of the plan, which gives the result that users expect; if that fails, with
+    // the most constrained demand first.
+    let plan_order: Vec<usize> = (0..demands.len()).collect();
+    let mut constrained_first = plan_order.clone();
+    constrained_first.sort_by_key(|&index| {
+        demands[index].suitable_agents.len().saturating_sub(demands[index].count)
+    });
+    search_in_order(demands, agents, plan_order)
+        .or_else(|| search_in_order(demands, agents, constrained_first))
 }
 
-fn in_order(wants: &[RoleDemand], agents: usize, order: Vec<usize>) -> Option<Vec<Vec<usize>>> {
-    let chosen = vec![Vec::new(); wants.len()];
-    let mut search = PlacementSearch { wants, order, chosen, busy: vec![0; agents], steps: 0 };
-    search.assign_roles(0).then(|| {
+fn search_in_order(
+    demands: &[RoleDemand],
+    agents: usize,
+    order: Vec<usize>,
+) -> Option<Vec<Vec<usize>>> {
+    let chosen = vec![Vec::new(); demands.len()];
+    let mut search =
+        PlacementSearch { demands, order, chosen, instance_counts: vec![0; agents], steps: 0 };
+    search.search_from(0).then(|| {
         search.chosen.iter_mut().for_each(|agents| agents.sort_unstable());
         search.chosen
     })
 }
 
 impl PlacementSearch<'_> {
-    /// Returns true if agents were found for the demands from this position of the order on.
-    fn assign_roles(&mut self, at: usize) -> bool {
-        let Some(&want) = self.order.get(at) else { return true };
-        let wants = self.wants;
-        let mut fit = wants[want].fit.clone();
-        fit.retain(|agent| !self.meets(want, *agent));
-        fit.sort_by_key(|&agent| (self.busy[agent], agent));
-        self.choose(at, &fit)
+    /// Chooses agents for the demands from this position of the order on. Returns true on success.
+    fn search_from(&mut self, position: usize) -> bool {
+        let Some(&demand) = self.order.get(position) else { return true };
+        let demands = self.demands;
+        let mut suitable = demands[demand].suitable_agents.clone();
+        suitable.retain(|agent| !self.is_conflicting(demand, *agent));
+        suitable.sort_by_key(|&agent| (self.instance_counts[agent], agent));
+        self.try_agents(position, &suitable)
     }
 
     /// Returns true if an agent has an instance of a role that must be apart from this one.
-    fn meets(&self, want: usize, agent: usize) -> bool {
+    fn is_conflicting(&self, demand: usize, agent: usize) -> bool {
         let has = |other: usize| self.chosen[other].contains(&agent);
         let is_apart = |&other: &usize| {
-            self.wants[want].apart.contains(&other) || self.wants[other].apart.contains(&want)
+            self.demands[demand].apart_from.contains(&other)
+                || self.demands[other].apart_from.contains(&demand)
         };
-        (0..self.wants.len()).filter(is_apart).any(has)
+        (0..self.demands.len()).filter(is_apart).any(has)
     }
 
-    /// Returns true if a choice of agents was found for this and all later demands. Chooses one
-    /// more agent for this demand, or continues with the next one. A set of agents is tried once,
-    /// not in each order.
-    fn choose(&mut self, at: usize, fit: &[usize]) -> bool {
-        let want = self.order[at];
-        let missing = self.wants[want].count - self.chosen[want].len();
+    /// Chooses the missing agents of the demand at `position` from `suitable`, then those of all
+    /// later demands. Returns true on success. Each set of agents is tried once, regardless of its
+    /// order.
+    fn try_agents(&mut self, position: usize, suitable: &[usize]) -> bool {
+        let demand = self.order[position];
+        let missing = self.demands[demand].count - self.chosen[demand].len();
         if missing == 0 {
-            return self.assign_roles(at + 1);
+            return self.search_from(position + 1);
         }
-        for index in 0..(fit.len() + 1).saturating_sub(missing) {
+        for index in 0..(suitable.len() + 1).saturating_sub(missing) {
             self.steps += 1;
             if self.steps > STEPS_MAX {
                 return false;
             }
-            self.chosen[want].push(fit[index]);
-            self.busy[fit[index]] += 1;
-            if self.choose(at, &fit[index + 1..]) {
+            self.chosen[demand].push(suitable[index]);
+            self.instance_counts[suitable[index]] += 1;
+            if self.try_agents(position, &suitable[index + 1..]) {
                 return true;
             }
-            self.busy[fit[index]] -= 1;
-            self.chosen[want].pop();
+            self.instance_counts[suitable[index]] -= 1;
+            self.chosen[demand].pop();
         }
         false
     }
@@ -100,7 +109,7 @@ mod tests {
     use super::*;
 
     fn want(count: usize, fit: &[usize], apart: &[usize]) -> RoleDemand {
-        RoleDemand { count, fit: fit.to_vec(), apart: apart.to_vec() }
+        RoleDemand { count, suitable_agents: fit.to_vec(), apart_from: apart.to_vec() }
     }
 
     #[test]
@@ -141,8 +150,8 @@ mod tests {
                 (usize, std::collections::BTreeSet<usize>, std::collections::BTreeSet<usize>),
             )| RoleDemand {
                 count: count_of,
-                fit: fit.into_iter().collect(),
-                apart: apart
+                suitable_agents: fit.into_iter().collect(),
+                apart_from: apart
                     .into_iter()
                     .filter(|other| *other < count && *other != index)
                     .collect(),
@@ -156,9 +165,11 @@ mod tests {
         let at = taken.len();
         let Some(want) = wants.get(at) else { return true };
         (0_u32..64).any(|set| {
-            let is_fit = (0..6).all(|agent| set >> agent & 1 == 0 || want.fit.contains(&agent));
+            let is_fit =
+                (0..6).all(|agent| set >> agent & 1 == 0 || want.suitable_agents.contains(&agent));
             let is_apart = taken.iter().enumerate().all(|(other, others)| {
-                let apart = want.apart.contains(&other) || wants[other].apart.contains(&at);
+                let apart =
+                    want.apart_from.contains(&other) || wants[other].apart_from.contains(&at);
                 !apart || others & set == 0
             });
             if !(is_fit && is_apart && set.count_ones() as usize == want.count) {
@@ -179,8 +190,8 @@ mod tests {
             let Some(found) = found else { return Ok(()) };
             for (at, (want, agents)) in wants.iter().zip(&found).enumerate() {
                 prop_assert_eq!(agents.len(), want.count);
-                prop_assert!(agents.is_sorted() && agents.iter().all(|one| want.fit.contains(one)));
-                for other in &want.apart {
+                prop_assert!(agents.is_sorted() && agents.iter().all(|one| want.suitable_agents.contains(one)));
+                for other in &want.apart_from {
                     prop_assert!(!agents.iter().any(|one| found[*other].contains(one)), "{at}");
                 }
             }

@@ -1,5 +1,5 @@
-//! Consistency of a plan's roles: each named role exists, no role depends on itself, and references
-//! are to existing instances.
+//! Consistency check of a plan's roles: each named role exists, no `for-each` chain is circular,
+//! and references are to existing instances.
 
 use std::collections::BTreeSet;
 
@@ -7,13 +7,13 @@ use super::{INSTANCES_MAX, InstanceSelector, Instances, Plan, Role, TemplateRefe
 use crate::file_error::FileError;
 use crate::id::RoleName;
 
-pub(super) fn check(plan: &Plan) -> Result<(), FileError> {
+pub(super) fn check_consistency(plan: &Plan) -> Result<(), FileError> {
     let mut visited = BTreeSet::new();
     if let Some(role) = plan.roles.iter().find(|role| !visited.insert(&role.name)) {
-        return Err(fault(role, format!("role '{}' occurs twice", role.name)));
+        return Err(role_error(role, format!("role '{}' occurs twice", role.name)));
     }
-    plan.roles.iter().try_for_each(|role| instances(plan, role))?;
-    plan.roles.iter().try_for_each(|role| references(plan, role))?;
+    plan.roles.iter().try_for_each(|role| check_instances(plan, role))?;
+    plan.roles.iter().try_for_each(|role| check_references(plan, role))?;
     if plan.roles.iter().all(|role| role.kind.is_service()) {
         let reason = "no role measures: all are services, or the plan has none";
         return Err(FileError::new(None, reason));
@@ -26,43 +26,43 @@ pub(super) fn check(plan: &Plan) -> Result<(), FileError> {
     Ok(())
 }
 
-fn fault(role: &Role, reason: String) -> FileError {
+fn role_error(role: &Role, reason: String) -> FileError {
     FileError::new(Some(role.line), reason)
 }
 
-fn known<'a>(plan: &'a Plan, role: &Role, name: &RoleName) -> Result<&'a Role, FileError> {
-    plan.role(name).ok_or_else(|| fault(role, unknown(plan, name)))
+fn find_role<'a>(plan: &'a Plan, role: &Role, name: &RoleName) -> Result<&'a Role, FileError> {
+    plan.role(name).ok_or_else(|| role_error(role, unknown_role_text(plan, name)))
 }
 
-fn unknown(plan: &Plan, name: &RoleName) -> String {
+fn unknown_role_text(plan: &Plan, name: &RoleName) -> String {
     let names: Vec<_> = plan.roles.iter().map(|role| role.name.as_str()).collect();
     format!("unknown role or parameter '{name}'; the roles are {}", names.join(", "))
 }
 
-fn instances(plan: &Plan, role: &Role) -> Result<(), FileError> {
+fn check_instances(plan: &Plan, role: &Role) -> Result<(), FileError> {
     let name = &role.name;
     match &role.instances {
         Instances::Count { apart_from, .. } => apart_from.iter().try_for_each(|other| {
             if other == name {
                 let reason = format!("instances of '{name}' are on different agents already");
-                return Err(fault(role, reason));
+                return Err(role_error(role, reason));
             }
-            match known(plan, role, other)?.instances {
+            match find_role(plan, role, other)?.instances {
                 Instances::Count { .. } => Ok(()),
-                _ => Err(fault(
+                _ => Err(role_error(
                     role,
                     format!("'{other}' uses the agents of another role; name that role"),
                 )),
             }
         }),
         Instances::ForEach(other) | Instances::ForEachPair(other) => {
-            no_loop(plan, role)?;
-            if matches!(known(plan, role, other)?.instances, Instances::ForEachPair(_)) {
+            check_acyclic(plan, role)?;
+            if matches!(find_role(plan, role, other)?.instances, Instances::ForEachPair(_)) {
                 let reason = format!("'{other}' is itself for each pair; name a role that is not");
-                return Err(fault(role, reason));
+                return Err(role_error(role, reason));
             }
             if plan.count(name) == 0 {
-                return Err(fault(
+                return Err(role_error(
                     role,
                     format!("pairs of '{other}' need two instances of it; it has one"),
                 ));
@@ -72,31 +72,32 @@ fn instances(plan: &Plan, role: &Role) -> Result<(), FileError> {
     }
 }
 
-/// Checks that the chain of roles that a role depends on ends at one with a count.
-fn no_loop(plan: &Plan, role: &Role) -> Result<(), FileError> {
-    let mut at = role;
+/// Checks that the `for-each` chain of a role is not circular, so that it ends at a role with a
+/// count.
+fn check_acyclic(plan: &Plan, role: &Role) -> Result<(), FileError> {
+    let mut current = role;
     let mut visited = BTreeSet::from([&role.name]);
-    while let Instances::ForEach(other) | Instances::ForEachPair(other) = &at.instances {
+    while let Instances::ForEach(other) | Instances::ForEachPair(other) = &current.instances {
         if !visited.insert(other) {
             let reason = format!("the for-each of '{}' and '{other}' is circular", role.name);
-            return Err(fault(role, reason));
+            return Err(role_error(role, reason));
         }
-        at = known(plan, role, other)?;
+        current = find_role(plan, role, other)?;
     }
     Ok(())
 }
 
-fn references(plan: &Plan, role: &Role) -> Result<(), FileError> {
+fn check_references(plan: &Plan, role: &Role) -> Result<(), FileError> {
     for option in &role.options {
         for reference in option.values.iter().flat_map(super::ValueTemplate::references) {
             let wrong = |reason: String| FileError::new(Some(option.line), reason);
-            reference_is(plan, role, reference).map_err(wrong)?;
+            check_reference(plan, role, reference).map_err(wrong)?;
         }
     }
     Ok(())
 }
 
-fn reference_is(plan: &Plan, role: &Role, reference: &TemplateReference) -> Result<(), String> {
+fn check_reference(plan: &Plan, role: &Role, reference: &TemplateReference) -> Result<(), String> {
     match reference {
         TemplateReference::SelfAddress | TemplateReference::Instance => Ok(()),
         TemplateReference::From | TemplateReference::To => match role.instances {
@@ -107,7 +108,7 @@ fn reference_is(plan: &Plan, role: &Role, reference: &TemplateReference) -> Resu
         },
         TemplateReference::Role(name, which) => {
             if plan.role(name).is_none() {
-                return Err(unknown(plan, name));
+                return Err(unknown_role_text(plan, name));
             }
             let count = plan.count(name);
             match which {

@@ -1,11 +1,11 @@
-//! Plan as a TOML file: its raw values and their positions.
+//! Plan file in TOML: its unparsed values with their positions.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use toml::{Spanned, Value};
 
-use crate::file_error::{FileError, line_of};
+use crate::file_error::{FileError, line_at_offset};
 
 /// Contents of the file.
 #[derive(Deserialize)]
@@ -47,20 +47,20 @@ pub(super) struct PlanText<'a>(pub(super) &'a str);
 
 impl PlanText<'_> {
     pub(super) fn read(self) -> Result<RawPlan, FileError> {
-        toml::from_str(self.0).map_err(|error| FileError::of_toml(self.0, &error))
+        toml::from_str(self.0).map_err(|error| FileError::from_toml_error(self.0, &error))
     }
 
     pub(super) fn line<T>(self, value: &Spanned<T>) -> usize {
-        line_of(self.0, value.span().start)
+        line_at_offset(self.0, value.span().start)
     }
 
-    pub(super) fn fault<T>(self, value: &Spanned<T>, reason: impl Into<String>) -> FileError {
+    pub(super) fn error_at<T>(self, value: &Spanned<T>, reason: impl Into<String>) -> FileError {
         FileError::new(Some(self.line(value)), reason)
     }
 }
 
-/// Converts a scalar value to text: a string, a number, or a Boolean.
-pub(super) fn word(value: &Value) -> Option<String> {
+/// Converts a string, a number or a Boolean to text; `None` for other types.
+pub(super) fn scalar_text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
         Value::Integer(number) => Some(number.to_string()),
@@ -70,10 +70,10 @@ pub(super) fn word(value: &Value) -> Option<String> {
     }
 }
 
-/// Converts a scalar value, or a list of such.
-pub(super) fn words(value: &Value) -> Option<Vec<String>> {
+/// Converts a scalar value, or a list of scalar values, to texts; `None` for other types.
+pub(super) fn scalar_texts(value: &Value) -> Option<Vec<String>> {
     match value {
-        Value::Array(list) => list.iter().map(word).collect(),
-        one => Some(vec![word(one)?]),
+        Value::Array(list) => list.iter().map(scalar_text).collect(),
+        one => Some(vec![scalar_text(one)?]),
     }
 }

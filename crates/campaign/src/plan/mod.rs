@@ -1,9 +1,8 @@
-//! Campaign plan: the roles of a campaign, their numbers of instances, and their options. Pure: it
-//! is parsed from text, with errors by line. It neither knows agents nor runs anything;
-//! [`crate::placement`] combines the two.
+//! Campaign plan: the roles of a campaign, their numbers of instances, and their options, parsed
+//! from text with errors by line. Pure. Roles are assigned to agents by [`crate::placement`].
 //!
-//! The language is TOML. Values may refer to parameters (`{rate}`), which the user who runs the
-//! plan can set, and to addresses (`{server}`, `{self}`), which are known once roles are placed.
+//! The format is TOML. Values may refer to parameters (`{rate}`), which the user who runs the plan
+//! can set, and to addresses (`{server}`, `{self}`), which are known once roles are placed.
 
 mod check;
 mod file;
@@ -25,7 +24,7 @@ pub const PLAN_SCHEMA: &str = "horolog.plan/2";
 pub const PLAN_BYTES_MAX: usize = 256 << 10;
 /// Largest number of roles in a plan.
 pub const ROLES_MAX: usize = 64;
-/// Largest number of instances of a role that is not for each pair.
+/// Largest `count` of a role.
 pub const COUNT_MAX: u32 = 1_024;
 /// Largest number of instances of all roles.
 pub const INSTANCES_MAX: u64 = 16_384;
@@ -43,7 +42,7 @@ pub struct Plan {
     pub description: String,
     /// Original text.
     pub text: String,
-    /// Hash of its text and parameters, SHA-256 in hexadecimal.
+    /// SHA-256 of the text and the effective parameters, in hexadecimal.
     pub hash: String,
     /// Longest duration of each job from the start time.
     pub duration_max: Duration,
@@ -66,8 +65,8 @@ pub struct Role {
     pub kind: RoleKind,
     /// Number and placement of its instances.
     pub instances: Instances,
-    /// True if error findings in its results count for the campaign as well.
-    pub judged: bool,
+    /// True if errors and warnings in the results of the role become findings of the campaign.
+    pub affects_verdict: bool,
     pub(crate) options: Vec<RoleOption>,
 }
 
@@ -82,7 +81,7 @@ pub(crate) struct RoleOption {
 /// Number and placement of the instances of a role.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Instances {
-    /// Fixed number, each on an agent of its own.
+    /// This number of instances, each on an agent of its own.
     Count {
         /// Number of instances.
         count: u32,
@@ -91,9 +90,9 @@ pub enum Instances {
         /// Roles that must not share its agents.
         apart_from: Vec<RoleName>,
     },
-    /// One for each instance of this role, on the same agent.
+    /// One instance for each instance of this role, on the same agent.
     ForEach(RoleName),
-    /// One for each ordered pair of instances of this role, on the agent of the first.
+    /// One instance for each ordered pair of instances of this role, on the agent of the first.
     ForEachPair(RoleName),
 }
 
@@ -104,8 +103,8 @@ impl Plan {
     ///
     /// The first error, with its line if it has one.
     pub fn parse(text: &str, settings: &[(String, String)]) -> Result<Self, FileError> {
-        let plan = read::plan(text, settings)?;
-        check::check(&plan)?;
+        let plan = read::parse_plan(text, settings)?;
+        check::check_consistency(&plan)?;
         Ok(plan)
     }
 
@@ -118,12 +117,14 @@ impl Plan {
     /// Returns the number of instances of a role; 0 if it does not exist.
     #[must_use]
     pub fn count(&self, name: &RoleName) -> u64 {
-        // A chain is no longer than the number of roles, unless it is a loop, which is refused.
+        // A `for-each` chain longer than the number of roles is circular, which is refused.
         self.count_within(name, self.roles.len())
     }
 
-    fn count_within(&self, name: &RoleName, steps: usize) -> u64 {
-        let (Some(role), Some(rest)) = (self.role(name), steps.checked_sub(1)) else { return 0 };
+    fn count_within(&self, name: &RoleName, depth_max: usize) -> u64 {
+        let (Some(role), Some(rest)) = (self.role(name), depth_max.checked_sub(1)) else {
+            return 0;
+        };
         match &role.instances {
             Instances::Count { count, .. } => u64::from(*count),
             Instances::ForEach(other) => self.count_within(other, rest),

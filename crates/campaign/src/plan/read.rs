@@ -1,5 +1,5 @@
-//! Conversion of a plan's file to roles and options. Consistency between roles is checked
-//! afterwards.
+//! Conversion of the values of a plan file to roles and options. Consistency between roles is
+//! checked afterwards.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,7 +9,7 @@ use horolog_time::text;
 use sha2::{Digest, Sha256};
 use toml::{Spanned, Value};
 
-use super::file::{PlanText, RawPlan, RawRole, word, words};
+use super::file::{PlanText, RawPlan, RawRole, scalar_text, scalar_texts};
 use super::template::{RESERVED, ValueTemplate};
 use super::{
     COUNT_MAX, DURATION_MAX, Instances, OFFSET_MAX, PLAN_BYTES_MAX, PLAN_SCHEMA, Plan, ROLES_MAX,
@@ -25,7 +25,7 @@ const NAME_MAX: usize = 64;
 
 type PlanParameters = BTreeMap<String, String>;
 
-pub(super) fn plan(text: &str, settings: &[(String, String)]) -> Result<Plan, FileError> {
+pub(super) fn parse_plan(text: &str, settings: &[(String, String)]) -> Result<Plan, FileError> {
     if text.len() > PLAN_BYTES_MAX {
         let reason = format!("a plan is limited to {PLAN_BYTES_MAX} bytes");
         return Err(FileError::new(None, reason));
@@ -37,38 +37,39 @@ pub(super) fn plan(text: &str, settings: &[(String, String)]) -> Result<Plan, Fi
             "unsupported schema; this version reads plans of the schema \
                               \"{PLAN_SCHEMA}\""
         );
-        return Err(source.fault(&raw.schema, reason));
+        return Err(source.error_at(&raw.schema, reason));
     }
     let name = raw.name.get_ref();
-    if !is_name(name) {
+    if !is_valid_name(name) {
         let reason = format!(
             "a plan's name has 1 to {NAME_MAX} lower-case letters, digits and '-', a letter first"
         );
-        return Err(source.fault(&raw.name, reason));
+        return Err(source.error_at(&raw.name, reason));
     }
-    let parameters = parameters(source, &raw, settings)?;
-    let duration_max = time(source, raw.duration_max.as_ref(), &parameters, DURATION_MAX)?;
+    let parameters = effective_parameters(source, &raw, settings)?;
+    let duration_max =
+        parse_duration(source, raw.duration_max.as_ref(), &parameters, DURATION_MAX)?;
     if duration_max > Duration::from_nanos(DEADLINE_NS_MAX) {
         return Err(FileError::new(None, "duration-max is at most 7d"));
     }
     if raw.role.len() > ROLES_MAX {
         let reason = format!("a plan has up to {ROLES_MAX} roles");
-        return Err(source.fault(&raw.role[ROLES_MAX].name, reason));
+        return Err(source.error_at(&raw.role[ROLES_MAX].name, reason));
     }
-    let role = |raw: &RawRole| PlanReader { source, parameters: &parameters }.role(raw);
+    let role = |raw: &RawRole| PlanReader { source, parameters: &parameters }.parse_role(raw);
     Ok(Plan {
         name: name.clone(),
         description: raw.description.split_whitespace().collect::<Vec<_>>().join(" "),
         text: text.to_owned(),
-        hash: hash(text, &parameters),
+        hash: plan_hash(text, &parameters),
         duration_max,
-        max_offset: time(source, raw.max_offset.as_ref(), &parameters, OFFSET_MAX)?,
+        max_offset: parse_duration(source, raw.max_offset.as_ref(), &parameters, OFFSET_MAX)?,
         roles: raw.role.iter().map(role).collect::<Result<_, _>>()?,
         parameters,
     })
 }
 
-fn is_name(text: &str) -> bool {
+fn is_valid_name(text: &str) -> bool {
     let is_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     text.len() <= NAME_MAX
         && text.starts_with(|c: char| c.is_ascii_lowercase())
@@ -76,20 +77,20 @@ fn is_name(text: &str) -> bool {
 }
 
 /// Returns the parameters with their effective values.
-fn parameters(
+fn effective_parameters(
     source: PlanText<'_>,
     raw: &RawPlan,
     settings: &[(String, String)],
 ) -> Result<PlanParameters, FileError> {
     let mut parameters = PlanParameters::new();
     for (name, value) in &raw.parameters {
-        let wrong = |reason: String| Err(source.fault(value, reason));
-        if !is_name(name) || RESERVED.contains(&&**name) {
+        let wrong = |reason: String| Err(source.error_at(value, reason));
+        if !is_valid_name(name) || RESERVED.contains(&&**name) {
             return wrong(format!(
                 "'{name}' is not a valid parameter name: use lower-case letters and digits"
             ));
         }
-        let Some(text) = word(value.get_ref()) else {
+        let Some(text) = scalar_text(value.get_ref()) else {
             return wrong(format!("the parameter '{name}' is a text or a number"));
         };
         if text.contains(['{', '}']) {
@@ -99,7 +100,7 @@ fn parameters(
     }
     for (name, value) in settings {
         let known: Vec<_> = parameters.keys().cloned().collect();
-        let Some(own) = parameters.get_mut(name) else {
+        let Some(parameter) = parameters.get_mut(name) else {
             let known = if known.is_empty() { "none".into() } else { known.join(", ") };
             let reason = format!("unknown parameter '{name}'; its parameters: {known}");
             return Err(FileError::new(None, reason));
@@ -108,39 +109,39 @@ fn parameters(
             let reason = format!("the parameter '{name}' cannot contain references");
             return Err(FileError::new(None, reason));
         }
-        own.clone_from(value);
+        parameter.clone_from(value);
     }
     Ok(parameters)
 }
 
-fn hash(text: &str, parameters: &PlanParameters) -> String {
+fn plan_hash(text: &str, parameters: &PlanParameters) -> String {
     let mut hash = Sha256::new();
     hash.update(text);
     for (name, value) in parameters {
-        // Separated by zero bytes, which neither contains.
+        // Names and values cannot contain the separator.
         hash.update(format!("\0{name}\0{value}"));
     }
-    let mut shown = String::new();
+    let mut hex = String::new();
     for byte in hash.finalize() {
         // Writing to memory cannot fail.
-        let _ = write!(shown, "{byte:02x}");
+        let _ = write!(hex, "{byte:02x}");
     }
-    shown
+    hex
 }
 
-fn time(
+fn parse_duration(
     source: PlanText<'_>,
     configured: Option<&Spanned<String>>,
     parameters: &PlanParameters,
-    usual: Duration,
+    default_duration: Duration,
 ) -> Result<Duration, FileError> {
-    let Some(configured) = configured else { return Ok(usual) };
+    let Some(configured) = configured else { return Ok(default_duration) };
     let template = ValueTemplate::parse(configured.get_ref(), parameters);
-    let template = template.map_err(|why| source.fault(configured, why))?;
+    let template = template.map_err(|why| source.error_at(configured, why))?;
     let Some(text) = template.as_text() else {
-        return Err(source.fault(configured, "only parameters can be referenced here"));
+        return Err(source.error_at(configured, "only parameters can be referenced here"));
     };
-    text::long_duration(text).map_err(|why| source.fault(configured, why))
+    text::long_duration(text).map_err(|why| source.error_at(configured, why))
 }
 
 struct PlanReader<'a> {
@@ -149,28 +150,35 @@ struct PlanReader<'a> {
 }
 
 impl PlanReader<'_> {
-    fn role(&self, raw: &RawRole) -> Result<Role, FileError> {
+    fn parse_role(&self, raw: &RawRole) -> Result<Role, FileError> {
         let name = self.role_name(&raw.name)?;
         if RESERVED.contains(&name.as_str()) || self.parameters.contains_key(name.as_str()) {
             let reason = format!("'{name}' is in use already; choose another name for the role");
-            return Err(self.source.fault(&raw.name, reason));
+            return Err(self.source.error_at(&raw.name, reason));
         }
         let kind: RoleKind =
-            raw.kind.get_ref().parse().map_err(|why| self.source.fault(&raw.kind, why))?;
+            raw.kind.get_ref().parse().map_err(|why| self.source.error_at(&raw.kind, why))?;
         let line = self.source.line(&raw.name);
-        let instances = self.instances(raw)?;
-        let judged = raw.affects_verdict.unwrap_or(true);
-        Ok(Role { options: self.options(raw, kind, line)?, name, line, kind, instances, judged })
+        let instances = self.parse_instances(raw)?;
+        let affects_verdict = raw.affects_verdict.unwrap_or(true);
+        Ok(Role {
+            options: self.parse_options(raw, kind, line)?,
+            name,
+            line,
+            kind,
+            instances,
+            affects_verdict,
+        })
     }
 
     fn role_name(&self, text: &Spanned<String>) -> Result<RoleName, FileError> {
         text.get_ref().parse().map_err(|why: crate::IdError| {
             let why = why.to_string();
-            self.source.fault(text, why)
+            self.source.error_at(text, why)
         })
     }
 
-    fn instances(&self, raw: &RawRole) -> Result<Instances, FileError> {
+    fn parse_instances(&self, raw: &RawRole) -> Result<Instances, FileError> {
         let colocated_role = |other: &Spanned<String>| {
             let name = &raw.name;
             let reason = match (&raw.count, raw.labels.is_empty(), raw.apart_from.is_empty()) {
@@ -179,26 +187,26 @@ impl PlanReader<'_> {
                 (_, _, false) => "uses the agents of another role; move apart-from there",
                 (None, true, true) => return self.role_name(other),
             };
-            Err(self.source.fault(name, format!("role '{}' {reason}", name.get_ref())))
+            Err(self.source.error_at(name, format!("role '{}' {reason}", name.get_ref())))
         };
         match (&raw.for_each, &raw.for_each_pair) {
             (Some(_), Some(pair)) => {
-                Err(self.source.fault(pair, "for-each and for-each-pair exclude one another"))
+                Err(self.source.error_at(pair, "for-each and for-each-pair exclude one another"))
             }
             (Some(other), None) => colocated_role(other).map(Instances::ForEach),
             (None, Some(other)) => colocated_role(other).map(Instances::ForEachPair),
-            (None, None) => self.counted(raw),
+            (None, None) => self.counted_instances(raw),
         }
     }
 
-    fn counted(&self, raw: &RawRole) -> Result<Instances, FileError> {
-        let count = raw.count.as_ref().map_or(Ok(1), |count| self.count(count))?;
+    fn counted_instances(&self, raw: &RawRole) -> Result<Instances, FileError> {
+        let count = raw.count.as_ref().map_or(Ok(1), |count| self.parse_count(count))?;
         let mut labels = BTreeMap::new();
         for (name, value) in &raw.labels {
             let text = value.get_ref();
             if name.len() > NAME_MAX || text.len() > NAME_MAX {
                 let reason = format!("labels have up to {NAME_MAX} bytes");
-                return Err(self.source.fault(value, reason));
+                return Err(self.source.error_at(value, reason));
             }
             labels.insert(name.clone(), text.clone());
         }
@@ -206,29 +214,29 @@ impl PlanReader<'_> {
         Ok(Instances::Count { count, labels, apart_from: apart.collect::<Result<_, _>>()? })
     }
 
-    fn count(&self, value: &Spanned<Value>) -> Result<u32, FileError> {
+    fn parse_count(&self, value: &Spanned<Value>) -> Result<u32, FileError> {
         let form = format!("a count is a number from 1 to {COUNT_MAX}, or a difference as in 3-1");
-        let wrong = || self.source.fault(value, form.clone());
-        let written = word(value.get_ref()).ok_or_else(wrong)?;
+        let wrong = || self.source.error_at(value, form.clone());
+        let written = scalar_text(value.get_ref()).ok_or_else(wrong)?;
         let template = ValueTemplate::parse(&written, self.parameters);
-        let template = template.map_err(|why| self.source.fault(value, why))?;
+        let template = template.map_err(|why| self.source.error_at(value, why))?;
         let text = template.as_text().ok_or_else(wrong)?;
-        let count = difference(text).ok_or_else(wrong)?;
+        let count = parse_difference(text).ok_or_else(wrong)?;
         if (1..=i64::from(COUNT_MAX)).contains(&count) {
             return Ok(count.unsigned_abs() as u32);
         }
         let reason =
             format!("the count '{written}' evaluates to {count}; it is from 1 to {COUNT_MAX}");
-        Err(self.source.fault(value, reason))
+        Err(self.source.error_at(value, reason))
     }
 
-    fn options(
+    fn parse_options(
         &self,
         raw: &RawRole,
         kind: RoleKind,
         line: usize,
     ) -> Result<Vec<RoleOption>, FileError> {
-        let options = raw.options.iter().map(|(name, value)| self.option(kind, name, value));
+        let options = raw.options.iter().map(|(name, value)| self.parse_option(kind, name, value));
         let options: Vec<_> = options.collect::<Result<_, _>>()?;
         let is_set = |name| options.iter().any(|option: &RoleOption| option.spec.name == name);
         let mut missing = kind.options().iter().filter(|spec| spec.required);
@@ -242,19 +250,19 @@ impl PlanReader<'_> {
         }
     }
 
-    fn option(
+    fn parse_option(
         &self,
         kind: RoleKind,
         name: &str,
         value: &Spanned<Value>,
     ) -> Result<RoleOption, FileError> {
-        let wrong = |why: RoleOptionError| self.source.fault(value, why.to_string());
+        let wrong = |why: RoleOptionError| self.source.error_at(value, why.to_string());
         let Some(spec) = kind.option(name) else {
             return Err(wrong(RoleOptionError::Unknown { kind, option: name.to_owned() }));
         };
-        let texts = words(value.get_ref());
+        let texts = scalar_texts(value.get_ref());
         let texts = texts.ok_or_else(|| {
-            self.source.fault(value, format!("'{name}' is a text, a number, or a list of such"))
+            self.source.error_at(value, format!("'{name}' is a text, a number, or a list of such"))
         })?;
         if texts.is_empty() || (texts.len() > 1 && !spec.many) {
             let (option, many, count) = (spec.name, spec.many, texts.len());
@@ -263,8 +271,8 @@ impl PlanReader<'_> {
         let mut values = Vec::new();
         for text in texts {
             let template = ValueTemplate::parse(&text, self.parameters);
-            let template = template.map_err(|why| self.source.fault(value, why))?;
-            if let Some(Err(reason)) = template.as_text().map(|text| spec.value.read(text)) {
+            let template = template.map_err(|why| self.source.error_at(value, why))?;
+            if let Some(Err(reason)) = template.as_text().map(|text| spec.value_type.parse(text)) {
                 let shown = template.as_text().unwrap_or_default().to_owned();
                 return Err(wrong(RoleOptionError::Value {
                     kind,
@@ -273,10 +281,10 @@ impl PlanReader<'_> {
                     reason,
                 }));
             }
-            if template.is_many() && !spec.many {
+            if template.can_yield_several() && !spec.many {
                 let reason =
                     format!("'{name}' of {kind} takes one value; '{text}' may expand to several");
-                return Err(self.source.fault(value, reason));
+                return Err(self.source.error_at(value, reason));
             }
             values.push(template);
         }
@@ -284,8 +292,8 @@ impl PlanReader<'_> {
     }
 }
 
-/// Parses a number or the difference of two numbers, such as all nodes except the first.
-fn difference(text: &str) -> Option<i64> {
+/// Parses a number or the difference of two numbers, such as `8-1` for all nodes except one.
+fn parse_difference(text: &str) -> Option<i64> {
     let number = |text: &str| text.parse::<u32>().ok().map(i64::from);
     match text.split_once('-') {
         None => number(text),

@@ -1,6 +1,5 @@
-//! Values of a plan's options: text with references in braces. `{rate}` is a parameter, which is
-//! filled in when the plan is read; the others refer to the placement of roles, and are filled in
-//! after it.
+//! Templates of option values in a plan: text with references in braces. Parameters (`{rate}`) are
+//! substituted when the plan is parsed, other references when its roles are placed.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -12,14 +11,14 @@ use crate::order::SHOWN_MAX;
 /// Names of references that are neither parameters nor roles.
 pub(super) const RESERVED: [&str; 4] = ["self", "instance", "from", "to"];
 
-/// Value with references that are resolved later.
+/// Template of a value: text and references that are resolved at placement.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct ValueTemplate {
-    pieces: Vec<Piece>,
+    pieces: Vec<TemplatePiece>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Piece {
+enum TemplatePiece {
     Text(String),
     Reference(TemplateReference),
 }
@@ -46,22 +45,22 @@ pub(crate) enum InstanceSelector {
     One(NonZeroU32),
     /// All instances, which yields several values.
     All,
-    /// Share of this instance when they are distributed in turn over all instances of its role,
-    /// which may yield several values or none.
+    /// Share of the referring instance, if the instances are distributed round-robin over all
+    /// instances of the referring role; may yield several values or none.
     Share,
 }
 
-/// Value of a reference.
+/// Resolved value of a reference.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum TemplateValue {
     /// Text.
     Text(String),
-    /// Addresses: one, or several if the reference is to several.
+    /// Addresses of the referenced instances.
     Addresses(Vec<IpAddr>),
 }
 
 impl ValueTemplate {
-    /// Parses a value, with its parameters filled in.
+    /// Parses a template and substitutes its parameters.
     pub(super) fn parse(text: &str, parameters: &BTreeMap<String, String>) -> Result<Self, String> {
         let mut pieces = Vec::new();
         let mut rest = text;
@@ -70,19 +69,19 @@ impl ValueTemplate {
             plain.push_str(&rest[..at]);
             let unpaired = || format!("'{text}' has an unmatched brace");
             let inside = rest[at..].strip_prefix('{').ok_or_else(unpaired)?;
-            let (name, behind) = inside.split_once('}').ok_or_else(unpaired)?;
+            let (name, remainder) = inside.split_once('}').ok_or_else(unpaired)?;
             if let Some(value) = parameters.get(name) {
                 plain.push_str(value);
             } else {
                 let reference = TemplateReference::parse(name)?;
                 push_text(&mut pieces, &mut plain);
-                pieces.push(Piece::Reference(reference));
+                pieces.push(TemplatePiece::Reference(reference));
             }
-            rest = behind;
+            rest = remainder;
         }
         plain.push_str(rest);
         if pieces.is_empty() {
-            return Ok(Self { pieces: vec![Piece::Text(plain)] });
+            return Ok(Self { pieces: vec![TemplatePiece::Text(plain)] });
         }
         push_text(&mut pieces, &mut plain);
         Ok(Self { pieces })
@@ -91,7 +90,7 @@ impl ValueTemplate {
     /// Returns the text if no references remain.
     pub(super) fn as_text(&self) -> Option<&str> {
         match self.pieces.as_slice() {
-            [Piece::Text(text)] => Some(text),
+            [TemplatePiece::Text(text)] => Some(text),
             _ => None,
         }
     }
@@ -99,29 +98,32 @@ impl ValueTemplate {
     /// Returns the references.
     pub(crate) fn references(&self) -> impl Iterator<Item = &TemplateReference> {
         self.pieces.iter().filter_map(|piece| match piece {
-            Piece::Text(_) => None,
-            Piece::Reference(reference) => Some(reference),
+            TemplatePiece::Text(_) => None,
+            TemplatePiece::Reference(reference) => Some(reference),
         })
     }
 
-    /// Returns true if it may yield several values.
-    pub(super) fn is_many(&self) -> bool {
-        self.references().any(TemplateReference::is_many)
+    /// Returns true if the template can yield several values.
+    pub(super) fn can_yield_several(&self) -> bool {
+        self.references().any(TemplateReference::can_yield_several)
     }
 
-    /// Returns the values with all references resolved.
-    pub(crate) fn fill(&self, filled: impl Fn(&TemplateReference) -> TemplateValue) -> Vec<String> {
-        let is_alone = self.pieces.len() == 1;
-        // An IPv6 address followed by more text, such as a port, needs brackets.
+    /// Returns the values with all references resolved: one for each combination of addresses.
+    pub(crate) fn fill(
+        &self,
+        resolve: impl Fn(&TemplateReference) -> TemplateValue,
+    ) -> Vec<String> {
+        let is_only_piece = self.pieces.len() == 1;
+        // An IPv6 address next to other text, such as a port, needs brackets.
         let shown = |address: &IpAddr| match address {
-            IpAddr::V6(v6) if !is_alone => format!("[{v6}]"),
+            IpAddr::V6(v6) if !is_only_piece => format!("[{v6}]"),
             _ => address.to_string(),
         };
         let mut values = vec![String::new()];
         for piece in &self.pieces {
             let variants = match piece {
-                Piece::Text(text) => vec![text.clone()],
-                Piece::Reference(reference) => match filled(reference) {
+                TemplatePiece::Text(text) => vec![text.clone()],
+                TemplatePiece::Reference(reference) => match resolve(reference) {
                     TemplateValue::Text(text) => vec![text],
                     TemplateValue::Addresses(all) => all.iter().map(shown).collect(),
                 },
@@ -136,9 +138,9 @@ impl ValueTemplate {
     }
 }
 
-fn push_text(pieces: &mut Vec<Piece>, plain: &mut String) {
+fn push_text(pieces: &mut Vec<TemplatePiece>, plain: &mut String) {
     if !plain.is_empty() {
-        pieces.push(Piece::Text(std::mem::take(plain)));
+        pieces.push(TemplatePiece::Text(std::mem::take(plain)));
     }
 }
 
@@ -170,7 +172,7 @@ impl TemplateReference {
         Ok(Self::Role(role, which))
     }
 
-    const fn is_many(&self) -> bool {
+    const fn can_yield_several(&self) -> bool {
         matches!(self, Self::Role(_, InstanceSelector::All | InstanceSelector::Share))
     }
 }
@@ -208,7 +210,10 @@ mod tests {
         assert_eq!(fill("{self}:5{instance}", &["2001:db8::1"]), ["[2001:db8::1]:53"]);
         assert_eq!(fill("{leaf.all}:9", &["192.0.2.1", "::1"]), ["192.0.2.1:9", "[::1]:9"]);
         assert!(fill("{leaf.share}:9", &[]).is_empty());
-        assert!(parse("{leaf.share}").unwrap().is_many() && !parse("{leaf.2}").unwrap().is_many());
+        assert!(
+            parse("{leaf.share}").unwrap().can_yield_several()
+                && !parse("{leaf.2}").unwrap().can_yield_several()
+        );
     }
 
     #[test]

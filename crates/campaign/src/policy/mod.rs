@@ -1,6 +1,6 @@
-//! Policy of an agent on what it may run, from a file or, without one, a restrictive default:
-//! measurements within private networks. An order is checked as a whole before any part of it
-//! begins. A policy allows or refuses; it never changes an order.
+//! Policy of an agent: which orders it accepts. The policy is read from a file; the default allows
+//! measurements within private networks. An order is allowed or refused as a whole, before any job
+//! is started, and is never changed.
 
 mod file;
 mod rate;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use horolog_sys::netlink::Prefix;
 
-use crate::file_error::{FileError, counted};
+use crate::file_error::{FileError, count_text};
 use crate::id::JobId;
 use crate::order::{Job, Order};
 use crate::role::{ParsedValue, PolicyBound, RoleKind};
@@ -19,9 +19,9 @@ use crate::role::{ParsedValue, PolicyBound, RoleKind};
 /// Name and version of the schema.
 pub const POLICY_SCHEMA: &str = "horolog.policy/1";
 
-/// Networks that are not routed on the Internet, or are local to the host: RFC 1918, RFC 6598, RFC
-/// 3927, RFC 5737, RFC 4193, RFC 4291, RFC 3849 and loopback.
-const PRIVATE: [(IpAddr, u8); 13] = [
+/// Networks that are not routed on the Internet: loopback, private (RFC 1918, RFC 4193), shared
+/// (RFC 6598), link-local (RFC 3927, RFC 4291) and documentation networks (RFC 5737, RFC 3849).
+const PRIVATE_NETWORKS: [(IpAddr, u8); 13] = [
     (IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)), 8),
     (IpAddr::V4(Ipv4Addr::new(10, 0, 0, 0)), 8),
     (IpAddr::V4(Ipv4Addr::new(172, 16, 0, 0)), 12),
@@ -37,30 +37,30 @@ const PRIVATE: [(IpAddr, u8); 13] = [
     (IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0)), 32),
 ];
 
-/// Default rate of all jobs of an order together, per second.
-const RATE: f64 = 100_000.0;
-/// Largest rounding error of sums of shares of a rate.
+/// Default limit of the rate of all jobs of an order together, in packets per second.
+const DEFAULT_RATE: f64 = 100_000.0;
+/// Tolerance for rounding errors in the sum of the jobs' shares of the rate limit.
 const SHARE_ERROR: f64 = 1e-9;
-/// Default duration of each job.
-const TIME: Duration = Duration::from_mins(10);
-/// Default number of concurrent jobs: those of all pairs of 64 nodes on one of them.
-const JOBS: u32 = 64;
+/// Default limit of the duration of each job.
+const DEFAULT_TIME: Duration = Duration::from_mins(10);
+/// Default limit of the number of jobs in an order; suffices for a plan with all pairs of 64 nodes.
+const DEFAULT_JOBS: u32 = 64;
 
 /// Policy on what an agent may run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Policy {
-    jobs: u32,
+    jobs_max: u32,
     default_bounds: RoleBounds,
     kinds: BTreeMap<RoleKind, RoleBounds>,
 }
 
-/// Bounds of a kind of roles.
+/// Bounds for the jobs of one kind of roles.
 #[derive(Clone, PartialEq, Debug)]
 struct RoleBounds {
     targets: Vec<Prefix>,
     listens: Vec<Prefix>,
-    rate: f64,
-    time: Duration,
+    rate_max: f64,
+    time_max: Duration,
 }
 
 /// Reason why an order is refused.
@@ -74,39 +74,43 @@ pub struct OrderRefusal {
 }
 
 impl Default for Policy {
-    /// Allows everything but what saturates a path (`path-tcp`) or a CPU with a real-time priority
-    /// (`cycle-lead`, `cycle-join`), within private networks, at up to 100,000 requests or packets
-    /// per second, for up to 10 minutes, 64 jobs at a time.
+    /// Allows all kinds of roles except those that can saturate a path (`path-tcp`) or a CPU with a
+    /// real-time priority (`cycle-lead`, `cycle-join`), within private networks, at up to 100,000
+    /// requests or packets per second, for up to 10 minutes, with up to 64 jobs in an order.
     fn default() -> Self {
-        let networks = PRIVATE.iter().filter_map(|(address, length)| {
+        let networks = PRIVATE_NETWORKS.iter().filter_map(|(address, length)| {
             let prefix = Prefix::new(*address, *length);
             prefix.ok()
         });
         let private: Vec<_> = networks.collect();
-        let usual =
-            RoleBounds { targets: private.clone(), listens: private, rate: RATE, time: TIME };
-        let fills = [RoleKind::PathTcp, RoleKind::CycleLead, RoleKind::CycleJoin];
-        let all = RoleKind::ALL.into_iter().filter(|kind| !fills.contains(kind));
-        let kinds = all.map(|kind| (kind, usual.clone())).collect();
-        Self { jobs: JOBS, default_bounds: usual, kinds }
+        let bounds = RoleBounds {
+            targets: private.clone(),
+            listens: private,
+            rate_max: DEFAULT_RATE,
+            time_max: DEFAULT_TIME,
+        };
+        let excluded = [RoleKind::PathTcp, RoleKind::CycleLead, RoleKind::CycleJoin];
+        let all = RoleKind::ALL.into_iter().filter(|kind| !excluded.contains(kind));
+        let kinds = all.map(|kind| (kind, bounds.clone())).collect();
+        Self { jobs_max: DEFAULT_JOBS, default_bounds: bounds, kinds }
     }
 }
 
 impl Policy {
-    /// Returns a policy for lab hosts created for the run, where nothing needs protection.
+    /// Returns a policy that allows all orders, for isolated lab hosts.
     #[must_use]
-    pub fn everything() -> Self {
+    pub fn allow_all() -> Self {
         let any = [(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0), (IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0)];
         let any = any.into_iter().filter_map(|(address, length)| Prefix::new(address, length).ok());
         let any: Vec<_> = any.collect();
-        let usual = RoleBounds {
+        let bounds = RoleBounds {
             targets: any.clone(),
             listens: any,
-            rate: f64::INFINITY,
-            time: Duration::MAX,
+            rate_max: f64::INFINITY,
+            time_max: Duration::MAX,
         };
-        let kinds = RoleKind::ALL.into_iter().map(|kind| (kind, usual.clone())).collect();
-        Self { jobs: u32::MAX, default_bounds: usual, kinds }
+        let kinds = RoleKind::ALL.into_iter().map(|kind| (kind, bounds.clone())).collect();
+        Self { jobs_max: u32::MAX, default_bounds: bounds, kinds }
     }
 
     /// Parses a policy file. Missing values are as in the default policy.
@@ -137,17 +141,17 @@ impl Policy {
     /// The first job that is not allowed, and the reason.
     pub fn check(&self, order: &Order) -> Result<(), OrderRefusal> {
         let jobs = &order.jobs;
-        if let Some(job) = jobs.get(self.jobs as usize) {
+        if let Some(job) = jobs.get(self.jobs_max as usize) {
             let reason = format!(
                 "{} exceed the policy's max-jobs = {}",
-                counted(jobs.len(), "job"),
-                self.jobs
+                count_text(jobs.len(), "job"),
+                self.jobs_max
             );
             return Err(OrderRefusal { job: job.id.clone(), reason });
         }
         let deadline = Duration::from_nanos(order.deadline_ns);
         let judge = |job: &Job| {
-            self.judge_job(job, deadline)
+            self.check_job(job, deadline)
                 .map_err(|reason| OrderRefusal { job: job.id.clone(), reason })
         };
         let mut share = 0.0;
@@ -163,8 +167,9 @@ impl Policy {
         })
     }
 
-    /// Checks one job by itself. Returns its share of the allowed rate.
-    fn judge_job(&self, job: &Job, deadline: Duration) -> Result<f64, String> {
+    /// Checks one job. Returns the ratio of its rate to the allowed rate, or the reason for a
+    /// refusal.
+    fn check_job(&self, job: &Job, deadline: Duration) -> Result<f64, String> {
         let kind = job.kind;
         let Some(bounds) = self.kinds.get(&kind) else {
             return Err(format!("the policy does not allow {kind}; add it to its kinds"));
@@ -172,26 +177,26 @@ impl Policy {
         if job.service != kind.is_service() {
             return Err(format!("the order contradicts whether {kind} is a service"));
         }
-        let read = kind.read(&job.options).map_err(|fault| fault.to_string())?;
-        bounds.time(deadline, "the plan's duration-max")?;
+        let read = kind.parse_options(&job.options).map_err(|fault| fault.to_string())?;
+        bounds.check_time(deadline, "the plan's duration-max")?;
         for (spec, values) in &read {
             for value in values {
-                bounds.admit(spec.name, spec.value.bound(), value)?;
+                bounds.check_value(spec.name, spec.value_type.bound(), value)?;
             }
         }
-        let (option, rate) = rate::of(kind, &read);
-        if rate > bounds.rate {
+        let (option, rate) = rate::job_rate(kind, &read);
+        if rate > bounds.rate_max {
             return Err(format!(
                 "{option}: {rate} per second exceed the policy's max-rate = {}",
-                bounds.rate
+                bounds.rate_max
             ));
         }
-        Ok(rate / bounds.rate)
+        Ok(rate / bounds.rate_max)
     }
 }
 
 impl RoleBounds {
-    fn admit(
+    fn check_value(
         &self,
         option: &str,
         bound: Option<PolicyBound>,
@@ -199,24 +204,24 @@ impl RoleBounds {
     ) -> Result<(), String> {
         match (value, bound) {
             (ParsedValue::Address(address, _), Some(PolicyBound::Listens)) => {
-                within(&self.listens, Prefix::host(*address), option, "listen")
+                check_within(&self.listens, Prefix::host(*address), option, "listen")
             }
             (ParsedValue::Address(address, _), _) => {
-                within(&self.targets, Prefix::host(*address), option, "targets")
+                check_within(&self.targets, Prefix::host(*address), option, "targets")
             }
             (ParsedValue::Network(network), _) => {
-                within(&self.targets, *network, option, "targets")
+                check_within(&self.targets, *network, option, "targets")
             }
-            (ParsedValue::Time(time), _) => self.time(*time, option),
+            (ParsedValue::Time(time), _) => self.check_time(*time, option),
             _ => Ok(()),
         }
     }
 
-    fn time(&self, time: Duration, what: &str) -> Result<(), String> {
-        if time <= self.time {
+    fn check_time(&self, time: Duration, what: &str) -> Result<(), String> {
+        if time <= self.time_max {
             return Ok(());
         }
-        let (time, max) = (time.as_secs_f64(), self.time.as_secs_f64());
+        let (time, max) = (time.as_secs_f64(), self.time_max.as_secs_f64());
         Err(format!("{what}: {time} s exceed the policy's max-time = {max} s"))
     }
 }
@@ -225,19 +230,19 @@ impl RoleBounds {
 const MAPPED_LENGTH: u8 = 96;
 
 /// Converts an IPv4-mapped IPv6 network to the IPv4 network.
-fn plain(network: Prefix) -> Prefix {
+fn unmap_ipv4(network: Prefix) -> Prefix {
     let (address, length) = (network.address().to_canonical(), network.length());
     if address.is_ipv6() || network.address().is_ipv4() {
         return network;
     }
     let length = length.checked_sub(MAPPED_LENGTH);
-    // A wider network includes more than mapped addresses, and is checked as IPv6.
+    // A network with a shorter prefix includes other addresses too, and is checked as IPv6.
     length.and_then(|length| Prefix::new(address, length).ok()).unwrap_or(network)
 }
 
-/// Checks that a network lies within one of a list.
-fn within(list: &[Prefix], network: Prefix, option: &str, key: &str) -> Result<(), String> {
-    let network = plain(network);
+/// Checks that a network lies within one of the networks in `list`.
+fn check_within(list: &[Prefix], network: Prefix, option: &str, key: &str) -> Result<(), String> {
+    let network = unmap_ipv4(network);
     let holds = |one: &Prefix| one.contains(network.address()) && one.length() <= network.length();
     if list.iter().any(holds) {
         return Ok(());

@@ -1,5 +1,4 @@
-//! Largest number of packets or requests that a job sends per second, from whichever option limits
-//! it.
+//! Upper limit of the packets or requests per second that a job sends, derived from its options.
 
 use std::time::Duration;
 
@@ -7,13 +6,16 @@ use crate::role::{OptionSpec, ParsedValue, RoleKind};
 
 /// Default interval of the exchanges of `horolog query`; public servers are polled less often.
 const QUERY_INTERVAL: Duration = Duration::from_millis(200);
-/// Rate of one flow whose requests wait for the previous replies. No network has a round trip of
-/// less than 10 microseconds.
+/// Assumed rate of a flow that sends each request after the previous reply, per second: the round
+/// trip takes at least 10 µs.
 const FLOW_RATE: f64 = 100_000.0;
 
-/// Returns the option that limits a job's rate, and the rate: 0 for jobs that send nothing by
-/// themselves.
-pub(super) fn of(kind: RoleKind, read: &[(&OptionSpec, Vec<ParsedValue>)]) -> (&'static str, f64) {
+/// Returns the name of the option that limits a job's rate, and the rate per second; 0 for jobs
+/// that only reply or whose traffic the policy does not limit by rate.
+pub(super) fn job_rate(
+    kind: RoleKind,
+    read: &[(&OptionSpec, Vec<ParsedValue>)],
+) -> (&'static str, f64) {
     let values = |name: &str| {
         let found = read.iter().find(|(spec, _)| spec.name == name);
         found.map_or(&[][..], |(_, values)| values.as_slice())

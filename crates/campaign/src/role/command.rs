@@ -1,4 +1,5 @@
-//! Command lines from a role's options. Pure: the table file of a relay is returned as text.
+//! Command lines built from a role's options. Pure: the contents of a table file are returned as
+//! text.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -11,7 +12,7 @@ use crate::file_error::sanitised;
 /// Name of a role's packet group in a relay's table file.
 const GROUP: &str = "campaign";
 
-/// Options that are invalid for a kind of roles.
+/// Reason why options are invalid for a kind of roles.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RoleOptionError {
     /// The option does not exist.
@@ -79,14 +80,14 @@ fn names(kind: RoleKind) -> String {
     names.join(", ")
 }
 
-/// Files passed to a command.
+/// Paths passed to a command.
 #[derive(Clone, Copy, Debug)]
 pub struct CommandFiles<'a> {
-    /// File for its record.
+    /// File for the result.
     pub result: &'a Path,
-    /// Table file.
+    /// Table file of a relay, or task file of a cycle.
     pub table: &'a Path,
-    /// Socket for status requests, which it may create.
+    /// Path of the control or status socket that the command creates.
     pub socket: &'a Path,
 }
 
@@ -102,7 +103,7 @@ pub struct RoleCommandLine {
 /// Largest number of characters shown of a refused text.
 const SHOWN_MAX: usize = 60;
 
-pub(super) fn read(
+pub(super) fn parse_options(
     kind: RoleKind,
     options: &BTreeMap<String, Vec<String>>,
 ) -> Result<Vec<(&'static OptionSpec, Vec<ParsedValue>)>, RoleOptionError> {
@@ -115,14 +116,14 @@ pub(super) fn read(
     }
     let values_of = |spec: &'static OptionSpec| Some((spec, options.get(spec.name)?));
     let present = kind.options().iter().filter_map(values_of);
-    let read = present.map(|(spec, values)| Ok((spec, read_one(kind, spec, values)?)));
+    let read = present.map(|(spec, values)| Ok((spec, parse_values(kind, spec, values)?)));
     let read = read.collect::<Result<Vec<_>, RoleOptionError>>()?;
-    nodes_are_there(kind, &read)?;
+    check_node_numbers(kind, &read)?;
     Ok(read)
 }
 
-/// Checks that each node named by its number exists.
-fn nodes_are_there(
+/// Checks that the node numbers in `slow-node` do not exceed `nodes`.
+fn check_node_numbers(
     kind: RoleKind,
     read: &[(&'static OptionSpec, Vec<ParsedValue>)],
 ) -> Result<(), RoleOptionError> {
@@ -131,7 +132,7 @@ fn nodes_are_there(
     let Some((spec, named)) = values("slow-node") else { return Ok(()) };
     let [ParsedValue::Number(nodes)] = nodes.as_slice() else { return Ok(()) };
     for value in named {
-        let ParsedValue::Words(text) = value else { continue };
+        let ParsedValue::Text(text) = value else { continue };
         let node = text.split('=').next().and_then(|node| node.parse::<u64>().ok());
         if let Some(node) = node.filter(|node| node > nodes) {
             let reason = format!("node {node} does not exist; nodes are 1 to {nodes}");
@@ -146,7 +147,7 @@ fn nodes_are_there(
     Ok(())
 }
 
-fn read_one(
+fn parse_values(
     kind: RoleKind,
     spec: &'static OptionSpec,
     values: &[String],
@@ -160,13 +161,13 @@ fn read_one(
             let (option, value) = (spec.name, sanitised(value, SHOWN_MAX));
             RoleOptionError::Value { kind, option, value, reason }
         };
-        spec.value.read(value).map_err(wrong)
+        spec.value_type.parse(value).map_err(wrong)
     };
     values.iter().map(one).collect()
 }
 
-/// Returns the arguments of the command, and true if it accepts a path for its record.
-const fn command(kind: RoleKind) -> (&'static [&'static str], bool) {
+/// Returns the words of the command, and true if it accepts `--json` with a path for its result.
+const fn command_words(kind: RoleKind) -> (&'static [&'static str], bool) {
     match kind {
         RoleKind::Serve => (&["serve"], false),
         RoleKind::LoadNtp => (&["load", "ntp"], true),
@@ -177,63 +178,64 @@ const fn command(kind: RoleKind) -> (&'static [&'static str], bool) {
         RoleKind::PathTcp => (&["path", "tcp"], true),
         RoleKind::RelayRun => (&["relay", "run"], true),
         RoleKind::HostTimer => (&["host", "timer"], true),
-        // All start at the same time, and the order in which they become ready is undefined.
+        // The nodes start at the same time, so they may wait for one another to join.
         RoleKind::CycleLead => (&["cycle", "run", "--join-timeout=30s"], true),
         RoleKind::CycleJoin => (&["cycle", "run", "--join-timeout=30s"], false),
     }
 }
 
-pub(super) fn line(
+pub(super) fn command_line(
     kind: RoleKind,
     options: &BTreeMap<String, Vec<String>>,
     files: &CommandFiles<'_>,
 ) -> Result<RoleCommandLine, RoleOptionError> {
-    let read = read(kind, options)?;
-    let (command, has_json_flag) = command(kind);
-    let mut words: Vec<OsString> = command.iter().map(OsString::from).collect();
+    let read = parse_options(kind, options)?;
+    let (command, has_json_flag) = command_words(kind);
+    let mut argv: Vec<OsString> = command.iter().map(OsString::from).collect();
     let mut arguments = Vec::new();
-    let tasks = tasks(&read, options);
+    let tasks = task_file(&read, options);
     let replaced = tasks.as_ref().map_or(&[][..], |(_, replaced)| replaced);
     for (spec, parsed) in read.iter().filter(|(spec, _)| !replaced.contains(&spec.name)) {
-        // Present, since it was parsed.
+        // Always present, because only present options were parsed.
         let values = options.get(spec.name).map_or(&[][..], Vec::as_slice);
         match spec.maps_to {
-            // No cores.
+            // The value `none` of `core`: the flag is omitted.
             ArgMapping::Flag(_) if *parsed == [ParsedValue::Switch(false)] => {}
             ArgMapping::Flag(flag) => {
-                words.extend(values.iter().map(|value| OsString::from(format!("{flag}={value}"))));
+                argv.extend(values.iter().map(|value| OsString::from(format!("{flag}={value}"))));
             }
             ArgMapping::Switch(flag) if parsed.contains(&ParsedValue::Switch(true)) => {
-                words.push(flag.into());
+                argv.push(flag.into());
             }
             ArgMapping::Argument => arguments.extend(values.iter().map(OsString::from)),
             ArgMapping::Switch(_) | ArgMapping::Key(_) | ArgMapping::Table(_) => {}
         }
     }
-    words.extend(has_json_flag.then(|| file_flag("--json", files.result)));
-    // Not the default path: several of a kind may run on one host.
-    words.extend((kind == RoleKind::Serve).then(|| file_flag("--status-socket", files.socket)));
+    argv.extend(has_json_flag.then(|| file_flag("--json", files.result)));
+    // Not the default path, because several servers may run on one host.
+    argv.extend((kind == RoleKind::Serve).then(|| file_flag("--status-socket", files.socket)));
     let table = (kind == RoleKind::RelayRun).then(|| {
-        words.push(file_flag("--config", files.table));
-        words.push(file_flag("--socket", files.socket));
-        table(&read, options)
+        argv.push(file_flag("--config", files.table));
+        argv.push(file_flag("--socket", files.socket));
+        relay_table(&read, options)
     });
     let table = table.or_else(|| {
         let (text, _) = tasks?;
         arguments.push(files.table.into());
         Some(text)
     });
-    words.extend(arguments);
-    Ok(RoleCommandLine { argv: words, table })
+    argv.extend(arguments);
+    Ok(RoleCommandLine { argv, table })
 }
 
-/// Returns the text of a task file, if there is one, and the options that it replaces.
-fn tasks(
+/// Returns the text of the task file and the names of the options that it replaces; `None` without
+/// a task file.
+fn task_file(
     read: &[(&'static OptionSpec, Vec<ParsedValue>)],
     options: &BTreeMap<String, Vec<String>>,
 ) -> Option<(String, &'static [&'static str])> {
     read.iter().find_map(|(spec, parsed)| match (spec.maps_to, parsed.as_slice()) {
-        (ArgMapping::Table(replaced), [ParsedValue::Words(_)]) => {
+        (ArgMapping::Table(replaced), [ParsedValue::Text(_)]) => {
             Some((options.get(spec.name)?.concat(), replaced))
         }
         _ => None,
@@ -247,8 +249,8 @@ fn file_flag(flag: &str, path: &Path) -> OsString {
     word
 }
 
-/// Formats a relay's table file with one group. All values were parsed, so none needs quoting.
-fn table(
+/// Formats a relay's table file with one group. The values were validated, so none needs escapes.
+fn relay_table(
     read: &[(&'static OptionSpec, Vec<ParsedValue>)],
     options: &BTreeMap<String, Vec<String>>,
 ) -> String {
@@ -272,7 +274,8 @@ fn table(
     destinations + &text
 }
 
-/// Formats the allowed destinations of copies: the children, which were checked one by one.
+/// Formats the key `destinations` of the table file: the addresses of the children, which the
+/// policy has checked.
 fn destinations_of(children: &[ParsedValue]) -> String {
     let address = |child: &ParsedValue| match child {
         ParsedValue::Address(address, _) => Some(format!("\"{address}\"")),

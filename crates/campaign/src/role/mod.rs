@@ -1,6 +1,6 @@
-//! Kinds of roles in a plan: the command of horolog for each, its options, and the command line
-//! built from them. A plan or an order names a kind and options; what is not in these tables cannot
-//! be run. Permission by the agent's operator is the subject of [`crate::policy`].
+//! Kinds of roles in a plan: the horolog command of each kind, its options, and the command line
+//! built from them. Plans and orders can only name these kinds and options. Whether an agent allows
+//! them is decided by [`crate::policy`].
 
 mod command;
 mod table;
@@ -31,7 +31,7 @@ pub enum RoleKind {
     LoadPtpDelay,
     /// Measures the offset of servers' clocks from this host's: `horolog query`.
     Query,
-    /// Is the far end of paths: `horolog path serve`.
+    /// Serves as the far end of path measurements: `horolog path serve`.
     PathServe,
     /// Measures datagrams over a path: `horolog path udp`.
     PathUdp,
@@ -41,24 +41,24 @@ pub enum RoleKind {
     RelayRun,
     /// Measures the wake-up latency of threads: `horolog host timer`.
     HostTimer,
-    /// Runs a periodic task with others, as the first of them: `horolog cycle run --listen`.
+    /// Runs periodic tasks as the leader of a cluster: `horolog cycle run --listen`.
     CycleLead,
-    /// Runs a periodic task as another member: `horolog cycle run --join`.
+    /// Runs periodic tasks as another node of the cluster: `horolog cycle run --join`.
     CycleJoin,
 }
 
-/// Mapping of an option to a command.
+/// Mapping of an option to the command line or the table file of its command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ArgMapping {
     /// Flag of this name with its value, as in `--rate=5k`.
     Flag(&'static str),
     /// Flag of this name without a value, if the option is true.
     Switch(&'static str),
-    /// Argument without a name.
+    /// Positional argument.
     Argument,
     /// Key of the command's table file.
     Key(&'static str),
-    /// Text of the table file itself; it replaces these options.
+    /// Complete text of the table file; it replaces these options.
     Table(&'static [&'static str]),
 }
 
@@ -67,11 +67,11 @@ pub enum ArgMapping {
 pub struct OptionSpec {
     /// Name in plans and orders.
     pub name: &'static str,
-    /// Type of its values.
-    pub value: OptionType,
-    /// True if it is required.
+    /// Type of the values.
+    pub value_type: OptionType,
+    /// True if the option is required.
     pub required: bool,
-    /// True if it may have several values.
+    /// True if the option may have several values.
     pub many: bool,
     /// Mapping to the command.
     pub maps_to: ArgMapping,
@@ -113,19 +113,19 @@ impl RoleKind {
         }
     }
 
-    /// Returns true if it is a service: started before the start time, and run until all else is
-    /// done.
+    /// Returns true if the kind is a service: started before the start time, and run until all
+    /// other jobs have ended.
     #[must_use]
     pub const fn is_service(self) -> bool {
         matches!(self, Self::Serve | Self::PathServe | Self::RelayRun)
     }
 
-    /// Returns the schema of the record that it writes, without the version number; `None` if it
-    /// writes none.
+    /// Returns the schema of the result that the command writes, without the version number; `None`
+    /// if it writes no result file.
     #[must_use]
     pub const fn schema(self) -> Option<&'static str> {
         match self {
-            // The record of the first node includes those that join.
+            // The result of the leader includes the nodes that join.
             Self::Serve | Self::PathServe | Self::CycleJoin => None,
             Self::LoadNtp | Self::LoadPtpDelay => Some("horolog.load/"),
             Self::Query => Some("horolog.query/"),
@@ -140,7 +140,7 @@ impl RoleKind {
     /// Returns the options of this kind.
     #[must_use]
     pub const fn options(self) -> &'static [OptionSpec] {
-        table::of(self)
+        table::option_specs(self)
     }
 
     /// Returns the option of this name.
@@ -149,17 +149,17 @@ impl RoleKind {
         self.options().iter().find(|option| option.name == name)
     }
 
-    /// Parses options, each of which must exist for this kind, with a permitted number of values of
-    /// the required form.
+    /// Parses options: checks that each exists for this kind and has a valid number of valid
+    /// values, and that no required one is missing.
     ///
     /// # Errors
     ///
     /// The first invalid option, by name.
-    pub fn read(
+    pub fn parse_options(
         self,
         options: &BTreeMap<String, Vec<String>>,
     ) -> Result<Vec<(&'static OptionSpec, Vec<ParsedValue>)>, RoleOptionError> {
-        command::read(self, options)
+        command::parse_options(self, options)
     }
 
     /// Returns the command line with these options, and the text of the table file if it needs one.
@@ -172,7 +172,7 @@ impl RoleKind {
         options: &BTreeMap<String, Vec<String>>,
         files: &CommandFiles<'_>,
     ) -> Result<RoleCommandLine, RoleOptionError> {
-        command::line(self, options, files)
+        command::command_line(self, options, files)
     }
 }
 

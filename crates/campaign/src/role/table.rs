@@ -1,25 +1,25 @@
-//! Options of each kind of roles: the flags of the commands that are useful in a campaign. None
-//! names a file, a program or an interface, and none is a secret.
+//! Options of each kind of roles: the flags of its command that are useful in a campaign. For
+//! security, no option names a file, a program or an interface, and none is a secret.
 
 use super::ArgMapping::{Argument, Flag, Key, Switch, Table};
 use super::{ArgMapping, OptionSpec, OptionType, RoleKind};
 
 /// Engines that send requests and receive replies.
 const ENGINES: OptionType = OptionType::Choice(&["auto", "udp", "packet", "xdp"]);
-/// Largest number of threads or flows; more than a host has cores are useless.
+/// Number of threads, up to 1024.
 const THREADS: OptionType = OptionType::Count(1_024);
-/// Payload sizes of a datagram over IPv4, including the contents of a request.
+/// Payload sizes of a datagram over IPv4, in bytes; at least the header of a request.
 const DATAGRAMS: OptionType = OptionType::Sizes(16, 65_507);
-/// Message sizes that the far end of a connection accepts.
+/// Message sizes that the far end of a TCP connection accepts, in bytes.
 const MESSAGES: OptionType = OptionType::Sizes(1, 64 << 20);
 
 const fn option(
     name: &'static str,
-    value: OptionType,
-    becomes: ArgMapping,
+    value_type: OptionType,
+    maps_to: ArgMapping,
     help: &'static str,
 ) -> OptionSpec {
-    OptionSpec { name, value, required: false, many: false, maps_to: becomes, help }
+    OptionSpec { name, value_type, required: false, many: false, maps_to, help }
 }
 
 impl OptionSpec {
@@ -45,8 +45,8 @@ const SERVE: &[OptionSpec] = &[
     option("stratum", OptionType::Count(15), Flag("--stratum"), "stratum to report"),
 ];
 
-/// Options of a load. A rate is required, as without one a ramp rises to a million requests per
-/// second.
+/// Options of load kinds. A rate is required, because the command's default is a ramp up to a
+/// million requests per second.
 const LOAD: &[OptionSpec] = &[
     option("target", OptionType::Target, Argument, "the server").required(),
     option("rate", OptionType::Rates, Flag("--rate"), "requests per second: one rate, or a ramp")
@@ -127,8 +127,8 @@ const HOST_TIMER: &[OptionSpec] = &[
     option("time", OptionType::Time, Flag("--time"), "duration of the measurement"),
 ];
 
-/// Options of a single task, which a task file replaces.
-const ONE_TASK: &[&str] =
+/// Options of a single task, all of which a task file replaces.
+const SINGLE_TASK_OPTIONS: &[&str] =
     &["period", "compute", "deadline", "message", "to", "barrier", "policy", "priority", "core"];
 
 const CYCLE_LEAD: &[OptionSpec] = &[
@@ -170,7 +170,7 @@ const CYCLE_LEAD: &[OptionSpec] = &[
     option(
         "tasks",
         OptionType::Tasks,
-        Table(ONE_TASK),
+        Table(SINGLE_TASK_OPTIONS),
         "task file, instead of the options of one task",
     ),
     option("core", OptionType::Cores, Flag("--core"), "core of each node, in turn"),
@@ -190,7 +190,7 @@ const CYCLE_JOIN: &[OptionSpec] = &[
     option("name", OptionType::Name, Flag("--name"), "name of this node").required(),
 ];
 
-pub(super) const fn of(kind: RoleKind) -> &'static [OptionSpec] {
+pub(super) const fn option_specs(kind: RoleKind) -> &'static [OptionSpec] {
     match kind {
         RoleKind::Serve => SERVE,
         RoleKind::LoadNtp | RoleKind::LoadPtpDelay => LOAD,

@@ -149,14 +149,20 @@ fn every_option_takes_its_example_and_no_flag() {
     for kind in RoleKind::ALL {
         let required = kind.options().iter().filter(|option| option.required);
         let required: BTreeMap<_, _> = required
-            .map(|option| (option.name.to_owned(), vec![example(option.value).to_owned()]))
+            .map(|option| (option.name.to_owned(), vec![example(option.value_type).to_owned()]))
             .collect();
         for option in kind.options() {
-            for (value, fits) in [(example(option.value), true), ("--help", false), ("\"\n", false)]
+            for (value, fits) in
+                [(example(option.value_type), true), ("--help", false), ("\"\n", false)]
             {
                 let mut input = required.clone();
                 input.insert(option.name.to_owned(), vec![value.to_owned()]);
-                assert_eq!(kind.read(&input).is_ok(), fits, "{kind} {} {value}", option.name);
+                assert_eq!(
+                    kind.parse_options(&input).is_ok(),
+                    fits,
+                    "{kind} {} {value}",
+                    option.name
+                );
             }
         }
     }
@@ -171,7 +177,7 @@ fn the_guide_has_every_option() {
         for option in kind.options() {
             let flags = [(option.required, "required"), (option.many, "several")];
             let flags: Vec<_> = flags.iter().filter(|(is, _)| *is).map(|(_, word)| *word).collect();
-            let (name, value) = (option.name, option.value.name());
+            let (name, value) = (option.name, option.value_type.name());
             let row = format!("| `{name}` | {value} | {} | {} |", flags.join(", "), option.help);
             assert!(section.contains(&row), "{kind}: {row}");
         }
@@ -191,7 +197,7 @@ fn what_no_command_takes_is_refused_before() {
     let lead = |nodes: &str, slow: &[&str]| {
         let at = [("listen", &["192.0.2.1:1"][..]), ("nodes", &[nodes]), ("period", &["10ms"])];
         let pairs = [&at[..], &[("compute", &["1ms"][..]), ("slow-node", slow)]].concat();
-        RoleKind::CycleLead.read(&options(&pairs)).map(drop).map_err(|why| why.to_string())
+        RoleKind::CycleLead.parse_options(&options(&pairs)).map(drop).map_err(|why| why.to_string())
     };
     assert_eq!(lead("3", &["1=2", "3=5"]), Ok(()));
     let why = "invalid 'slow-node' of cycle-lead, '7=5': node 7 does not exist; nodes are 1 to 3";
@@ -224,7 +230,7 @@ proptest! {
         value in value(),
         text in "[-0-9a-z.:/,*\"\n \\[\\]=µ]{0,30}|\\PC{0,20}",
     ) {
-        if value.read(&text).is_ok() {
+        if value.parse(&text).is_ok() {
             prop_assert!(!text.starts_with('-'), "{text:?}");
             prop_assert!(!text.contains(['"', '\n', ' ', '\0', '\\', '%']), "{text:?}");
         }

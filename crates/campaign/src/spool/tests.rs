@@ -41,7 +41,7 @@ fn reports_outlast_the_process_in_their_order() {
         spool.remove(position).unwrap();
     }
     assert!(spool.is_empty() && spool.bytes == 0 && spool.next_after(0).unwrap().is_none());
-    assert_eq!(spool.state::<String>().unwrap().as_deref(), Some("state"));
+    assert_eq!(spool.load_state::<String>().unwrap().as_deref(), Some("state"));
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn half_written_files_are_removed_and_spoilt_ones_put_aside() {
     let mut spool = opened(directory.path());
     let position = spool.append(&entry(1)).unwrap();
     let second = spool.append(&entry(2)).unwrap();
-    let path = spool.path(position);
+    let path = spool.report_path(position);
     drop(spool);
     let mut bytes = fs::read(&path).unwrap();
     *bytes.last_mut().unwrap() ^= 1;
@@ -60,7 +60,7 @@ fn half_written_files_are_removed_and_spoilt_ones_put_aside() {
     let (mut spool, spoilt) = Spool::open(directory.path(), SpoolLimits::default()).unwrap();
     assert_eq!(spoilt, [path.with_extension("spoilt")]);
     assert_eq!(spool.next_after(0).unwrap(), Some((second, entry(2))));
-    assert_eq!(spool.state::<String>().unwrap(), None);
+    assert_eq!(spool.load_state::<String>().unwrap(), None);
     assert!(!directory.path().join(".new-abc").exists());
     assert!(spool.append(&entry(3)).unwrap() > second);
     drop(spool);
@@ -76,7 +76,7 @@ fn one_that_cannot_be_delivered_is_not_in_the_way_of_others() {
     assert_eq!(next(&mut spool, 0), positions[0]);
     assert_eq!(next(&mut spool, positions[0]), positions[1]);
     assert_eq!(next(&mut spool, positions[2]), positions[0], "again from the oldest");
-    fs::write(spool.path(positions[1]), "spoilt meanwhile").unwrap();
+    fs::write(spool.report_path(positions[1]), "spoilt meanwhile").unwrap();
     let error = spool.next_after(positions[0]).unwrap_err();
     assert!(matches!(error, SpoolError::Corrupt { .. }), "{error}");
     assert_eq!(next(&mut spool, positions[0]), positions[2]);
@@ -88,7 +88,7 @@ fn a_directory_is_one_agents() {
     let directory = tempfile::tempdir().unwrap();
     let spool = opened(directory.path());
     let again = Spool::open(directory.path(), SpoolLimits::default());
-    assert!(matches!(again, Err(SpoolError::Taken(_))), "{again:?}");
+    assert!(matches!(again, Err(SpoolError::InUse(_))), "{again:?}");
     drop(spool);
     opened(directory.path());
 }
@@ -99,7 +99,7 @@ fn room_is_bounded_and_no_order_is_taken_on_where_it_is_scarce() {
     let limits = SpoolLimits { reports: 4, bytes: BYTES_MAX };
     let (mut spool, _) = Spool::open(directory.path(), limits).unwrap();
     for number in 0..4 {
-        assert_eq!(spool.has_room().is_ok(), number < 3, "{number}");
+        assert_eq!(spool.check_capacity().is_ok(), number < 3, "{number}");
         spool.append(&entry(number)).unwrap();
     }
     let error = spool.append(&entry(4)).unwrap_err().to_string();

@@ -170,7 +170,7 @@ pub(crate) fn run(args: QueryArgs) -> Result<(), CommandFailure> {
     let options = args.resolve()?;
     output::install_interrupt_handler()?;
     let query = Query::prepare(options)?;
-    let (total, done) = (query.exchanges(), AtomicU64::new(0));
+    let (total, done) = (query.exchange_count(), AtomicU64::new(0));
     let progress = ProgressLine::new();
     let one_more = || {
         progress.counted(done.fetch_add(1, Ordering::Relaxed) + 1, total, "exchanges");

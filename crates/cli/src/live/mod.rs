@@ -93,7 +93,7 @@ impl PathObserver for LiveFeed {
         self.read().snapshots.push(snapshot);
     }
 
-    fn ended(&self, row: PartSummary) {
+    fn row_ended(&self, row: PartSummary) {
         self.read().end_part(row);
     }
 }

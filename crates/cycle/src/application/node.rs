@@ -56,7 +56,7 @@ pub(super) struct TestReady {
 
 /// Start command, sent to all nodes when all of them are ready.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct TestStart {
+pub(super) struct StartCommand {
     /// First release, in ns of `CLOCK_MONOTONIC`.
     pub(super) begin_ns: i64,
     /// Message address of each node.
@@ -116,7 +116,7 @@ fn prepare_and_run(
     order: &TestOrder,
     shared: SharedState<'_>,
     sender: &mpsc::Sender<Result<PreparedTest, String>>,
-    gate: &StartGate<TestStart>,
+    gate: &StartGate<StartCommand>,
 ) {
     let NodeResources { load, messages, instrument, reports } = match prepare(order) {
         Ok((prepared, sockets)) => {
@@ -143,7 +143,7 @@ fn run_periods(
     order: &TestOrder,
     (load, unit_ns): (SyntheticLoad, f64),
     (link, reports): (Option<MeshLink<'_>>, Socket),
-    start: &TestStart,
+    start: &StartCommand,
     writer: RingWriter<'_>,
     stop: &AtomicU64,
 ) {

@@ -19,7 +19,7 @@ use thiserror::Error;
 
 use super::findings::{self, TestEnd};
 use super::generator::{self, GeneratorOutcome, ReportGenerator};
-use super::node::{TestOrder, TestReady, TestStart};
+use super::node::{StartCommand, TestOrder, TestReady};
 use super::node_event::NodeEvent;
 use super::plan::TestPlan;
 use super::score;
@@ -182,7 +182,7 @@ pub(super) fn run_once(
     let sockets = generator::open_sockets(plan).map_err(TestError::Sources)?;
     let start_delay = if plan.nodes > 1 { START_DELAY + BASELINE_TIME } else { START_DELAY };
     let begin = MonotonicClock.now() + start_delay;
-    let start_command = TestStart {
+    let start_command = StartCommand {
         begin_ns: begin.as_ns(),
         peers: nodes.iter().map(|node| node.ready.messages).collect(),
         sources: sockets.iter().map(|(_, address)| *address).collect(),

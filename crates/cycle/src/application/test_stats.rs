@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use horolog_record::{
     CycleTestDetection, CycleTestDetectionKind as Kind, CycleTestFault,
-    CycleTestFaultKind as FaultKind, CycleTestFirstDetection, CycleTestStage,
-    CycleTestStatePeriods, DetectionCount, Distribution,
+    CycleTestFaultKind as FaultKind, CycleTestFirstDetection, CycleTestStage, CycleTestStateCounts,
+    DetectionCount, Distribution,
 };
 use horolog_stats::Recorder;
 
@@ -260,8 +260,8 @@ impl<'a> TestStats<'a> {
     }
 
     /// Returns the record of each state that had periods.
-    pub(super) fn states(&self) -> Vec<CycleTestStatePeriods> {
-        let record = |(name, stats): &(&str, StateStats)| CycleTestStatePeriods {
+    pub(super) fn states(&self) -> Vec<CycleTestStateCounts> {
+        let record = |(name, stats): &(&str, StateStats)| CycleTestStateCounts {
             name: (*name).to_owned(),
             periods: stats.periods,
             missed: stats.missed,

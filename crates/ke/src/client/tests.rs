@@ -10,13 +10,13 @@ use rustls::pki_types::pem::PemObject;
 use rustls::{ServerConfig, ServerConnection, Stream};
 
 use super::*;
-use crate::certificate::certificates;
+use crate::certificate::read_certificates;
 use crate::testing::{Identity, TEST_TIMEOUT, parameters};
 
 const SOON: Duration = Duration::from_millis(300);
 
 fn tls(identity: &Identity, alpn: &[u8]) -> ServerConfig {
-    let chain = certificates(&identity.certificate()).unwrap();
+    let chain = read_certificates(&identity.certificate()).unwrap();
     let key = PrivateKeyDer::from_pem_file(identity.key()).unwrap();
     let mut config = ServerConfig::builder_with_provider(aws_lc_rs::default_provider().into())
         .with_protocol_versions(&[&TLS13])
@@ -71,7 +71,7 @@ fn grant(algorithm: u16) -> Grant {
 #[test]
 fn a_client_ends_tls_with_close_notify() {
     let identity = Identity::new();
-    let response = KeResponse::Granted(grant(AES_SIV_CMAC_256)).to_bytes();
+    let response = KeResponse::Negotiated(grant(AES_SIV_CMAC_256)).to_bytes();
     let (at, server) = answer(tls(&identity, ALPN), response);
     let client = KeClient::new(&identity.trust(), &[AES_SIV_CMAC_256]).unwrap();
     let got = client.exchange_keys("localhost", at, TEST_TIMEOUT).unwrap();
@@ -83,7 +83,7 @@ fn a_client_ends_tls_with_close_notify() {
 fn a_response_of_65536_bytes_is_read_and_a_longer_one_is_not() {
     let cookies = |count: usize| {
         let cookies = vec![vec![7; 6548]; count];
-        KeResponse::Granted(Grant { cookies, ..grant(AES_SIV_CMAC_256) }).to_bytes()
+        KeResponse::Negotiated(Grant { cookies, ..grant(AES_SIV_CMAC_256) }).to_bytes()
     };
     let response = cookies(10);
     assert_eq!(response.len(), RESPONSE_LEN_MAX);
@@ -94,41 +94,45 @@ fn a_response_of_65536_bytes_is_read_and_a_longer_one_is_not() {
 #[test]
 fn keys_of_which_the_context_is_a_guess_are_uncertain_and_the_second_attempt_is_not() {
     let uncertain =
-        exchange_with_response(&KeResponse::Granted(grant(AES_128_GCM_SIV)).to_bytes()).unwrap();
+        exchange_with_response(&KeResponse::Negotiated(grant(AES_128_GCM_SIV)).to_bytes()).unwrap();
     assert!(uncertain.keys_uncertain);
     let exact = Grant { exact_exporter: true, ..grant(AES_128_GCM_SIV) };
     assert!(
-        !exchange_with_response(&KeResponse::Granted(exact).to_bytes()).unwrap().keys_uncertain
+        !exchange_with_response(&KeResponse::Negotiated(exact).to_bytes()).unwrap().keys_uncertain
     );
     let identity = Identity::new();
     let client = |algorithms: &[u16]| KeClient::new(&identity.trust(), algorithms).unwrap();
-    let second = client(&[AES_128_GCM_SIV, AES_SIV_CMAC_256]).certain();
+    let second = client(&[AES_128_GCM_SIV, AES_SIV_CMAC_256]).fallback_client();
     assert_eq!(second.request.algorithms, [AES_SIV_CMAC_256]);
     assert!(!second.request.exact_exporter);
     let (at, server) =
-        answer(tls(&identity, ALPN), KeResponse::Granted(grant(AES_128_GCM_SIV)).to_bytes());
-    let only = client(&[AES_128_GCM_SIV]).certain();
+        answer(tls(&identity, ALPN), KeResponse::Negotiated(grant(AES_128_GCM_SIV)).to_bytes());
+    let only = client(&[AES_128_GCM_SIV]).fallback_client();
     assert!(!only.exchange_keys("localhost", at, TEST_TIMEOUT).unwrap().keys_uncertain);
     server.join().unwrap();
 }
 
 #[test]
 fn each_failure_has_its_own_message_and_hint() {
-    let good = KeResponse::Granted(grant(AES_SIV_CMAC_256)).to_bytes();
+    let good = KeResponse::Negotiated(grant(AES_SIV_CMAC_256)).to_bytes();
     let refused = |code| KeResponse::Error(code).to_bytes();
     let failures = [
         exchange_with_response(&refused(0)),
         exchange_with_response(&refused(1)),
         exchange_with_response(&refused(2)),
         exchange_with_response(&refused(9)),
-        exchange_with_response(&KeResponse::Disagreed(NegotiationFailure::Protocol).to_bytes()),
-        exchange_with_response(&KeResponse::Disagreed(NegotiationFailure::Algorithm).to_bytes()),
-        exchange_with_response(&KeResponse::Granted(grant(17)).to_bytes()),
         exchange_with_response(
-            &KeResponse::Granted(Grant { cookies: Vec::new(), ..grant(15) }).to_bytes(),
+            &KeResponse::NothingInCommon(NegotiationFailure::Protocol).to_bytes(),
         ),
         exchange_with_response(
-            &KeResponse::Granted(Grant { port: Some(0), ..grant(15) }).to_bytes(),
+            &KeResponse::NothingInCommon(NegotiationFailure::Algorithm).to_bytes(),
+        ),
+        exchange_with_response(&KeResponse::Negotiated(grant(17)).to_bytes()),
+        exchange_with_response(
+            &KeResponse::Negotiated(Grant { cookies: Vec::new(), ..grant(15) }).to_bytes(),
+        ),
+        exchange_with_response(
+            &KeResponse::Negotiated(Grant { port: Some(0), ..grant(15) }).to_bytes(),
         ),
         exchange_with_response(&[&[0xc0, 1, 0, 0][..], &good].concat()),
         exchange_with_response(&[&[0x80, 3, 0, 2, 0, 9][..], &good].concat()),
@@ -180,7 +184,7 @@ fn exchange(
     trust: &TrustAnchors,
     alpn: &[u8],
 ) -> Result<SessionMaterial, KeError> {
-    let response = KeResponse::Granted(grant(AES_SIV_CMAC_256)).to_bytes();
+    let response = KeResponse::Negotiated(grant(AES_SIV_CMAC_256)).to_bytes();
     let (at, server) = answer(tls(identity, alpn), response);
     let got = exchange_keys("localhost", at, trust, &[AES_SIV_CMAC_256], TEST_TIMEOUT);
     server.join().unwrap();
@@ -246,6 +250,9 @@ fn what_is_waited_for_is_named() {
         let _ = tls.read(&mut [0; 1024]);
     });
     let got = exchange_keys("localhost", at, &identity.trust(), &[AES_SIV_CMAC_256], SOON);
-    assert!(matches!(got, Err(KeError::TimedOut { phase: ExchangePhase::Rest, .. })), "{got:?}");
+    assert!(
+        matches!(got, Err(KeError::TimedOut { phase: ExchangePhase::PartialResponse, .. })),
+        "{got:?}"
+    );
     server.join().unwrap();
 }

@@ -8,14 +8,14 @@ use crate::message::BadResponse;
 const OTHER_SERVER: &str = "the server violates RFC 8915; update it, or use another one";
 
 impl KeError {
-    /// Advice on the error, for a client of a server.
+    /// Returns advice on the error for the user of a client.
     #[must_use]
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Connection { phase: ExchangePhase::Connecting, error, .. } => {
-                refused(error.kind())
+                connect_hint(error.kind())
             }
-            Self::Connection { .. } | Self::Broken(_) | Self::ClosedEarly(_) => {
+            Self::Connection { .. } | Self::StreamFailed(_) | Self::ClosedEarly(_) => {
                 "the server may limit connections by number and by address, or use another \
                  protocol there; check its log"
             }
@@ -38,7 +38,7 @@ impl KeError {
                 "the response is longer than any valid one: another service may \
                               listen there"
             }
-            Self::BadResponse(bad) => response(bad),
+            Self::BadResponse(bad) => response_hint(bad),
             Self::Refused { code } => code_hint(*code),
             Self::NoProtocol => "the server issues keys for other protocols only; use another one",
             Self::NoAlgorithm => {
@@ -46,14 +46,14 @@ impl KeError {
                  5.1)"
             }
             Self::NotOffered(_) => OTHER_SERVER,
-            Self::NoTrust => "name the PEM file of a trusted authority with --ca",
-            Self::BadName(_) => "specify the name in the certificate with --nts-name",
+            Self::NoAuthority => "name the PEM file of a trusted authority with --ca",
+            Self::InvalidName(_) => "specify the name in the certificate with --nts-name",
             _ => "see the message",
         }
     }
 }
 
-const fn refused(kind: ErrorKind) -> &'static str {
+const fn connect_hint(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::ConnectionRefused => {
             "check that an NTS-KE server runs there; the default port of NTS-KE is 4460"
@@ -68,7 +68,7 @@ const fn refused(kind: ErrorKind) -> &'static str {
     }
 }
 
-const fn response(bad: &BadResponse) -> &'static str {
+const fn response_hint(bad: &BadResponse) -> &'static str {
     match bad {
         BadResponse::Malformed(_) => OTHER_SERVER,
         BadResponse::UnrecognizedCritical(_) | BadResponse::Warning(_) => {

@@ -1,5 +1,5 @@
-//! TLS failures as text, with advice on each: certificates, alerts from the server, and servers
-//! that do not support TLS 1.3.
+//! Descriptions of TLS failures, with advice: invalid certificates, alerts from the server, and
+//! servers that do not support TLS 1.3.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -7,7 +7,7 @@ use humantime::format_rfc3339_seconds;
 use rustls::pki_types::UnixTime;
 use rustls::{AlertDescription, CertificateError, Error, PeerIncompatible};
 
-/// A failure, and advice on it.
+/// Description of a failure, and advice on it.
 type FailureAdvice = (String, &'static str);
 
 const OLD_TLS: &str = "NTS requires TLS 1.3 (RFC 8915, section 3): update the server, or enable \
@@ -25,8 +25,8 @@ pub(super) fn hint(error: &Error) -> &'static str {
 
 fn describe(error: &Error) -> FailureAdvice {
     match error {
-        Error::InvalidCertificate(error) => certificate(error),
-        Error::AlertReceived(alert) => received(*alert),
+        Error::InvalidCertificate(error) => describe_certificate_error(error),
+        Error::AlertReceived(alert) => describe_alert(*alert),
         Error::PeerIncompatible(
             PeerIncompatible::ServerTlsVersionIsDisabledByOurConfig
             | PeerIncompatible::ServerDoesNotSupportTls12Or13,
@@ -41,7 +41,7 @@ fn describe(error: &Error) -> FailureAdvice {
     }
 }
 
-fn received(alert: AlertDescription) -> FailureAdvice {
+fn describe_alert(alert: AlertDescription) -> FailureAdvice {
     let (what, hint) = match alert {
         AlertDescription::ProtocolVersion => ("it does not support TLS 1.3", OLD_TLS),
         AlertDescription::NoApplicationProtocol => {
@@ -67,7 +67,7 @@ fn received(alert: AlertDescription) -> FailureAdvice {
     (format!("the server ended the handshake by alert {}: {what}", u8::from(alert)), hint)
 }
 
-fn certificate(error: &CertificateError) -> FailureAdvice {
+fn describe_certificate_error(error: &CertificateError) -> FailureAdvice {
     use CertificateError as Bad;
     let expired = "renew it on the server; if it is valid, this host's clock is ahead";
     let early = "this host's clock may be behind; otherwise wait until then";
@@ -92,7 +92,7 @@ fn certificate(error: &CertificateError) -> FailureAdvice {
         ),
         Bad::NotValidForName => ("is for another name".to_owned(), name),
         Bad::NotValidForNameContext { expected, presented } => {
-            let presented: Vec<_> = presented.iter().map(|one| bare(one)).collect();
+            let presented: Vec<_> = presented.iter().map(|one| name_value(one)).collect();
             let presented = presented.join(", ");
             (format!("is for {presented}, not for {}", expected.to_str()), name)
         }
@@ -116,14 +116,14 @@ fn certificate(error: &CertificateError) -> FailureAdvice {
     (format!("the server's certificate {what}"), hint)
 }
 
-/// The name in a certificate, from the form of rustls: `DnsName("a")` or `IpAddress(192.0.2.1)`.
-fn bare(shown: &str) -> &str {
+/// Extracts the name from rustls's debug form: `DnsName("a")` or `IpAddress(192.0.2.1)`.
+fn name_value(shown: &str) -> &str {
     let inner = shown.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')'));
     inner.unwrap_or(shown).trim_matches('"')
 }
 
 fn rfc3339(time: UnixTime) -> String {
-    // The form ends at the year 9999.
+    // Times after the year 9999 cannot be formatted.
     let seconds = time.as_secs().min(253_402_300_799);
     format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(seconds)).to_string()
 }

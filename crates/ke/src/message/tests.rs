@@ -97,8 +97,8 @@ fn a_wish_for_a_server_and_a_port_is_allowed() {
 #[test]
 fn another_protocol_needs_no_algorithm() {
     let parsed = request(&[&[0x80, 1, 0, 2, 0, 1], END]).unwrap();
-    assert_eq!(parsed.agree(&[15]), Err(NegotiationFailure::Protocol));
-    let bytes = KeResponse::Disagreed(NegotiationFailure::Protocol).to_bytes();
+    assert_eq!(parsed.negotiate(&[15]), Err(NegotiationFailure::Protocol));
+    let bytes = KeResponse::NothingInCommon(NegotiationFailure::Protocol).to_bytes();
     assert_eq!(bytes, [&[0x80, 1, 0, 0][..], END].concat());
 }
 
@@ -110,19 +110,23 @@ fn the_servers_favourite_is_agreed_on() {
         exact_exporter,
     };
     let agreed = |algorithm| Ok(NegotiatedAlgorithm { algorithm, context: algorithm });
-    assert_eq!(offer(&[15, 30], true).agree(&[30, 15]), agreed(30));
-    assert_eq!(offer(&[30, 15], true).agree(&[15, 30]), agreed(15));
-    assert_eq!(offer(&[15, 30], false).agree(&[30, 15]), agreed(15), "its exporter is in doubt");
-    assert_eq!(offer(&[30], false).agree(&[30, 15]), agreed(30), "as the standard has it");
-    assert_eq!(offer(&[17], true).agree(&[30, 15]), Err(NegotiationFailure::Algorithm));
-    let bytes = KeResponse::Disagreed(NegotiationFailure::Algorithm).to_bytes();
+    assert_eq!(offer(&[15, 30], true).negotiate(&[30, 15]), agreed(30));
+    assert_eq!(offer(&[30, 15], true).negotiate(&[15, 30]), agreed(15));
+    assert_eq!(
+        offer(&[15, 30], false).negotiate(&[30, 15]),
+        agreed(15),
+        "its exporter is in doubt"
+    );
+    assert_eq!(offer(&[30], false).negotiate(&[30, 15]), agreed(30), "as the standard has it");
+    assert_eq!(offer(&[17], true).negotiate(&[30, 15]), Err(NegotiationFailure::Algorithm));
+    let bytes = KeResponse::NothingInCommon(NegotiationFailure::Algorithm).to_bytes();
     assert_eq!(bytes, [NEXT, &[0x80, 4, 0, 0], END].concat());
 }
 
 #[test]
 fn the_smallest_response() {
     let grant = Grant { algorithm: 15, cookies: vec![vec![7, 7]], ..Grant::default() };
-    let granted = KeResponse::Granted(grant);
+    let granted = KeResponse::Negotiated(grant);
     assert_eq!(response(&[NEXT, AEAD, COOKIE, END]), Ok(granted.clone()));
     assert_eq!(granted.to_bytes(), [NEXT, AEAD, COOKIE, END].concat());
 }
@@ -154,7 +158,7 @@ fn the_server_for_ntp_is_an_address_or_a_name() {
     let named = |text: &[u8]| {
         let head = [0x80, 6, 0, text.len() as u8];
         match response(&[NEXT, AEAD, &head, text, COOKIE, END]) {
-            Ok(KeResponse::Granted(grant)) => Ok(grant.server.unwrap()),
+            Ok(KeResponse::Negotiated(grant)) => Ok(grant.server.unwrap()),
             Ok(other) => panic!("{other:?}"),
             Err(error) => Err(error.to_string()),
         }
@@ -196,18 +200,18 @@ fn the_server_for_ntp_is_an_address_or_a_name() {
 fn a_response_of_many_or_long_records_is_read() {
     let cookie = |len: usize| {
         let mut bytes = Vec::new();
-        emit(&mut bytes, false, kind::NEW_COOKIE, &vec![7; len]);
+        append_record(&mut bytes, false, kind::NEW_COOKIE, &vec![7; len]);
         bytes
     };
     for (count, len) in [(1, 100), (64, 100), (8, 1400), (8, 7000)] {
         let cookies = cookie(len).repeat(count);
-        let Ok(KeResponse::Granted(grant)) = response(&[NEXT, AEAD, &cookies, END]) else {
+        let Ok(KeResponse::Negotiated(grant)) = response(&[NEXT, AEAD, &cookies, END]) else {
             panic!("{count} cookies of {len} bytes");
         };
         assert_eq!((grant.cookies.len(), grant.cookies[0].len()), (count, len));
     }
     let mut padding = Vec::new();
-    emit(&mut padding, false, 0x4001, &vec![0; 20_000]);
+    append_record(&mut padding, false, 0x4001, &vec![0; 20_000]);
     assert!(response(&[NEXT, AEAD, COOKIE, &padding, END]).is_ok());
 }
 
@@ -250,7 +254,7 @@ proptest! {
 
     #[test]
     fn grants_come_back(grant in grants()) {
-        let said = KeResponse::Granted(grant);
+        let said = KeResponse::Negotiated(grant);
         prop_assert_eq!(KeResponse::parse(&said.to_bytes()), Ok(said));
     }
 }

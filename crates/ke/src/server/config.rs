@@ -13,8 +13,7 @@ pub struct KeConfig {
     /// Addresses to listen on; port 0 lets the system choose. IPv6 addresses accept IPv6 alone, so
     /// `[::]` and `0.0.0.0` can be combined.
     pub listen: Vec<SocketAddr>,
-    /// PEM file of the certificate and of the intermediate ones up to an authority that clients
-    /// trust.
+    /// PEM file of the certificate chain: server certificate first, then intermediate ones.
     pub certificate: PathBuf,
     /// PEM file of the certificate's key.
     pub key: PathBuf,
@@ -31,7 +30,7 @@ pub struct KeConfig {
 }
 
 impl KeConfig {
-    /// The defaults, with a certificate and its key, at one address.
+    /// Creates a configuration with default values for one address.
     #[must_use]
     pub fn new(listen: SocketAddr, certificate: PathBuf, key: PathBuf) -> Self {
         Self {
@@ -46,7 +45,7 @@ impl KeConfig {
         }
     }
 
-    /// Reports an unusable value.
+    /// Checks all values; an error names the first unusable one.
     pub fn check(&self) -> Result<(), KeError> {
         let wrong = |what: String| Err(KeError::Configuration(what));
         if let Some(name) = self.ntp_server.as_ref().filter(|name| !is_ntp_server(name)) {
@@ -71,31 +70,31 @@ impl KeConfig {
     }
 }
 
-/// Greatest number of cookies; clients keep fewer.
+/// Largest number of cookies for a client; clients store at most 8.
 const COOKIES_MAX: usize = 16;
 
-/// Limits of resources for clients of a listener. A prefix is an IPv4 address or the 64 leading
-/// bits of an IPv6 address: about one customer of a provider.
+/// Limits of resources for clients of a listener. A prefix is an IPv4 address, or the first 64 bits
+/// of an IPv6 address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KeLimits {
-    /// Simultaneous connections in total. One takes about 20 kB, half of it in the kernel.
+    /// Largest number of open connections. One takes about 20 kB, half of it in the kernel.
     pub connections: usize,
-    /// Simultaneous connections from one prefix; 0 is no limit.
+    /// Largest number of open connections from one prefix; 0 is no limit.
     pub connections_per_prefix: u32,
-    /// New connections a second from one prefix; 0 is no limit.
+    /// Largest rate of new connections from one prefix, per second; 0 is no limit.
     pub rate_per_prefix: u32,
-    /// Burst size of one prefix within that rate, in connections.
+    /// Number of connections from one prefix that may exceed the rate in a burst.
     pub burst_per_prefix: u32,
-    /// Longest duration of a connection. An honest client needs three round trips.
+    /// Longest duration of a connection. A compliant client needs three round trips.
     pub timeout: Duration,
-    /// Age from which a connection is closed in favour of a new one when all connections are in
-    /// use; if none is that old, the new one is refused.
+    /// Minimum age of a connection that may be closed to make room for a new one at the limit of
+    /// open connections; if none is that old, the new one is refused.
     pub eviction_age: Duration,
 }
 
 impl Default for KeLimits {
-    /// Limits of 1024 connections, 64 from one prefix, of which 20 per second after a burst of 100:
-    /// an office behind one address may start all at once. Five seconds for each.
+    /// 1024 connections; 64 from one prefix, at 20 per second after a burst of 100, so that an
+    /// office behind one address can start all its clients at once; 5 s per connection.
     fn default() -> Self {
         Self {
             connections: 1024,

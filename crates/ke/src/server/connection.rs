@@ -1,5 +1,4 @@
-//! One client's connection: TLS, request, response, end. It reads on readiness, never waits, and is
-//! independent of the others.
+//! Non-blocking state machine of one client's connection: TLS handshake, request, response, end.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -15,25 +14,25 @@ use super::config::KeConfig;
 use super::counters::{KeCounters, count};
 use super::prefix_limiter::ClientPrefix;
 use crate::ALPN;
-use crate::algorithm::{AES_128_GCM_SIV, Keys, NegotiatedAlgorithm};
+use crate::algorithm::{AES_128_GCM_SIV, NegotiatedAlgorithm, NtsKeys};
 use crate::message::{Grant, KeRequest, KeResponse, REQUEST_LEN_MAX, RequestError};
 use crate::records::message_len;
 
-/// Greatest number of bytes read from one connection, TLS included. A handshake takes about 2 kB,
-/// with post-quantum keys; the rest is for the request.
-const READ_MAX: usize = 16 * 1024;
-/// Number of bytes discarded at a time from a client after its response.
-const DISCARDED_AT_A_TIME: usize = 2048;
+/// Largest number of bytes read from one connection, TLS included. A handshake with post-quantum
+/// keys takes about 2 kB.
+const READ_BYTES_MAX: usize = 16 * 1024;
+/// Size of the buffer for input that is discarded after the response, in bytes.
+const DISCARD_BYTES: usize = 2048;
 
-/// Outcome of a connection: its counter.
+/// Outcome of a connection, represented by the function that selects its counter.
 pub(crate) type ConnectionOutcome = fn(&KeCounters) -> &AtomicU64;
 
 /// Next step of a connection.
 pub(crate) enum ConnectionStep {
-    /// Wait until it can be read or, if `write` is set, written.
+    /// Wait until the stream is readable or, if `wants_write` is true, writable.
     Wait {
         /// True if data is waiting to be written.
-        write: bool,
+        wants_write: bool,
     },
     /// Close the connection.
     Close,
@@ -42,8 +41,8 @@ pub(crate) enum ConnectionStep {
 /// Context shared by all connections.
 pub(crate) struct ConnectionContext<'a> {
     pub(crate) config: &'a KeConfig,
-    pub(crate) keeper: &'a dyn CookieProvider,
-    pub(crate) tally: &'a KeCounters,
+    pub(crate) cookie_provider: &'a dyn CookieProvider,
+    pub(crate) counters: &'a KeCounters,
 }
 
 pub(crate) struct KeConnection {
@@ -51,15 +50,15 @@ pub(crate) struct KeConnection {
     tls: Box<ServerConnection>,
     pub(crate) opened: Instant,
     pub(crate) prefix: ClientPrefix,
-    /// True if it is registered for writing too.
+    /// True if epoll also watches for writability.
     pub(crate) watches_write: bool,
     request: Vec<u8>,
-    read: usize,
-    /// Outcome; set once the last message is determined.
+    read_bytes: usize,
+    /// Outcome; `None` until the last message has been generated.
     outcome: Option<ConnectionOutcome>,
-    /// True if that message has been sent and the outcome counted; from then on it waits for the
-    /// client to close.
-    concluded: bool,
+    /// True if the outcome has been counted: the last message has been sent, and the client's end
+    /// of the stream is awaited.
+    is_concluded: bool,
 }
 
 impl KeConnection {
@@ -76,87 +75,88 @@ impl KeConnection {
             prefix,
             watches_write: false,
             request: Vec::new(),
-            read: 0,
+            read_bytes: 0,
             outcome: None,
-            concluded: false,
+            is_concluded: false,
         }
     }
 
-    /// Counts its outcome, once.
-    pub(crate) fn conclude(&mut self, outcome: ConnectionOutcome, tally: &KeCounters) {
-        if !std::mem::replace(&mut self.concluded, true) {
-            count(outcome(tally));
+    /// Counts the outcome of the connection, unless one has been counted already.
+    pub(crate) fn count_outcome(&mut self, outcome: ConnectionOutcome, counters: &KeCounters) {
+        if !std::mem::replace(&mut self.is_concluded, true) {
+            count(outcome(counters));
         }
     }
 
-    /// Reads once, processes the input, and writes as much as the system accepts.
-    pub(crate) fn advance(&mut self, desk: &ConnectionContext<'_>) -> ConnectionStep {
-        let end: ConnectionOutcome = match self.read() {
-            Err(error) if is_for_later(&error) => return self.flush(desk.tally),
-            Ok(false) if self.read <= READ_MAX => {
+    /// Reads once, processes the input, and writes as much as the socket accepts.
+    pub(crate) fn advance(&mut self, context: &ConnectionContext<'_>) -> ConnectionStep {
+        let outcome: ConnectionOutcome = match self.read_available() {
+            Err(error) if is_retryable(&error) => return self.flush(context.counters),
+            Ok(false) if self.read_bytes <= READ_BYTES_MAX => {
                 if self.outcome.is_none() {
-                    self.outcome = self.progress(desk);
+                    self.outcome = self.process_input(context);
                 }
-                return self.flush(desk.tally);
+                return self.flush(context.counters);
             }
-            Ok(false) => |tally| &tally.too_long,
-            Ok(true) | Err(_) => |tally| &tally.broken,
+            Ok(false) => |counters| &counters.too_long,
+            Ok(true) | Err(_) => |counters| &counters.broken,
         };
-        self.conclude(end, desk.tally);
+        self.count_outcome(outcome, context.counters);
         ConnectionStep::Close
     }
 
     /// Reads available data; returns true if the client has closed.
-    fn read(&mut self) -> io::Result<bool> {
+    fn read_available(&mut self) -> io::Result<bool> {
         let length = if self.outcome.is_none() {
             self.tls.read_tls(&mut self.stream)?
         } else {
             self.discard()?
         };
-        self.read += length;
+        self.read_bytes += length;
         Ok(length == 0)
     }
 
-    /// Discards input after the response. The end of the stream mostly comes with its last bytes,
-    /// so it is checked at once.
+    /// Discards input after the response. Reads twice, because the end of the stream usually
+    /// arrives together with the last bytes.
     fn discard(&mut self) -> io::Result<usize> {
-        let mut room = [0; DISCARDED_AT_A_TIME];
+        let mut room = [0; DISCARD_BYTES];
         let length = self.stream.read(&mut room)?;
         match self.stream.read(&mut room) {
             Ok(0) => Ok(0),
             Ok(more) => Ok(length + more),
-            Err(error) if is_for_later(&error) => Ok(length),
+            Err(error) if is_retryable(&error) => Ok(length),
             Err(error) => Err(error),
         }
     }
 
-    /// Advances handshake and request; returns an outcome when only writing is left.
-    fn progress(&mut self, desk: &ConnectionContext<'_>) -> Option<ConnectionOutcome> {
+    /// Processes received TLS records and, once it is complete, the request. Returns the outcome
+    /// when only the response remains to be written.
+    fn process_input(&mut self, context: &ConnectionContext<'_>) -> Option<ConnectionOutcome> {
         match self.tls.process_new_packets() {
             Ok(_) => {}
-            Err(Error::NoApplicationProtocol) => return Some(|tally| &tally.not_ntske),
-            Err(_) => return Some(|tally| &tally.handshake_failed),
+            Err(Error::NoApplicationProtocol) => return Some(|counters| &counters.not_ntske),
+            Err(_) => return Some(|counters| &counters.handshake_failed),
         }
         if self.tls.is_handshaking() {
             return None;
         }
         if self.tls.alpn_protocol() != Some(ALPN) {
             self.tls.send_close_notify();
-            return Some(|tally| &tally.not_ntske);
+            return Some(|counters| &counters.not_ntske);
         }
-        let request = self.take_request()?;
+        let request = self.read_request()?;
         let (response, outcome) = match request {
-            Ok(request) => self.answer(&request, desk),
-            Err(error) => refuse(error),
+            Ok(request) => self.respond(&request, context),
+            Err(error) => error_response(error),
         };
-        // The buffer has no limit, so this cannot fail; a client would see a truncated response.
+        // Cannot fail, because the buffer has no limit.
         let _ = self.tls.writer().write_all(&response.to_bytes());
         self.tls.send_close_notify();
         Some(outcome)
     }
 
-    /// The request, once it is complete or cannot become valid.
-    fn take_request(&mut self) -> Option<Result<KeRequest, RequestError>> {
+    /// Reads the request; `None` while it is incomplete and can still become valid.
+    fn read_request(&mut self) -> Option<Result<KeRequest, RequestError>> {
         let room = (REQUEST_LEN_MAX + 1).saturating_sub(self.request.len());
         let ended = match self.tls.reader().take(room as u64).read_to_end(&mut self.request) {
             Ok(_) => true,
@@ -164,7 +164,7 @@ impl KeConnection {
         };
         match message_len(&self.request) {
             Some(length) if length <= REQUEST_LEN_MAX => Some(KeRequest::parse(&self.request)),
-            // With bytes left in the reader, the request has reached the greatest length.
+            // The stream has ended, or the request exceeds the limit.
             _ if ended || self.request.len() > REQUEST_LEN_MAX => {
                 Some(Err(RequestError::BadRequest))
             }
@@ -172,31 +172,32 @@ impl KeConnection {
         }
     }
 
-    fn answer(
+    fn respond(
         &self,
         request: &KeRequest,
-        desk: &ConnectionContext<'_>,
+        context: &ConnectionContext<'_>,
     ) -> (KeResponse, ConnectionOutcome) {
-        match request.agree(&desk.keeper.algorithms()) {
-            Ok(agreed) => match self.grant(agreed, request, desk) {
-                Some(grant) => (KeResponse::Granted(grant), |tally| &tally.established),
-                None => (KeResponse::Error(RequestError::Internal as u16), |tally| {
-                    &tally.internal_error
+        match request.negotiate(&context.cookie_provider.algorithms()) {
+            Ok(negotiated) => match self.create_grant(negotiated, request, context) {
+                Some(grant) => (KeResponse::Negotiated(grant), |counters| &counters.established),
+                None => (KeResponse::Error(RequestError::Internal as u16), |counters| {
+                    &counters.internal_error
                 }),
             },
-            Err(why) => (KeResponse::Disagreed(why), |tally| &tally.nothing_in_common),
+            Err(why) => (KeResponse::NothingInCommon(why), |counters| &counters.nothing_in_common),
         }
     }
 
-    fn grant(
+    fn create_grant(
         &self,
-        agreed: NegotiatedAlgorithm,
+        negotiated: NegotiatedAlgorithm,
         request: &KeRequest,
-        desk: &ConnectionContext<'_>,
+        context: &ConnectionContext<'_>,
     ) -> Option<Grant> {
-        let (config, algorithm) = (desk.config, agreed.algorithm);
-        let keys = Keys::export(&self.tls, agreed).ok()?;
-        let cookies = desk.keeper.cookies(algorithm, &keys.c2s, &keys.s2c, config.cookies);
+        let (config, algorithm) = (context.config, negotiated.algorithm);
+        let keys = NtsKeys::export(&self.tls, negotiated).ok()?;
+        let cookies =
+            context.cookie_provider.cookies(algorithm, &keys.c2s, &keys.s2c, config.cookies);
         (!cookies.is_empty()).then(|| Grant {
             algorithm,
             exact_exporter: request.exact_exporter && algorithm == AES_128_GCM_SIV,
@@ -206,43 +207,45 @@ impl KeConnection {
         })
     }
 
-    /// Sends a timeout error to a client whose request is incomplete (RFC 8915, section 4.1.3). The
-    /// part that the system does not accept at once is dropped.
-    pub(crate) fn refuse_late(&mut self) {
+    /// Sends the error "bad request" to a client whose request is incomplete at the timeout (RFC
+    /// 8915, section 4.1.3). Bytes that the socket does not accept at once are dropped.
+    pub(crate) fn send_timeout_error(&mut self) {
         if self.outcome.is_none() && !self.tls.is_handshaking() {
-            let late = KeResponse::Error(RequestError::BadRequest as u16);
-            // The buffer has no limit, so this cannot fail.
-            let _ = self.tls.writer().write_all(&late.to_bytes());
+            let response = KeResponse::Error(RequestError::BadRequest as u16);
+            // Cannot fail, because the TLS writer's buffer has no limit.
+            let _ = self.tls.writer().write_all(&response.to_bytes());
             self.tls.send_close_notify();
             while self.tls.wants_write() && self.tls.write_tls(&mut self.stream).is_ok() {}
         }
     }
 
-    /// Writes pending data; after the last of it, signals the end to the client and waits for it to
-    /// close, so that later input does not make the system discard data that the client has not
-    /// read yet.
-    fn flush(&mut self, tally: &KeCounters) -> ConnectionStep {
+    /// Writes pending data. After the last message, shuts down the sending direction and waits for
+    /// the client to close: closing a socket with unread input would reset the connection, and the
+    /// client could lose the response.
+    fn flush(&mut self, counters: &KeCounters) -> ConnectionStep {
         if self.outcome.is_some() && self.tls.wants_write() {
-            // If corking fails, the end of the stream takes a segment of its own.
+            // Without cork, the FIN is sent in a segment of its own.
             let _ = set_cork(&self.stream);
         }
         while self.tls.wants_write() {
             match self.tls.write_tls(&mut self.stream) {
                 Ok(_) => {}
-                Err(error) if is_for_later(&error) => return ConnectionStep::Wait { write: true },
+                Err(error) if is_retryable(&error) => {
+                    return ConnectionStep::Wait { wants_write: true };
+                }
                 Err(_) => {
-                    self.conclude(|tally| &tally.broken, tally);
+                    self.count_outcome(|counters| &counters.broken, counters);
                     return ConnectionStep::Close;
                 }
             }
         }
-        if let Some(outcome) = self.outcome.filter(|_| !self.concluded) {
-            self.conclude(outcome, tally);
+        if let Some(outcome) = self.outcome.filter(|_| !self.is_concluded) {
+            self.count_outcome(outcome, counters);
             if self.stream.shutdown(Shutdown::Write).is_err() {
                 return ConnectionStep::Close;
             }
         }
-        ConnectionStep::Wait { write: false }
+        ConnectionStep::Wait { wants_write: false }
     }
 }
 
@@ -252,10 +255,10 @@ impl AsFd for KeConnection {
     }
 }
 
-fn refuse(error: RequestError) -> (KeResponse, ConnectionOutcome) {
-    (KeResponse::Error(error as u16), |tally| &tally.bad_request)
+fn error_response(error: RequestError) -> (KeResponse, ConnectionOutcome) {
+    (KeResponse::Error(error as u16), |counters| &counters.bad_request)
 }
 
-fn is_for_later(error: &io::Error) -> bool {
+fn is_retryable(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }

@@ -1,4 +1,4 @@
-//! Connections by outcome. Each accepted one is counted under exactly one name.
+//! Counters of connections by outcome. Each accepted connection has exactly one outcome.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -31,19 +31,19 @@ macro_rules! counters {
 counters! {
     /// Accepted from the system, including those refused at once.
     accepted,
-    /// Refused: all connections were in use, none of them old enough.
+    /// Refused at the limit of open connections: none was old enough to be closed.
     refused_full,
-    /// Refused: too many simultaneous connections of its prefix.
+    /// Refused: too many open connections from the prefix.
     refused_concurrent,
-    /// Refused: too many connections per second of its prefix.
+    /// Refused: too many connections per second from the prefix.
     refused_rate,
-    /// Closed in favour of a new one, because all connections were in use and it was old.
+    /// Closed at the limit of open connections to make room for a new one.
     crowded_out,
     /// Not complete within the timeout.
     timed_out,
-    /// Sent more bytes than any handshake and request need.
+    /// Closed: received more bytes than any handshake and request need.
     too_long,
-    /// Ended by the client, or by the network, before the response.
+    /// Ended by the client or the network before the response was sent.
     broken,
     /// TLS failed: no common version or cipher, an alert, or no TLS at all.
     handshake_failed,
@@ -57,7 +57,7 @@ counters! {
     internal_error,
     /// Answered with cookies.
     established,
-    /// Not accepted from the system, for lack of descriptors or memory. Not in `accepted`.
+    /// Failed to be accepted or registered, for lack of descriptors or memory.
     accept_failed,
 }
 

@@ -1,5 +1,5 @@
-//! Limits of each prefix of addresses: simultaneous connections and connections per second. A
-//! prefix without recent connections is not stored.
+//! Limiter of open connections and of the connection rate per address prefix. Prefixes without
+//! recent connections are not stored.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -9,42 +9,42 @@ use std::time::{Duration, Instant};
 
 use super::config::KeLimits;
 
-/// Greatest number of prefixes, above the connections of several seconds. When it is reached, idle
-/// prefixes are removed.
-const KNOWN_MAX: usize = 1 << 16;
-const IPV6_PREFIX: u32 = 64;
+/// Largest number of stored prefixes. When it is reached, idle prefixes are removed.
+const PREFIXES_MAX: usize = 1 << 16;
+const IPV6_PREFIX_BITS: u32 = 64;
 
-/// One IPv4 address or the network of an IPv6 address.
+/// Key of the limits: an IPv4 address, or the /64 prefix of an IPv6 address.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct ClientPrefix(u128);
 
 impl ClientPrefix {
-    pub(crate) fn of(address: IpAddr) -> Self {
+    pub(crate) fn from_address(address: IpAddr) -> Self {
         match address.to_canonical() {
             IpAddr::V4(v4) => Self(v4.to_ipv6_mapped().to_bits()),
-            IpAddr::V6(v6) => Self(v6.to_bits() & (u128::MAX << (u128::BITS - IPV6_PREFIX))),
+            IpAddr::V6(v6) => Self(v6.to_bits() & (u128::MAX << (u128::BITS - IPV6_PREFIX_BITS))),
         }
     }
 }
 
 #[derive(Clone, Copy, Debug)]
 struct PrefixUsage {
-    open: u32,
-    /// Instant at which all connections so far would have arrived at the allowed rate.
-    due: Instant,
+    open_connections: u32,
+    /// Theoretical arrival time of the next connection (GCRA): later than now if the rate is
+    /// exceeded.
+    theoretical_arrival: Instant,
 }
 
 impl PrefixUsage {
-    fn is_at_rest(&self, now: Instant) -> bool {
-        self.open == 0 && self.due <= now
+    fn is_idle(&self, now: Instant) -> bool {
+        self.open_connections == 0 && self.theoretical_arrival <= now
     }
 }
 
-/// Limit for which a connection is refused.
+/// Limit that a refused connection would exceed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum LimitExceeded {
-    AtATime,
-    ASecond,
+    Concurrent,
+    Rate,
 }
 
 #[derive(Debug)]
@@ -53,8 +53,8 @@ struct UsageTable {
     last_purge: Option<Instant>,
 }
 
-/// All known prefixes, under one lock: it is held for tens of nanoseconds, and a handshake takes
-/// some hundred microseconds.
+/// Usage of all stored prefixes. One lock suffices for all threads: it is held for tens of
+/// nanoseconds per connection, and a handshake takes hundreds of microseconds.
 #[derive(Debug)]
 pub(crate) struct PrefixLimiter(Mutex<UsageTable>);
 
@@ -63,40 +63,42 @@ impl PrefixLimiter {
         Self(Mutex::new(UsageTable { by_prefix: HashMap::new(), last_purge: None }))
     }
 
-    /// Records a new connection, if the prefix may have one more.
+    /// Records a new connection, or returns the limit that it would exceed.
     pub(crate) fn admit(
         &self,
         prefix: ClientPrefix,
         limits: &KeLimits,
         now: Instant,
     ) -> Result<(), LimitExceeded> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !known.has_room(prefix, now) {
-            return Err(LimitExceeded::ASecond);
+        let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !table.ensure_capacity(prefix, now) {
+            return Err(LimitExceeded::Rate);
         }
-        let fresh = PrefixUsage { open: 0, due: now };
-        let neighbour = known.by_prefix.entry(prefix).or_insert(fresh);
-        let due = neighbour.due.max(now);
-        if limits.connections_per_prefix != 0 && neighbour.open >= limits.connections_per_prefix {
-            return Err(LimitExceeded::AtATime);
+        let unused = PrefixUsage { open_connections: 0, theoretical_arrival: now };
+        let usage = table.by_prefix.entry(prefix).or_insert(unused);
+        let theoretical_arrival = usage.theoretical_arrival.max(now);
+        if limits.connections_per_prefix != 0
+            && usage.open_connections >= limits.connections_per_prefix
+        {
+            return Err(LimitExceeded::Concurrent);
         }
         if limits.rate_per_prefix != 0 {
             let interval = Duration::from_secs(1) / limits.rate_per_prefix;
-            if due - now > interval * limits.burst_per_prefix.saturating_sub(1) {
-                return Err(LimitExceeded::ASecond);
+            if theoretical_arrival - now > interval * limits.burst_per_prefix.saturating_sub(1) {
+                return Err(LimitExceeded::Rate);
             }
-            neighbour.due = due + interval;
+            usage.theoretical_arrival = theoretical_arrival + interval;
         }
-        neighbour.open += 1;
+        usage.open_connections += 1;
         Ok(())
     }
 
     /// Records the end of an admitted connection.
     pub(crate) fn release(&self, prefix: ClientPrefix, now: Instant) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Entry::Occupied(mut entry) = known.by_prefix.entry(prefix) {
-            entry.get_mut().open = entry.get().open.saturating_sub(1);
-            if entry.get().is_at_rest(now) {
+        let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Entry::Occupied(mut entry) = table.by_prefix.entry(prefix) {
+            entry.get_mut().open_connections = entry.get().open_connections.saturating_sub(1);
+            if entry.get().is_idle(now) {
                 entry.remove();
             }
         }
@@ -104,18 +106,19 @@ impl PrefixLimiter {
 }
 
 impl UsageTable {
-    /// Returns true if the prefix is in the table or can be added.
-    fn has_room(&mut self, prefix: ClientPrefix, now: Instant) -> bool {
-        if self.by_prefix.len() < KNOWN_MAX || self.by_prefix.contains_key(&prefix) {
+    /// Returns true if the prefix is in the table or can be added; removes idle prefixes if the
+    /// table is full.
+    fn ensure_capacity(&mut self, prefix: ClientPrefix, now: Instant) -> bool {
+        if self.by_prefix.len() < PREFIXES_MAX || self.by_prefix.contains_key(&prefix) {
             return true;
         }
-        // The removal visits all of them, so it does not run for each new one.
+        // Limited in frequency, because it visits all prefixes.
         let pause = Duration::from_millis(100);
         if self.last_purge.is_none_or(|last| now.duration_since(last) >= pause) {
             self.last_purge = Some(now);
-            self.by_prefix.retain(|_, neighbour| !neighbour.is_at_rest(now));
+            self.by_prefix.retain(|_, usage| !usage.is_idle(now));
         }
-        self.by_prefix.len() < KNOWN_MAX
+        self.by_prefix.len() < PREFIXES_MAX
     }
 }
 
@@ -124,7 +127,7 @@ mod tests {
     use super::*;
 
     fn prefix(text: &str) -> ClientPrefix {
-        ClientPrefix::of(text.parse().unwrap())
+        ClientPrefix::from_address(text.parse().unwrap())
     }
 
     #[test]
@@ -143,7 +146,7 @@ mod tests {
         let (one, other) = (prefix("192.0.2.1"), prefix("192.0.2.2"));
         assert_eq!(neighbours.admit(one, &limits, now), Ok(()));
         assert_eq!(neighbours.admit(one, &limits, now), Ok(()));
-        assert_eq!(neighbours.admit(one, &limits, now), Err(LimitExceeded::AtATime));
+        assert_eq!(neighbours.admit(one, &limits, now), Err(LimitExceeded::Concurrent));
         assert_eq!(neighbours.admit(other, &limits, now), Ok(()));
         neighbours.release(one, now);
         assert_eq!(neighbours.admit(one, &limits, now), Ok(()));
@@ -177,14 +180,14 @@ mod tests {
         let limits = KeLimits { rate_per_prefix: 1, ..KeLimits::default() };
         let (neighbours, now) = (PrefixLimiter::new(), Instant::now());
         let nth = |number: usize| ClientPrefix(number as u128);
-        for number in 0..KNOWN_MAX {
+        for number in 0..PREFIXES_MAX {
             assert_eq!(neighbours.admit(nth(number), &limits, now), Ok(()));
             neighbours.release(nth(number), now);
         }
-        assert_eq!(neighbours.admit(nth(KNOWN_MAX), &limits, now), Err(LimitExceeded::ASecond));
+        assert_eq!(neighbours.admit(nth(PREFIXES_MAX), &limits, now), Err(LimitExceeded::Rate));
         assert_eq!(neighbours.admit(nth(0), &limits, now), Ok(()), "who is known stays welcome");
         let later = now + Duration::from_secs(2);
-        assert_eq!(neighbours.admit(nth(KNOWN_MAX), &limits, later), Ok(()));
+        assert_eq!(neighbours.admit(nth(PREFIXES_MAX), &limits, later), Ok(()));
         assert_eq!(neighbours.0.lock().unwrap().by_prefix.len(), 2);
     }
 }

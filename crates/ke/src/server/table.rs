@@ -1,5 +1,4 @@
-//! The open connections of one thread, each in a slot whose number is its token, and ordered by
-//! age.
+//! Table of the open connections of one thread. A connection's slot number is its epoll token.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -24,7 +23,7 @@ impl ConnectionTable {
         slot
     }
 
-    /// The connection in a slot; `None` if it was closed after its token was reported.
+    /// Returns the connection in a slot; `None` if it was closed after its event was reported.
     pub(crate) fn get(&mut self, slot: usize) -> Option<&mut KeConnection> {
         self.slots.get_mut(slot)?.as_mut()
     }
@@ -36,7 +35,7 @@ impl ConnectionTable {
         Some(connection)
     }
 
-    /// Start of the oldest connection, and its slot.
+    /// Returns the start and the slot of the oldest connection.
     pub(crate) fn oldest(&self) -> Option<(Instant, usize)> {
         self.by_age.first().copied()
     }

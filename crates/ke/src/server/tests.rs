@@ -12,7 +12,7 @@ use crate::{KeClient, SessionMaterial, exchange_keys};
 const BOTH: [u16; 2] = [crate::AES_SIV_CMAC_256, crate::AES_128_GCM_SIV];
 
 fn exchange(server: &KeServer, identity: &Identity) -> Result<SessionMaterial, KeError> {
-    exchange_keys("localhost", server.listen()[0], &identity.trust(), &BOTH, TEST_TIMEOUT)
+    exchange_keys("localhost", server.listen_addresses()[0], &identity.trust(), &BOTH, TEST_TIMEOUT)
 }
 
 /// Has a server change to another configuration, or leaves it as it is.
@@ -24,7 +24,7 @@ fn reconfigure(server: &KeServer, config: KeConfig) -> Result<(), KeError> {
 fn await_counters(server: &KeServer, ready: impl Fn(&KeCounts) -> bool) -> KeCounts {
     let deadline = Instant::now() + TEST_TIMEOUT;
     loop {
-        let counters = server.counters();
+        let counters = server.counts();
         if ready(&counters) {
             return counters;
         }
@@ -42,7 +42,8 @@ fn both_sides_have_the_same_keys() {
     let server = KeServer::start(config, Arc::new(PlaintextCookies)).unwrap();
     for algorithm in BOTH {
         let client = KeClient::new(&identity.trust(), &[algorithm]).unwrap();
-        let got = client.exchange_keys("localhost", server.listen()[0], TEST_TIMEOUT).unwrap();
+        let got =
+            client.exchange_keys("localhost", server.listen_addresses()[0], TEST_TIMEOUT).unwrap();
         assert_eq!(got.algorithm, algorithm);
         assert_eq!(Some(got.c2s.len()), crate::key_len(algorithm));
         assert_ne!(got.c2s, got.s2c);
@@ -62,7 +63,9 @@ fn each_session_has_keys_of_its_own() {
     let server = identity.serve();
     let client = KeClient::new(&identity.trust(), &BOTH).unwrap();
     let mut keys: Vec<_> = (0..4)
-        .map(|_| client.exchange_keys("127.0.0.1", server.listen()[0], TEST_TIMEOUT).unwrap())
+        .map(|_| {
+            client.exchange_keys("127.0.0.1", server.listen_addresses()[0], TEST_TIMEOUT).unwrap()
+        })
         .flat_map(|got| [got.c2s.to_vec(), got.s2c.to_vec()])
         .collect();
     keys.sort();
@@ -74,13 +77,13 @@ fn each_session_has_keys_of_its_own() {
 fn the_server_must_be_who_it_should_be() {
     let identity = Identity::new();
     let server = identity.serve();
-    let at = server.listen()[0];
+    let at = server.listen_addresses()[0];
     let exchange_with =
         |target: &str, trust| exchange_keys(target, at, &trust, &BOTH, TEST_TIMEOUT);
     assert!(matches!(exchange_with("other.example", identity.trust()), Err(KeError::Tls(_))));
     assert!(matches!(exchange_with("127.0.0.2", identity.trust()), Err(KeError::Tls(_))));
     assert!(matches!(exchange_with("localhost", Identity::new().trust()), Err(KeError::Tls(_))));
-    assert!(matches!(exchange_with("not a name", identity.trust()), Err(KeError::BadName(_))));
+    assert!(matches!(exchange_with("not a name", identity.trust()), Err(KeError::InvalidName(_))));
     let counters = await_counters(&server, |counters| counters.open == 0);
     assert_eq!(counters, KeCounts { accepted: 3, handshake_failed: 3, ..KeCounts::default() });
 }
@@ -89,8 +92,13 @@ fn the_server_must_be_who_it_should_be() {
 fn no_common_algorithm_is_reported() {
     let identity = Identity::new();
     let server = identity.serve();
-    let got =
-        exchange_keys("localhost", server.listen()[0], &identity.trust(), &[17], TEST_TIMEOUT);
+    let got = exchange_keys(
+        "localhost",
+        server.listen_addresses()[0],
+        &identity.trust(),
+        &[17],
+        TEST_TIMEOUT,
+    );
     assert!(matches!(got, Err(KeError::NoAlgorithm)), "{got:?}");
     await_counters(&server, |counters| counters.nothing_in_common == 1);
     let none = KeClient::new(&identity.trust(), &[]);

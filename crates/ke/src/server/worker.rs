@@ -1,5 +1,5 @@
-//! A thread that accepts connections and drives them. Every step is bounded: it never waits for one
-//! client, and each client gets one read at a time, or two after its response.
+//! Thread of the listener: accepts connections and advances them in an epoll loop. No step blocks;
+//! each ready connection gets one read per turn, or two after its response.
 
 use std::io::{self, ErrorKind, Read};
 use std::mem;
@@ -18,155 +18,157 @@ use super::connection::{ConnectionContext, ConnectionOutcome, ConnectionStep, Ke
 use super::counters::count;
 use super::prefix_limiter::{ClientPrefix, LimitExceeded};
 use super::table::ConnectionTable;
-use super::{BACKLOG, KeListener, KeServerState, Settings};
+use super::{BACKLOG, KeListener, KeServerState, KeSettings};
 
-/// Greatest number of events fetched at a time.
-const EVENTS: usize = 64;
-/// Greatest number of connections accepted at a time, between steps of the open ones.
-const ACCEPTED_AT_A_TIME: u32 = 4;
-/// Nice increment relative to the NTP threads: if both need a core, handshakes get a tenth of it.
-const STEPS_BACK: u8 = 10;
-/// Pause of accepting after the system had no descriptor or memory for a connection.
-const PAUSE: Duration = Duration::from_millis(100);
+/// Largest number of epoll events per wait.
+const EVENTS_MAX: usize = 64;
+/// Largest number of connections accepted per event, before open connections are advanced.
+const ACCEPT_BATCH: u32 = 4;
+/// Nice increment of this thread, so that it gets about a tenth of a core that it shares with an
+/// NTP thread.
+const NICE_INCREMENT: u8 = 10;
+/// Pause of accepting after a lack of descriptors or memory.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-const WAKE: u64 = u64::MAX;
-/// First token of listeners; smaller ones are slots of the table.
-const FIRST_LISTENER: u64 = 1 << 32;
+const WAKE_TOKEN: u64 = u64::MAX;
+/// Epoll token of the first listening socket; smaller tokens are slots of the table.
+const FIRST_LISTENER_TOKEN: u64 = 1 << 32;
 
 pub(crate) struct KeWorker {
     shared: Arc<KeServerState>,
-    settings: Arc<Settings>,
+    settings: Arc<KeSettings>,
     epoll: Epoll,
-    wake: UnixStream,
+    wake_socket: UnixStream,
     table: ConnectionTable,
-    /// End of a pause, in which listeners are not polled.
+    /// End of the current pause, in which listening sockets are not in the epoll set.
     paused_until: Option<Instant>,
 }
 
 impl KeWorker {
-    pub(crate) fn new(shared: Arc<KeServerState>, wake: UnixStream) -> io::Result<Self> {
-        wake.set_nonblocking(true)?;
-        let epoll = Epoll::new(EVENTS)?;
-        epoll.add(wake.as_fd(), WAKE)?;
+    pub(crate) fn new(shared: Arc<KeServerState>, wake_socket: UnixStream) -> io::Result<Self> {
+        wake_socket.set_nonblocking(true)?;
+        let epoll = Epoll::new(EVENTS_MAX)?;
+        epoll.add(wake_socket.as_fd(), WAKE_TOKEN)?;
         let settings = shared.settings.load_full();
         let worker = Self {
             shared,
             settings,
             epoll,
-            wake,
+            wake_socket,
             table: ConnectionTable::default(),
             paused_until: None,
         };
-        worker.listen()?;
+        worker.register_listeners()?;
         Ok(worker)
     }
 
     /// Runs until it is stopped.
     pub(crate) fn run(mut self) {
-        // Without it everything works, only less fairly.
-        let _ = affinity::increase_nice(STEPS_BACK);
-        let mut ready = Vec::with_capacity(EVENTS);
+        // Not essential: without it, handshakes compete equally with NTP threads.
+        let _ = affinity::increase_nice(NICE_INCREMENT);
+        let mut ready = Vec::with_capacity(EVENTS_MAX);
         while !self.shared.stop.load(Acquire) {
             ready.clear();
-            let wait = self.until_next(Instant::now());
+            let wait = self.time_to_deadline(Instant::now());
             match self.epoll.wait_in_milliseconds(wait) {
                 Ok(tokens) => ready.extend(tokens),
-                // A valid descriptor has no such error; if there were one, it must not use the
-                // whole core.
-                Err(_) => std::thread::sleep(PAUSE),
+                // Not expected; the sleep prevents a busy loop.
+                Err(_) => std::thread::sleep(ACCEPT_PAUSE),
             }
             for &token in &ready {
                 match token {
-                    WAKE => self.woken(),
-                    FIRST_LISTENER.. => self.accept((token - FIRST_LISTENER) as usize),
+                    WAKE_TOKEN => self.handle_wakeup(),
+                    FIRST_LISTENER_TOKEN.. => {
+                        self.accept_batch((token - FIRST_LISTENER_TOKEN) as usize);
+                    }
                     slot => self.advance(slot as usize),
                 }
             }
-            self.tidy(Instant::now());
+            self.close_expired(Instant::now());
         }
         self.settings = self.shared.settings.load_full();
         while let Some((_, slot)) = self.table.oldest() {
-            self.close(slot, |tally| &tally.broken);
+            self.close(slot, |counters| &counters.broken);
         }
     }
 
-    fn until_next(&self, now: Instant) -> Option<Duration> {
+    fn time_to_deadline(&self, now: Instant) -> Option<Duration> {
         let timeout = self.settings.config.limits.timeout;
         let deadline = self.table.oldest().map(|(opened, _)| opened + timeout);
         let next = deadline.into_iter().chain(self.paused_until).min()?;
         Some(next.saturating_duration_since(now))
     }
 
-    /// Ends connections after their timeout, and a pause that is over.
-    fn tidy(&mut self, now: Instant) {
+    /// Closes connections that exceed the timeout, and ends an expired pause.
+    fn close_expired(&mut self, now: Instant) {
         let timeout = self.settings.config.limits.timeout;
         while let Some((opened, slot)) = self.table.oldest() {
             if now.saturating_duration_since(opened) < timeout {
                 break;
             }
             if let Some(connection) = self.table.get(slot) {
-                connection.refuse_late();
+                connection.send_timeout_error();
             }
-            self.close(slot, |tally| &tally.timed_out);
+            self.close(slot, |counters| &counters.timed_out);
         }
         if self.paused_until.is_some_and(|until| until <= now) {
             self.paused_until = None;
-            if self.listen().is_err() {
-                self.pause();
+            if self.register_listeners().is_err() {
+                self.pause_accepting();
             }
         }
     }
 
     /// Handles a wake-up: the settings have changed, or the thread must stop.
-    fn woken(&mut self) {
-        while matches!(self.wake.read(&mut [0; 64]), Ok(1..)) {}
-        self.unlisten();
-        let before = mem::replace(&mut self.settings, self.shared.settings.load_full());
-        for old in &before.listeners {
+    fn handle_wakeup(&mut self) {
+        while matches!(self.wake_socket.read(&mut [0; 64]), Ok(1..)) {}
+        self.unregister_listeners();
+        let previous = mem::replace(&mut self.settings, self.shared.settings.load_full());
+        for old in &previous.listeners {
             if !self.settings.listeners.iter().any(|current| Arc::ptr_eq(current, old)) {
-                // The last thread to drop the socket closes it, which resets its waiting
-                // connections.
+                // Closing the socket, by the last thread that drops it, resets the connections in
+                // its accept queue.
                 self.accept_from(old, BACKLOG);
             }
         }
         self.paused_until = None;
-        if self.listen().is_err() {
-            self.pause();
+        if self.register_listeners().is_err() {
+            self.pause_accepting();
         }
-        self.shared.followed.fetch_add(1, AcqRel);
+        self.shared.applied_count.fetch_add(1, AcqRel);
     }
 
-    fn listen(&self) -> io::Result<()> {
-        for (token, listener) in (FIRST_LISTENER..).zip(&self.settings.listeners) {
+    fn register_listeners(&self) -> io::Result<()> {
+        for (token, listener) in (FIRST_LISTENER_TOKEN..).zip(&self.settings.listeners) {
             self.epoll.add_shared(listener.socket.as_fd(), token)?;
         }
         Ok(())
     }
 
-    fn unlisten(&self) {
+    fn unregister_listeners(&self) {
         for listener in &self.settings.listeners {
-            // It is not in the set during a pause.
+            // Fails during a pause, when the socket is not in the set.
             let _ = self.epoll.remove(listener.socket.as_fd());
         }
     }
 
-    fn pause(&mut self) {
-        self.unlisten();
-        self.paused_until = Some(Instant::now() + PAUSE);
+    fn pause_accepting(&mut self) {
+        self.unregister_listeners();
+        self.paused_until = Some(Instant::now() + ACCEPT_PAUSE);
     }
 
-    fn accept(&mut self, listener: usize) {
+    fn accept_batch(&mut self, listener: usize) {
         if let Some(listener) = self.settings.listeners.get(listener).map(Arc::clone) {
-            self.accept_from(&listener, ACCEPTED_AT_A_TIME);
+            self.accept_from(&listener, ACCEPT_BATCH);
         }
     }
 
-    /// Accepts up to `most` waiting connections.
+    /// Accepts up to `most` connections from the accept queue.
     fn accept_from(&mut self, listener: &KeListener, most: u32) {
         for _ in 0..most {
-            match accept(&listener.socket) {
+            match accept_nonblocking(&listener.socket) {
                 Ok((stream, peer)) => {
-                    count(&self.shared.tally.accepted);
+                    count(&self.shared.counters.accepted);
                     self.admit(stream, peer);
                 }
                 Err(error) => match error.kind() {
@@ -174,53 +176,54 @@ impl KeWorker {
                     // The client has closed already.
                     ErrorKind::ConnectionAborted | ErrorKind::Interrupted => {}
                     _ => {
-                        count(&self.shared.tally.accept_failed);
-                        return self.pause();
+                        count(&self.shared.counters.accept_failed);
+                        return self.pause_accepting();
                     }
                 },
             }
         }
     }
 
-    /// Admits a connection, or drops it.
+    /// Checks the limits, then adds a connection to the table; a refused connection is dropped and
+    /// counted.
     fn admit(&mut self, stream: TcpStream, peer: SocketAddr) {
-        let (now, prefix) = (Instant::now(), ClientPrefix::of(peer.ip()));
+        let (now, prefix) = (Instant::now(), ClientPrefix::from_address(peer.ip()));
         let limits = self.settings.config.limits;
-        let tally = &self.shared.tally;
-        match self.shared.neighbours.admit(prefix, &limits, now) {
+        let counters = &self.shared.counters;
+        match self.shared.prefix_limiter.admit(prefix, &limits, now) {
             Ok(()) => {}
-            Err(LimitExceeded::AtATime) => return count(&tally.refused_concurrent),
-            Err(LimitExceeded::ASecond) => return count(&tally.refused_rate),
+            Err(LimitExceeded::Concurrent) => return count(&counters.refused_concurrent),
+            Err(LimitExceeded::Rate) => return count(&counters.refused_rate),
         }
-        if !self.find_room(limits.connections, limits.eviction_age, now) {
-            self.shared.neighbours.release(prefix, now);
-            return count(&self.shared.tally.refused_full);
+        if !self.reserve_connection(limits.connections, limits.eviction_age, now) {
+            self.shared.prefix_limiter.release(prefix, now);
+            return count(&self.shared.counters.refused_full);
         }
         let Ok(tls) = ServerConnection::new(Arc::clone(&self.shared.tls)) else {
-            self.shared.leave(prefix, now);
-            return count(&self.shared.tally.handshake_failed);
+            self.shared.release_connection(prefix, now);
+            return count(&self.shared.counters.handshake_failed);
         };
         let slot = self.table.insert(KeConnection::new(stream, tls, now, prefix));
         let added = self.table.get(slot).map(|new| self.epoll.add(new.as_fd(), slot as u64));
         if matches!(added, Some(Ok(()))) {
-            // Its first message has often arrived with it.
+            // The client's first message has often arrived already.
             self.advance(slot);
         } else {
-            self.close(slot, |tally| &tally.accept_failed);
+            self.close(slot, |counters| &counters.accept_failed);
         }
     }
 
-    /// Reserves a slot for a connection. When all are in use, an old connection of this thread is
-    /// closed.
-    fn find_room(&mut self, connections: usize, timeout: Duration, now: Instant) -> bool {
-        let take = |open: usize| (open < connections).then_some(open + 1);
+    /// Reserves one of `connections`. If all are in use, closes this thread's oldest connection, if
+    /// its age is at least `timeout`. Returns true on success.
+    fn reserve_connection(&mut self, connections: usize, timeout: Duration, now: Instant) -> bool {
+        let increment = |open: usize| (open < connections).then_some(open + 1);
         for _ in 0..2 {
-            if self.shared.open.fetch_update(AcqRel, Relaxed, take).is_ok() {
+            if self.shared.open_connections.fetch_update(AcqRel, Relaxed, increment).is_ok() {
                 return true;
             }
             match self.table.oldest() {
                 Some((opened, slot)) if now.saturating_duration_since(opened) >= timeout => {
-                    self.close(slot, |tally| &tally.crowded_out);
+                    self.close(slot, |counters| &counters.crowded_out);
                 }
                 _ => return false,
             }
@@ -230,34 +233,34 @@ impl KeWorker {
 
     fn advance(&mut self, slot: usize) {
         let Some(connection) = self.table.get(slot) else { return };
-        let desk = ConnectionContext {
+        let context = ConnectionContext {
             config: &self.settings.config,
-            keeper: &*self.shared.keeper,
-            tally: &self.shared.tally,
+            cookie_provider: &*self.shared.cookie_provider,
+            counters: &self.shared.counters,
         };
-        match connection.advance(&desk) {
-            ConnectionStep::Wait { write } if write == connection.watches_write => {}
-            ConnectionStep::Wait { write } => {
+        match connection.advance(&context) {
+            ConnectionStep::Wait { wants_write: write } if write == connection.watches_write => {}
+            ConnectionStep::Wait { wants_write: write } => {
                 connection.watches_write = write;
                 let watched = self.epoll.watch_write(connection.as_fd(), slot as u64, write);
                 if watched.is_err() {
-                    self.close(slot, |tally| &tally.broken);
+                    self.close(slot, |counters| &counters.broken);
                 }
             }
-            ConnectionStep::Close => self.close(slot, |tally| &tally.broken),
+            ConnectionStep::Close => self.close(slot, |counters| &counters.broken),
         }
     }
 
-    /// Ends a connection; `reason` counts if no outcome has been counted for it.
+    /// Closes a connection, and counts `reason` if it has no outcome yet.
     fn close(&mut self, slot: usize, reason: ConnectionOutcome) {
         if let Some(mut connection) = self.table.remove(slot) {
-            connection.conclude(reason, &self.shared.tally);
-            self.shared.leave(connection.prefix, Instant::now());
+            connection.count_outcome(reason, &self.shared.counters);
+            self.shared.release_connection(connection.prefix, Instant::now());
         }
     }
 }
 
-fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
+fn accept_nonblocking(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
     let (stream, peer) = listener.accept()?;
     stream.set_nonblocking(true)?;
     Ok((stream, peer))
@@ -265,8 +268,8 @@ fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
 
 impl KeServerState {
     /// Releases the resources of a connection.
-    fn leave(&self, prefix: ClientPrefix, now: Instant) {
-        self.neighbours.release(prefix, now);
-        self.open.fetch_sub(1, Release);
+    fn release_connection(&self, prefix: ClientPrefix, now: Instant) {
+        self.prefix_limiter.release(prefix, now);
+        self.open_connections.fetch_sub(1, Release);
     }
 }

@@ -15,7 +15,7 @@ use rustls::{ServerConfig, ServerConnection};
 
 use self::Verdict::{Bad, Remembered, Verified};
 use super::*;
-use crate::certificate::certificates;
+use crate::certificate::read_certificates;
 use crate::testing::{Identity, TEST_TIMEOUT, parameters};
 use crate::{AES_SIV_CMAC_256, ALPN, KeClient};
 
@@ -78,7 +78,7 @@ impl Bench {
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);
         let verifier = verifier.build().unwrap();
         let counting = Arc::new(Counting { verifier, calls: AtomicUsize::new(0) });
-        Self { remembering: CachingVerifier::of(Arc::clone(&counting) as _), counting }
+        Self { remembering: CachingVerifier::from_verifier(Arc::clone(&counting) as _), counting }
     }
 
     /// Returns the validity of the certificates, and whether the other verifier was called.
@@ -200,10 +200,10 @@ fn a_server_without_the_key_is_refused_with_the_certificate_that_is_remembered()
     let identity = Identity::new();
     let server = identity.serve();
     let client = KeClient::new(&identity.trust(), &[AES_SIV_CMAC_256]).unwrap();
-    assert!(client.exchange_keys("localhost", server.listen()[0], TEST_TIMEOUT).is_ok());
+    assert!(client.exchange_keys("localhost", server.listen_addresses()[0], TEST_TIMEOUT).is_ok());
 
     let provider = Arc::new(aws_lc_rs::default_provider());
-    let chain = certificates(&identity.certificate()).unwrap();
+    let chain = read_certificates(&identity.certificate()).unwrap();
     let other = KeyPair::generate().unwrap().serialize_pem();
     let other = PrivateKeyDer::from_pem_slice(other.as_bytes()).unwrap();
     let other = provider.key_provider.load_private_key(other).unwrap();

@@ -16,7 +16,7 @@ use horolog_io::{
 };
 use horolog_record::LoadEngineKind as Kind;
 use horolog_wire::ethernet::MacAddress;
-use horolog_wire::frame::{Builder, UdpFrame};
+use horolog_wire::frame::{UdpFrame, UdpFrameBuilder};
 use horolog_wire::ptp::MessageType;
 use horolog_wire::ptp::message::{REQUESTING_PORT_OFFSET, SIGNALING_PORT_OFFSET};
 use horolog_xdp::{Interface, ReplyDrop, ReplyDropSettings, XdpError};
@@ -109,7 +109,7 @@ impl<D: BatchDevice<Address = ()> + DropReporter + Send> LaneDevice for LanePack
             self.requests.clear();
         }
         let source = SocketAddr::new(self.plan.network.address(client), self.plan.source_port);
-        let builder = Builder {
+        let builder = UdpFrameBuilder {
             destination_mac: self.plan.destination_mac,
             source_mac: self.plan.source_mac,
             vlan: None,

@@ -23,7 +23,7 @@ use horolog_io::{
 use horolog_record::{InvalidReason, RequestSpacing};
 use horolog_time::{Clock, Monotonic, NtpTimestamp, SimulatedClock, Span, Timestamp, Utc};
 use horolog_wire::ethernet::MacAddress;
-use horolog_wire::frame::{Builder, UdpFrame};
+use horolog_wire::frame::{UdpFrame, UdpFrameBuilder};
 use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header};
 
 use super::lane::{LaneClock, LaneDevice, LaneTrial};
@@ -102,7 +102,7 @@ impl PayloadEncapsulation for () {
 
     fn wrap(request: &[u8], payload: &[u8]) -> Vec<u8> {
         let request = UdpFrame::parse(request).unwrap();
-        let builder = Builder {
+        let builder = UdpFrameBuilder {
             destination_mac: request.ethernet.source,
             source_mac: request.ethernet.destination,
             vlan: None,

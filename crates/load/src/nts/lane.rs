@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use horolog_nts::{
-    COOKIES_MAX, ClientSession, Nonces, ReplyError, RequestTemplate, UNIQUE_ID_LEN, examine_reply,
-    request_len,
+    COOKIES_MAX, ClientSession, NonceStream, ReplyError, RequestTemplate, UNIQUE_ID_LEN,
+    examine_reply, request_len,
 };
 
 use super::renewal::{LaneNtsCounters, RenewalThread, SessionRenewal};
@@ -68,8 +68,8 @@ impl LaneSession {
             return (0, false);
         };
         let cookie = client.take_cookie();
-        let fresh = cookie.is_some_and(|cookie| self.template.renew(&cookie));
-        let missing = (COOKIES_MAX - 1).saturating_sub(client.cookies());
+        let fresh = cookie.is_some_and(|cookie| self.template.replace_cookie(&cookie));
+        let missing = (COOKIES_MAX - 1).saturating_sub(client.cookie_count());
         (missing.min(most), !fresh)
     }
 }
@@ -78,7 +78,7 @@ impl LaneSession {
 pub struct LaneSessions {
     pub(super) sessions: Vec<LaneSession>,
     pub(super) share: u64,
-    pub(super) nonces: Nonces,
+    pub(super) nonces: NonceStream,
     pub(super) version: u8,
     pub(super) request: Box<[u8]>,
     /// True if each client has its own session and should use every cookie once.
@@ -175,16 +175,16 @@ impl LaneSessions {
         let result = match &mut session.client {
             // Cookies beyond the limit of the store are discarded.
             Some(client) => {
-                let before = client.cookies();
+                let before = client.cookie_count();
                 let opened = client.open_reply(reply, &id).map(drop);
-                self.stored_cookies = client.cookies() - before;
+                self.stored_cookies = client.cookie_count() - before;
                 opened
             }
             None => examine_reply(reply, &id),
         };
         match result {
             Ok(()) => self.counts.authentic(),
-            Err(ReplyError::Refused) => {
+            Err(ReplyError::CookieRefused) => {
                 self.counts.refused();
                 if let Some(renewer) = &self.renewer {
                     renewer.refused();

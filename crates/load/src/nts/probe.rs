@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use horolog_ke::SessionMaterial as KeyMaterial;
-use horolog_nts::{Nonces, ReplyError, SessionKeys, UNIQUE_ID_LEN, open_reply, seal_request};
+use horolog_nts::{NonceStream, ReplyError, SessionKeys, UNIQUE_ID_LEN, open_reply, seal_request};
 use horolog_record::{Finding, FindingCode, Severity};
 use horolog_sys::zone;
 use horolog_time::NtpTimestamp;
@@ -18,7 +18,7 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(1);
 /// match or no reply arrives.
 pub(super) fn may_fit(keys: &SessionKeys, cookies: &[Vec<u8>], target: SocketAddr) -> bool {
     let answer = cookies.first().and_then(|cookie| exchange_request(keys, cookie, target));
-    !matches!(answer, Some(Err(ReplyError::Refused | ReplyError::Forged)))
+    !matches!(answer, Some(Err(ReplyError::CookieRefused | ReplyError::Forged)))
 }
 
 fn exchange_request(
@@ -26,7 +26,7 @@ fn exchange_request(
     cookie: &[u8],
     target: SocketAddr,
 ) -> Option<Result<(), ReplyError>> {
-    let mut nonces = Nonces::new().ok()?;
+    let mut nonces = NonceStream::new().ok()?;
     let (mut nonce, mut unique_id, mut transmit) = ([0; 16], [0; UNIQUE_ID_LEN], [0; 8]);
     nonces.fill(&mut nonce);
     nonces.fill(&mut unique_id);

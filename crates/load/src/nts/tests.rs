@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use horolog_nts::{
-    COOKIES_MAX, CookieKeys, MasterSecret, ReplyError, nak, open_request, seal_reply,
+    COOKIES_MAX, CookieKeys, MasterSecret, ReplyError, open_request, seal_reply, write_nak,
 };
 use horolog_record::InvalidReason;
 use horolog_time::{Monotonic, NtpTimestamp, Span, Timestamp};
@@ -130,9 +130,10 @@ fn sessions_can_be_sealed_by_the_master_secret() {
     for algorithm in [Algorithm::AesSivCmac256, Algorithm::Aes128GcmSiv] {
         let secret = MasterSecret::parse(&text).unwrap();
         let sessions = NtsSessions::from_master_secret(&secret, algorithm, 3, 100).unwrap();
-        let server = CookieKeys::new(&secret, ROTATION_DEFAULT, KEEP_DEFAULT, Realtime.now());
+        let server =
+            CookieKeys::new(&secret, ROTATION_DEFAULT, PAST_PERIODS_DEFAULT, Realtime.now());
         let (other, now) = (MasterSecret::generate().unwrap(), Realtime.now());
-        let stranger = CookieKeys::new(&other, ROTATION_DEFAULT, KEEP_DEFAULT, now);
+        let stranger = CookieKeys::new(&other, ROTATION_DEFAULT, PAST_PERIODS_DEFAULT, now);
         assert_eq!(sessions.sessions.len(), 3);
         for (keys, cookies) in &sessions.sessions {
             let opened = server.open(&cookies[0]).unwrap();
@@ -160,7 +161,7 @@ fn a_reply_that_is_not_authentic_does_not_count() {
     let bare = run(100, |_, reply| reply.truncate(HEADER_LEN));
     assert_eq!(reason(&bare, InvalidReason::Nts), 400);
     let refused = run(100, |request, reply| {
-        let len = nak(&request[52..84], &reply_header(request), reply);
+        let len = write_nak(&request[52..84], &reply_header(request), reply);
         reply.truncate(len);
     });
     assert_eq!(reason(&refused, InvalidReason::KissNtsn), 400);
@@ -300,7 +301,7 @@ fn an_imported_session_opens_what_it_has_the_key_for() {
     {
         let imported = ImportedSession::parse(&text).unwrap();
         let sessions = NtsSessions::from_imported(&imported);
-        assert_eq!(sessions.can_open(), imported.opens());
+        assert_eq!(sessions.can_open(), imported.can_open_replies());
         let mut lane = sessions.lane_sessions(4, (0, 1)).unwrap();
         let timestamps = RequestTimestamps::basic(0x0123_4567_89ab_cdef);
         let mut reply = answer(&server, lane.seal(5, timestamps, &mut None));

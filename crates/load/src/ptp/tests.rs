@@ -2,7 +2,7 @@
 
 use super::*;
 use horolog_time::Timestamp;
-use horolog_wire::ptp::monitor::{Current, Parent, REQUEST};
+use horolog_wire::ptp::monitor::{CurrentDataSet, ParentDataSet, REQUEST_TLV_TYPE};
 use proptest::prelude::*;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -58,8 +58,8 @@ fn response(time_flags: PtpFlags) -> MonitorResponse<'static> {
         port_state: 6,
         protocol: 1,
         address: &[192, 0, 2, 1],
-        parent: Parent::default(),
-        current: Current::default(),
+        parent: ParentDataSet::default(),
+        current: CurrentDataSet::default(),
         utc_offset: 37,
         time_flags: time_flags.0 as u8,
         time_source: 0xa0,
@@ -208,7 +208,7 @@ fn netsync_monitor_reports_whether_time_is_traceable() {
 fn a_sync_carries_its_time_or_leaves_it_to_the_follow_up() {
     let plan = plan(PtpRequestKind::Nsm, false);
     let one_step = header(plan);
-    let two_step = Header { flags: one_step.flags.with(PtpFlags::TWO_STEP), ..one_step };
+    let two_step = Header { flags: one_step.flags.union(PtpFlags::TWO_STEP), ..one_step };
     let sync = |header, origin| {
         read(plan, 0, &Message::new(header, PtpMessageBody::Sync(origin)), Some(0))
     };
@@ -233,10 +233,12 @@ fn unicast_requests_name_each_message_type_in_turn() {
         let (message, rest) = Message::parse(template.build_request(TOKEN, sequence)).unwrap();
         assert_eq!((message.body, rest.len()), (PtpMessageBody::Signaling(PortIdentity::ALL), 0));
         assert_eq!(message.header.source, PortIdentity { clock: TOKEN, port: 2 });
-        let tlvs: Vec<_> =
-            message.tlvs().map(|tlv| Unicast::from_tlv(&tlv.unwrap()).unwrap().unwrap()).collect();
+        let tlvs: Vec<_> = message
+            .tlvs()
+            .map(|tlv| UnicastNegotiation::from_tlv(&tlv.unwrap()).unwrap().unwrap())
+            .collect();
         let kind = kinds[sequence as usize % 2];
-        assert_eq!(tlvs, [Unicast::Request { kind, log_interval: -2, duration_s: 60 }]);
+        assert_eq!(tlvs, [UnicastNegotiation::Request { kind, log_interval: -2, duration_s: 60 }]);
         assert!(plan.is_request_for(sequence, kind) && !plan.is_request_for(sequence + 1, kind));
     }
     assert_eq!(UnicastMessages::new(&[]), None);
@@ -248,8 +250,12 @@ fn a_request_for_messages_is_granted_or_denied() {
     let kind = MessageType::Sync;
     let plan = plan(contract(&[kind]), false);
     for duration_s in [0, 60] {
-        let grant =
-            Unicast::Grant { kind, log_interval: 0, duration_s, renewal_invited: duration_s > 0 };
+        let grant = UnicastNegotiation::Grant {
+            kind,
+            log_interval: 0,
+            duration_s,
+            renewal_invited: duration_s > 0,
+        };
         let mut suffix = [0; UNICAST_LEN_MAX];
         grant.emit(&mut suffix);
         let target = PortIdentity { clock: TOKEN, port: 2 };
@@ -306,9 +312,9 @@ proptest! {
         prop_assert_eq!(header.source, PortIdentity { clock: token, port: lane as u16 + 1 });
         prop_assert_eq!((header.sequence_id, header.domain), (sequence as u16, domain));
         prop_assert_eq!((header.minor_version, header.log_interval), (minor_version, NO_INTERVAL));
-        prop_assert_eq!(header.flags.has(PtpFlags::UNICAST), !multicast);
-        let tlvs: Vec<_> = message.tlvs().map(|tlv| tlv.unwrap().number).collect();
-        prop_assert_eq!(tlvs, if nsm { vec![REQUEST] } else { vec![] });
+        prop_assert_eq!(header.flags.contains(PtpFlags::UNICAST), !multicast);
+        let tlvs: Vec<_> = message.tlvs().map(|tlv| tlv.unwrap().type_number).collect();
+        prop_assert_eq!(tlvs, if nsm { vec![REQUEST_TLV_TYPE] } else { vec![] });
     }
 
     #[test]

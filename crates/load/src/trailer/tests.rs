@@ -47,7 +47,7 @@ fn a_reply_has_a_mac_of_the_same_key() {
     assert_eq!(tail.verify(REQUEST, &reply), Err(InvalidReason::Mac));
     let keys = keys();
     let mut other = vec![0; 48 + 4 + 20];
-    keys.get(1).unwrap().append(20, &mut other, 48);
+    keys.get(1).unwrap().append_mac(20, &mut other, 48);
     assert!(keys.verify(&other).is_ok());
     assert_eq!(tail.verify(REQUEST, &other), Err(InvalidReason::Length), "longer than its request");
     let mut tail = self::tail(&["9:00"], Some(2), 4);

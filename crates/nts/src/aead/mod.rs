@@ -1,5 +1,5 @@
-//! AEAD algorithms that NTS negotiates, behind one type. It is independent of packets: nonce,
-//! associated data and text come from the caller, and so does the buffer that is sealed in place.
+//! AEAD algorithms of NTS, with a common interface that is independent of packets. Buffers of the
+//! caller are sealed in place.
 
 pub(crate) mod cmac;
 mod schedule;
@@ -10,14 +10,14 @@ use aes_gcm_siv::{AeadInOut, AesGcmSiv, KeyInit, Nonce, Tag};
 use schedule::WipingKeySchedule;
 use siv::SivKey;
 
-/// Bytes by which sealing lengthens a text.
+/// Length of an authentication tag, in bytes.
 pub(crate) const TAG_LEN: usize = 16;
 /// The longest nonce of any algorithm.
 pub(crate) const NONCE_LEN_MAX: usize = 16;
 /// The longest key of any algorithm.
 pub(crate) const KEY_LEN_MAX: usize = 32;
 
-/// An AEAD algorithm, by its number in IANA's AEAD registry.
+/// AEAD algorithm; its discriminant is the number in IANA's AEAD registry.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u16)]
 pub enum Algorithm {
@@ -27,7 +27,7 @@ pub enum Algorithm {
     Aes128GcmSiv = 30,
 }
 
-/// Its name in IANA's AEAD registry, without the prefix `AEAD_`.
+/// Formats the name in IANA's AEAD registry, without the prefix `AEAD_` and with hyphens.
 impl std::fmt::Display for Algorithm {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
@@ -41,7 +41,7 @@ impl Algorithm {
     /// All algorithms, the one with the shorter cookies first.
     pub const ALL: [Self; 2] = [Self::Aes128GcmSiv, Self::AesSivCmac256];
 
-    /// The algorithm with IANA's `number`, if it is supported.
+    /// Returns the algorithm with this number in IANA's AEAD registry, if it is supported.
     #[must_use]
     pub const fn from_number(number: u16) -> Option<Self> {
         match number {
@@ -51,7 +51,7 @@ impl Algorithm {
         }
     }
 
-    /// Its number in IANA's AEAD registry.
+    /// Returns the number in IANA's AEAD registry.
     #[must_use]
     pub const fn number(self) -> u16 {
         self as u16
@@ -75,22 +75,22 @@ impl Algorithm {
         }
     }
 
-    /// Minimum sum of the lengths of a request's nonce and additional padding (RFC 8915, section
-    /// 5.6, `N_REQ`), in bytes.
-    pub(crate) const fn nonce_room(self) -> usize {
+    /// Minimum length of a request's nonce and additional padding together, in bytes (`N_REQ` in
+    /// RFC 8915, section 5.6).
+    pub(crate) const fn nonce_space_min(self) -> usize {
         self.nonce_len()
     }
 
     /// Returns true if a nonce of `len` bytes is valid.
-    pub(crate) const fn takes_nonce(self, len: usize) -> bool {
+    pub(crate) const fn is_valid_nonce_len(self, len: usize) -> bool {
         match self {
             Self::AesSivCmac256 => len > 0,
             Self::Aes128GcmSiv => len == 12,
         }
     }
 
-    /// Offset of the text in the buffer to be sealed: the tag leads (SIV) or follows.
-    pub(crate) const fn text_at(self) -> usize {
+    /// Offset of the text in a buffer to be sealed: after the tag (SIV) or before it, in bytes.
+    pub(crate) const fn text_offset(self) -> usize {
         match self {
             Self::AesSivCmac256 => TAG_LEN,
             Self::Aes128GcmSiv => 0,
@@ -98,7 +98,7 @@ impl Algorithm {
     }
 }
 
-/// A key prepared for use.
+/// AEAD key with its precomputed values.
 #[allow(clippy::large_enum_variant, reason = "a box would be an allocation for a packet")]
 pub(crate) enum AeadKey {
     Siv(SivKey),
@@ -110,12 +110,12 @@ impl AeadKey {
     pub(crate) fn new(algorithm: Algorithm, key: &[u8]) -> Self {
         match algorithm {
             Algorithm::AesSivCmac256 => Self::Siv(SivKey::new(key)),
-            Algorithm::Aes128GcmSiv => Self::GcmSiv(gcm_siv(key)),
+            Algorithm::Aes128GcmSiv => Self::GcmSiv(gcm_siv_key(key)),
         }
     }
 
-    /// Seals `buffer` in place, where the text is at [`Algorithm::text_at`] and [`TAG_LEN`] bytes
-    /// are the tag's. `None` if the nonce's length is invalid.
+    /// Seals `buffer` in place. It holds the text at [`Algorithm::text_offset`], and [`TAG_LEN`]
+    /// bytes for the tag. `None` if the nonce's length is invalid.
     pub(crate) fn seal(&self, nonce: &[u8], data: &[u8], buffer: &mut [u8]) -> Option<()> {
         if let Self::GcmSiv(key) = self {
             let (text, tag) = buffer.split_last_chunk_mut::<TAG_LEN>()?;
@@ -131,8 +131,9 @@ impl AeadKey {
         Some(())
     }
 
-    /// Authenticates `sealed`, writes its text to the front of `text` and returns its length.
-    /// `None` if it is forged, or if `text` is too short; then the content of `text` is invalid.
+    /// Authenticates and decrypts `sealed`, writes the plaintext to the front of `text`, and
+    /// returns its length in bytes. `None` if `sealed` is not authentic or `text` is too short; the
+    /// content of `text` is then invalid.
     pub(crate) fn open(
         &self,
         nonce: &[u8],
@@ -151,17 +152,16 @@ impl AeadKey {
         }
         let (tag, body) = sealed.split_first_chunk::<TAG_LEN>()?;
         text.copy_from_slice(body);
-        let genuine = match self {
+        let is_genuine = match self {
             Self::Siv(key) => key.open(&[data, nonce], tag, text),
             Self::GcmSiv(_) => false,
         };
-        genuine.then_some(text.len())
+        is_genuine.then_some(text.len())
     }
 }
 
-/// The cipher without the schedule for decryption, which this mode never uses. `SessionKeys` has
-/// checked the key's length.
-fn gcm_siv(key: &[u8]) -> AesGcmSiv<WipingKeySchedule> {
+/// Creates an AES-128-GCM-SIV key. `SessionKeys` has checked the length of `key`.
+fn gcm_siv_key(key: &[u8]) -> AesGcmSiv<WipingKeySchedule> {
     let key = key.first_chunk::<16>().unwrap_or(&[0; 16]);
     AesGcmSiv::new(key.into())
 }

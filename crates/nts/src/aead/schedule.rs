@@ -1,5 +1,5 @@
-//! Key schedule of AES-128 for encryption, wiped faster than byte by byte: such schedules are made
-//! for each packet, and wiping one with volatile stores takes twice as long as making it.
+//! AES-128 key schedule for encryption that is wiped by overwriting it as a whole. A schedule is
+//! computed for each packet, and wiping it with volatile stores would take twice as long as that.
 
 use core::mem::ManuallyDrop;
 use std::sync::LazyLock;
@@ -9,10 +9,10 @@ use aes::cipher::consts::U16;
 use aes::cipher::{BlockCipherEncClosure, BlockCipherEncrypt, BlockSizeUser};
 use aes::cipher::{Key, KeyInit, KeySizeUser};
 
-/// The schedule of a non-secret key.
-static BLANK: LazyLock<Aes128Enc> = LazyLock::new(|| Aes128Enc::new(&[0; 16].into()));
+/// Schedule of the zero key, which is not secret.
+static ZERO_KEY_SCHEDULE: LazyLock<Aes128Enc> = LazyLock::new(|| Aes128Enc::new(&[0; 16].into()));
 
-/// A schedule. On drop it is overwritten with that of the zero key.
+/// Key schedule; on drop it is overwritten with that of the zero key.
 pub(crate) struct WipingKeySchedule(ManuallyDrop<Aes128Enc>);
 
 impl KeySizeUser for WipingKeySchedule {
@@ -40,8 +40,8 @@ impl BlockCipherEncrypt for WipingKeySchedule {
 impl Drop for WipingKeySchedule {
     #[inline]
     fn drop(&mut self) {
-        self.0 = ManuallyDrop::new(BLANK.clone());
-        // Without it the compiler could omit the store, because nothing reads it.
+        self.0 = ManuallyDrop::new(ZERO_KEY_SCHEDULE.clone());
+        // Without the barrier, the compiler could omit the store as dead.
         zeroize::optimization_barrier(&self.0);
     }
 }

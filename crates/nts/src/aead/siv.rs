@@ -1,25 +1,25 @@
-//! AES-SIV-CMAC-256 (RFC 5297), for one text or for a batch of them, whose chains then advance
-//! together. The caller is responsible for the lengths of parts.
+//! AES-SIV-CMAC-256 (RFC 5297), for one packet or for a batch, whose CMAC chains are computed in
+//! parallel lanes. The caller is responsible for the lengths of buffers.
 
 use horolog_aes::{AesKey, Block, CmacChain, LANES, run_chains};
 use subtle::ConstantTimeEq;
 
-use super::cmac::{BLOCK_LEN, BlockNumber, Subkeys, blocks_before_last, double, pad, tail};
+use super::cmac::{BLOCK_LEN, BlockNumber, Subkeys, blocks_before_last, double, last_block, pad};
 
-/// Number of packets sealed or opened together, which takes less time per packet than one by one.
+/// Largest number of packets that are sealed or opened together, in less time per packet.
 pub const BATCH: usize = LANES;
 
-/// The half of a key that authenticates, prepared for frequent use.
+/// Authentication half (K1 in RFC 5297) of a SIV key, with precomputed values.
 pub(crate) struct MacKey {
     key: AesKey,
-    ready: PreparedKey,
+    prepared: PreparedKey,
 }
 
-/// The subkeys of a key, and its MAC of a block of zeros.
+/// CMAC subkeys of a key, and its MAC of the zero block.
 #[derive(zeroize::Zeroize, zeroize::ZeroizeOnDrop)]
 struct PreparedKey {
     subkeys: Subkeys,
-    start: BlockNumber,
+    zero_mac: BlockNumber,
 }
 
 impl MacKey {
@@ -27,200 +27,207 @@ impl MacKey {
         let key = AesKey::new(key);
         let mut block = [Block::default()];
         key.encrypt(&mut block);
-        let subkeys = Subkeys::of(&block[0]);
-        block[0] = subkeys.whole(0);
+        let subkeys = Subkeys::from_encrypted_zero(&block[0]);
+        block[0] = subkeys.mask_complete(0);
         key.encrypt(&mut block);
-        Self { key, ready: PreparedKey { subkeys, start: BlockNumber::from_le_bytes(block[0]) } }
+        Self {
+            key,
+            prepared: PreparedKey { subkeys, zero_mac: BlockNumber::from_le_bytes(block[0]) },
+        }
     }
 
-    pub(crate) const fn job<'a>(&'a self, parts: &'a [&'a [u8]], text: &'a [u8]) -> SivInput<'a> {
-        SivInput { key: &self.key, ready: Some(&self.ready), parts, text }
+    pub(crate) const fn input<'a>(&'a self, parts: &'a [&'a [u8]], text: &'a [u8]) -> SivInput<'a> {
+        SivInput { key: &self.key, prepared: Some(&self.prepared), parts, text }
     }
 
-    /// The synthetic initialisation vector of `parts` and `text` (S2V; RFC 5297, section 2.4).
-    fn vector(&self, parts: &[&[u8]], text: &[u8]) -> Block {
-        let PreparedKey { subkeys, start } = &self.ready;
+    /// Returns the synthetic initialisation vector of `parts` and `text` (S2V; RFC 5297, section
+    /// 2.4).
+    fn s2v(&self, parts: &[&[u8]], text: &[u8]) -> Block {
+        let PreparedKey { subkeys, zero_mac: start } = &self.prepared;
         let mut sum = *start;
         for part in parts {
-            let last = [subkeys.last(part, 0)];
-            let mut lane = CmacChain::new(&self.key, blocks_before_last(part), &last);
-            lane.run();
-            sum = double(sum) ^ BlockNumber::from_le_bytes(lane.state);
+            let last = [subkeys.mask_last(part, 0)];
+            let mut chain = CmacChain::new(&self.key, blocks_before_last(part), &last);
+            chain.run();
+            sum = double(sum) ^ BlockNumber::from_le_bytes(chain.state);
         }
         let mut last = [Block::default(); 2];
-        let (blocks, made) = end(text, sum, subkeys, &mut last);
-        let mut lane = CmacChain::new(&self.key, blocks, &last[..made]);
-        lane.run();
-        lane.state
+        let (blocks, last_count) = vector_input(text, sum, subkeys, &mut last);
+        let mut chain = CmacChain::new(&self.key, blocks, &last[..last_count]);
+        chain.run();
+        chain.state
     }
 }
 
-/// Input of a synthetic initialisation vector.
+/// Input of S2V: key and authenticated data.
 #[derive(Clone, Copy)]
 pub(crate) struct SivInput<'a> {
     key: &'a AesKey,
-    ready: Option<&'a PreparedKey>,
+    prepared: Option<&'a PreparedKey>,
     /// Authenticated data in addition to the text: associated data, nonce.
     parts: &'a [&'a [u8]],
     text: &'a [u8],
 }
 
-/// The vectors of up to [`BATCH`] jobs, each at its job's index.
+/// Computes the synthetic initialisation vectors of up to [`BATCH`] inputs, each at its input's
+/// index in `out`.
 ///
-/// All jobs take the same steps in the same code: it runs once per batch, so a small amount of
-/// fetched code matters.
-pub(crate) fn vectors(jobs: &[Option<SivInput<'_>>], out: &mut [Block]) {
+/// All inputs take the same steps in the same code, which keeps the code small: it runs only once
+/// per batch, so instruction fetches matter.
+pub(crate) fn s2v_batch(inputs: &[Option<SivInput<'_>>], out: &mut [Block]) {
     let mut states: [SivState; BATCH] = Default::default();
-    let states = &mut states[..jobs.len()];
-    let (mut parts, mut are_ready) = (0, true);
-    for (job, state) in jobs.iter().zip(&mut *states) {
+    let states = &mut states[..inputs.len()];
+    let (mut parts, mut are_all_prepared) = (0, true);
+    for (job, state) in inputs.iter().zip(&mut *states) {
         let Some(job) = job else { continue };
         parts = parts.max(job.parts.len());
-        match job.ready {
+        match job.prepared {
             Some(ready) => {
                 state.subkeys.clone_from(&ready.subkeys);
-                state.sum = ready.start;
+                state.sum = ready.zero_mac;
             }
-            None => are_ready = false,
+            None => are_all_prepared = false,
         }
     }
-    if !are_ready {
-        step(ChainStep::Subkeys, jobs, states);
-        step(ChainStep::Start, jobs, states);
+    if !are_all_prepared {
+        run_step(ChainStep::Subkeys, inputs, states);
+        run_step(ChainStep::ZeroMac, inputs, states);
     }
     for number in 0..parts {
-        step(ChainStep::Part(number), jobs, states);
+        run_step(ChainStep::Part(number), inputs, states);
     }
-    step(ChainStep::End, jobs, states);
+    run_step(ChainStep::Text, inputs, states);
     for (out, state) in out.iter_mut().zip(states) {
         *out = state.sum.to_le_bytes();
-        // Subkeys wipe themselves; from these a key's MAC of other messages could follow.
+        // Subkeys wipe themselves; these values would reveal MACs of other messages.
         (state.sum, state.last) = Default::default();
         zeroize::optimization_barrier(state);
     }
 }
 
-/// Progress of a job.
+/// State of the computation of one vector.
 #[derive(Default)]
 struct SivState {
     subkeys: Subkeys,
     sum: BlockNumber,
-    /// Last blocks of a chain.
+    /// Storage of the last blocks of the current chain, which differ from the message.
     last: [Block; 2],
 }
 
-/// A chain that every job runs.
+/// Step of S2V; each computes one CMAC chain per input.
 #[derive(Clone, Copy)]
 enum ChainStep {
-    /// The key's subkeys, unless it is prepared.
+    /// Subkeys, unless the key has precomputed values.
     Subkeys,
-    /// The MAC of a block of zeros, unless the key is prepared.
-    Start,
-    /// The part with this number, if it exists.
+    /// MAC of the zero block, unless the key has precomputed values.
+    ZeroMac,
+    /// Part with this index, if the input has it.
     Part(usize),
     /// The text.
-    End,
+    Text,
 }
 
 #[inline(never)]
-fn step(step: ChainStep, jobs: &[Option<SivInput<'_>>], states: &mut [SivState]) {
-    let Some(first) = jobs.iter().flatten().next() else { return };
+fn run_step(step: ChainStep, inputs: &[Option<SivInput<'_>>], states: &mut [SivState]) {
+    let Some(first) = inputs.iter().flatten().next() else { return };
     let mut lanes = [CmacChain::new(first.key, &[], &[]); BATCH];
-    let lanes = &mut lanes[..jobs.len()];
-    for ((job, state), lane) in jobs.iter().zip(&mut *states).zip(&mut *lanes) {
+    let lanes = &mut lanes[..inputs.len()];
+    for ((job, state), lane) in inputs.iter().zip(&mut *states).zip(&mut *lanes) {
         if let Some(job) = job {
-            *lane = state.lane(step, job);
+            *lane = state.chain(step, job);
         }
     }
     run_chains(lanes);
-    let mut ended = [None; BATCH];
-    for (ended, lane) in ended.iter_mut().zip(lanes) {
+    let mut macs = [None; BATCH];
+    for (ended, lane) in macs.iter_mut().zip(lanes) {
         *ended = (!lane.is_empty()).then_some(lane.state);
     }
-    for (state, ended) in states.iter_mut().zip(ended) {
+    for (state, ended) in states.iter_mut().zip(macs) {
         if let Some(ended) = ended {
-            state.take(step, ended);
+            state.finish_step(step, ended);
         }
     }
 }
 
-/// Input of a chain: blocks of a message in place, and the number of blocks of [`SivState::last`]
-/// that follow.
+/// Input of a chain: blocks of a message, and the number of blocks in [`SivState::last`] that
+/// follow them.
 type ChainInput<'a> = (&'a [Block], usize);
 
 impl SivState {
-    /// The chain of this step; one over nothing, which changes nothing, if the job has no such
-    /// step.
-    fn lane<'a>(&'a mut self, step: ChainStep, job: &SivInput<'a>) -> CmacChain<'a> {
-        let (blocks, made) = match step {
-            ChainStep::Subkeys | ChainStep::Start if job.ready.is_some() => (&[][..], 0),
+    /// Returns the chain of this step; an empty one, which changes nothing, if the input does not
+    /// need the step.
+    fn chain<'a>(&'a mut self, step: ChainStep, job: &SivInput<'a>) -> CmacChain<'a> {
+        let (blocks, last_count) = match step {
+            ChainStep::Subkeys | ChainStep::ZeroMac if job.prepared.is_some() => (&[][..], 0),
             ChainStep::Subkeys => {
                 self.last[0] = Block::default();
                 (&[][..], 1)
             }
-            ChainStep::Start => {
-                self.last[0] = self.subkeys.whole(0);
+            ChainStep::ZeroMac => {
+                self.last[0] = self.subkeys.mask_complete(0);
                 (&[][..], 1)
             }
             ChainStep::Part(number) => match job.parts.get(number) {
                 None => (&[][..], 0),
                 Some(part) => {
-                    self.last[0] = self.subkeys.last(part, 0);
+                    self.last[0] = self.subkeys.mask_last(part, 0);
                     (blocks_before_last(part), 1)
                 }
             },
-            ChainStep::End => end(job.text, self.sum, &self.subkeys, &mut self.last),
+            ChainStep::Text => vector_input(job.text, self.sum, &self.subkeys, &mut self.last),
         };
-        CmacChain::new(job.key, blocks, &self.last[..made])
+        CmacChain::new(job.key, blocks, &self.last[..last_count])
     }
 
-    fn take(&mut self, step: ChainStep, ended: Block) {
-        let number = BlockNumber::from_le_bytes(ended);
+    fn finish_step(&mut self, step: ChainStep, mac: Block) {
+        let number = BlockNumber::from_le_bytes(mac);
         match step {
-            ChainStep::Subkeys => self.subkeys = Subkeys::of(&ended),
-            ChainStep::Start | ChainStep::End => self.sum = number,
+            ChainStep::Subkeys => self.subkeys = Subkeys::from_encrypted_zero(&mac),
+            ChainStep::ZeroMac | ChainStep::Text => self.sum = number,
             ChainStep::Part(_) => self.sum = double(self.sum) ^ number,
         }
     }
 }
 
-/// The message whose MAC is the vector: `text` with `sum` added to its end (`xorend`), or to the
-/// only block if it is shorter than one.
-fn end<'t>(
+/// Returns the message whose MAC is the vector: `text` with `sum` xored into its end (`xorend` in
+/// RFC 5297, section 2.4) or, if it is shorter than a block, the padded text xored with doubled
+/// `sum`.
+fn vector_input<'t>(
     text: &'t [u8],
     sum: BlockNumber,
     subkeys: &Subkeys,
     last: &mut [Block; 2],
 ) -> ChainInput<'t> {
-    let (end, len) = tail(text, sum);
+    let (end, len) = last_block(text, sum);
     if text.len() < BLOCK_LEN {
-        last[0] = subkeys.whole(double(sum) ^ pad(end, len));
+        last[0] = subkeys.mask_complete(double(sum) ^ pad(end, len));
         return (&[], 1);
     }
     let blocks = blocks_before_last(text);
     if len < BLOCK_LEN
         && let Some((before, blocks)) = blocks.split_last()
     {
-        // `sum` reaches into the block before the last one.
+        // The last 16 bytes, to which `sum` is XORed, begin in the block before the last one.
         let before = BlockNumber::from_le_bytes(*before) ^ sum << (8 * len as u32);
-        *last = [before.to_le_bytes(), subkeys.last(text, sum)];
+        *last = [before.to_le_bytes(), subkeys.mask_last(text, sum)];
         return (blocks, 2);
     }
-    last[0] = subkeys.last(text, sum);
+    last[0] = subkeys.mask_last(text, sum);
     (blocks, 1)
 }
 
-/// The half of a key that encrypts.
-pub(crate) struct StreamKey(AesKey);
+/// Encryption half (K2 in RFC 5297) of a SIV key, used in counter mode.
+pub(crate) struct CtrKey(AesKey);
 
-impl StreamKey {
+impl CtrKey {
     pub(crate) fn new(key: &Block) -> Self {
         Self(AesKey::new(key))
     }
 
-    /// Encrypts or decrypts `text` in place (RFC 5297, section 2.5).
-    pub(crate) fn apply(&self, vector: &Block, text: &mut [u8]) {
-        // Bits 63 and 31 of the counter start as zero, so nothing is carried past the lowest word.
+    /// Encrypts or decrypts `text` in place, with the counter derived from `vector` (RFC 5297,
+    /// section 2.5).
+    pub(crate) fn apply_keystream(&self, vector: &Block, text: &mut [u8]) {
+        // Bits 63 and 31 of the counter are cleared, so no carry leaves the lowest 32-bit word.
         const CLEARED: u128 = !(1 << 63 | 1 << 31);
         let mut counter = u128::from_be_bytes(*vector) & CLEARED;
         for text in text.chunks_mut(LANES * BLOCK_LEN) {
@@ -238,33 +245,33 @@ impl StreamKey {
     }
 }
 
-/// Both halves.
+/// SIV key: authentication and encryption halves.
 pub(crate) struct SivKey {
     pub(crate) mac: MacKey,
-    pub(crate) stream: StreamKey,
+    pub(crate) ctr: CtrKey,
 }
 
 impl SivKey {
-    /// Prepares a key of 32 bytes: first the half that authenticates.
+    /// Prepares a key of 32 bytes, whose first half is for authentication.
     pub(crate) fn new(key: &[u8]) -> Self {
-        let (mac, stream) = halves(key);
-        Self { mac: MacKey::new(mac), stream: StreamKey::new(stream) }
+        let (mac, stream) = split_halves(key);
+        Self { mac: MacKey::new(mac), ctr: CtrKey::new(stream) }
     }
 
-    /// Encrypts `text` in place and sets its tag.
+    /// Encrypts `text` in place and writes the synthetic initialisation vector to `tag`.
     pub(crate) fn seal(&self, parts: &[&[u8]], tag: &mut Block, text: &mut [u8]) {
-        *tag = self.mac.vector(parts, text);
-        self.stream.apply(tag, text);
+        *tag = self.mac.s2v(parts, text);
+        self.ctr.apply_keystream(tag, text);
     }
 
     /// Decrypts `text` in place; returns true if it is authentic. Otherwise `text` is wiped.
     pub(crate) fn open(&self, parts: &[&[u8]], tag: &Block, text: &mut [u8]) -> bool {
-        self.stream.apply(tag, text);
-        let genuine = is_equal(&self.mac.vector(parts, text), tag);
-        if !genuine {
+        self.ctr.apply_keystream(tag, text);
+        let is_genuine = is_equal(&self.mac.s2v(parts, text), tag);
+        if !is_genuine {
             text.fill(0);
         }
-        genuine
+        is_genuine
     }
 }
 
@@ -273,18 +280,18 @@ pub(crate) fn is_equal(a: &Block, b: &Block) -> bool {
     BlockNumber::from_le_bytes(*a).ct_eq(&BlockNumber::from_le_bytes(*b)).into()
 }
 
-/// Memory for the keys that seal or open the packets of one batch. The keys are wiped after it; the
-/// memory is reused.
+/// Reusable memory for the keys by which the packets of one batch are sealed or opened. The keys
+/// are wiped after each batch.
 pub struct BatchKeys {
-    macs: [AesKey; BATCH],
-    streams: [StreamKey; BATCH],
+    mac_keys: [AesKey; BATCH],
+    ctr_keys: [CtrKey; BATCH],
 }
 
 impl Default for BatchKeys {
     fn default() -> Self {
         Self {
-            macs: [(); BATCH].map(|()| AesKey::blank()),
-            streams: [(); BATCH].map(|()| StreamKey(AesKey::blank())),
+            mac_keys: [(); BATCH].map(|()| AesKey::blank()),
+            ctr_keys: [(); BATCH].map(|()| CtrKey(AesKey::blank())),
         }
     }
 }
@@ -296,42 +303,42 @@ impl core::fmt::Debug for BatchKeys {
 }
 
 impl BatchKeys {
-    /// Prepares the half of `key` that authenticates the packet at `index`.
-    pub(crate) fn set_mac(&mut self, index: usize, key: &[u8]) {
-        self.macs[index].rekey(halves(key).0);
+    /// Sets the authentication key of the packet at `index` to the first half of `key`.
+    pub(crate) fn set_mac_key(&mut self, index: usize, key: &[u8]) {
+        self.mac_keys[index].rekey(split_halves(key).0);
     }
 
-    /// Prepares the half of `key` that encrypts the packet at `index`.
-    pub(crate) fn set_stream(&mut self, index: usize, key: &[u8]) {
-        self.streams[index].0.rekey(halves(key).1);
+    /// Sets the encryption key of the packet at `index` to the second half of `key`.
+    pub(crate) fn set_ctr_key(&mut self, index: usize, key: &[u8]) {
+        self.ctr_keys[index].0.rekey(split_halves(key).1);
     }
 
-    /// The data to be authenticated in the packet at `index`.
-    pub(crate) const fn job<'a>(
+    /// Returns the input of S2V for the packet at `index`.
+    pub(crate) const fn input<'a>(
         &'a self,
         index: usize,
         parts: &'a [&'a [u8]],
         text: &'a [u8],
     ) -> SivInput<'a> {
-        SivInput { key: &self.macs[index], ready: None, parts, text }
+        SivInput { key: &self.mac_keys[index], prepared: None, parts, text }
     }
 
-    /// The key that encrypts the packet at `index`.
-    pub(crate) const fn stream(&self, index: usize) -> &StreamKey {
-        &self.streams[index]
+    /// Returns the encryption key of the packet at `index`.
+    pub(crate) const fn ctr_key(&self, index: usize) -> &CtrKey {
+        &self.ctr_keys[index]
     }
 
-    /// Wipes the first `count` keys.
+    /// Wipes the keys of the first `count` packets.
     pub(crate) fn wipe(&mut self, count: usize) {
-        for (mac, stream) in self.macs.iter_mut().zip(&mut self.streams).take(count) {
+        for (mac, stream) in self.mac_keys.iter_mut().zip(&mut self.ctr_keys).take(count) {
             mac.wipe();
             stream.0.wipe();
         }
     }
 }
 
-/// The two halves of a key of 32 bytes; zeros for any other length, which `SessionKeys` rules out.
-fn halves(key: &[u8]) -> (&Block, &Block) {
+/// Splits a key of 32 bytes; other lengths, which `SessionKeys` excludes, yield zeros.
+fn split_halves(key: &[u8]) -> (&Block, &Block) {
     const NONE: (&Block, &Block) = (&[0; BLOCK_LEN], &[0; BLOCK_LEN]);
     match key.as_chunks() {
         ([mac, stream], []) => (mac, stream),

@@ -157,7 +157,7 @@ proptest! {
         let key = AeadKey::new(number, &key[..number.key_len()]);
         let nonce = &nonce[..number.nonce_len()];
         let mut sealed = vec![0; text.len() + TAG_LEN];
-        sealed[number.text_at()..][..text.len()].copy_from_slice(&text);
+        sealed[number.text_offset()..][..text.len()].copy_from_slice(&text);
         key.seal(nonce, &data, &mut sealed).unwrap();
         let mut opened = vec![0; text.len()];
         prop_assert_eq!(key.open(nonce, &data, &sealed, &mut opened), Some(text.len()));

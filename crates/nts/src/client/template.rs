@@ -1,5 +1,5 @@
-//! Requests of one session that differ in the header, the unique identifier and at most the cookie,
-//! for a load generator: written once, then copied and sealed without allocation.
+//! Template for the requests of one NTS session, for load generators: the fields are written once,
+//! then copied, completed and sealed for each request without allocation.
 
 use horolog_wire::ntp::HEADER_LEN;
 
@@ -8,21 +8,21 @@ use crate::aead::AeadKey;
 use crate::field::PREFIX_LEN;
 use crate::{Algorithm, SessionKeys};
 
-const UNIQUE_ID_AT: usize = HEADER_LEN + PREFIX_LEN;
-const COOKIE_AT: usize = UNIQUE_ID_AT + UNIQUE_ID_LEN + PREFIX_LEN;
+const UNIQUE_ID_OFFSET: usize = HEADER_LEN + PREFIX_LEN;
+const COOKIE_OFFSET: usize = UNIQUE_ID_OFFSET + UNIQUE_ID_LEN + PREFIX_LEN;
 
-/// A request without its header, its unique identifier and its authenticator.
+/// Template of a request, without header, unique identifier and authenticator.
 pub struct RequestTemplate {
     algorithm: Algorithm,
     key: AeadKey,
     cookie_len: usize,
-    /// All bytes of a request with all placeholders that the authenticator covers.
+    /// Bytes that the authenticator covers, of a request with all placeholders.
     covered: Box<[u8]>,
 }
 
 impl RequestTemplate {
-    /// Creates a template for a session with `keys`, with `cookie` and at most `placeholders`
-    /// fields as long as it.
+    /// Creates a template for a session with `keys`, with `cookie` and up to `placeholders`
+    /// placeholder fields.
     #[must_use]
     pub fn new(keys: &SessionKeys, cookie: &[u8], placeholders: usize) -> Self {
         let algorithm = keys.algorithm();
@@ -37,25 +37,24 @@ impl RequestTemplate {
         Self { algorithm, key, cookie_len: cookie.len(), covered: covered.into() }
     }
 
-    /// Length of a request with this number of placeholders, in bytes.
+    /// Returns the length of a request with this number of placeholders, in bytes.
     #[must_use]
     pub const fn request_len(&self, placeholders: usize) -> usize {
         request_len(self.algorithm, self.cookie_len, placeholders)
     }
 
-    /// Replaces the cookie. Returns `false` if the new one has another length: then the old one
-    /// stays.
-    pub fn renew(&mut self, cookie: &[u8]) -> bool {
+    /// Replaces the cookie. Returns false, and changes nothing, if the new one has another length.
+    pub fn replace_cookie(&mut self, cookie: &[u8]) -> bool {
         let fits = cookie.len() == self.cookie_len;
         if fits {
-            self.covered[COOKIE_AT..COOKIE_AT + cookie.len()].copy_from_slice(cookie);
+            self.covered[COOKIE_OFFSET..COOKIE_OFFSET + cookie.len()].copy_from_slice(cookie);
         }
         fits
     }
 
-    /// Writes a request with this number of placeholders to the front of `out` and returns its
-    /// length; 0 if `out` is too short, or the template has no space for the placeholders. `nonce`
-    /// is random.
+    /// Writes a sealed request with this number of placeholders to the front of `out`. Returns its
+    /// length in bytes; 0 if `out` is too short, or the template has fewer placeholders. `nonce`
+    /// must be random.
     pub fn seal(
         &self,
         header: &[u8; HEADER_LEN],
@@ -65,15 +64,15 @@ impl RequestTemplate {
         out: &mut [u8],
     ) -> usize {
         let field_len = PREFIX_LEN + self.cookie_len.next_multiple_of(4);
-        let len = COOKIE_AT - PREFIX_LEN + (1 + placeholders) * field_len;
+        let len = COOKIE_OFFSET - PREFIX_LEN + (1 + placeholders) * field_len;
         let mut request = FieldWriter::new(out);
-        let (Some(template), Some((_, covered))) = (self.covered.get(..len), request.room(len))
+        let (Some(template), Some((_, covered))) = (self.covered.get(..len), request.reserve(len))
         else {
             return 0;
         };
         covered.copy_from_slice(template);
         covered[..HEADER_LEN].copy_from_slice(header);
-        covered[UNIQUE_ID_AT..UNIQUE_ID_AT + UNIQUE_ID_LEN].copy_from_slice(unique_id);
+        covered[UNIQUE_ID_OFFSET..UNIQUE_ID_OFFSET + UNIQUE_ID_LEN].copy_from_slice(unique_id);
         write_authenticator(request, &self.key, self.algorithm, nonce).unwrap_or(0)
     }
 }

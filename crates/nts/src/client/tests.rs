@@ -5,7 +5,7 @@ use core::time::Duration;
 use horolog_time::Timestamp;
 
 use super::*;
-use crate::{CookieKeys, MasterSecret, REPLY_LEN_MAX, nak, open_request, seal_reply};
+use crate::{CookieKeys, MasterSecret, REPLY_LEN_MAX, open_request, seal_reply, write_nak};
 
 const HEADER: [u8; HEADER_LEN] = [0x23; HEADER_LEN];
 const ID: [u8; UNIQUE_ID_LEN] = [0x77; UNIQUE_ID_LEN];
@@ -51,7 +51,7 @@ fn a_session_fills_its_store_and_keeps_it_full() {
             assert_eq!(len, request_len(algorithm, fixture.cookie.len(), expected - 1));
             let reply = answer(&fixture, &out[..len]);
             assert_eq!(session.open_reply(&reply, &ID), Ok(expected));
-            assert_eq!(session.cookies(), COOKIES_MAX);
+            assert_eq!(session.cookie_count(), COOKIES_MAX);
         }
     }
 }
@@ -64,7 +64,7 @@ fn a_short_buffer_takes_fewer_placeholders() {
     let len = session.seal_request(&HEADER, &ID, &[4; 16], &mut out);
     assert_eq!(len, request_len(Algorithm::AesSivCmac256, 100, 2));
     assert_eq!(session.seal_request(&HEADER, &ID, &[4; 16], &mut out[..200]), 0);
-    assert_eq!(session.cookies(), 0);
+    assert_eq!(session.cookie_count(), 0);
     assert_eq!(session.seal_request(&HEADER, &ID, &[4; 16], &mut out), 0);
 }
 
@@ -72,9 +72,9 @@ fn a_short_buffer_takes_fewer_placeholders() {
 fn the_store_holds_eight() {
     let fixture = fixture(Algorithm::Aes128GcmSiv);
     let many = [&fixture.cookie[..]; 20];
-    assert_eq!(ClientSession::new(&fixture.keys, many).cookies(), COOKIES_MAX);
+    assert_eq!(ClientSession::new(&fixture.keys, many).cookie_count(), COOKIES_MAX);
     let unusable = [&[][..], &[0; FOREIGN_COOKIE_LEN_MAX + 1]];
-    assert_eq!(ClientSession::new(&fixture.keys, unusable).cookies(), 0);
+    assert_eq!(ClientSession::new(&fixture.keys, unusable).cookie_count(), 0);
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn a_template_gives_what_sealing_gives() {
     for algorithm in Algorithm::ALL {
         let Fixture { server, keys, cookie } = fixture(algorithm);
         let mut template = RequestTemplate::new(&keys, &vec![0; cookie.len()], 3);
-        assert!(template.renew(&cookie) && !template.renew(&cookie[1..]));
+        assert!(template.replace_cookie(&cookie) && !template.replace_cookie(&cookie[1..]));
         for placeholders in [0, 3] {
             let (mut a, mut b) = ([0; 1400], [0; 1400]);
             let len = template.seal(&HEADER, &ID, &[6; 16], placeholders, &mut a);
@@ -108,18 +108,18 @@ fn invalid_replies_are_distinguished() {
     assert_eq!(session.open_reply(&reply[..reply.len() - 4], &ID), Err(ReplyError::Malformed));
     assert_eq!(session.open_reply(&[], &ID), Err(ReplyError::Malformed));
     let mut kiss = [0; 200];
-    let kiss_len = nak(&ID, &HEADER, &mut kiss);
+    let kiss_len = write_nak(&ID, &HEADER, &mut kiss);
     assert_eq!(kiss_len, HEADER_LEN + PREFIX_LEN + UNIQUE_ID_LEN);
-    assert_eq!(session.open_reply(&kiss[..kiss_len], &ID), Err(ReplyError::Refused));
+    assert_eq!(session.open_reply(&kiss[..kiss_len], &ID), Err(ReplyError::CookieRefused));
     kiss[12..16].copy_from_slice(b"RATE");
-    assert_eq!(session.open_reply(&kiss[..kiss_len], &ID), Err(ReplyError::Kiss));
+    assert_eq!(session.open_reply(&kiss[..kiss_len], &ID), Err(ReplyError::KissOfDeath));
     kiss[1] = 1;
     assert_eq!(session.open_reply(&kiss[..kiss_len], &ID), Err(ReplyError::Malformed));
     for at in 0..reply.len() {
         let mut broken = reply.clone();
         broken[at] ^= 0x10;
         assert!(session.open_reply(&broken, &ID).is_err(), "byte {at}");
-        assert_eq!(session.cookies(), 0);
+        assert_eq!(session.cookie_count(), 0);
     }
     assert_eq!(session.open_reply(&reply, &ID), Ok(8));
 }

@@ -57,10 +57,10 @@ fn servers_agree_through_the_secret_and_the_period_alone() {
     // Another server, started days before, renewed since.
     let other = keys(1, 90);
     assert!(!opens(&other, &cookie));
-    assert!(other.is_due(at(100 * DAY_S)));
-    let renewed = other.renew(at(101 * DAY_S - 1));
+    assert!(other.is_rotation_due(at(100 * DAY_S)));
+    let renewed = other.rotated(at(101 * DAY_S - 1));
     assert_eq!(renewed.period(), 100);
-    assert!(!renewed.is_due(at(100 * DAY_S)));
+    assert!(!renewed.is_rotation_due(at(100 * DAY_S)));
     assert!(opens(&renewed, &cookie));
     assert!(!opens(&keys(2, 100), &cookie), "another secret");
     let secret = MasterSecret::from_bytes([1; 32]);

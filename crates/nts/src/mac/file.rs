@@ -1,5 +1,5 @@
-//! Key files of chrony (`chrony.keys`) and ntpd (`ntp.keys`): one key per line, of identifier, type
-//! and key. No message repeats a key.
+//! Parser of the key files of chrony (`chrony.keys`) and ntpd (`ntp.keys`): one line per key, with
+//! identifier, type and key. Error messages contain no part of a key.
 
 use core::{fmt, str};
 use std::collections::HashMap;
@@ -11,13 +11,12 @@ use zeroize::Zeroizing;
 use super::{KeyError, KeyTable, MacAlgorithm, SymmetricKey};
 use crate::secret::hex_value;
 
-/// Greatest number of characters with which a key without prefix is always text, in ntpd and
-/// chrony.
+/// Largest number of characters with which ntpd and chrony take a key without prefix for text.
 const TEXT_LEN_MAX: usize = 20;
 /// Byte order mark that some editors write before a text.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
-/// Types of keys that other programs support and this one does not.
-const OTHER_TYPES: [&str; 22] = [
+/// Key types of other programs that are not supported here.
+const UNSUPPORTED_TYPES: [&str; 22] = [
     "DES",
     "MD2",
     "MD4",
@@ -55,18 +54,18 @@ const OTHER_TYPES: [&str; 22] = [
 /// name the hosts that may serve time with the key (`ntp.keys(5)`); they are not enforced here.
 #[derive(Debug)]
 pub struct KeyFile {
-    /// The usable keys; of several lines with the same identifier the first.
+    /// Usable keys; of several lines with the same identifier, only the first.
     pub keys: KeyTable,
     /// The unusable lines.
     pub unused: UnusedLines,
 }
 
-/// Lines of a key file without a usable key, with the reasons. Its text is one line and repeats
-/// nothing of the file.
+/// Lines of a key file that contain no usable key, with the reasons. Formatted as one line, without
+/// any content of the file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UnusedLines(Vec<(usize, KeyFileErrorKind)>);
 
-/// Greatest number of lines that are named, so that a wrong file does not fill the log.
+/// Largest number of lines named in a message.
 const NAMED_LINES_MAX: usize = 20;
 
 impl UnusedLines {
@@ -84,11 +83,11 @@ impl fmt::Display for UnusedLines {
             if named[..index].iter().any(|(_, earlier)| earlier == fault) {
                 continue;
             }
-            let alike = named[index + 1..].iter().filter(|(_, later)| later == fault);
+            let same_error = named[index + 1..].iter().filter(|(_, later)| later == fault);
             let separator = if index == 0 { "" } else { "; " };
-            let noun = if alike.clone().next().is_some() { "lines" } else { "line" };
+            let noun = if same_error.clone().next().is_some() { "lines" } else { "line" };
             write!(f, "{separator}{noun} {line}")?;
-            alike.clone().try_for_each(|(line, _)| write!(f, ", {line}"))?;
+            same_error.clone().try_for_each(|(line, _)| write!(f, ", {line}"))?;
             write!(f, ": {fault}")?;
         }
         match self.0.len() - named.len() {
@@ -98,7 +97,7 @@ impl fmt::Display for UnusedLines {
     }
 }
 
-/// Defect of a line of a key file.
+/// Reason why a line of a key file contains no usable key.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum KeyFileErrorKind {
     /// The line does not have three words.
@@ -110,9 +109,9 @@ pub enum KeyFileErrorKind {
     /// MD5, whose digests can be forged.
     #[error("MD5 is not supported (RFC 8573): create a key of type AES128 or SHA256")]
     Md5,
-    /// A type of other programs.
+    /// The type is supported only by other programs.
     #[error("{0} is not supported: create a key of type AES128 or SHA256")]
-    OtherType(&'static str),
+    UnsupportedType(&'static str),
     /// The second word is not a type.
     #[error("unknown type; write AES128, AES256, SHA1, SHA256, SHA384 or SHA512")]
     BadType,
@@ -122,9 +121,9 @@ pub enum KeyFileErrorKind {
     /// The key does not match its type.
     #[error("{0}")]
     BadKey(KeyError),
-    /// The identifier occurred before.
+    /// An earlier line has the same identifier.
     #[error("key {id} is already defined in line {first}; remove one of the two")]
-    Twice {
+    DuplicateId {
         /// The identifier.
         id: u32,
         /// The line of the first key with it.
@@ -133,7 +132,7 @@ pub enum KeyFileErrorKind {
 }
 
 impl KeyFile {
-    /// Reads a file's content, which need not be UTF-8: a key consists of bytes.
+    /// Parses the content of a file, which need not be UTF-8, because a key may have any bytes.
     #[must_use]
     pub fn parse(text: &[u8]) -> Self {
         let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
@@ -147,7 +146,7 @@ impl KeyFile {
                     if first == line {
                         keys.push(key);
                     } else {
-                        unused.push((line, KeyFileErrorKind::Twice { id, first }));
+                        unused.push((line, KeyFileErrorKind::DuplicateId { id, first }));
                     }
                 }
                 Err(fault) => unused.push((line, fault)),
@@ -163,7 +162,7 @@ fn parse_line(line: &[u8]) -> Result<Option<SymmetricKey>, KeyFileErrorKind> {
         return Ok(None);
     }
     let words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
-    // In chrony a comment is a line of its own, so its keys may begin with the sign.
+    // A key may begin with `#`, because chrony supports comments only on lines of their own.
     let is_comment = |(index, word): &(usize, &[u8])| *index != 2 && word.starts_with(b"#");
     let words = words.enumerate().take_while(|word| !is_comment(word)).map(|(_, word)| word);
     let words: Vec<&[u8]> = words.collect();
@@ -171,19 +170,19 @@ fn parse_line(line: &[u8]) -> Result<Option<SymmetricKey>, KeyFileErrorKind> {
         [] => return Ok(None),
         [id, kind, key] => (id, kind, key),
         [id, kind, key, addresses] if are_addresses(addresses) => (id, kind, key),
-        _ => return Err(word_count(&words)),
+        _ => return Err(word_count_error(&words)),
     };
-    let id = identifier(id).filter(|id| *id > 0).ok_or(KeyFileErrorKind::BadId)?;
-    let algorithm = algorithm(kind)?;
+    let id = parse_identifier(id).filter(|id| *id > 0).ok_or(KeyFileErrorKind::BadId)?;
+    let algorithm = parse_algorithm(kind)?;
     let bytes = key_bytes(key, algorithm)?;
     SymmetricKey::new(id, algorithm, &bytes).map(Some).map_err(KeyFileErrorKind::BadKey)
 }
 
-fn identifier(word: &[u8]) -> Option<u32> {
+fn parse_identifier(word: &[u8]) -> Option<u32> {
     str::from_utf8(word).ok()?.parse().ok()
 }
 
-/// Returns true for a list of addresses or prefixes, with commas between them.
+/// Returns true if a word is a comma-separated list of addresses or prefixes.
 fn are_addresses(word: &[u8]) -> bool {
     let is_address = |text: &str| {
         let (address, length) = text.split_once('/').unwrap_or((text, "0"));
@@ -192,39 +191,41 @@ fn are_addresses(word: &[u8]) -> bool {
     str::from_utf8(word).is_ok_and(|text| text.split(',').all(is_address))
 }
 
-/// chrony reads a line of two words as a key of type MD5.
-fn word_count(words: &[&[u8]]) -> KeyFileErrorKind {
+/// Returns the error for a wrong number of words. In chrony, a line of two words is an MD5 key.
+fn word_count_error(words: &[&[u8]]) -> KeyFileErrorKind {
     match words {
-        [id, key] if identifier(id).is_some() && algorithm(key).is_err() => KeyFileErrorKind::Md5,
+        [id, key] if parse_identifier(id).is_some() && parse_algorithm(key).is_err() => {
+            KeyFileErrorKind::Md5
+        }
         _ => KeyFileErrorKind::WordCount(words.len()),
     }
 }
 
-fn algorithm(kind: &[u8]) -> Result<MacAlgorithm, KeyFileErrorKind> {
+fn parse_algorithm(kind: &[u8]) -> Result<MacAlgorithm, KeyFileErrorKind> {
     let kind = str::from_utf8(kind).map_err(|_| KeyFileErrorKind::BadType)?;
     if let Some(algorithm) = MacAlgorithm::from_name(kind) {
         return Ok(algorithm);
     }
-    // Of the letters that ntpd used to support, M is MD5 and the others are forms of a DES key.
+    // One-letter types of old versions of ntpd: M is MD5; A, N and S are formats of DES keys.
     match kind.to_ascii_uppercase().as_str() {
         "MD5" | "M" => Err(KeyFileErrorKind::Md5),
-        "A" | "N" | "S" => Err(KeyFileErrorKind::OtherType("DES")),
-        kind => Err(OTHER_TYPES
+        "A" | "N" | "S" => Err(KeyFileErrorKind::UnsupportedType("DES")),
+        kind => Err(UNSUPPORTED_TYPES
             .into_iter()
             .find(|other| *other == kind)
-            .map_or(KeyFileErrorKind::BadType, KeyFileErrorKind::OtherType)),
+            .map_or(KeyFileErrorKind::BadType, KeyFileErrorKind::UnsupportedType)),
     }
 }
 
 fn key_bytes(key: &[u8], algorithm: MacAlgorithm) -> Result<Zeroizing<Vec<u8>>, KeyFileErrorKind> {
     if let Some(digits) = key.strip_prefix(b"HEX:") {
-        return hex(digits).ok_or(KeyFileErrorKind::BadHex);
+        return parse_hex(digits).ok_or(KeyFileErrorKind::BadHex);
     }
     if let Some(text) = key.strip_prefix(b"ASCII:") {
         return Ok(Zeroizing::new(text.to_vec()));
     }
     let as_text = || Zeroizing::new(key.to_vec());
-    let Some(bytes) = hex(key) else { return Ok(as_text()) };
+    let Some(bytes) = parse_hex(key) else { return Ok(as_text()) };
     let is_hex = match algorithm.key_len() {
         Some(len) => key.len() != len,
         None => key.len() > TEXT_LEN_MAX,
@@ -232,7 +233,7 @@ fn key_bytes(key: &[u8], algorithm: MacAlgorithm) -> Result<Zeroizing<Vec<u8>>, 
     Ok(if is_hex { bytes } else { as_text() })
 }
 
-fn hex(digits: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+fn parse_hex(digits: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     if !digits.len().is_multiple_of(2) || !digits.iter().all(u8::is_ascii_hexdigit) {
         return None;
     }

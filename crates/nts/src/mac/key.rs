@@ -1,4 +1,4 @@
-//! One symmetric key: its algorithm, its digests, and their comparison in constant time.
+//! Symmetric key: computation of digests, and their comparison in constant time.
 
 use core::fmt;
 
@@ -14,10 +14,10 @@ use crate::aead::cmac::CmacKey;
 
 /// The longest digest, in bytes.
 pub(super) const DIGEST_LEN_MAX: usize = 64;
-/// Number of bytes to which a longer digest is truncated after packets of version 4 (RFC 7822,
-/// section 3, defines no MAC of more than 24 bytes).
+/// Length to which longer digests are truncated in packets of NTP version 4, in bytes: RFC 7822,
+/// section 3, limits a MAC to 24 bytes, including the key identifier.
 const DIGEST_LEN_TRUNCATED: usize = 20;
-/// The longest key, in bytes: above any reasonable one.
+/// Largest accepted length of a key, in bytes.
 const KEY_LEN_MAX: usize = 2048;
 
 /// Algorithm of the digest.
@@ -37,7 +37,7 @@ pub enum MacAlgorithm {
     Sha512,
 }
 
-/// Its type name in key files.
+/// Formats the type name in key files.
 impl fmt::Display for MacAlgorithm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -52,7 +52,8 @@ impl fmt::Display for MacAlgorithm {
 }
 
 impl MacAlgorithm {
-    /// The algorithm with the type `name` in key files, case-insensitive.
+    /// Returns the algorithm with this type name in key files, case-insensitive; `None` if it is
+    /// unknown.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         match name.to_ascii_uppercase().as_str() {
@@ -68,7 +69,7 @@ impl MacAlgorithm {
         }
     }
 
-    /// Length of the whole digest, in bytes.
+    /// Returns the length of a complete digest, in bytes.
     #[must_use]
     pub const fn digest_len(self) -> usize {
         match self {
@@ -80,7 +81,7 @@ impl MacAlgorithm {
         }
     }
 
-    /// Length that its keys must have, in bytes; `None` if any is valid.
+    /// Returns the required length of a key, in bytes; `None` if any length is valid.
     #[must_use]
     pub const fn key_len(self) -> Option<usize> {
         match self {
@@ -90,9 +91,9 @@ impl MacAlgorithm {
         }
     }
 
-    /// Returns true if a digest may have `len` bytes: all of it, or truncated to 20.
+    /// Returns true if `len` bytes are a valid length of a digest: complete, or truncated to 20.
     #[must_use]
-    pub const fn gives(self, len: usize) -> bool {
+    pub const fn supports_digest_len(self, len: usize) -> bool {
         len == self.digest_len()
             || len == DIGEST_LEN_TRUNCATED && self.digest_len() > DIGEST_LEN_TRUNCATED
     }
@@ -101,10 +102,10 @@ impl MacAlgorithm {
 /// Reason why bytes are not a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum KeyError {
-    /// Identifier 0 means "no key".
+    /// The identifier is 0, which means "no key".
     #[error("key identifiers start at 1")]
     ZeroId,
-    /// The key does not have the length that its algorithm demands.
+    /// The key does not have the length that its algorithm requires.
     #[error("{algorithm} requires a key of {want} bytes, this one has {got}")]
     WrongLength {
         /// The algorithm.
@@ -114,22 +115,22 @@ pub enum KeyError {
         /// The actual length, in bytes.
         got: usize,
     },
-    /// The key is empty or far too long.
+    /// The key is empty or exceeds the length limit.
     #[error("a key has 1 to {KEY_LEN_MAX} bytes, this one has {0}")]
-    Unreasonable(usize),
+    LengthOutOfRange(usize),
 }
 
-enum Secret {
+enum MacSecret {
     Cmac128(CmacKey<Aes128Enc>),
     Cmac256(CmacKey<Aes256Enc>),
     Prefix(Zeroizing<Box<[u8]>>),
 }
 
-/// A key with its identifier and its algorithm.
+/// Symmetric key with its identifier and algorithm.
 pub struct SymmetricKey {
     id: u32,
     algorithm: MacAlgorithm,
-    secret: Secret,
+    secret: MacSecret,
 }
 
 impl SymmetricKey {
@@ -139,66 +140,73 @@ impl SymmetricKey {
             return Err(KeyError::ZeroId);
         }
         if key.is_empty() || key.len() > KEY_LEN_MAX {
-            return Err(KeyError::Unreasonable(key.len()));
+            return Err(KeyError::LengthOutOfRange(key.len()));
         }
         let secret = match algorithm {
-            MacAlgorithm::Aes128 => CmacKey::new(key).map(Secret::Cmac128),
-            MacAlgorithm::Aes256 => CmacKey::new(key).map(Secret::Cmac256),
-            _ => Some(Secret::Prefix(Zeroizing::new(key.into()))),
+            MacAlgorithm::Aes128 => CmacKey::new(key).map(MacSecret::Cmac128),
+            MacAlgorithm::Aes256 => CmacKey::new(key).map(MacSecret::Cmac256),
+            _ => Some(MacSecret::Prefix(Zeroizing::new(key.into()))),
         };
         let want = algorithm.key_len().unwrap_or(key.len());
         let secret = secret.ok_or(KeyError::WrongLength { algorithm, want, got: key.len() })?;
         Ok(Self { id, algorithm, secret })
     }
 
-    /// Its identifier.
+    /// Returns the key identifier.
     #[must_use]
     pub const fn id(&self) -> u32 {
         self.id
     }
 
-    /// Its algorithm.
+    /// Returns the algorithm of the digest.
     #[must_use]
     pub const fn algorithm(&self) -> MacAlgorithm {
         self.algorithm
     }
 
-    /// Returns true if `digest`, whole or truncated, is that of `covered`.
+    /// Returns true if `digest`, complete or truncated, is the digest of `covered` with this key.
     #[must_use]
-    pub fn is_digest(&self, covered: &[u8], digest: &[u8]) -> bool {
+    pub fn is_valid_digest(&self, covered: &[u8], digest: &[u8]) -> bool {
         let mut own = [0; DIGEST_LEN_MAX];
-        self.compute(covered, &mut own);
-        self.algorithm.gives(digest.len()) && bool::from(own[..digest.len()].ct_eq(digest))
+        self.compute_digest(covered, &mut own);
+        self.algorithm.supports_digest_len(digest.len())
+            && bool::from(own[..digest.len()].ct_eq(digest))
     }
 
     /// Appends a MAC with a digest of `digest_len` bytes to the packet in the first `len` bytes of
-    /// `buffer`. Returns the packet's new length; 0 if `buffer` is too short or the algorithm has
-    /// no such digest.
-    pub fn append(&self, digest_len: usize, buffer: &mut [u8], len: usize) -> usize {
+    /// `buffer`. Returns the new length of the packet in bytes; 0 if `buffer` is too short or the
+    /// algorithm does not support this length.
+    pub fn append_mac(&self, digest_len: usize, buffer: &mut [u8], len: usize) -> usize {
         let end = len + KEY_ID_LEN + digest_len;
-        if end > buffer.len() || !self.algorithm.gives(digest_len) {
+        if end > buffer.len() || !self.algorithm.supports_digest_len(digest_len) {
             return 0;
         }
         let mut digest = [0; DIGEST_LEN_MAX];
-        self.compute(&buffer[..len], &mut digest);
+        self.compute_digest(&buffer[..len], &mut digest);
         buffer[len..len + KEY_ID_LEN].copy_from_slice(&self.id.to_be_bytes());
         buffer[len + KEY_ID_LEN..end].copy_from_slice(&digest[..digest_len]);
         end
     }
 
-    fn compute(&self, covered: &[u8], digest: &mut [u8; DIGEST_LEN_MAX]) {
+    fn compute_digest(&self, covered: &[u8], digest: &mut [u8; DIGEST_LEN_MAX]) {
         match (&self.secret, self.algorithm) {
-            (Secret::Cmac128(key), _) => digest[..16].copy_from_slice(&key.mac(covered)),
-            (Secret::Cmac256(key), _) => digest[..16].copy_from_slice(&key.mac(covered)),
-            (Secret::Prefix(key), MacAlgorithm::Sha256) => hash::<Sha256>(key, covered, digest),
-            (Secret::Prefix(key), MacAlgorithm::Sha384) => hash::<Sha384>(key, covered, digest),
-            (Secret::Prefix(key), MacAlgorithm::Sha512) => hash::<Sha512>(key, covered, digest),
-            (Secret::Prefix(key), _) => hash::<Sha1>(key, covered, digest),
+            (MacSecret::Cmac128(key), _) => digest[..16].copy_from_slice(&key.mac(covered)),
+            (MacSecret::Cmac256(key), _) => digest[..16].copy_from_slice(&key.mac(covered)),
+            (MacSecret::Prefix(key), MacAlgorithm::Sha256) => {
+                keyed_hash::<Sha256>(key, covered, digest);
+            }
+            (MacSecret::Prefix(key), MacAlgorithm::Sha384) => {
+                keyed_hash::<Sha384>(key, covered, digest);
+            }
+            (MacSecret::Prefix(key), MacAlgorithm::Sha512) => {
+                keyed_hash::<Sha512>(key, covered, digest);
+            }
+            (MacSecret::Prefix(key), _) => keyed_hash::<Sha1>(key, covered, digest),
         }
     }
 }
 
-fn hash<D: Digest>(key: &[u8], covered: &[u8], digest: &mut [u8; DIGEST_LEN_MAX]) {
+fn keyed_hash<D: Digest>(key: &[u8], covered: &[u8], digest: &mut [u8; DIGEST_LEN_MAX]) {
     let whole = D::new().chain_update(key).chain_update(covered).finalize();
     digest[..whole.len()].copy_from_slice(&whole);
 }

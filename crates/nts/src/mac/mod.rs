@@ -1,6 +1,6 @@
-//! Symmetric-key message authentication codes after NTP packets (RFC 5905, section 7.3; RFC 8573
-//! for AES-CMAC): a key identifier of four bytes and a digest. MD5 is not supported (RFC 8573,
-//! section 1). Keys are wiped on drop, and nothing prints them.
+//! Symmetric-key message authentication codes of NTP packets (RFC 5905, section 7.3; RFC 8573 for
+//! AES-CMAC): a key identifier of four bytes and a digest. MD5 is not supported (RFC 8573, section
+//! 1). Keys are wiped on drop and never printed.
 
 mod file;
 mod key;
@@ -13,14 +13,14 @@ use core::fmt;
 use horolog_wire::ntp::HEADER_LEN;
 use thiserror::Error;
 
-use crate::trailer::mac_at;
+use crate::trailer::mac_offset;
 
 /// Length of a key identifier, in bytes.
 pub const KEY_ID_LEN: usize = 4;
-/// The longest MAC, identifier included, in bytes.
+/// Length of the longest MAC, key identifier included, in bytes.
 pub const MAC_LEN_MAX: usize = KEY_ID_LEN + key::DIGEST_LEN_MAX;
 
-/// Reason for which a packet's MAC is rejected.
+/// Reason why the MAC of a packet is rejected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum MacRefusal {
     /// The packet has no MAC, or none of a known length.
@@ -34,20 +34,21 @@ pub enum MacRefusal {
     Forged(u32),
 }
 
-/// The key of an authentic packet, and the form of its MAC.
+/// Verified MAC of a packet: its key, and the length of its digest.
 #[derive(Clone, Copy, Debug)]
-pub struct Authentic<'a> {
+pub struct AuthenticMac<'a> {
     /// The key.
     pub key: &'a SymmetricKey,
-    /// Length of the digest, in bytes: all of it, or truncated.
+    /// Length of the digest, complete or truncated, in bytes.
     pub digest_len: usize,
 }
 
-impl Authentic<'_> {
-    /// Appends a MAC of the same key and form to the packet in the first `len` bytes of `buffer`.
-    /// Returns the packet's new length; 0 if `buffer` is too short.
-    pub fn append(&self, buffer: &mut [u8], len: usize) -> usize {
-        self.key.append(self.digest_len, buffer, len)
+impl AuthenticMac<'_> {
+    /// Appends a MAC with the same key and digest length to the packet in the first `len` bytes of
+    /// `buffer`, such as the reply. Returns the new length of the packet in bytes; 0 if `buffer` is
+    /// too short.
+    pub fn append_mac(&self, buffer: &mut [u8], len: usize) -> usize {
+        self.key.append_mac(self.digest_len, buffer, len)
     }
 }
 
@@ -59,7 +60,7 @@ pub struct KeyTable {
 }
 
 impl KeyTable {
-    /// Creates a table; of several keys with the same identifier the first counts.
+    /// Creates a table; of several keys with the same identifier, the first is used.
     #[must_use]
     pub fn new(mut keys: Vec<SymmetricKey>) -> Self {
         keys.sort_by_key(SymmetricKey::id);
@@ -67,7 +68,7 @@ impl KeyTable {
         Self { keys }
     }
 
-    /// Number of keys.
+    /// Returns the number of keys.
     #[must_use]
     pub fn len(&self) -> usize {
         self.keys.len()
@@ -79,25 +80,25 @@ impl KeyTable {
         self.keys.is_empty()
     }
 
-    /// The key with identifier `id`.
+    /// Returns the key with identifier `id`.
     #[must_use]
     pub fn get(&self, id: u32) -> Option<&SymmetricKey> {
         self.keys.binary_search_by_key(&id, SymmetricKey::id).ok().and_then(|at| self.keys.get(at))
     }
 
-    /// Verifies the MAC at the end of `packet`, which covers all bytes before it, header and
-    /// extension fields.
-    pub fn verify(&self, packet: &[u8]) -> Result<Authentic<'_>, MacRefusal> {
+    /// Verifies the MAC at the end of `packet`. It covers all bytes before it: header and extension
+    /// fields.
+    pub fn verify(&self, packet: &[u8]) -> Result<AuthenticMac<'_>, MacRefusal> {
         let rest = packet.get(HEADER_LEN..).ok_or(MacRefusal::NoMac)?;
-        let at = HEADER_LEN + mac_at(rest).ok_or(MacRefusal::NoMac)?;
+        let at = HEADER_LEN + mac_offset(rest).ok_or(MacRefusal::NoMac)?;
         let (covered, mac) = packet.split_at(at);
         let (id, digest) = mac.split_first_chunk::<KEY_ID_LEN>().ok_or(MacRefusal::NoMac)?;
         let id = u32::from_be_bytes(*id);
         let key = self.get(id).ok_or(MacRefusal::UnknownKey(id))?;
-        if !key.is_digest(covered, digest) {
+        if !key.is_valid_digest(covered, digest) {
             return Err(MacRefusal::Forged(id));
         }
-        Ok(Authentic { key, digest_len: digest.len() })
+        Ok(AuthenticMac { key, digest_len: digest.len() })
     }
 }
 

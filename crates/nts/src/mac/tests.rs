@@ -17,7 +17,7 @@ fn fault(text: &str) -> String {
 
 fn digest(key: &SymmetricKey, message: &[u8], len: usize) -> Vec<u8> {
     let mut buffer = [message, &[0; MAC_LEN_MAX]].concat();
-    let end = key.append(len, &mut buffer, message.len());
+    let end = key.append_mac(len, &mut buffer, message.len());
     assert_eq!(end, message.len() + KEY_ID_LEN + len);
     buffer[message.len() + KEY_ID_LEN..end].to_vec()
 }
@@ -111,12 +111,12 @@ proptest! {
         let digest_len = if truncated { whole.min(20) } else { whole };
         let mut packet = [0; HEADER_LEN + MAC_LEN_MAX];
         packet[..32].copy_from_slice(&header);
-        let len = key.append(digest_len, &mut packet, HEADER_LEN);
+        let len = key.append_mac(digest_len, &mut packet, HEADER_LEN);
         let packet = &mut packet[..len];
         let authentic = table.verify(packet).unwrap();
         prop_assert_eq!((authentic.key.id(), authentic.digest_len), (key.id(), digest_len));
         let mut reply = [0x24; HEADER_LEN + MAC_LEN_MAX];
-        let reply_len = authentic.append(&mut reply, HEADER_LEN);
+        let reply_len = authentic.append_mac(&mut reply, HEADER_LEN);
         prop_assert_eq!(reply_len, packet.len());
         prop_assert!(table.verify(&reply[..reply_len]).is_ok());
         packet[at.index(len)] ^= change;
@@ -232,12 +232,12 @@ fn refusals_are_distinguished() {
     assert_eq!(table.verify(&packet[..HEADER_LEN]).unwrap_err(), MacRefusal::NoMac);
     assert_eq!(table.verify(&packet[..3]).unwrap_err(), MacRefusal::NoMac);
     let stranger = SymmetricKey::new(99, MacAlgorithm::Sha1, b"secret").unwrap();
-    let len = stranger.append(20, &mut packet, HEADER_LEN);
+    let len = stranger.append_mac(20, &mut packet, HEADER_LEN);
     assert_eq!(table.verify(&packet[..len]).unwrap_err(), MacRefusal::UnknownKey(99));
     let liar = SymmetricKey::new(2, MacAlgorithm::Sha256, b"guess").unwrap();
-    let len = liar.append(32, &mut packet, HEADER_LEN);
+    let len = liar.append_mac(32, &mut packet, HEADER_LEN);
     assert_eq!(table.verify(&packet[..len]).unwrap_err(), MacRefusal::Forged(2));
     // The right digest of a key whose algorithm gives another length.
-    assert_eq!(liar.append(16, &mut packet, HEADER_LEN), 0);
-    assert_eq!(liar.append(32, &mut packet[..HEADER_LEN + 20], HEADER_LEN), 0);
+    assert_eq!(liar.append_mac(16, &mut packet, HEADER_LEN), 0);
+    assert_eq!(liar.append_mac(32, &mut packet[..HEADER_LEN + 20], HEADER_LEN), 0);
 }

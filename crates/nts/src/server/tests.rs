@@ -83,7 +83,7 @@ fn refusals_show_whether_a_kiss_is_due() {
     let keys = cookie_keys();
     let session = session(Algorithm::AesSivCmac256);
     let packet = request(&keys, &session, 1);
-    let other = keys.renew(Timestamp::from_timespec(1_800_000_000, 0));
+    let other = keys.rotated(Timestamp::from_timespec(1_800_000_000, 0));
     let refusal = open_request(&other, &packet).unwrap_err();
     assert_eq!(refusal, NtsRefusal::UnknownCookie { unique_id: &ID });
     assert_eq!(refusal.unique_id(), Some(&ID[..]));
@@ -105,18 +105,18 @@ fn refusals_show_whether_a_kiss_is_due() {
 #[test]
 fn a_kiss_is_shorter_than_any_request_and_carries_no_clock_data() {
     let mut out = [0; 200];
-    let len = nak(&ID, &HEADER, &mut out);
+    let len = write_nak(&ID, &HEADER, &mut out);
     assert_eq!(len, HEADER_LEN + 36);
     assert_eq!((out[0], out[1], &out[12..16]), (0xe3, 0, &b"NTSN"[..]));
     assert_eq!((&out[4..12], &out[16..24]), (&[0; 8][..], &[0; 8][..]));
     assert_eq!(out[24..HEADER_LEN], HEADER[24..]);
     assert_eq!(out[HEADER_LEN..HEADER_LEN + 4], [0x01, 0x04, 0, 36]);
-    assert_eq!(nak(&ID, &HEADER, &mut out[..len - 1]), 0);
+    assert_eq!(write_nak(&ID, &HEADER, &mut out[..len - 1]), 0);
 }
 
 /// A field of zeros.
 fn field(kind: u16, body_len: usize) -> Vec<u8> {
-    [&prefix(kind, PREFIX_LEN + body_len)[..], &vec![0; body_len]].concat()
+    [&field_prefix(kind, PREFIX_LEN + body_len)[..], &vec![0; body_len]].concat()
 }
 
 /// A request made by hand: fields before the authenticator, its nonce, and additional padding.
@@ -135,8 +135,8 @@ fn fields_follow_rfc_8915() {
     let keys = cookie_keys();
     let session = session(Algorithm::AesSivCmac256);
     let cookie = cookie(&keys, &session);
-    let cookie = [&prefix(COOKIE, PREFIX_LEN + cookie.len())[..], &cookie].concat();
-    let id = [&prefix(UNIQUE_ID, PREFIX_LEN + 32)[..], &ID].concat();
+    let cookie = [&field_prefix(COOKIE, PREFIX_LEN + cookie.len())[..], &cookie].concat();
+    let id = [&field_prefix(UNIQUE_ID, PREFIX_LEN + 32)[..], &ID].concat();
     let open = |fields: &[&[u8]], nonce: &[u8], padding| {
         let packet = by_hand(&session, fields, nonce, padding);
         open_request(&keys, &packet).map(|opened| opened.cookies_wanted).map_err(|refusal| {

@@ -1,4 +1,4 @@
-//! Statistics of the readings of one clock, and detection of steps of the system clock. Pure.
+//! Statistics of one clock's readings, and detection of system clock steps. Pure.
 
 use std::io;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use super::name::ClockName;
 use super::reader::OffsetReading;
 use crate::stability;
 
-/// Steps reported at most; a clock that is stepped more often has no useful offset.
+/// Maximum number of reported steps.
 const STEPS_MAX: usize = 1_000;
 
-/// Reference point of the offsets of a clock.
+/// Zero point of a clock's offsets: its first offset if the clock has its own epoch, otherwise UTC.
 #[derive(Debug)]
 pub(super) struct OffsetOrigin {
     from_first: bool,
@@ -45,14 +45,15 @@ pub(super) struct ClockStats {
 }
 
 impl ClockStats {
-    pub(super) fn take(&mut self, reading: io::Result<Option<ClockSample>>) {
+    pub(super) fn add_reading(&mut self, reading: io::Result<Option<ClockSample>>) {
         match reading {
             Ok(sample) => self.samples.extend(sample),
             Err(error) => self.error = Some(error.to_string()),
         }
     }
 
-    /// Returns the result of `count` readings.
+    /// Returns the result of a clock for `count` slots; `name` and `interval` are those of the
+    /// options.
     pub(super) fn result(
         self,
         name: &ClockName,
@@ -66,7 +67,7 @@ impl ClockStats {
         let offsets = self.samples.iter().map(|sample| sample.offset_ns);
         let first = self.samples.first();
         let (first_at, first_offset) = first.map_or((0, 0), |one| (one.at_ns, one.offset_ns));
-        // Offsets are taken relative to the first one, so that large ones lose no digits.
+        // Relative to the first offset, since a double would lose digits of a large one.
         let relative = |sample: &ClockSample| sample.offset_ns.saturating_sub(first_offset) as f64;
         let point = |sample: &ClockSample| {
             (sample.at_ns.saturating_sub(first_at) as f64 / 1e9, relative(sample))
@@ -87,32 +88,34 @@ impl ClockStats {
             error: self.error,
             offset_ns: ExactSummary::from_values(offsets),
             error_bound_ns: ExactSummary::from_values(error_bounds_ns),
-            drift: stability::drift(&points),
-            allan: stability::allan(&phase_s, interval),
+            drift: stability::fit_drift(&points),
+            allan: stability::allan_deviations(&phase_s, interval),
             samples: self.samples,
         }
     }
 }
 
-/// Detector of steps of the system clock: `CLOCK_MONOTONIC` is slewed with it and never stepped.
+/// Detector of system clock steps: changes of `CLOCK_REALTIME` minus `CLOCK_MONOTONIC`, which is
+/// slewed with it but never stepped.
 #[derive(Debug, Default)]
 pub(super) struct StepDetector {
-    held: Option<ClockOffset>,
-    found: Vec<ClockStep>,
+    latest: Option<ClockOffset>,
+    steps: Vec<ClockStep>,
 }
 
 impl StepDetector {
-    /// Takes the offset of the system clock from the monotonic one.
-    pub(super) fn take(&mut self, slot: u64, now: ClockOffset) {
-        let held = *self.held.get_or_insert(now);
-        if !held.agrees(now) && self.found.len() < STEPS_MAX {
-            self.found.push(ClockStep { slot, step_ns: (now.offset - held.offset).as_ns() });
+    /// Adds a reading of `CLOCK_REALTIME` minus `CLOCK_MONOTONIC`; records a step if it disagrees
+    /// with the previous one.
+    pub(super) fn add_offset(&mut self, slot: u64, now: ClockOffset) {
+        let held = *self.latest.get_or_insert(now);
+        if !held.agrees(now) && self.steps.len() < STEPS_MAX {
+            self.steps.push(ClockStep { slot, step_ns: (now.offset - held.offset).as_ns() });
         }
-        self.held = Some(held.latest_or_tighter(now));
+        self.latest = Some(held.latest_or_tighter(now));
     }
 
-    pub(super) fn found(self) -> Vec<ClockStep> {
-        self.found
+    pub(super) fn into_steps(self) -> Vec<ClockStep> {
+        self.steps
     }
 }
 
@@ -127,9 +130,9 @@ mod tests {
         let mut steps = StepDetector::default();
         let offset = |ns| ClockOffset { offset: Span::from_ns(ns), uncertainty: Span::from_ns(50) };
         for (slot, ns) in [1_000, 1_040, 980, 501_000, 501_020, 1_000].into_iter().enumerate() {
-            steps.take(slot as u64, offset(ns));
+            steps.add_offset(slot as u64, offset(ns));
         }
         let step = |slot, step_ns| ClockStep { slot, step_ns };
-        assert_eq!(steps.found(), [step(3, 500_000), step(5, -500_000)]);
+        assert_eq!(steps.into_steps(), [step(3, 500_000), step(5, -500_000)]);
     }
 }

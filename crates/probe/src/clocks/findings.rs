@@ -1,16 +1,16 @@
-//! Findings of a comparison, from its record and the kernel's state of its clock. Pure.
+//! Findings of a clock comparison, from its record and the kernel's clock state. Pure.
 
 use horolog_record::{ClockCompareResult, Finding, FindingCode, Severity};
 use horolog_sys::adjtimex::KernelClock;
 
 /// Returns all findings, in no order.
-pub(super) fn all(
+pub(super) fn all_findings(
     result: &ClockCompareResult,
     kernel: Option<KernelClock>,
     is_interrupted: bool,
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
-    findings.extend(unread(result));
+    findings.extend(missed_readings(result));
     if !result.steps.is_empty() {
         findings.push(finding(
             FindingCode::ClockStepped,
@@ -54,7 +54,7 @@ pub(super) fn all(
     findings
 }
 
-fn unread(result: &ClockCompareResult) -> Option<Finding> {
+fn missed_readings(result: &ClockCompareResult) -> Option<Finding> {
     let missed = result.clocks.iter().filter(|clock| clock.missed > 0);
     let texts: Vec<_> = missed
         .map(|clock| {
@@ -62,8 +62,8 @@ fn unread(result: &ClockCompareResult) -> Option<Finding> {
             format!("{}: {} of {} ({why})", clock.name, clock.missed, result.count)
         })
         .collect();
-    let none_at_all = result.clocks.iter().any(|clock| clock.samples.is_empty());
-    let severity = if none_at_all { Severity::Error } else { Severity::Note };
+    let has_unread_clock = result.clocks.iter().any(|clock| clock.samples.is_empty());
+    let severity = if has_unread_clock { Severity::Error } else { Severity::Note };
     (!texts.is_empty() && result.count > 0).then(|| {
         finding(
             FindingCode::ClockUnreadable,

@@ -1,5 +1,5 @@
-//! Comparison of other clocks of this host with the system clock: the kernel's own, PTP hardware
-//! clocks, pulses. All are read in turn at each slot of a time grid; no clock is set.
+//! Comparison of clocks of this host (kernel clocks, PHCs, PPS) with the system clock. All are read
+//! one after the other in each slot of a time grid; no clock is set.
 
 mod clock_stats;
 mod findings;
@@ -20,29 +20,29 @@ use reader::ReadableClock;
 pub use name::{ClockName, ClockNameError};
 pub use reader::ClockError;
 
-/// Readings stored per clock at most.
+/// Maximum number of stored readings per clock.
 pub const COUNT_MAX: u64 = 1_000_000;
-/// Longest sleep, so that a request to end the run is noticed.
-const NAP: Span = Span::from_ms(100);
+/// Longest sleep between two checks of whether the run is to end.
+const SLEEP_MAX: Span = Span::from_ms(100);
 
 /// Options of a comparison.
 #[derive(Clone, Debug)]
 pub struct CompareOptions {
     /// Clocks to compare.
     pub clocks: Vec<ClockName>,
-    /// Time from one reading to the next.
+    /// Interval between readings of a clock.
     pub interval: Duration,
-    /// Readings of each clock.
+    /// Number of readings of each clock.
     pub count: u64,
     /// The command line, for the record.
     pub command: Vec<String>,
 }
 
-/// Readings of all clocks in one slot, in the order of the options; `None` for a clock without a
-/// new reading.
-pub type Readings = Vec<io::Result<Option<ClockSample>>>;
+/// Readings of all clocks in one slot, in the order of the options. `None` if a clock has no new
+/// reading, such as no pulse since the last slot.
+pub type SlotReadings = Vec<io::Result<Option<ClockSample>>>;
 
-/// Opened clocks.
+/// Clock comparison with its clocks open.
 pub struct ClockComparison {
     options: CompareOptions,
     clocks: Vec<Box<dyn ReadableClock>>,
@@ -55,7 +55,7 @@ impl ClockComparison {
     ///
     /// If a clock does not exist or cannot be used.
     pub fn open(options: CompareOptions) -> Result<Self, ClockError> {
-        let clocks = options.clocks.iter().map(reader::open).collect::<Result<_, _>>()?;
+        let clocks = options.clocks.iter().map(reader::open_clock).collect::<Result<_, _>>()?;
         Ok(Self { options, clocks })
     }
 
@@ -66,45 +66,47 @@ impl ClockComparison {
 
     /// Returns the number of slots of the time grid.
     #[must_use]
-    pub const fn slots(&self) -> u64 {
+    pub const fn slot_count(&self) -> u64 {
         self.options.count
     }
 
-    /// Reads all clocks in each slot of the time grid without storing the readings, until all
-    /// readings are taken or the run is to end. Returns the number of slots.
-    pub fn watch(
+    /// Reads all clocks in each slot of the time grid and passes the readings to
+    /// `receive_readings`, until `is_over` returns true or all slots are done. Returns the number
+    /// of slots that were read.
+    pub fn read_slots(
         &mut self,
-        mut record: impl FnMut(u64, Readings),
+        mut receive_readings: impl FnMut(u64, SlotReadings),
         is_over: &dyn Fn() -> bool,
     ) -> u64 {
         let mut origins: Vec<_> =
             self.clocks.iter().map(|clock| OffsetOrigin::new(clock.has_own_epoch())).collect();
-        each_interval(self.options.interval, self.options.count, is_over, |slot| {
+        run_each_interval(self.options.interval, self.options.count, is_over, |slot| {
             let clocks = self.clocks.iter_mut().zip(&mut origins);
             let read = |(clock, origin): (&mut Box<dyn ReadableClock>, &mut OffsetOrigin)| {
                 Ok(clock.read()?.map(|reading| origin.sample(slot, reading)))
             };
-            record(slot, clocks.map(read).collect());
+            receive_readings(slot, clocks.map(read).collect());
         })
     }
 
-    /// Reads all clocks as `watch` does, and returns the result.
+    /// Reads all clocks in each slot and returns the result; calls `progress` with the number of
+    /// slots read so far.
     pub fn run(mut self, progress: &dyn Fn(u64), is_over: &dyn Fn() -> bool) -> ClockCompareResult {
         let started = rfc3339_now();
-        let mut accounts: Vec<_> = self.clocks.iter().map(|_| ClockStats::default()).collect();
+        let mut stats: Vec<_> = self.clocks.iter().map(|_| ClockStats::default()).collect();
         let mut steps = StepDetector::default();
-        let record = |slot, readings: Readings| {
-            steps.take(slot, realtime_minus_monotonic());
-            for (account, reading) in accounts.iter_mut().zip(readings) {
-                account.take(reading);
+        let receive_readings = |slot, readings: SlotReadings| {
+            steps.add_offset(slot, realtime_minus_monotonic());
+            for (clock_stats, reading) in stats.iter_mut().zip(readings) {
+                clock_stats.add_reading(reading);
             }
             progress(slot + 1);
         };
-        let count = self.watch(record, is_over);
+        let count = self.read_slots(receive_readings, is_over);
         let interval = self.options.interval;
-        let clocks = accounts.into_iter().zip(&self.options.clocks).zip(&self.clocks);
-        let clocks = clocks.map(|((account, name), clock)| {
-            account.result(name, clock.has_own_epoch(), count, interval)
+        let clocks = stats.into_iter().zip(&self.options.clocks).zip(&self.clocks);
+        let clocks = clocks.map(|((clock_stats, name), clock)| {
+            clock_stats.result(name, clock.has_own_epoch(), count, interval)
         });
         let mut result = ClockCompareResult {
             schema: CLOCK_COMPARE_SCHEMA.to_owned(),
@@ -114,29 +116,29 @@ impl ClockComparison {
             host: Host::read(),
             interval_ns: u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX),
             count,
-            steps: steps.found(),
+            steps: steps.into_steps(),
             limits: Vec::new(),
             findings: Vec::new(),
         };
         let is_interrupted = count < self.options.count;
-        result.findings = findings::all(&result, kernel_clock().ok(), is_interrupted);
+        result.findings = findings::all_findings(&result, kernel_clock().ok(), is_interrupted);
         result
     }
 }
 
-/// Calls a function in each slot of a time grid that starts now, until `count` slots are done or
-/// the run is to end. Returns the number of slots.
-pub fn each_interval(
+/// Calls `each` in each slot of a time grid that starts now, until `count` slots are done or
+/// `is_over` returns true. Returns the number of slots.
+pub fn run_each_interval(
     interval: Duration,
     count: u64,
     is_over: &dyn Fn() -> bool,
     mut each: impl FnMut(u64),
 ) -> u64 {
     let interval = i64::try_from(interval.as_nanos()).unwrap_or(i64::MAX);
-    let begun = MonotonicClock.now();
+    let start = MonotonicClock.now();
     for slot in 0..count {
         let elapsed = interval.saturating_mul(i64::try_from(slot).unwrap_or(i64::MAX));
-        if !sleep_unless(begun + Span::from_ns(elapsed), is_over) {
+        if !sleep_until_or_end(start + Span::from_ns(elapsed), is_over) {
             return slot;
         }
         each(slot);
@@ -144,8 +146,8 @@ pub fn each_interval(
     count
 }
 
-/// Sleeps until `due`; returns false if the run is to end first.
-fn sleep_unless(due: Timestamp<Monotonic>, is_over: &dyn Fn() -> bool) -> bool {
+/// Sleeps until `due` and returns true; returns false if the run is to end first.
+fn sleep_until_or_end(due: Timestamp<Monotonic>, is_over: &dyn Fn() -> bool) -> bool {
     loop {
         if is_over() {
             return false;
@@ -154,7 +156,7 @@ fn sleep_unless(due: Timestamp<Monotonic>, is_over: &dyn Fn() -> bool) -> bool {
         if now >= due {
             return true;
         }
-        sleep_until(due.min(now + NAP));
+        sleep_until(due.min(now + SLEEP_MAX));
     }
 }
 

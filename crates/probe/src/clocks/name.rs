@@ -1,5 +1,5 @@
-//! Clock names of this host: `raw`, `monotonic`, `tai`, `/dev/ptpN`, `/dev/ppsN`, each with
-//! optional `KEY=VALUE` after commas. Pure: existence is checked when the clock is opened.
+//! Parser of clock names: `raw`, `monotonic`, `tai`, `/dev/ptpN`, `/dev/ppsN`, each optionally
+//! followed by `,KEY=VALUE`. Whether the clock exists is checked when it is opened.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -16,16 +16,16 @@ pub enum ClockNameError {
         "unknown clock '{0}'; write raw, monotonic, tai, /dev/ptpN[,scale=utc][,tai-offset=37] or \
          /dev/ppsN[,edge=clear]"
     )]
-    Unknown(String),
-    /// Key or value that this clock does not have.
+    UnknownClock(String),
+    /// Option that this kind of clock does not have, or an invalid value.
     #[error(
         "unknown option '{0}' of this clock; /dev/ptpN takes scale=tai, scale=utc and \
          tai-offset=SECONDS, /dev/ppsN edge=assert and edge=clear"
     )]
-    Setting(String),
+    UnknownOption(String),
 }
 
-/// Clock to compare with the system clock.
+/// Parsed name of a clock that is compared with the system clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClockName {
     /// Text that it was parsed from.
@@ -44,26 +44,25 @@ pub(super) enum ClockDevice {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PhcTimescale {
     Utc,
-    /// Seconds ahead of UTC; `None` takes the kernel's value.
+    /// TAI minus UTC in seconds; `None` takes the kernel's value.
     Tai(Option<i32>),
 }
 
-const KERNEL: [(&str, KernelClockId); 3] = [
+const KERNEL_CLOCKS: [(&str, KernelClockId); 3] = [
     ("raw", KernelClockId::MonotonicRaw),
     ("monotonic", KernelClockId::Monotonic),
     ("tai", KernelClockId::Tai),
 ];
 
 impl ClockName {
-    /// Returns the clocks of every Linux host that are informative about the system clock: the
-    /// free-running oscillator, and TAI.
+    /// Returns the default clocks: `CLOCK_MONOTONIC_RAW`, which no daemon steers, and `CLOCK_TAI`.
     #[must_use]
-    pub fn usual() -> Vec<Self> {
+    pub fn defaults() -> Vec<Self> {
         let of = |(name, clock): &(&str, KernelClockId)| Self {
             text: (*name).to_owned(),
             device: ClockDevice::Kernel(*clock),
         };
-        [&KERNEL[0], &KERNEL[2]].map(of).into()
+        [&KERNEL_CLOCKS[0], &KERNEL_CLOCKS[2]].map(of).into()
     }
 
     pub(super) const fn kind(&self) -> ComparedClockKind {
@@ -79,10 +78,10 @@ impl FromStr for ClockName {
     type Err = ClockNameError;
 
     fn from_str(text: &str) -> Result<Self, ClockNameError> {
-        let mut words = text.split(',');
-        let name = words.next().unwrap_or_default();
+        let mut parts = text.split(',');
+        let name = parts.next().unwrap_or_default();
         let path = PathBuf::from(name);
-        let kernel = KERNEL.iter().find(|(known, _)| *known == name);
+        let kernel = KERNEL_CLOCKS.iter().find(|(known, _)| *known == name);
         let mut device = if let Some((_, clock)) = kernel {
             ClockDevice::Kernel(*clock)
         } else if name.starts_with("/dev/ptp") {
@@ -90,17 +89,19 @@ impl FromStr for ClockName {
         } else if name.starts_with("/dev/pps") {
             ClockDevice::Pps { path, clear: false }
         } else {
-            return Err(ClockNameError::Unknown(name.to_owned()));
+            return Err(ClockNameError::UnknownClock(name.to_owned()));
         };
-        for word in words {
-            device.set(word).ok_or_else(|| ClockNameError::Setting(word.to_owned()))?;
+        for word in parts {
+            device
+                .set_option(word)
+                .ok_or_else(|| ClockNameError::UnknownOption(word.to_owned()))?;
         }
         Ok(Self { text: text.to_owned(), device })
     }
 }
 
 impl ClockDevice {
-    fn set(&mut self, setting: &str) -> Option<()> {
+    fn set_option(&mut self, setting: &str) -> Option<()> {
         match (self, setting.split_once('=')?) {
             (Self::Phc { scale, .. }, ("scale", "utc")) => *scale = PhcTimescale::Utc,
             (Self::Phc { scale, .. }, ("scale", "tai")) => *scale = PhcTimescale::Tai(None),
@@ -142,11 +143,11 @@ mod tests {
     fn what_is_no_clock_is_named() {
         for wrong in ["", "quartz", "ptp0", "/dev/rtc0", ",", "RAW"] {
             let error = wrong.parse::<ClockName>().unwrap_err();
-            assert!(matches!(error, ClockNameError::Unknown(_)), "{wrong}: {error}");
+            assert!(matches!(error, ClockNameError::UnknownClock(_)), "{wrong}: {error}");
         }
         for wrong in ["raw,edge=clear", "/dev/ptp0,edge=clear", "/dev/pps0,scale=utc", "tai,"] {
             let error = wrong.parse::<ClockName>().unwrap_err();
-            assert!(matches!(error, ClockNameError::Setting(_)), "{wrong}: {error}");
+            assert!(matches!(error, ClockNameError::UnknownOption(_)), "{wrong}: {error}");
         }
     }
 

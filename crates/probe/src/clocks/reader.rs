@@ -1,5 +1,4 @@
-//! Readers of clocks that are compared with the system clock: one trait, implemented for the
-//! kernel's clocks, PTP hardware clocks and pulses.
+//! Readers of the compared clocks: kernel clocks, PHCs and PPS devices.
 
 use std::io;
 use std::time::Duration;
@@ -14,7 +13,7 @@ use thiserror::Error;
 
 use super::name::{ClockDevice, ClockName, PhcTimescale};
 
-/// Reason for which a comparison cannot begin.
+/// Reason why a clock cannot be opened for a comparison.
 #[derive(Debug, Error)]
 pub enum ClockError {
     /// Device missing or unusable.
@@ -27,29 +26,29 @@ pub enum ClockError {
         /// Error of the system.
         error: io::Error,
     },
-    /// TAI minus UTC, needed for a clock on TAI, not set in the kernel.
+    /// Clock on TAI, but the kernel's TAI offset is not set.
     #[error("{0}: the kernel's TAI offset is unset; add tai-offset=37, or scale=utc")]
     TaiUnknown(String),
 }
 
-/// One reading of a clock.
+/// Reading of a clock against the system clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::struct_field_names, reason = "the unit is part of a name")]
 pub(super) struct OffsetReading {
-    /// System clock at about that time, in ns since 1970.
+    /// System clock at the reading, in ns since 1970.
     pub(super) at_ns: i64,
-    /// Offset of the system clock from this clock, in ns; positive if the system clock is ahead.
+    /// System clock minus this clock, in ns.
     pub(super) offset_ns: i64,
-    /// Uncertainty of the offset in ns; `None` if unknown.
+    /// Error bound of the offset in ns; `None` if unknown.
     pub(super) uncertainty_ns: Option<u64>,
 }
 
-/// Clock to compare with the system clock.
+/// Clock that is compared with the system clock.
 pub(super) trait ReadableClock {
-    /// Reads the clock; `None` if there is nothing new.
+    /// Reads the clock; `None` if there is no new reading, such as no pulse since the last call.
     fn read(&mut self) -> io::Result<Option<OffsetReading>>;
 
-    /// Returns true if its epoch is its own, so that only differences of its offsets are
+    /// Returns true if the clock does not count from 1970, so that only changes of its offset are
     /// meaningful.
     fn has_own_epoch(&self) -> bool {
         false
@@ -57,7 +56,7 @@ pub(super) trait ReadableClock {
 }
 
 /// Opens the clock with this name.
-pub(super) fn open(name: &ClockName) -> Result<Box<dyn ReadableClock>, ClockError> {
+pub(super) fn open_clock(name: &ClockName) -> Result<Box<dyn ReadableClock>, ClockError> {
     let failed = |error: io::Error| ClockError::Device {
         hint: match error.kind() {
             io::ErrorKind::NotFound => "no such clock",
@@ -71,34 +70,35 @@ pub(super) fn open(name: &ClockName) -> Result<Box<dyn ReadableClock>, ClockErro
         ClockDevice::Kernel(clock) => Box::new(*clock),
         ClockDevice::Phc { path, scale } => {
             let phc = PhcDevice::open(path).map_err(failed)?;
-            if *scale == PhcTimescale::Tai(None) && scale.ahead_ns().map_err(failed)? == 0 {
+            if *scale == PhcTimescale::Tai(None) && scale.minus_utc_ns().map_err(failed)? == 0 {
                 return Err(ClockError::TaiUnknown(name.text.clone()));
             }
-            Box::new(ScaledPhc { device: phc, scale: *scale })
+            Box::new(PhcWithTimescale { device: phc, scale: *scale })
         }
         ClockDevice::Pps { path, clear } => {
             let capture = PpsCapture { assert: !clear, clear: *clear };
             let device = PpsDevice::open(path, capture).map_err(failed)?;
-            Box::new(Pulses { device, clear: *clear, last: None })
+            Box::new(PulseClock { device, clear: *clear, last_sequence: None })
         }
     })
 }
 
-/// Builds a reading from the clock and the readings of the system clock around it.
-fn between(before: Timestamp<Utc>, utc_ns: i64, after: Timestamp<Utc>) -> OffsetReading {
+/// Returns the reading of a clock (`utc_ns`) that was read between two readings of the system
+/// clock; their midpoint is the reading's time.
+fn reading_between(before: Timestamp<Utc>, utc_ns: i64, after: Timestamp<Utc>) -> OffsetReading {
     let half_ns = (after - before).as_ns() / 2;
     let at_ns = before.as_ns() + half_ns;
     OffsetReading {
         at_ns,
         offset_ns: at_ns.saturating_sub(utc_ns),
-        // The clock readings are whole nanoseconds.
+        // Plus 1 ns for the resolution of the readings.
         uncertainty_ns: Some(half_ns.unsigned_abs() + 1),
     }
 }
 
 impl PhcTimescale {
-    /// Returns the lead of the timescale over UTC in ns.
-    fn ahead_ns(self) -> io::Result<i64> {
+    /// Returns the timescale minus UTC, in ns.
+    fn minus_utc_ns(self) -> io::Result<i64> {
         let seconds = match self {
             Self::Utc => 0,
             Self::Tai(Some(seconds)) => seconds,
@@ -112,8 +112,8 @@ impl ReadableClock for KernelClockId {
     fn read(&mut self) -> io::Result<Option<OffsetReading>> {
         let reading = Self::read(*self);
         let scale = if *self == Self::Tai { PhcTimescale::Tai(None) } else { PhcTimescale::Utc };
-        let utc_ns = reading.clock_ns - scale.ahead_ns()?;
-        Ok(Some(between(reading.before, utc_ns, reading.after)))
+        let utc_ns = reading.clock_ns - scale.minus_utc_ns()?;
+        Ok(Some(reading_between(reading.before, utc_ns, reading.after)))
     }
 
     fn has_own_epoch(&self) -> bool {
@@ -121,42 +121,44 @@ impl ReadableClock for KernelClockId {
     }
 }
 
-struct ScaledPhc {
+struct PhcWithTimescale {
     device: PhcDevice,
     scale: PhcTimescale,
 }
 
-impl ReadableClock for ScaledPhc {
+impl ReadableClock for PhcWithTimescale {
     fn read(&mut self) -> io::Result<Option<OffsetReading>> {
         let reading = self.device.read()?;
-        let utc_ns = reading.phc_ns.saturating_sub(self.scale.ahead_ns()?);
-        Ok(Some(between(reading.before, utc_ns, reading.after)))
+        let utc_ns = reading.phc_ns.saturating_sub(self.scale.minus_utc_ns()?);
+        Ok(Some(reading_between(reading.before, utc_ns, reading.after)))
     }
 }
 
-struct Pulses {
+struct PulseClock {
     device: PpsDevice,
     clear: bool,
-    /// Last edge read.
-    last: Option<u32>,
+    /// Sequence number of the last edge read.
+    last_sequence: Option<u32>,
 }
 
-impl ReadableClock for Pulses {
+impl ReadableClock for PulseClock {
     fn read(&mut self) -> io::Result<Option<OffsetReading>> {
         let edges = self.device.wait(Duration::ZERO)?;
-        Ok(edges.and_then(|edges| new_edge(edges, self.clear, &mut self.last)).map(pulse))
+        Ok(edges
+            .and_then(|edges| new_edge(edges, self.clear, &mut self.last_sequence))
+            .map(reading_from_edge))
     }
 }
 
-/// Returns the edge that occurred since the last call; the edge present at the first call is old.
+/// Returns the latest edge if it is new since the previous call; `None` at the first call.
 fn new_edge(edges: PpsEdges, clear: bool, last: &mut Option<u32>) -> Option<PpsEdge> {
     let edge = if clear { edges.clear } else { edges.assert };
     let before = last.replace(edge.sequence);
     before.filter(|before| *before != edge.sequence).map(|_| edge)
 }
 
-/// Builds a reading from an edge: a pulse marks the nearest second.
-fn pulse(edge: PpsEdge) -> OffsetReading {
+/// Returns the reading of a pulse, which marks the nearest full second of UTC.
+fn reading_from_edge(edge: PpsEdge) -> OffsetReading {
     let at_ns = edge.at.as_ns();
     let fraction = at_ns.rem_euclid(NS_PER_S);
     let offset_ns = if fraction < NS_PER_S / 2 { fraction } else { fraction - NS_PER_S };
@@ -174,15 +176,15 @@ mod tests {
     #[test]
     fn an_offset_is_how_far_the_system_clock_is_ahead_in_the_middle() {
         let at = |ns: i64| Timestamp::from_ns(1_000_000_000 + ns);
-        let reading = between(at(100), 1_000_000_000, at(140));
+        let reading = reading_between(at(100), 1_000_000_000, at(140));
         assert_eq!((reading.offset_ns, reading.uncertainty_ns), (120, Some(21)));
         assert_eq!(reading.at_ns, 1_000_000_120);
     }
 
     #[test]
     fn a_pulse_marks_the_nearest_second_and_only_once() {
-        let late = pulse(edge(1, 5_000_000_250));
-        let early = pulse(edge(1, 5_999_999_000));
+        let late = reading_from_edge(edge(1, 5_000_000_250));
+        let early = reading_from_edge(edge(1, 5_999_999_000));
         assert_eq!((late.offset_ns, early.offset_ns, late.uncertainty_ns), (250, -1_000, None));
         let mut last = None;
         let edges = |sequence| PpsEdges { assert: edge(sequence, 1), clear: edge(9, 2) };
@@ -200,7 +202,7 @@ mod tests {
             ("/dev/pps77", "no such clock"),
             ("/dev/ptp0/../null", "no such clock"),
         ] {
-            let error = open(&name.parse().unwrap()).err().unwrap().to_string();
+            let error = open_clock(&name.parse().unwrap()).err().unwrap().to_string();
             assert!(error.contains(name) && error.contains(hint), "{error}");
         }
     }

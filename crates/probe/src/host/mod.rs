@@ -1,6 +1,6 @@
-//! Measurements of this host: its clocks, its NICs, and its scheduler's effect on a thread that is
-//! to run at a planned instant. Each arranges what it is permitted to (real-time scheduling, locked
-//! memory, idle states), records that, and restores the previous state.
+//! Measurements of this host: clocks, NICs, and the scheduler's effect on threads that must run at
+//! a planned instant. Each sets up conditions as far as permitted (real-time scheduling, locked
+//! memory, shallow idle states), records them, and restores the previous state.
 
 pub mod all;
 pub mod clock;

@@ -1,5 +1,5 @@
-//! Snapshots of a row while it is measured: the counts that its flows or connections have
-//! published, with the results of the rows before. It uses published progress only.
+//! Sampler for the live view of path measurements: snapshots of the current row from the counts
+//! that its flows or connections publish, plus the counts of completed rows.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -11,18 +11,19 @@ use horolog_record::{
 };
 
 /// Interval between checks for the end of the row.
-const TICK: Duration = Duration::from_millis(20);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Observer of rows while they are measured.
 pub trait PathObserver: Sync {
-    /// Takes a snapshot of the current row, twice a second, and one when it is over.
+    /// Called with a snapshot of the current row, twice a second, and once when the row is
+    /// complete.
     fn snapshot(&self, snapshot: Snapshot);
 
-    /// Takes the summary of a completed row.
-    fn ended(&self, row: PartSummary);
+    /// Called with the summary of a completed row.
+    fn row_ended(&self, row: PartSummary);
 }
 
-/// Row being measured, as planned.
+/// Planned values of the current row.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CurrentRow<'a> {
     pub(super) index: usize,
@@ -34,90 +35,94 @@ pub(super) struct CurrentRow<'a> {
     pub(super) is_transfer: bool,
 }
 
-/// State carried from one row to the next.
+/// Sampler with the total counts of completed rows.
 #[derive(Debug)]
 pub(super) struct PathLiveSampler {
-    begun: Instant,
-    before: LiveCounts,
+    started_at: Instant,
+    previous_rows: LiveCounts,
 }
 
 impl PathLiveSampler {
     pub(super) fn new() -> Self {
-        Self { begun: Instant::now(), before: LiveCounts::default() }
+        Self { started_at: Instant::now(), previous_rows: LiveCounts::default() }
     }
 
-    /// Passes snapshots to the observer until the row is over.
+    /// Passes snapshots to the observer until `is_done` is set.
     pub(super) fn sample_until(
         &self,
         observer: &dyn PathObserver,
-        under: CurrentRow<'_>,
+        current_row: CurrentRow<'_>,
         slots: &ProgressSlots,
         is_done: &AtomicBool,
     ) {
-        let every = Duration::from_nanos(SNAPSHOT_INTERVAL.as_ns().unsigned_abs());
-        let (begun, mut so_far) = (Instant::now(), Progress::default());
-        let (mut last, mut counted) = (begun, LiveCounts::default());
+        let interval = Duration::from_nanos(SNAPSHOT_INTERVAL.as_ns().unsigned_abs());
+        let (begun, mut progress) = (Instant::now(), Progress::default());
+        let (mut last, mut last_counts) = (begun, LiveCounts::default());
         while !is_done.load(Ordering::Relaxed) {
-            thread::sleep(TICK);
+            thread::sleep(CHECK_INTERVAL);
             let now = Instant::now();
-            if now - last < every {
+            if now - last < interval {
                 continue;
             }
-            slots.sum(&mut so_far);
-            let gained = so_far.counts.since(&counted);
+            slots.sum(&mut progress);
+            let increase = progress.counts.since(&last_counts);
             let elapsed = (begun.elapsed().as_secs_f64(), (now - last).as_secs_f64());
-            observer.snapshot(self.build_snapshot(under, elapsed, &gained, &so_far));
-            (last, counted) = (now, so_far.counts);
+            observer.snapshot(self.build_snapshot(current_row, elapsed, &increase, &progress));
+            (last, last_counts) = (now, progress.counts);
         }
     }
 
-    /// Builds a snapshot at a time since the start of the row, with the gain of the last interval
-    /// in seconds.
+    /// Builds a snapshot: `elapsed_s` since the start of the row, and `gained`, the counts of the
+    /// last `gained_s` seconds.
     fn build_snapshot(
         &self,
-        under: CurrentRow<'_>,
+        current_row: CurrentRow<'_>,
         (elapsed_s, gained_s): (f64, f64),
         gained: &LiveCounts,
-        so_far: &Progress,
+        progress: &Progress,
     ) -> Snapshot {
         let per_second = |count: u64| count as f64 / gained_s.max(1e-9);
-        let mut counts = self.before;
-        counts.add(&so_far.counts);
+        let mut counts = self.previous_rows;
+        counts.add(&progress.counts);
         Snapshot {
-            at_s: self.begun.elapsed().as_secs_f64(),
-            intended_rate: under.rate,
+            at_s: self.started_at.elapsed().as_secs_f64(),
+            intended_rate: current_row.rate,
             sent_rate: per_second(gained.sent),
             received_rate: per_second(gained.received),
-            byte_rate: under.is_transfer.then(|| per_second(gained.bytes)),
+            byte_rate: current_row.is_transfer.then(|| per_second(gained.bytes)),
             unanswered_ratio: gained.unanswered() as f64 / gained.sent.max(1) as f64,
             counts,
             part: PartProgress {
-                index: under.index,
-                name: under.name.to_owned(),
+                index: current_row.index,
+                name: current_row.name.to_owned(),
                 elapsed_s,
-                duration_s: under.duration_s,
-                counts: so_far.counts,
+                duration_s: current_row.duration_s,
+                counts: progress.counts,
             },
-            latency_ns: Percentiles::from_recorder(&so_far.latency),
+            latency_ns: Percentiles::from_recorder(&progress.latency),
             lateness_ns: None,
         }
     }
 
-    /// Reports a completed row, with its counts.
-    pub(super) fn end(
+    /// Reports a completed row and adds its counts to the totals.
+    pub(super) fn report_row(
         &mut self,
         observer: &dyn PathObserver,
-        under: CurrentRow<'_>,
+        current_row: CurrentRow<'_>,
         counts: LiveCounts,
         row: PartSummary,
     ) {
-        let so_far = Progress { counts, ..Progress::default() };
+        let progress = Progress { counts, ..Progress::default() };
         let snapshot =
-            self.build_snapshot(under, (row.duration_s, row.duration_s), &counts, &so_far);
+            self.build_snapshot(current_row, (row.duration_s, row.duration_s), &counts, &progress);
         let byte_rate = row.byte_rate.or(snapshot.byte_rate);
-        self.before.add(&counts);
+        self.previous_rows.add(&counts);
         observer.snapshot(Snapshot { latency_ns: row.latency_ns, byte_rate, ..snapshot });
-        observer.ended(PartSummary { index: under.index, name: under.name.to_owned(), ..row });
+        observer.row_ended(PartSummary {
+            index: current_row.index,
+            name: current_row.name.to_owned(),
+            ..row
+        });
     }
 }
 
@@ -132,7 +137,7 @@ impl PathObserver for RecordingObserver {
         self.0.lock().unwrap().0.push(snapshot);
     }
 
-    fn ended(&self, row: PartSummary) {
+    fn row_ended(&self, row: PartSummary) {
         self.0.lock().unwrap().1.push(row);
     }
 }
@@ -148,7 +153,7 @@ mod tests {
             let under = CurrentRow { index, name: "a", rate: None, duration_s: None, is_transfer };
             let counts = LiveCounts { sent: 4, received: 3, bytes: 10, ..LiveCounts::default() };
             let row = PartSummary { duration_s: 2.0, lost: 1, ..PartSummary::default() };
-            sampler.end(&observer, under, counts, row);
+            sampler.report_row(&observer, under, counts, row);
         }
         let (snapshots, ended) = observer.0.into_inner().unwrap();
         assert_eq!((snapshots[0].counts.sent, snapshots[1].counts.sent), (4, 8));

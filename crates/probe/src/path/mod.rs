@@ -1,6 +1,6 @@
-//! Measurements of the network path between two hosts: a far end that answers ([`serve`], and
-//! [`tcp`]'s over TCP) and the near ends that measure with it ([`udp`], [`tcp`]). A measurement
-//! returns a record; nothing here prints.
+//! Measurements of the network path between two hosts: the far end, which replies ([`serve`], and
+//! [`tcp`] for TCP), and the near ends that measure ([`udp`], [`tcp`], [`stall`]). Each returns a
+//! record and prints nothing.
 
 mod live_sampler;
 pub mod serve;
@@ -10,8 +10,8 @@ pub mod udp;
 
 pub use live_sampler::PathObserver;
 
-/// Formats a time for a message, with three digits and its unit.
-pub(crate) fn time(ns: u64) -> String {
+/// Formats a time in ns with three significant digits and its unit.
+pub(crate) fn format_time(ns: u64) -> String {
     let (value, unit) = match ns {
         0..1_000 => return format!("{ns} ns"),
         1_000..999_500 => (ns as f64 / 1e3, "µs"),
@@ -42,7 +42,7 @@ mod tests {
             (999_600_000, "1.00 s"),
             (120_000_000_000, "120 s"),
         ] {
-            assert_eq!(time(ns), text);
+            assert_eq!(format_time(ns), text);
         }
     }
 }

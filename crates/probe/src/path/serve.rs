@@ -1,6 +1,6 @@
-//! Far end of path measurements: services, each with an address and a thread, started by one call
-//! each and ended together. Every service resists abuse: it sends unverified clients no more than
-//! they sent, and has bounds of its own.
+//! Far end of path measurements: UDP services, each with a socket and a thread, started
+//! individually and stopped together. To resist abuse, each sends unverified clients no more bytes
+//! than they sent, and has rate limits.
 
 mod rate_limiter;
 mod reflector;
@@ -18,10 +18,10 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-/// Longest wait of a service before it checks whether to end.
-pub const TICK: Duration = Duration::from_millis(100);
+/// Longest interval at which a service must check the stop flag.
+pub const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Reason for which a service cannot listen.
+/// Reason why a service cannot listen.
 #[derive(Debug, Error)]
 #[error("cannot listen at {address} for {part}: {why}; {advice}", why = explain(.source))]
 pub struct ServeError {
@@ -56,10 +56,10 @@ pub type ServiceCounts = BTreeMap<&'static str, u64>;
 
 /// Running service.
 #[derive(Debug)]
-pub struct Service {
+pub struct RunningService {
     /// Service name.
     pub name: &'static str,
-    /// Address it listens at.
+    /// Listen address.
     pub address: SocketAddr,
     thread: JoinHandle<ServiceCounts>,
 }
@@ -67,7 +67,7 @@ pub struct Service {
 /// Far end: the running services.
 #[derive(Debug, Default)]
 pub struct FarEnd {
-    parts: Vec<Service>,
+    services: Vec<RunningService>,
     stop: Arc<AtomicBool>,
 }
 
@@ -78,8 +78,8 @@ impl FarEnd {
         Self::default()
     }
 
-    /// Starts a service. `run` takes the end flag, which it must check at least every [`TICK`], and
-    /// returns its counts.
+    /// Starts a service in a thread. `run` gets the stop flag, which it must check at least every
+    /// [`STOP_CHECK_INTERVAL`], and returns its counts.
     ///
     /// # Errors
     ///
@@ -95,28 +95,29 @@ impl FarEnd {
             .name(name.to_owned())
             .spawn(move || run(&stop))
             .map_err(|source| ServeError::new(name, address, source))?;
-        self.parts.push(Service { name, address, thread });
+        self.services.push(RunningService { name, address, thread });
         Ok(())
     }
 
     /// Returns the services in order of their start.
     #[must_use]
-    pub fn parts(&self) -> &[Service] {
-        &self.parts
+    pub fn services(&self) -> &[RunningService] {
+        &self.services
     }
 
-    /// Returns a service that has ended by itself, which none should.
+    /// Returns a service whose thread has ended without request, if any.
     #[must_use]
-    pub fn failed_service(&self) -> Option<&Service> {
-        self.parts.iter().find(|part| part.thread.is_finished())
+    pub fn failed_service(&self) -> Option<&RunningService> {
+        self.services.iter().find(|part| part.thread.is_finished())
     }
 
-    /// Ends all services and returns the counts of each.
+    /// Stops all services and returns name, address and counts of each.
     #[must_use]
-    pub fn end(self) -> Vec<(&'static str, SocketAddr, ServiceCounts)> {
+    pub fn shut_down(self) -> Vec<(&'static str, SocketAddr, ServiceCounts)> {
         self.stop.store(true, Ordering::Relaxed);
-        let ended =
-            |part: Service| (part.name, part.address, part.thread.join().unwrap_or_default());
-        self.parts.into_iter().map(ended).collect()
+        let ended = |part: RunningService| {
+            (part.name, part.address, part.thread.join().unwrap_or_default())
+        };
+        self.services.into_iter().map(ended).collect()
     }
 }

@@ -1,8 +1,9 @@
-//! UDP datagrams to a far end and back: ping-pong or at a fixed rate, by length, by load on the
-//! path, in several flows; with Horolog's far end ([`super::serve`]) or any STAMP reflector.
+//! UDP path measurements: round trips to a far end, in ping-pong or at a fixed rate, by datagram
+//! length and load, in one or several flows; with Horolog's far end ([`super::serve`]) or any STAMP
+//! reflector.
 //!
-//! Each flow has a socket and a port of its own, and one thread that sends and receives in turn, or
-//! two threads at a fixed rate. Their work per datagram allocates nothing and takes no lock.
+//! Each flow has its own socket and port, and one thread for ping-pong or two at a fixed rate. Per
+//! datagram they allocate nothing and take no lock.
 
 mod codec;
 mod cost;
@@ -22,9 +23,10 @@ mod run;
 mod shared;
 mod sum;
 
-pub use codec::{Codec, ProbeReply};
+pub use codec::{ProbeCodec, ProbeReply};
 pub use error::UdpPathError;
 pub use options::{
-    FLOWS_MAX, LENGTH_MAX, LoadKind, PathUdpOptions, RowPlan, TABLE_4, TIMEOUT, WARM_UP,
+    FLOWS_MAX, LENGTH_MAX, LoadDestination, PathUdpOptions, REPLY_TIMEOUT, RowPlan, TABLE_4,
+    WARM_UP,
 };
 pub use run::PathUdp;

@@ -1,8 +1,8 @@
-//! Requests of a client and its evaluation of replies, in basic and in interleaved mode (RFC 9769,
-//! section 2). It reads no clock, draws no random number and opens nothing.
+//! NTP client logic in basic and interleaved mode (RFC 9769, section 2): builds requests and
+//! classifies replies. It reads no clock, draws no random number and opens nothing.
 //!
-//! A reply in interleaved mode carries the actual transmit timestamp of the reply before it. An
-//! exchange completed by the latest reply is therefore held until the next reply arrives.
+//! An interleaved reply carries the precise transmit timestamp (T3) of the reply before it. In
+//! interleaved mode an exchange is therefore held until the next reply arrives.
 
 use std::collections::VecDeque;
 
@@ -11,12 +11,12 @@ use horolog_time::NtpTimestamp;
 use horolog_wire::ntp::Header;
 
 use super::packet_timestamp::PacketTimestamp;
-use super::reply::{JudgedReply, QueryReply, SentRequest, is_before, judge};
+use super::reply::{QueryReply, ReplyVerdict, SentRequest, is_before, judge_reply};
 
-/// Past requests stored, to recognise late and duplicate replies.
-const REMEMBERED: usize = 16;
+/// Number of past requests stored, to recognise late and duplicate replies.
+const PAST_REQUESTS_MAX: usize = 16;
 
-/// Four timestamps of an exchange, with their context.
+/// Completed exchange: four timestamps and their context.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NtpExchange {
     /// Slot of the time grid, as passed with the request.
@@ -35,14 +35,14 @@ pub struct NtpExchange {
     pub interleaved: bool,
 }
 
-/// Class of a datagram from the point of view of this client.
+/// Class of a received datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DatagramClass {
-    /// First reply to the open request.
+    /// First valid reply to the open request.
     Reply(QueryReply),
-    /// Kiss-o'-Death in reply to it.
+    /// Kiss-o'-Death in reply to the open request, with its code.
     Kiss([u8; 4]),
-    /// Further reply to a request that has one.
+    /// Further reply to a request that was answered.
     Duplicate,
     /// Reply to a request that had timed out or was abandoned.
     Late,
@@ -56,8 +56,8 @@ struct PastRequest {
     answered: bool,
 }
 
-/// Exchange that may still receive its true T3; it has no T3 of its own if its reply was
-/// interleaved.
+/// Exchange whose precise T3 may arrive with the next reply. Without `has_t3` it is incomplete
+/// until then, because its own reply was interleaved.
 #[derive(Clone, Copy, Debug)]
 struct PendingExchange {
     exchange: NtpExchange,
@@ -65,7 +65,7 @@ struct PendingExchange {
 }
 
 impl PendingExchange {
-    fn known(self) -> Option<NtpExchange> {
+    fn with_t3(self) -> Option<NtpExchange> {
         self.has_t3.then_some(self.exchange)
     }
 }
@@ -75,81 +75,85 @@ impl PendingExchange {
 pub struct NtpClient {
     version: u8,
     interleaved: bool,
-    extended: bool,
-    open: Option<(u64, SentRequest)>,
-    past: VecDeque<PastRequest>,
-    held: Option<PendingExchange>,
+    allows_extensions: bool,
+    open_request: Option<(u64, SentRequest)>,
+    past_requests: VecDeque<PastRequest>,
+    pending_exchange: Option<PendingExchange>,
 }
 
 impl NtpClient {
-    /// Returns a client that has sent no request yet. With `extended`, extension fields may follow
-    /// headers.
+    /// Returns a client that has sent no request. `extended` permits extension fields after the
+    /// headers of replies.
     #[must_use]
     pub fn new(version: u8, interleaved: bool, extended: bool) -> Self {
         Self {
             version,
             interleaved,
-            extended,
-            open: None,
-            past: VecDeque::with_capacity(REMEMBERED),
-            held: None,
+            allows_extensions: extended,
+            open_request: None,
+            past_requests: VecDeque::with_capacity(PAST_REQUESTS_MAX),
+            pending_exchange: None,
         }
     }
 
-    /// Returns the header of the next request. It reveals nothing of this host's clock to the
-    /// server or others: `random` takes the place of timestamps.
+    /// Returns the header of the next request and makes it the open one. The timestamps are random,
+    /// so that they reveal nothing about this host's clock.
     pub fn next_request(&mut self, slot: u64, random: [u64; 2]) -> Header {
-        self.give_up();
-        // Different from one another and from 0, which stands for an unknown time.
+        self.abandon_request();
+        // Distinct and nonzero, since 0 stands for an unknown time.
         let transmit = NtpTimestamp::from_bits(random[0] | 1);
         let receive = NtpTimestamp::from_bits((random[1] & !1).max(2));
-        let earlier = self.held.filter(|_| self.interleaved).map(|held| held.exchange.t2);
-        self.open = Some((
+        let previous_t2 =
+            self.pending_exchange.filter(|_| self.interleaved).map(|held| held.exchange.t2);
+        self.open_request = Some((
             slot,
             SentRequest {
                 version: self.version,
                 transmit,
-                receive: earlier.map(|_| receive),
-                extended: self.extended,
+                receive: previous_t2.map(|_| receive),
+                allows_extensions: self.allows_extensions,
             },
         ));
         let request = Header::request(self.version, transmit);
-        match earlier {
+        match previous_t2 {
             Some(origin) => Header { origin, receive, ..request },
             None => request,
         }
     }
 
-    /// Classifies a datagram.
+    /// Classifies a datagram without changing any state.
     #[must_use]
-    pub fn judge(&self, payload: &[u8]) -> DatagramClass {
-        let judged = self.open.map(|(_, request)| judge(&request, payload));
-        match judged {
-            Some(JudgedReply::Reply(reply)) if self.is_consistent(&reply) => {
+    pub fn classify(&self, payload: &[u8]) -> DatagramClass {
+        let verdict = self.open_request.map(|(_, request)| judge_reply(&request, payload));
+        match verdict {
+            Some(ReplyVerdict::Reply(reply)) if self.is_consistent(&reply) => {
                 DatagramClass::Reply(reply)
             }
-            Some(JudgedReply::Reply(_)) => DatagramClass::Invalid(InvalidReason::Timestamp),
-            Some(JudgedReply::Kiss(code)) => DatagramClass::Kiss(code),
-            None | Some(JudgedReply::Invalid(InvalidReason::Origin)) => self.of_the_past(payload),
-            Some(JudgedReply::Invalid(reason)) => DatagramClass::Invalid(reason),
+            Some(ReplyVerdict::Reply(_)) => DatagramClass::Invalid(InvalidReason::Timestamp),
+            Some(ReplyVerdict::Kiss(code)) => DatagramClass::Kiss(code),
+            None | Some(ReplyVerdict::Invalid(InvalidReason::Origin)) => {
+                self.classify_past(payload)
+            }
+            Some(ReplyVerdict::Invalid(reason)) => DatagramClass::Invalid(reason),
         }
     }
 
-    /// Returns true if the T3 of an interleaved reply can be that of the reply before it.
+    /// Returns true unless the T3 of an interleaved reply precedes the T2 of the exchange that it
+    /// completes.
     fn is_consistent(&self, reply: &QueryReply) -> bool {
-        if !reply.has_times() {
+        if !reply.has_server_timestamps() {
             return true;
         }
         let fits = |held: PendingExchange| !is_before(reply.header.transmit, held.exchange.t2);
-        !reply.interleaved || self.held.is_some_and(fits)
+        !reply.interleaved || self.pending_exchange.is_some_and(fits)
     }
 
-    fn of_the_past(&self, payload: &[u8]) -> DatagramClass {
+    fn classify_past(&self, payload: &[u8]) -> DatagramClass {
         let mut reason = InvalidReason::Origin;
-        for past in self.past.iter().rev() {
-            match judge(&past.request, payload) {
-                JudgedReply::Invalid(InvalidReason::Origin) => {}
-                JudgedReply::Invalid(other) => reason = other,
+        for past in self.past_requests.iter().rev() {
+            match judge_reply(&past.request, payload) {
+                ReplyVerdict::Invalid(InvalidReason::Origin) => {}
+                ReplyVerdict::Invalid(other) => reason = other,
                 _ if past.answered => return DatagramClass::Duplicate,
                 _ => return DatagramClass::Late,
             }
@@ -157,18 +161,18 @@ impl NtpClient {
         DatagramClass::Invalid(reason)
     }
 
-    /// Accepts the reply to the open request, with the timestamps of both. Returns the exchange
-    /// that it completes: this one, or in interleaved mode the one before.
-    pub fn accept(
+    /// Closes the open request with its reply. Returns the exchange that is complete now: this one,
+    /// or in interleaved mode the previous one; `None` if there is none yet.
+    pub fn accept_reply(
         &mut self,
         reply: &QueryReply,
         t1: PacketTimestamp,
         t4: PacketTimestamp,
     ) -> Option<NtpExchange> {
-        let (slot, _) = self.open?;
-        self.close(true);
-        if !reply.has_times() {
-            return self.finish();
+        let (slot, _) = self.open_request?;
+        self.close_request(true);
+        if !reply.has_server_timestamps() {
+            return self.take_pending();
         }
         let header = &reply.header;
         let exchange = NtpExchange {
@@ -182,33 +186,33 @@ impl NtpClient {
         };
         let next = PendingExchange { exchange, has_t3: !reply.interleaved };
         if !self.interleaved {
-            return next.known();
+            return next.with_t3();
         }
-        let before = self.held.replace(next)?;
+        let before = self.pending_exchange.replace(next)?;
         if reply.interleaved {
             Some(NtpExchange { t3: header.transmit, interleaved: true, ..before.exchange })
         } else {
-            before.known()
+            before.with_t3()
         }
     }
 
-    /// Stops waiting for the reply to the open request.
-    pub fn give_up(&mut self) {
-        self.close(false);
+    /// Abandons the open request; a reply to it counts as late from now on.
+    pub fn abandon_request(&mut self) {
+        self.close_request(false);
     }
 
-    fn close(&mut self, answered: bool) {
-        if let Some((_, request)) = self.open.take() {
-            if self.past.len() == REMEMBERED {
-                self.past.pop_front();
+    fn close_request(&mut self, answered: bool) {
+        if let Some((_, request)) = self.open_request.take() {
+            if self.past_requests.len() == PAST_REQUESTS_MAX {
+                self.past_requests.pop_front();
             }
-            self.past.push_back(PastRequest { request, answered });
+            self.past_requests.push_back(PastRequest { request, answered });
         }
     }
 
-    /// Returns the exchange that is still held, when no further reply can complete it.
-    pub fn finish(&mut self) -> Option<NtpExchange> {
-        self.held.take()?.known()
+    /// Returns the pending exchange when no further reply will complete it; `None` if it has no T3.
+    pub fn take_pending(&mut self) -> Option<NtpExchange> {
+        self.pending_exchange.take()?.with_t3()
     }
 }
 
@@ -259,7 +263,7 @@ mod tests {
     }
 
     fn reply_of(client: &NtpClient, header: &Header) -> QueryReply {
-        match client.judge(&bytes(header)) {
+        match client.classify(&bytes(header)) {
             DatagramClass::Reply(reply) => reply,
             other => panic!("{other:?}"),
         }
@@ -273,12 +277,12 @@ mod tests {
             assert_eq!((request.origin, request.receive), Default::default());
             let header = server.reply(&request, at(slot as i64 * 1_000_000));
             let reply = reply_of(&client, &header);
-            let exchange = client.accept(&reply, stamp(1), stamp(9)).unwrap();
+            let exchange = client.accept_reply(&reply, stamp(1), stamp(9)).unwrap();
             assert_eq!((exchange.slot, exchange.interleaved), (slot, false));
             assert_eq!((exchange.t2, exchange.t3), (header.receive, header.transmit));
-            assert_eq!(client.judge(&bytes(&header)), DatagramClass::Duplicate);
+            assert_eq!(client.classify(&bytes(&header)), DatagramClass::Duplicate);
         }
-        assert_eq!(client.finish(), None);
+        assert_eq!(client.take_pending(), None);
     }
 
     #[test]
@@ -291,10 +295,10 @@ mod tests {
             let header = server.reply(&request, at(ns));
             let reply = reply_of(&client, &header);
             assert_eq!(reply.interleaved, slot > 0);
-            done.extend(client.accept(&reply, stamp(ns - 5), stamp(ns + 9_000)));
+            done.extend(client.accept_reply(&reply, stamp(ns - 5), stamp(ns + 9_000)));
         }
         // The last one never learns when its reply left.
-        assert_eq!(client.finish(), None);
+        assert_eq!(client.take_pending(), None);
         assert_eq!(done.iter().map(|one| one.slot).collect::<Vec<_>>(), [0, 1, 2]);
         for exchange in done {
             let ns = exchange.slot as i64 * 1_000_000;
@@ -316,7 +320,9 @@ mod tests {
             }
             let reply = reply_of(&client, &server.reply(&request, at(slot as i64 * 1_000_000)));
             modes.extend(
-                client.accept(&reply, stamp(0), stamp(9)).map(|one| (one.slot, one.interleaved)),
+                client
+                    .accept_reply(&reply, stamp(0), stamp(9))
+                    .map(|one| (one.slot, one.interleaved)),
             );
         }
         // 2 was interleaved and never learnt its T3; 3 was basic and learns it from 4.
@@ -326,13 +332,13 @@ mod tests {
             let request = forgetful.next_request(slot, [slot * 100, 4]);
             let header = Server::default().reply(&request, at(slot as i64));
             let reply = reply_of(&forgetful, &header);
-            let done = forgetful.accept(&reply, stamp(0), stamp(9));
+            let done = forgetful.accept_reply(&reply, stamp(0), stamp(9));
             assert_eq!(
                 done.map(|one| (one.slot, one.interleaved)),
                 (slot == 1).then_some((0, false))
             );
         }
-        assert_eq!(forgetful.finish().map(|one| one.slot), Some(1));
+        assert_eq!(forgetful.take_pending().map(|one| one.slot), Some(1));
     }
 
     #[test]
@@ -340,16 +346,16 @@ mod tests {
         let (mut client, mut server) = (NtpClient::new(4, true, false), Server::default());
         let request = client.next_request(0, [1, 2]);
         let reply = reply_of(&client, &server.reply(&request, at(1_000_000)));
-        client.accept(&reply, stamp(0), stamp(9));
+        client.accept_reply(&reply, stamp(0), stamp(9));
         let request = client.next_request(1, [3, 4]);
         let header = server.reply(&request, at(2_000_000));
         let too_early = Header { transmit: at(999_999), ..header };
         assert_eq!(
-            client.judge(&bytes(&too_early)),
+            client.classify(&bytes(&too_early)),
             DatagramClass::Invalid(InvalidReason::Timestamp),
             "it left before its request had come"
         );
-        assert!(matches!(client.judge(&bytes(&header)), DatagramClass::Reply(_)));
+        assert!(matches!(client.classify(&bytes(&header)), DatagramClass::Reply(_)));
     }
 
     #[test]
@@ -357,14 +363,14 @@ mod tests {
         let (mut client, mut server) = (NtpClient::new(4, false, false), Server::default());
         let request = client.next_request(0, [1, 2]);
         let late = server.reply(&request, at(0));
-        client.give_up();
-        assert_eq!(client.judge(&bytes(&late)), DatagramClass::Late);
+        client.abandon_request();
+        assert_eq!(client.classify(&bytes(&late)), DatagramClass::Late);
         let _ = client.next_request(1, [3, 4]);
-        assert_eq!(client.judge(&bytes(&late)), DatagramClass::Late);
-        for slot in 2..2 + REMEMBERED as u64 {
+        assert_eq!(client.classify(&bytes(&late)), DatagramClass::Late);
+        for slot in 2..2 + PAST_REQUESTS_MAX as u64 {
             let _ = client.next_request(slot, [slot * 100, 5]);
         }
-        assert_eq!(client.judge(&bytes(&late)), DatagramClass::Invalid(InvalidReason::Origin));
+        assert_eq!(client.classify(&bytes(&late)), DatagramClass::Invalid(InvalidReason::Origin));
     }
 
     #[test]
@@ -382,9 +388,9 @@ mod tests {
                     header.transmit = NtpTimestamp::UNKNOWN;
                 }
                 let reply = reply_of(&client, &header);
-                done.extend(client.accept(&reply, stamp(ns - 5), stamp(ns + 9_000)));
+                done.extend(client.accept_reply(&reply, stamp(ns - 5), stamp(ns + 9_000)));
             }
-            done.extend(client.finish());
+            done.extend(client.take_pending());
             let slots: Vec<_> = done.iter().map(|one| one.slot).collect();
             // T3 of request 1 is unknown: only the reply to 2 could have carried it.
             let expected = if interleaved { vec![0, 3] } else { vec![0, 1, 3] };
@@ -411,12 +417,12 @@ mod tests {
                     _ => {
                         let header = server.reply(&request, at(ns));
                         let reply = reply_of(&client, &header);
-                        done.extend(client.accept(&reply, stamp(ns - 50), stamp(ns + 9_000)));
-                        prop_assert_eq!(client.judge(&bytes(&header)), DatagramClass::Duplicate);
+                        done.extend(client.accept_reply(&reply, stamp(ns - 50), stamp(ns + 9_000)));
+                        prop_assert_eq!(client.classify(&bytes(&header)), DatagramClass::Duplicate);
                     }
                 }
             }
-            done.extend(client.finish());
+            done.extend(client.take_pending());
             prop_assert!(done.is_sorted_by(|a, b| a.slot < b.slot));
             for exchange in done {
                 let ns = exchange.slot as i64 * 1_000_000;

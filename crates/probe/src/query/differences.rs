@@ -1,16 +1,16 @@
-//! Differences between servers, from exchanges with them at the same time. Pure. The local clock
-//! cancels out of a difference, so that the difference is valid even if that clock is wrong.
+//! Time differences between servers, from exchanges in the same slots. The local clock cancels out,
+//! so it need not be correct. Pure.
 
 use horolog_record::{ExchangeSample, ServerDifference};
 
-use super::exchange::gained_ns;
-use super::figures::is_impossible;
+use super::exchange::drift_max_ns;
+use super::figures::has_impossible_delay;
 
-/// Exchanges with a server, and the error bound that it states for its own time in ns, root
-/// dispersion plus half the root delay; `None` if it is not synchronised and so states no time.
+/// Exchanges with a server, and its stated error bound in ns (root dispersion plus half the root
+/// delay); `None` if it is not synchronised.
 pub(crate) type ServerSamples<'a> = (&'a [ExchangeSample], Option<u64>);
 
-/// Returns the differences of all pairs of servers that have exchanges in common.
+/// Returns the difference of each pair of servers with exchanges in common slots.
 pub(crate) fn differences(servers: &[ServerSamples<'_>]) -> Vec<ServerDifference> {
     let pairs = (0..servers.len()).flat_map(|a| (a + 1..servers.len()).map(move |b| (a, b)));
     pairs.filter_map(|(a, b)| difference([a, b], servers[a], servers[b])).collect()
@@ -21,13 +21,14 @@ fn difference(
     a: ServerSamples<'_>,
     b: ServerSamples<'_>,
 ) -> Option<ServerDifference> {
-    let pairs = in_common(a.0, b.0);
-    let stated = a.1.zip(b.1).map(|(a, b)| a.saturating_add(b));
-    let apart =
+    let pairs = common_slots(a.0, b.0);
+    let stated_error_ns = a.1.zip(b.1).map(|(a, b)| a.saturating_add(b));
+    let offset_difference =
         |(a, b): &(&ExchangeSample, &ExchangeSample)| a.offset_ns.saturating_sub(b.offset_ns);
-    let best = pairs.iter().min_by_key(|(a, b)| bound_ns(a, b))?;
-    let (offset_ns, bound) = (apart(best), bound_ns(best.0, best.1));
-    let mean_ns = pairs.iter().map(|pair| apart(pair) as f64).sum::<f64>() / pairs.len() as f64;
+    let best = pairs.iter().min_by_key(|(a, b)| error_bound_sum_ns(a, b))?;
+    let (offset_ns, bound) = (offset_difference(best), error_bound_sum_ns(best.0, best.1));
+    let mean_ns =
+        pairs.iter().map(|pair| offset_difference(pair) as f64).sum::<f64>() / pairs.len() as f64;
     Some(ServerDifference {
         first,
         second,
@@ -35,27 +36,27 @@ fn difference(
         offset_ns,
         bound_ns: bound,
         mean_ns,
-        contradiction: stated
+        contradiction: stated_error_ns
             .is_some_and(|stated| offset_ns.unsigned_abs() > bound.saturating_add(stated)),
     })
 }
 
-/// Returns the sum of both bounds and of the possible drift of the local clock between the two
-/// exchanges, in ns.
-fn bound_ns(a: &ExchangeSample, b: &ExchangeSample) -> u64 {
-    let between = gained_ns(a.t1_ns.abs_diff(b.t1_ns));
+/// Returns the error bound of a difference in ns: the sum of both bounds and of the local clock's
+/// possible drift between the exchanges.
+fn error_bound_sum_ns(a: &ExchangeSample, b: &ExchangeSample) -> u64 {
+    let between = drift_max_ns(a.t1_ns.abs_diff(b.t1_ns));
     a.error_bound_ns().saturating_add(b.error_bound_ns()).saturating_add(between)
 }
 
-/// Returns exchanges in the same slot of the time grid; both lists are in its order. Exchanges with
-/// a negative delay are left out: they carry no information, not even about their own error.
-fn in_common<'a>(
+/// Returns the pairs of exchanges in common slots; both lists are sorted by slot. Exchanges with an
+/// impossible delay are left out, because their error is unknown.
+fn common_slots<'a>(
     a: &'a [ExchangeSample],
     b: &'a [ExchangeSample],
 ) -> Vec<(&'a ExchangeSample, &'a ExchangeSample)> {
-    let mut rest = b.iter().filter(|sample| !is_impossible(sample)).peekable();
+    let mut rest = b.iter().filter(|sample| !has_impossible_delay(sample)).peekable();
     a.iter()
-        .filter(|sample| !is_impossible(sample))
+        .filter(|sample| !has_impossible_delay(sample))
         .filter_map(|one| {
             while rest.next_if(|other| other.sequence < one.sequence).is_some() {}
             rest.next_if(|other| other.sequence == one.sequence).map(|other| (one, other))
@@ -121,8 +122,8 @@ mod tests {
         let (a, mut b) = (sample(0, 0, 100), sample(0, 0, 100));
         b.t1_ns += 10_000_000;
         // 15 ppm of 10 ms.
-        assert_eq!(bound_ns(&a, &b), 60 + 60 + 150);
+        assert_eq!(error_bound_sum_ns(&a, &b), 60 + 60 + 150);
         b.t1_ns = a.t1_ns + 999_999;
-        assert_eq!(bound_ns(&a, &b), 60 + 60 + 15, "rounded up");
+        assert_eq!(error_bound_sum_ns(&a, &b), 60 + 60 + 15, "rounded up");
     }
 }

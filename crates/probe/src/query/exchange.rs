@@ -8,78 +8,82 @@
 //! δ = (T4 − T1) − (T3 − T2)              (7)
 //! ```
 //!
-//! Both directions are assumed to have equal delays. If they differ, the offset is off by at most
-//! half the delay, however it is divided between the directions.
+//! The equations assume equal delays in both directions. Otherwise the offset is wrong by at most
+//! half the delay.
 
 use horolog_time::{NtpTimestamp, Span, Timestamp, Utc};
 
 /// Frequency tolerance between two clocks, in parts per million (RFC 5905, section 7.2, PHI).
 pub(super) const FREQUENCY_TOLERANCE_PPM: u64 = 15;
 
-/// Values derived from one exchange.
+/// Offset and delay of one exchange.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Measured {
-    /// T2 on the scale of the local clock.
+pub struct OffsetAndDelay {
+    /// T2 in UTC, in the era nearest to T1.
     pub t2: Timestamp<Utc>,
-    /// T3 on the scale of the local clock.
+    /// T3 in UTC, in the era nearest to T1.
     pub t3: Timestamp<Utc>,
-    /// Offset of the server's clock, positive if it is ahead: equation (6).
+    /// Server's clock minus local clock: equation (6).
     pub offset: Span,
-    /// Round-trip delay without the server's part: equation (7). Negative if a clock was stepped
-    /// meanwhile or the server's timestamps are made up.
+    /// Round-trip delay without the server's processing time: equation (7). Negative if a clock was
+    /// stepped during the exchange or the server's timestamps are wrong.
     pub delay: Span,
-    /// Possible error of the timestamps themselves, in ns.
+    /// Error bound of the timestamps, in ns.
     pub dispersion_ns: u64,
 }
 
 /// Precision of the timestamps of an exchange.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Precision {
-    /// Precision that the server states, log2 of seconds.
+pub struct TimestampPrecision {
+    /// Precision stated by the server, log2 of seconds.
     pub server: i8,
     /// Precision of this host, log2 of seconds.
-    pub own: i8,
-    /// Error added by converting this host's timestamps from another clock.
+    pub local: i8,
+    /// Error of the conversion of this host's timestamps from another clock.
     pub conversion: Span,
 }
 
-/// Computes an exchange: T1 and T4 are of the local clock, T2 and T3 of the server's. The server's
-/// era is the one nearest to T1.
+/// Computes offset and delay from T1 and T4 of the local clock and T2 and T3 of the server.
 #[must_use]
-pub fn measure(
+pub fn offset_and_delay(
     t1: Timestamp<Utc>,
     [t2, t3]: [NtpTimestamp; 2],
     t4: Timestamp<Utc>,
-    precision: &Precision,
-) -> Measured {
+    precision: &TimestampPrecision,
+) -> OffsetAndDelay {
     let (t2, t3) = (t2.to_utc(t1), t3.to_utc(t1));
-    let under_way = t4 - t1;
-    Measured {
+    let elapsed = t4 - t1;
+    OffsetAndDelay {
         t2,
         t3,
         offset: Span::from_ns(i64::midpoint((t2 - t1).as_ns(), (t3 - t4).as_ns())),
-        delay: under_way - (t3 - t2),
-        dispersion_ns: dispersion_ns(under_way, precision),
+        delay: elapsed - (t3 - t2),
+        dispersion_ns: dispersion_ns(elapsed, precision),
     }
 }
 
-/// Returns the two precisions plus the possible drift between the clocks while the packets are in
-/// flight (RFC 5905, section 8, ε).
-fn dispersion_ns(under_way: Span, precision: &Precision) -> u64 {
-    let gained = gained_ns(under_way.as_ns().unsigned_abs());
-    [step_ns(precision.server), step_ns(precision.own), precision.conversion.as_ns().unsigned_abs()]
-        .into_iter()
-        .fold(gained, u64::saturating_add)
+/// Returns the dispersion ε in ns: both precisions, the conversion error, and the possible drift
+/// between the clocks during the exchange (RFC 5905, section 8).
+fn dispersion_ns(elapsed: Span, precision: &TimestampPrecision) -> u64 {
+    let drift_ns = drift_max_ns(elapsed.as_ns().unsigned_abs());
+    [
+        precision_ns(precision.server),
+        precision_ns(precision.local),
+        precision.conversion.as_ns().unsigned_abs(),
+    ]
+    .into_iter()
+    .fold(drift_ns, u64::saturating_add)
 }
 
-/// Returns the possible drift between two clocks during `span_ns`, in ns, rounded up.
-pub(super) fn gained_ns(span_ns: u64) -> u64 {
+/// Returns the maximum drift between two clocks in `span_ns` at [`FREQUENCY_TOLERANCE_PPM`], in ns,
+/// rounded up.
+pub(super) fn drift_max_ns(span_ns: u64) -> u64 {
     let (millions, rest) = (span_ns / 1_000_000, span_ns % 1_000_000);
     millions * FREQUENCY_TOLERANCE_PPM + (rest * FREQUENCY_TOLERANCE_PPM).div_ceil(1_000_000)
 }
 
-/// Returns 2 to the power `log2_seconds`, in ns, rounded up; a server may state any value.
-fn step_ns(log2_seconds: i8) -> u64 {
+/// Returns 2^`log2_seconds` s in ns, rounded up; saturates, since a server may state any value.
+fn precision_ns(log2_seconds: i8) -> u64 {
     (f64::from(log2_seconds).exp2() * 1e9).ceil() as u64
 }
 
@@ -89,7 +93,8 @@ mod tests {
 
     use super::*;
 
-    const EXACT: Precision = Precision { server: -30, own: -30, conversion: Span::ZERO };
+    const EXACT: TimestampPrecision =
+        TimestampPrecision { server: -30, local: -30, conversion: Span::ZERO };
     const NOON: i64 = 1_700_000_000_000_000_000;
 
     fn utc(ns: i64) -> Timestamp<Utc> {
@@ -104,7 +109,7 @@ mod tests {
     #[test]
     fn an_exchange_by_hand() {
         // 40 µs there, 5 µs at the server, 40 µs back; the server is 250 µs ahead.
-        let measured = measure(utc(0), [ntp(290_000), ntp(295_000)], utc(85_000), &EXACT);
+        let measured = offset_and_delay(utc(0), [ntp(290_000), ntp(295_000)], utc(85_000), &EXACT);
         assert_eq!(measured.offset, Span::from_ns(250_000));
         assert_eq!(measured.delay, Span::from_ns(80_000));
         // Two precisions of a nanosecond, and 15 ppm of 85 µs.
@@ -117,16 +122,17 @@ mod tests {
         let before = Timestamp::from_ns(2_085_978_495_999_999_000);
         let [t2, t3] = [500, 1_500].map(|ns| NtpTimestamp::from_utc(before + Span::from_ns(ns)));
         assert!(t2.to_bits() > t3.to_bits(), "the era ends between them");
-        let measured = measure(before, [t2, t3], before + Span::from_ns(2_000), &EXACT);
+        let measured = offset_and_delay(before, [t2, t3], before + Span::from_ns(2_000), &EXACT);
         assert!(measured.offset.as_ns().abs() <= 1, "{measured:?}");
         assert!((measured.delay.as_ns() - 1_000).abs() <= 1, "{measured:?}");
     }
 
     #[test]
     fn dispersion_is_what_rfc_5905_adds_up() {
-        let absurd = Precision { server: 127, own: 127, conversion: Span::ZERO };
+        let absurd = TimestampPrecision { server: 127, local: 127, conversion: Span::ZERO };
         assert_eq!(dispersion_ns(Span::from_ms(1), &absurd), u64::MAX);
-        let precision = Precision { server: -20, own: -25, conversion: Span::from_ns(100) };
+        let precision =
+            TimestampPrecision { server: -20, local: -25, conversion: Span::from_ns(100) };
         // 954 ns (2^-20 s), 30 ns (2^-25 s), 100 ns, and 15 ppm of a second.
         assert_eq!(dispersion_ns(Span::from_ms(1_000), &precision), 954 + 30 + 100 + 15_000);
     }
@@ -134,9 +140,9 @@ mod tests {
     #[test]
     fn whatever_a_server_states_is_taken() {
         for server in [i8::MIN, -1, 0, 62, i8::MAX] {
-            let precision = Precision { server, ..EXACT };
+            let precision = TimestampPrecision { server, ..EXACT };
             let far = [NtpTimestamp::from_bits(u64::MAX / 2), NtpTimestamp::UNKNOWN];
-            let _ = measure(utc(i64::MIN / 2 - NOON), far, utc(0), &precision);
+            let _ = offset_and_delay(utc(i64::MIN / 2 - NOON), far, utc(0), &precision);
             assert!(dispersion_ns(Span::from_ns(i64::MIN), &precision) > 0);
         }
     }
@@ -150,7 +156,7 @@ mod tests {
         ) {
             let t2 = there + ahead;
             let t4 = there + at_server + back;
-            let measured = measure(utc(0), [ntp(t2), ntp(t2 + at_server)], utc(t4), &EXACT);
+            let measured = offset_and_delay(utc(0), [ntp(t2), ntp(t2 + at_server)], utc(t4), &EXACT);
             prop_assert!((measured.delay.as_ns() - there - back).abs() <= 2, "{:?}", measured);
             let off = (measured.offset.as_ns() - ahead).unsigned_abs();
             let bound = measured.delay.as_ns().unsigned_abs() / 2 + measured.dispersion_ns;
@@ -163,9 +169,9 @@ mod tests {
         fn any_timestamps_are_measured(
             t1: i64, t2: u64, t3: u64, t4: i64, server: i8, own: i8, conversion: i64,
         ) {
-            let precision = Precision { server, own, conversion: Span::from_ns(conversion) };
+            let precision = TimestampPrecision { server, local: own, conversion: Span::from_ns(conversion) };
             let server = [t2, t3].map(NtpTimestamp::from_bits);
-            let _ = measure(Timestamp::from_ns(t1), server, Timestamp::from_ns(t4), &precision);
+            let _ = offset_and_delay(Timestamp::from_ns(t1), server, Timestamp::from_ns(t4), &precision);
         }
     }
 }

@@ -1,19 +1,19 @@
-//! Findings of a query, from its record and a little context. Each kind is reported once, with the
-//! servers that it concerns. Pure.
+//! Findings of a query, from its record and context. Each kind is reported once, with the servers
+//! that it concerns. Pure.
 
 use horolog_record::{
     Finding, FindingCode, InvalidReason, QueryCounts, QueryEndReason, QueryResult, ServerResult,
     Severity, TimestampCounts,
 };
 
-use super::figures::is_impossible;
+use super::figures::has_impossible_delay;
 
 mod losses;
 
 /// Context of a run, not part of its record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueryRunContext<'a> {
-    /// Kernel's state of this host's clock: true if synchronised, `None` if unknown.
+    /// True if the kernel reports this host's clock as synchronised; `None` if unknown.
     pub(crate) clock_synchronised: Option<bool>,
     /// Context of each server.
     pub(crate) servers: &'a [QueryServerContext],
@@ -22,37 +22,40 @@ pub(crate) struct QueryRunContext<'a> {
 /// Context of a server, not part of its record.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct QueryServerContext {
-    /// Reason for a missing NIC clock, if one was requested.
-    pub(crate) no_nic_clock: Option<String>,
-    /// Requests after the last valid reply that had none.
-    pub(crate) unanswered: u64,
-    /// Requests rejected by its host with "port unreachable".
-    pub(crate) closed: u64,
-    /// Advice for its end, if there is better than the general one for the reason.
+    /// Reason why no PHC is used, if one was requested.
+    pub(crate) nic_clock_error: Option<String>,
+    /// Number of unanswered requests since the last valid reply.
+    pub(crate) unanswered_at_end: u64,
+    /// Requests that the server's host rejected with ICMP "port unreachable".
+    pub(crate) port_unreachable: u64,
+    /// Advice on the end of its polls, if more specific than the general one.
     pub(crate) hint: Option<&'static str>,
 }
 
 /// Returns all findings, in no order.
-pub(crate) fn all(result: &QueryResult, about: &QueryRunContext<'_>) -> Vec<Finding> {
+pub(crate) fn all_findings(
+    result: &QueryResult,
+    run_context: &QueryRunContext<'_>,
+) -> Vec<Finding> {
     let servers = &result.servers;
     let mut findings = Vec::new();
-    findings.extend(outage(servers, about));
-    findings.extend(losses::unsent(servers));
-    findings.extend(losses::ceased(result, about));
-    findings.extend(losses::unanswered(result, about));
-    findings.extend(kisses(servers));
-    findings.extend(no_keys(servers, about));
-    findings.extend(keys_renewed(servers));
-    findings.extend(algorithm_abandoned(servers));
-    findings.extend(interrupted(servers));
-    findings.extend(invalid(servers));
-    findings.extend(duplicates(servers));
-    findings.extend(negative(servers));
-    findings.extend(unsynchronised(servers));
-    findings.extend(basic(result));
-    findings.extend(missing_timestamps(servers, about));
-    findings.extend(contradictions(result));
-    if about.clock_synchronised == Some(false) {
+    findings.extend(no_reply_finding(servers, run_context));
+    findings.extend(losses::unsent_finding(servers));
+    findings.extend(losses::outage_finding(result, run_context));
+    findings.extend(losses::loss_finding(result, run_context));
+    findings.extend(kiss_finding(servers));
+    findings.extend(no_keys_finding(servers, run_context));
+    findings.extend(keys_renewed_finding(servers));
+    findings.extend(algorithm_finding(servers));
+    findings.extend(interrupted_finding(servers));
+    findings.extend(invalid_finding(servers));
+    findings.extend(duplicate_finding(servers));
+    findings.extend(negative_delay_finding(servers));
+    findings.extend(unsynchronised_finding(servers));
+    findings.extend(basic_mode_finding(result));
+    findings.extend(timestamps_missing_finding(servers, run_context));
+    findings.extend(contradiction_finding(result));
+    if run_context.clock_synchronised == Some(false) {
         findings.push(finding(
             FindingCode::ClockUnsynchronised,
             Severity::Note,
@@ -69,29 +72,33 @@ fn finding(code: FindingCode, severity: Severity, message: String, advice: &str)
     Finding { code, severity, message, advice: advice.to_owned(), trial: None }
 }
 
-/// Returns the names of the servers that a statement applies to, with that statement; `None` if it
-/// applies to none.
+/// Joins `NAME: statement` of the servers for which `what` returns a statement; `None` if there is
+/// none.
 fn join_servers(
     servers: &[ServerResult],
     what: impl Fn(&ServerResult) -> Option<String>,
 ) -> Option<String> {
     let each = servers
         .iter()
-        .filter_map(|server| Some(format!("{}: {}", requested(server), what(server)?)));
+        .filter_map(|server| Some(format!("{}: {}", polled_server(server), what(server)?)));
     let texts: Vec<_> = each.collect();
     (!texts.is_empty()).then(|| texts.join("; "))
 }
 
-/// Returns the server polled for the time: the target, unless NTS-KE named another one.
-fn requested(server: &ServerResult) -> String {
+/// Returns the name of the polled server; if NTS-KE named it, with the target.
+fn polled_server(server: &ServerResult) -> String {
     match server.nts.as_ref().and_then(|nts| nts.server.as_ref()) {
         Some(named) => format!("{named} (for {})", server.name),
         None => server.name.clone(),
     }
 }
 
-fn outage(servers: &[ServerResult], about: &QueryRunContext<'_>) -> Option<Finding> {
-    let closed = servers.iter().zip(about.servers).filter(|(_, context)| context.closed > 0);
+fn no_reply_finding(
+    servers: &[ServerResult],
+    run_context: &QueryRunContext<'_>,
+) -> Option<Finding> {
+    let closed =
+        servers.iter().zip(run_context.servers).filter(|(_, context)| context.port_unreachable > 0);
     let closed: Vec<&str> = closed.map(|(server, _)| server.name.as_str()).collect();
     let is_closed = |server: &ServerResult| closed.contains(&server.name.as_str());
     let why = |server: &ServerResult| {
@@ -135,12 +142,12 @@ fn outage(servers: &[ServerResult], about: &QueryRunContext<'_>) -> Option<Findi
     ))
 }
 
-/// Counts the datagrams of a server that are no valid replies.
+/// Returns the number of received datagrams that were no valid replies.
 fn other_replies(counts: &QueryCounts) -> u64 {
     counts.invalid.values().chain(counts.kisses.values()).fold(0, |sum, n| sum.saturating_add(*n))
 }
 
-fn kisses(servers: &[ServerResult]) -> Option<Finding> {
+fn kiss_finding(servers: &[ServerResult]) -> Option<Finding> {
     let what = |server: &ServerResult| {
         let kisses = server.counts.kisses.iter().map(|(code, count)| format!("{code} {count}"));
         let kisses: Vec<_> = kisses.collect();
@@ -154,8 +161,7 @@ fn kisses(servers: &[ServerResult]) -> Option<Finding> {
     ))
 }
 
-/// Returns the action that the received kisses require of a client (RFC 5905, section 7.4, and RFC
-/// 8915, section 5.7).
+/// Returns advice on the received kiss codes (RFC 5905, section 7.4; RFC 8915, section 5.7).
 fn kiss_advice(servers: &[ServerResult]) -> String {
     const ADVICE: [(&[&str], &str); 3] = [
         (&["RATE"], "RATE requests a lower rate: use a longer --interval."),
@@ -180,30 +186,31 @@ fn kiss_advice(servers: &[ServerResult]) -> String {
     advice.join(" ")
 }
 
-fn no_keys(servers: &[ServerResult], about: &QueryRunContext<'_>) -> Option<Finding> {
+fn no_keys_finding(servers: &[ServerResult], run_context: &QueryRunContext<'_>) -> Option<Finding> {
     let what = |server: &ServerResult| {
         server.ended.as_ref().filter(|_| has_no_keys(server)).map(|end| end.message.clone())
     };
     let all = servers.iter().all(|server| server.counts.received == 0);
-    let concerned = servers.iter().zip(about.servers).filter(|(server, _)| has_no_keys(server));
+    let concerned =
+        servers.iter().zip(run_context.servers).filter(|(server, _)| has_no_keys(server));
     let mut hints: Vec<_> = concerned.filter_map(|(_, context)| context.hint).collect();
     hints.dedup();
     Some(finding(
         FindingCode::NtsKeFailed,
         if all { Severity::Error } else { Severity::Warning },
         format!("No NTS keys: {}.", join_servers(servers, what)?.trim_end_matches('.')),
-        &sentence(&hints.join("; ")),
+        &to_sentence(&hints.join("; ")),
     ))
 }
 
-/// Returns the text with an initial capital and a final full stop.
-fn sentence(text: &str) -> String {
+/// Capitalises a text and adds a full stop; empty for an empty text.
+fn to_sentence(text: &str) -> String {
     let mut rest = text.chars();
     rest.next()
         .map_or_else(String::new, |first| format!("{}{}.", first.to_uppercase(), rest.as_str()))
 }
 
-fn keys_renewed(servers: &[ServerResult]) -> Option<Finding> {
+fn keys_renewed_finding(servers: &[ServerResult]) -> Option<Finding> {
     let what = |server: &ServerResult| {
         let nts = server.nts.as_ref().filter(|nts| nts.renewals + nts.renewals_failed > 0)?;
         let refused = server.counts.kisses.get("NTSN").copied().unwrap_or(0);
@@ -221,7 +228,7 @@ fn keys_renewed(servers: &[ServerResult]) -> Option<Finding> {
     ))
 }
 
-fn algorithm_abandoned(servers: &[ServerResult]) -> Option<Finding> {
+fn algorithm_finding(servers: &[ServerResult]) -> Option<Finding> {
     let what = |server: &ServerResult| {
         let nts = server.nts.as_ref()?;
         let before = nts.abandoned_algorithm.as_ref()?;
@@ -244,7 +251,7 @@ fn has_no_keys(server: &ServerResult) -> bool {
     server.ended.as_ref().is_some_and(|end| end.reason == QueryEndReason::NoKeys)
 }
 
-fn interrupted(servers: &[ServerResult]) -> Option<Finding> {
+fn interrupted_finding(servers: &[ServerResult]) -> Option<Finding> {
     let cut = |server: &&ServerResult| {
         server.ended.as_ref().is_some_and(|end| end.reason == QueryEndReason::Interrupted)
     };
@@ -257,7 +264,7 @@ fn interrupted(servers: &[ServerResult]) -> Option<Finding> {
     ))
 }
 
-fn invalid(servers: &[ServerResult]) -> Option<Finding> {
+fn invalid_finding(servers: &[ServerResult]) -> Option<Finding> {
     let what = |server: &ServerResult| {
         let each = server.counts.invalid.iter().filter(|(_, count)| **count > 0);
         let each: Vec<_> = each.map(|(reason, count)| format!("{reason} {count}")).collect();
@@ -271,12 +278,12 @@ fn invalid(servers: &[ServerResult]) -> Option<Finding> {
     ))
 }
 
-/// Returns advice according to whether a reply shows that its sender had the request.
+/// Returns advice, depending on whether the invalid replies may come from another host.
 fn invalid_advice(servers: &[ServerResult]) -> String {
     let mut reasons = servers.iter().flat_map(|server| server.counts.invalid.keys());
-    let strange =
+    let may_be_forged =
         reasons.any(|reason| matches!(reason, InvalidReason::Origin | InvalidReason::Nts));
-    if strange {
+    if may_be_forged {
         "Another host may reply in the server's place: such replies do not match any request. The \
          server may also be faulty."
     } else {
@@ -286,7 +293,7 @@ fn invalid_advice(servers: &[ServerResult]) -> String {
     .to_owned()
 }
 
-fn duplicates(servers: &[ServerResult]) -> Option<Finding> {
+fn duplicate_finding(servers: &[ServerResult]) -> Option<Finding> {
     let count = |count: u64| (count > 0).then(|| count.to_string());
     Some(finding(
         FindingCode::DuplicateReplies,
@@ -299,9 +306,10 @@ fn duplicates(servers: &[ServerResult]) -> Option<Finding> {
     ))
 }
 
-fn negative(servers: &[ServerResult]) -> Option<Finding> {
+fn negative_delay_finding(servers: &[ServerResult]) -> Option<Finding> {
     let what = |server: &ServerResult| {
-        let impossible = server.samples.iter().filter(|sample| is_impossible(sample)).count();
+        let impossible =
+            server.samples.iter().filter(|sample| has_impossible_delay(sample)).count();
         (impossible > 0).then(|| format!("{impossible} of {}", server.samples.len()))
     };
     Some(finding(
@@ -313,7 +321,7 @@ fn negative(servers: &[ServerResult]) -> Option<Finding> {
     ))
 }
 
-fn unsynchronised(servers: &[ServerResult]) -> Option<Finding> {
+fn unsynchronised_finding(servers: &[ServerResult]) -> Option<Finding> {
     let describe = |server: &ServerResult| {
         let QueryCounts { received, unsynchronised, .. } = server.counts;
         let state = server.server_state.as_ref().filter(|_| unsynchronised > 0)?;
@@ -336,10 +344,9 @@ fn unsynchronised(servers: &[ServerResult]) -> Option<Finding> {
     ))
 }
 
-fn basic(result: &QueryResult) -> Option<Finding> {
-    // The first reply cannot be interleaved. Many servers start state for a client only after its
-    // first request for interleaved mode, so that the second reply is not either. Nor is the one
-    // after a loss.
+fn basic_mode_finding(result: &QueryResult) -> Option<Finding> {
+    // Basic mode is expected in the first reply, in the second (many servers store state only after
+    // the first interleaved request), and after each loss.
     let what = |server: &ServerResult| {
         let QueryCounts { received, interleaved, .. } = server.counts;
         let basic = received.saturating_sub(interleaved);
@@ -355,19 +362,23 @@ fn basic(result: &QueryResult) -> Option<Finding> {
     ))
 }
 
-fn missing_timestamps(servers: &[ServerResult], about: &QueryRunContext<'_>) -> Option<Finding> {
+fn timestamps_missing_finding(
+    servers: &[ServerResult],
+    run_context: &QueryRunContext<'_>,
+) -> Option<Finding> {
     let mut texts = Vec::new();
-    for (server, context) in servers.iter().zip(about.servers) {
+    for (server, context) in servers.iter().zip(run_context.servers) {
         let hardware = server.hardware_clock.is_some();
         texts.extend(
-            context.no_nic_clock.as_ref().map(|why| format!("{}: {why}", requested(server))),
+            context.nic_clock_error.as_ref().map(|why| format!("{}: {why}", polled_server(server))),
         );
         for (which, counts) in
             [("T1", server.transmit_timestamps), ("T4", server.receive_timestamps)]
         {
-            let by_others = others(counts, hardware);
-            texts
-                .extend(by_others.map(|others| format!("{} {which}: {others}", requested(server))));
+            let by_others = worse_timestamps(counts, hardware);
+            texts.extend(
+                by_others.map(|others| format!("{} {which}: {others}", polled_server(server))),
+            );
         }
     }
     (!texts.is_empty()).then(|| {
@@ -384,8 +395,8 @@ fn missing_timestamps(servers: &[ServerResult], about: &QueryRunContext<'_>) -> 
     })
 }
 
-/// Describes the timestamps from a source worse than the best available one.
-fn others(counts: TimestampCounts, hardware: bool) -> Option<String> {
+/// Describes the timestamps from a worse source than available; `None` if there are none.
+fn worse_timestamps(counts: TimestampCounts, hardware: bool) -> Option<String> {
     let TimestampCounts { hardware: by_nic, kernel, user } = counts;
     let all = by_nic + kernel + user;
     let mut texts = Vec::new();
@@ -398,8 +409,9 @@ fn others(counts: TimestampCounts, hardware: bool) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join(", "))
 }
 
-fn contradictions(result: &QueryResult) -> Option<Finding> {
-    let name = |index: usize| result.servers.get(index).map_or_else(|| "?".to_owned(), requested);
+fn contradiction_finding(result: &QueryResult) -> Option<Finding> {
+    let name =
+        |index: usize| result.servers.get(index).map_or_else(|| "?".to_owned(), polled_server);
     let each = result.differences.iter().filter(|difference| difference.contradiction);
     let texts: Vec<_> =
         each.map(|one| format!("{} and {}", name(one.first), name(one.second))).collect();

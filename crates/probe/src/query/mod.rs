@@ -1,9 +1,8 @@
-//! Offsets of servers' clocks from this host's clock, once or over a long run, several servers at
-//! once.
+//! Query of NTP servers: offsets of their clocks from this host's clock, once or over a long run,
+//! several servers concurrently.
 //!
-//! The evaluation of an exchange is pure arithmetic ([`measure`]). An `NtpClient` builds requests
-//! and validates replies; it reads no clock and opens nothing. Sockets, timestamps and the NIC's
-//! clock are separate from both.
+//! Offset and delay are pure arithmetic ([`offset_and_delay`]). [`NtpClient`] builds requests and
+//! classifies replies without I/O. Sockets, timestamps and PHCs are separate from both.
 
 mod client;
 mod differences;
@@ -23,12 +22,12 @@ mod session;
 
 pub use client::{DatagramClass, NtpClient, NtpExchange};
 pub use error::QueryError;
-pub use exchange::{Measured, Precision, measure};
+pub use exchange::{OffsetAndDelay, TimestampPrecision, offset_and_delay};
 pub use options::{
     COUNT, COUNT_MAX, INTERVAL_POLITE, INTERVAL_PRIVATE, QueryNtsOptions, QueryOptions, TARGETS_MAX,
 };
 pub use packet_timestamp::PacketTimestamp;
-pub use reply::{JudgedReply, QueryReply, SentRequest, judge};
+pub use reply::{QueryReply, ReplyVerdict, SentRequest, judge_reply};
 pub use run::Query;
 
 pub use horolog_ke::{PORT as KE_PORT, TrustAnchors};

@@ -1,5 +1,5 @@
-//! PHC of a NIC as the source of packet timestamps: compared with the system clock before use, and
-//! shared by the servers that are reached through the NIC.
+//! PHC of a NIC as the source of packet timestamps: compared regularly with the system clock, and
+//! shared by the pollers of the servers that are reached through this NIC.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -15,57 +15,57 @@ use horolog_time::Timestamp;
 
 use super::packet_timestamp::PacketTimestamp;
 
-/// Maximum age of a comparison when packets are timestamped. A typical oscillator's rate changes
-/// by far less than 10 parts per billion in that time.
-const COMPARED_EVERY: Duration = Duration::from_millis(250);
+/// Maximum age of the comparison between PHC and system clock when a request is sent. The rate of a
+/// typical oscillator changes by far less than 10 ppb in that time.
+const COMPARISON_INTERVAL: Duration = Duration::from_millis(250);
 
-/// PHC of a NIC.
+/// PHC that converts hardware timestamps; a trait for tests.
 pub(crate) trait NicClock: Send {
-    /// Ensures that the last comparison of the clocks is fresh.
-    fn compare(&mut self);
-    /// Converts a timestamp to the system clock, if it is of this NIC.
+    /// Compares the PHC with the system clock unless a recent comparison exists.
+    fn compare_if_due(&mut self);
+    /// Converts a hardware timestamp to the system clock; `None` if it is of another NIC.
     fn convert(&self, time: HardwareTimestamp) -> Option<PacketTimestamp>;
-    /// Returns its description for the result.
+    /// Returns the description of the PHC for the result.
     fn describe(&self) -> PhcTimestampSource;
 }
 
 struct SharedNicClock {
     clock: InterfacePhc,
-    compared: Instant,
+    compared_at: Instant,
 }
 
-/// PHC of an interface.
+/// PHC of an interface, shared by several pollers.
 #[derive(Clone)]
 pub(crate) struct SystemNicClock(Arc<Mutex<SharedNicClock>>);
 
 impl SystemNicClock {
-    fn with<T>(&self, act: impl FnOnce(&mut SharedNicClock) -> T) -> T {
+    fn with_clock<T>(&self, act: impl FnOnce(&mut SharedNicClock) -> T) -> T {
         act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl NicClock for SystemNicClock {
-    fn compare(&mut self) {
-        self.with(|shared| {
-            if shared.compared.elapsed() >= COMPARED_EVERY {
+    fn compare_if_due(&mut self) {
+        self.with_clock(|shared| {
+            if shared.compared_at.elapsed() >= COMPARISON_INTERVAL {
                 shared.clock.compare();
-                shared.compared = Instant::now();
+                shared.compared_at = Instant::now();
             }
         });
     }
 
     fn convert(&self, time: HardwareTimestamp) -> Option<PacketTimestamp> {
-        self.with(|shared| {
+        self.with_clock(|shared| {
             let clock = &shared.clock;
-            let ours = time.interface == clock.index();
-            let monotonic = clock.conversion().monotonic_of(time.ns).filter(|_| ours)?;
+            let is_of_interface = time.interface == clock.index();
+            let monotonic = clock.conversion().monotonic_of(time.ns).filter(|_| is_of_interface)?;
             let ns = monotonic.as_ns() + clock.realtime_minus_monotonic().as_ns();
             Some(PacketTimestamp::hardware(Timestamp::from_ns(ns), clock.error_bound()))
         })
     }
 
     fn describe(&self) -> PhcTimestampSource {
-        self.with(|shared| {
+        self.with_clock(|shared| {
             let (interface, clock) = shared.clock.name_and_clock();
             PhcTimestampSource {
                 interface: interface.to_owned(),
@@ -76,13 +76,14 @@ impl NicClock for SystemNicClock {
     }
 }
 
-/// NICs with timestamping enabled; dropping this and the clocks it returned disables it.
+/// PHCs in use by interface; dropping this and all clocks that it returned disables hardware
+/// timestamping.
 #[derive(Default)]
 pub(crate) struct NicClocks(BTreeMap<String, Result<SystemNicClock, String>>);
 
 impl NicClocks {
-    /// Returns the clock of `interface`, or of the interface that the route to `address` uses; or
-    /// the reason for which there is none.
+    /// Returns the PHC of `interface`, or of the interface on the route to `address`; an error is
+    /// the reason why there is none.
     pub(crate) fn for_target(
         &mut self,
         address: SocketAddr,
@@ -90,11 +91,11 @@ impl NicClocks {
     ) -> Result<SystemNicClock, String> {
         let name = match interface {
             Some(name) => name.to_owned(),
-            None => interface_to(address)?,
+            None => interface_of_route(address)?,
         };
         let open = || match InterfacePhc::open(&name, TimestampPurpose::Ntp) {
             Ok(clock) => {
-                let shared = SharedNicClock { clock, compared: Instant::now() };
+                let shared = SharedNicClock { clock, compared_at: Instant::now() };
                 Ok(SystemNicClock(Arc::new(Mutex::new(shared))))
             }
             Err(error) => Err(error.to_string()),
@@ -103,7 +104,7 @@ impl NicClocks {
     }
 }
 
-fn interface_to(address: SocketAddr) -> Result<String, String> {
+fn interface_of_route(address: SocketAddr) -> Result<String, String> {
     let find = || {
         let mut netlink = Netlink::open()?;
         let route = netlink.route_get(address.ip(), zone_index(address))?;

@@ -1,4 +1,4 @@
-//! Query options as set by flags, before names are resolved.
+//! Options of a query, with their bounds.
 
 use std::time::Duration;
 
@@ -8,26 +8,26 @@ use horolog_nts::Algorithm;
 
 /// Default number of exchanges: the size of NTP's clock filter (RFC 5905, section 7.2, NSTAGE).
 pub const COUNT: u64 = 8;
-/// Most exchanges.
+/// Maximum number of exchanges per server.
 pub const COUNT_MAX: u64 = 1_000_000;
-/// Most servers: each has a thread.
+/// Maximum number of servers, each of which has a thread.
 pub const TARGETS_MAX: usize = 64;
 /// Default interval between exchanges with servers at private addresses.
 pub const INTERVAL_PRIVATE: Duration = Duration::from_millis(200);
-/// Least interval between exchanges with a public server, and its default.
+/// Minimum and default interval between exchanges with a public server.
 pub const INTERVAL_POLITE: Duration = Duration::from_secs(1);
-/// Least interval between exchanges with a public server if there are more than [`COUNT`] (RFC
+/// Minimum interval between exchanges with a public server for more than [`COUNT`] exchanges (RFC
 /// 5905, section 7.2, MINPOLL).
 pub(super) const INTERVAL_LONG: Duration = Duration::from_secs(16);
-/// Least interval between exchanges with any server: faster is a load.
+/// Minimum interval between exchanges with any server; shorter ones are a load.
 pub(super) const INTERVAL_MIN: Duration = Duration::from_millis(1);
 
-/// Authentication of requests.
+/// NTS options of a query.
 #[derive(Clone, Debug)]
 pub struct QueryNtsOptions {
-    /// NTS-KE server; `None` takes each target, at [`horolog_ke::PORT`].
+    /// NTS-KE server; `None` for the target itself, at [`horolog_ke::PORT`].
     pub ke_server: Option<TargetName>,
-    /// Name in its certificate; `None` takes the name of the server.
+    /// Name expected in the NTS-KE server's certificate; `None` for the server's host name.
     pub name: Option<String>,
     /// Trusted certificates.
     pub trust: TrustAnchors,
@@ -35,7 +35,7 @@ pub struct QueryNtsOptions {
     pub algorithms: Vec<Algorithm>,
 }
 
-/// Options of a query. [`QueryOptions::new`] returns defaults to change where needed.
+/// Options of a query; [`QueryOptions::new`] returns the defaults.
 #[derive(Clone, Debug)]
 pub struct QueryOptions {
     /// Servers, at least one.
@@ -48,7 +48,7 @@ pub struct QueryOptions {
     pub i_own_this_target: bool,
     /// Exchanges with each server.
     pub count: u64,
-    /// Interval between exchanges; `None` takes the default for the servers' addresses.
+    /// Interval between exchanges; `None` for the default for the servers' addresses.
     pub interval: Option<Duration>,
     /// Timeout of a reply.
     pub timeout: Duration,
@@ -58,14 +58,14 @@ pub struct QueryOptions {
     pub interleaved: bool,
     /// NTS options; `None` sends unauthenticated requests.
     pub nts: Option<QueryNtsOptions>,
-    /// Timestamps of the NIC's clock if available.
+    /// True to use hardware timestamps if available.
     pub hardware_timestamps: bool,
     /// Command line, for the record.
     pub command: Vec<String>,
 }
 
 impl QueryOptions {
-    /// Returns options for a few plain exchanges with these servers.
+    /// Returns the default options for these servers.
     #[must_use]
     pub fn new(targets: Vec<TargetName>) -> Self {
         Self {

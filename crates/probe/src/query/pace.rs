@@ -1,4 +1,4 @@
-//! Clocks of a query, as a trait so that a simulated clock can replace them.
+//! Clocks and sleep of a query; a trait, so that tests can simulate time.
 
 use std::thread;
 use std::time::Duration;
@@ -8,15 +8,15 @@ use horolog_time::{Clock, Monotonic, Timestamp, Utc};
 
 /// Source of time and of sleep.
 pub(crate) trait QueryClock: Sync {
-    /// Reads the clock that servers' clocks are compared with.
+    /// Returns the system time, with which the servers' clocks are compared.
     fn utc(&self) -> Timestamp<Utc>;
-    /// Reads the clock for intervals.
+    /// Returns the monotonic time, for intervals and timeouts.
     fn monotonic(&self) -> Timestamp<Monotonic>;
     /// Sleeps for this time.
     fn sleep(&self, time: Duration);
 }
 
-/// Clocks of the system.
+/// System clocks and sleep.
 pub(crate) struct SystemQueryClock;
 
 impl QueryClock for SystemQueryClock {
@@ -34,6 +34,6 @@ impl QueryClock for SystemQueryClock {
 }
 
 /// Returns the time from now until an instant; zero if it is past.
-pub(crate) fn left(until: Timestamp<Monotonic>, now: Timestamp<Monotonic>) -> Duration {
+pub(crate) fn time_until(until: Timestamp<Monotonic>, now: Timestamp<Monotonic>) -> Duration {
     Duration::from_nanos(u64::try_from((until - now).as_ns()).unwrap_or(0))
 }

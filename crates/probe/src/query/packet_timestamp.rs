@@ -1,5 +1,5 @@
-//! Packet timestamps with their source. Of several for the same packet the best is used: hardware,
-//! then kernel, then user. Pure.
+//! Packet timestamps with their source. Of several for a packet the best is used: hardware before
+//! kernel before user. Pure.
 
 use horolog_record::{TimestampCounts, TimestampSource};
 use horolog_time::{Span, Timestamp, Utc};
@@ -10,49 +10,49 @@ pub struct PacketTimestamp {
     /// Instant.
     pub at: Timestamp<Utc>,
     /// Source.
-    pub kind: TimestampSource,
-    /// Error that conversion from another clock may have added.
-    pub conversion: Span,
+    pub source: TimestampSource,
+    /// Possible error of the conversion from another clock.
+    pub conversion_error: Span,
 }
 
 impl PacketTimestamp {
     /// Returns a user timestamp.
     #[must_use]
     pub const fn user(at: Timestamp<Utc>) -> Self {
-        Self { at, kind: TimestampSource::User, conversion: Span::ZERO }
+        Self { at, source: TimestampSource::User, conversion_error: Span::ZERO }
     }
 
     /// Returns a kernel timestamp.
     #[must_use]
     pub const fn kernel(at: Timestamp<Utc>) -> Self {
-        Self { at, kind: TimestampSource::Kernel, conversion: Span::ZERO }
+        Self { at, source: TimestampSource::Kernel, conversion_error: Span::ZERO }
     }
 
-    /// Returns a hardware timestamp, converted from the NIC's clock.
+    /// Returns a hardware timestamp that was converted from a PHC.
     #[must_use]
     pub const fn hardware(at: Timestamp<Utc>, conversion: Span) -> Self {
-        Self { at, kind: TimestampSource::Hardware, conversion }
+        Self { at, source: TimestampSource::Hardware, conversion_error: conversion }
     }
 
     /// Returns the better one of two timestamps of the same packet.
     #[must_use]
     pub fn best_of(self, other: Option<Self>) -> Self {
-        other.filter(|other| rank(other.kind) > rank(self.kind)).unwrap_or(self)
+        other.filter(|other| source_rank(other.source) > source_rank(self.source)).unwrap_or(self)
     }
 }
 
 /// Returns the rank of a source by its distance from the wire.
-pub(crate) const fn rank(kind: TimestampSource) -> u8 {
-    match kind {
+pub(crate) const fn source_rank(source: TimestampSource) -> u8 {
+    match source {
         TimestampSource::User => 0,
         TimestampSource::Kernel => 1,
         TimestampSource::Hardware => 2,
     }
 }
 
-/// Counts a timestamp of this source.
-pub(crate) fn count(counts: &mut TimestampCounts, kind: TimestampSource) {
-    *match kind {
+/// Increments the count of a timestamp source.
+pub(crate) fn count_source(counts: &mut TimestampCounts, source: TimestampSource) {
+    *match source {
         TimestampSource::Hardware => &mut counts.hardware,
         TimestampSource::Kernel => &mut counts.kernel,
         TimestampSource::User => &mut counts.user,
@@ -75,7 +75,7 @@ mod tests {
         assert_eq!(hardware.best_of(Some(kernel)), hardware);
         let mut counts = TimestampCounts::default();
         for one in [user, kernel, kernel] {
-            count(&mut counts, one.kind);
+            count_source(&mut counts, one.source);
         }
         assert_eq!(counts, TimestampCounts { hardware: 0, kernel: 2, user: 1 });
     }

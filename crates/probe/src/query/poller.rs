@@ -1,42 +1,42 @@
-//! Poller of one server over a packet device: sends, waits, timestamps, and counts. Replies are
-//! evaluated by [`super::client`].
+//! Poller of one server: sends requests, waits for replies, collects timestamps and counts. Replies
+//! are classified by [`super::client`].
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::time::Duration;
 
 use horolog_io::{Batch, BatchDevice, BatchPacket, Endpoints, HardwareTimestamp};
-use horolog_nts::{Nonces, ReplyError};
+use horolog_nts::{NonceStream, ReplyError};
 use horolog_record::{
     InvalidReason, NtsUse, PhcTimestampSource, QueryEnd, QueryEndReason, TimestampSource,
 };
 use horolog_sys::explain::explain;
 use horolog_time::{Monotonic, NtpTimestamp, Span, Timestamp};
-use horolog_wire::frame::looped;
+use horolog_wire::frame::parse_looped_frame;
 use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header};
 
 use super::client::{DatagramClass, NtpClient};
 use super::nic_clock::NicClock;
-use super::pace::{QueryClock, left};
-use super::packet_timestamp::{PacketTimestamp, rank};
+use super::pace::{QueryClock, time_until};
+use super::packet_timestamp::{PacketTimestamp, source_rank};
 use super::reply::QueryReply;
 use super::server_stats::ServerStats;
 use super::session::NtsAssociation;
 
-/// Capacity for a datagram, or for a frame that is looped back with its transmit timestamp.
-pub(crate) const CAPACITY: usize = 2048;
-/// Datagrams read in one batch.
-const SLOTS: usize = 8;
-/// Longest wait for a kernel transmit timestamp once the reply has arrived.
+/// Buffer size in bytes, for a datagram or for the looped-back frame with a transmit timestamp.
+pub(crate) const FRAME_CAPACITY: usize = 2048;
+/// Maximum number of datagrams read at once.
+const BATCH_DATAGRAMS: usize = 8;
+/// Longest further wait for a kernel transmit timestamp after the reply.
 const KERNEL_TIMESTAMP_TIMEOUT: Duration = Duration::from_millis(1);
-/// Longest wait for a hardware transmit timestamp once the reply has arrived.
+/// Longest further wait for a hardware transmit timestamp after the reply.
 const NIC_TIMESTAMP_TIMEOUT: Duration = Duration::from_millis(20);
 /// Interval between checks for a transmit timestamp.
 const CHECK_INTERVAL: Duration = Duration::from_micros(100);
-/// Batches read after the last exchange at most.
+/// Maximum number of batches read after the last exchange.
 const DRAIN_BATCHES: usize = 1_000;
-/// Longest wait without a check of whether the run is to end.
-const NAP: Duration = Duration::from_millis(100);
+/// Longest wait between two checks of whether the run is to end.
+const SLEEP_MAX: Duration = Duration::from_millis(100);
 
 /// Schedule of the polls of a server.
 #[derive(Clone, Copy, Debug)]
@@ -47,21 +47,21 @@ pub(crate) struct PollPlan {
     pub(crate) interval: Duration,
     /// Number of exchanges.
     pub(crate) count: u64,
-    /// True for one more request at the end, whose reply carries the transmit timestamp of the one
-    /// before.
-    pub(crate) closing: bool,
+    /// True to send another request at the end, whose interleaved reply carries the transmit
+    /// timestamp of the last one.
+    pub(crate) has_final_request: bool,
 }
 
 impl PollPlan {
-    fn instant(&self, slot: u64) -> Timestamp<Monotonic> {
+    fn slot_instant(&self, slot: u64) -> Timestamp<Monotonic> {
         let ns = i128::from(slot) * self.interval.as_nanos() as i128;
         self.start + Span::from_ns(i64::try_from(ns).unwrap_or(i64::MAX))
     }
 
-    /// Returns the first slot of the grid from `least` on that is not past.
-    fn slot_from(&self, least: u64, now: Timestamp<Monotonic>) -> u64 {
+    /// Returns the first slot from `slot_min` on whose time has not passed.
+    fn next_slot(&self, slot_min: u64, now: Timestamp<Monotonic>) -> u64 {
         let past = u64::try_from((now - self.start).as_ns()).unwrap_or(0);
-        least.max(past.div_ceil(self.interval.as_nanos() as u64))
+        slot_min.max(past.div_ceil(self.interval.as_nanos() as u64))
     }
 }
 
@@ -79,18 +79,18 @@ pub(crate) struct PollOptions {
 
 /// Outcome of all polls of a server.
 pub(crate) struct PollOutcome {
-    pub(crate) account: ServerStats,
+    pub(crate) stats: ServerStats,
     pub(crate) nts: Option<NtsUse>,
     pub(crate) nic_clock: Option<PhcTimestampSource>,
 }
 
 impl PollOutcome {
-    /// Returns the outcome for a server that could not be polled, with advice.
-    pub(crate) fn nothing(end: QueryEnd, hint: Option<&'static str>) -> Self {
-        let mut account = ServerStats::default();
-        account.end(end.reason, end.message);
-        account.hint = hint;
-        Self { account, nts: None, nic_clock: None }
+    /// Returns the outcome for a server that could not be polled, with the reason and advice.
+    pub(crate) fn without_exchange(end: QueryEnd, hint: Option<&'static str>) -> Self {
+        let mut stats = ServerStats::default();
+        stats.end_polls(end.reason, end.message);
+        stats.hint = hint;
+        Self { stats, nts: None, nic_clock: None }
     }
 }
 
@@ -101,14 +101,14 @@ pub(crate) struct ServerPoller<'a, D> {
     client: NtpClient,
     session: Option<NtsAssociation>,
     nic_clock: Option<Box<dyn NicClock>>,
-    random: Nonces,
-    pace: &'a dyn QueryClock,
-    account: ServerStats,
+    random: NonceStream,
+    clock: &'a dyn QueryClock,
+    stats: ServerStats,
     request: Batch<Endpoints>,
     batch: Batch<Endpoints>,
-    /// Datagrams that have not been evaluated yet, in the order of arrival: their bytes, unless
-    /// truncated, and their receive timestamps.
-    waiting: VecDeque<(Option<Vec<u8>>, PacketTimestamp)>,
+    /// Received datagrams not processed yet, in order of arrival: bytes (`None` if truncated) and
+    /// receive timestamp.
+    unprocessed: VecDeque<(Option<Vec<u8>>, PacketTimestamp)>,
 }
 
 /// Effect of a datagram on the open exchange.
@@ -116,12 +116,12 @@ enum DatagramEffect {
     /// Reply received.
     Reply(QueryReply),
     /// Exchange ended without a reply.
-    Over,
-    /// Cookie refused. Anyone who saw the request can send this, so a reply may still arrive and is
-    /// awaited until the next exchange (RFC 8915, section 5.7).
-    Refused,
+    ExchangeEnded,
+    /// Cookie refused (NTSN). The refusal is not authenticated, so the wait for a genuine reply
+    /// continues until the next exchange (RFC 8915, section 5.7).
+    CookieRefused,
     /// No effect.
-    Nothing,
+    NoEffect,
 }
 
 impl<'a, D: BatchDevice<Address = Endpoints>> ServerPoller<'a, D> {
@@ -130,7 +130,7 @@ impl<'a, D: BatchDevice<Address = Endpoints>> ServerPoller<'a, D> {
         options: PollOptions,
         session: Option<NtsAssociation>,
         nic_clock: Option<Box<dyn NicClock>>,
-        random: Nonces,
+        random: NonceStream,
         pace: &'a dyn QueryClock,
     ) -> Self {
         Self {
@@ -140,128 +140,130 @@ impl<'a, D: BatchDevice<Address = Endpoints>> ServerPoller<'a, D> {
             session,
             nic_clock,
             random,
-            pace,
-            account: ServerStats::default(),
-            request: Batch::new(1, CAPACITY),
-            batch: Batch::new(SLOTS, CAPACITY),
-            waiting: VecDeque::new(),
+            clock: pace,
+            stats: ServerStats::default(),
+            request: Batch::new(1, FRAME_CAPACITY),
+            batch: Batch::new(BATCH_DATAGRAMS, FRAME_CAPACITY),
+            unprocessed: VecDeque::new(),
         }
     }
 
-    /// Runs the plan until it is done, something ends it, or `stop` returns true; calls `progress`
-    /// after every exchange.
-    pub(crate) fn run(
+    /// Runs the plan until it is done, an error ends it, or `stop` returns true; calls `progress`
+    /// after each exchange.
+    pub(crate) fn run_plan(
         mut self,
         plan: &PollPlan,
         progress: &dyn Fn(),
         stop: &dyn Fn() -> bool,
     ) -> PollOutcome {
-        let mut least = 0;
+        let mut slot_min = 0;
         for _ in 0..plan.count {
-            let Some(slot) = self.wait_for_slot(plan, least, stop) else { break };
-            least = slot.saturating_add(self.account.stride());
-            self.exchange(slot, plan.instant(least));
+            let Some(slot) = self.wait_for_slot(plan, slot_min, stop) else { break };
+            slot_min = slot.saturating_add(self.stats.intervals_per_exchange());
+            self.run_exchange(slot, plan.slot_instant(slot_min));
             progress();
-            least = least.max(slot.saturating_add(self.account.stride()));
+            slot_min = slot_min.max(slot.saturating_add(self.stats.intervals_per_exchange()));
         }
-        let closed = plan.closing.then(|| self.wait_for_slot(plan, least, stop)).flatten();
-        if let Some(slot) = closed {
-            self.exchange(slot, plan.instant(slot.saturating_add(1)));
+        let final_slot =
+            plan.has_final_request.then(|| self.wait_for_slot(plan, slot_min, stop)).flatten();
+        if let Some(slot) = final_slot {
+            self.run_exchange(slot, plan.slot_instant(slot.saturating_add(1)));
         }
-        if let Some(last) = self.client.finish().filter(|last| Some(last.slot) != closed) {
-            self.account.complete(&last, self.options.precision);
+        if let Some(last) = self.client.take_pending().filter(|last| Some(last.slot) != final_slot)
+        {
+            self.stats.add_exchange(&last, self.options.precision);
         }
-        self.drain();
+        self.count_remaining();
         if let Some(failure) = self.session.as_ref().and_then(NtsAssociation::failure) {
-            self.account.end(QueryEndReason::NoKeys, &failure.message);
-            self.account.hint = Some(failure.hint);
+            self.stats.end_polls(QueryEndReason::NoKeys, &failure.message);
+            self.stats.hint = Some(failure.hint);
         }
-        let nts = self.session.as_ref().map(NtsAssociation::describe);
+        let nts = self.session.as_ref().map(NtsAssociation::usage);
         PollOutcome {
-            account: self.account,
+            stats: self.stats,
             nts,
             nic_clock: self.nic_clock.as_ref().map(|nic_clock| nic_clock.describe()),
         }
     }
 
-    /// Waits for the next slot of the grid; `None` if there is to be no further exchange.
+    /// Waits for the next slot from `slot_min` on; `None` if the polls have ended.
     fn wait_for_slot(
         &mut self,
         plan: &PollPlan,
-        least: u64,
+        slot_min: u64,
         stop: &dyn Fn() -> bool,
     ) -> Option<u64> {
-        let slot = plan.slot_from(least, self.pace.monotonic());
+        let slot = plan.next_slot(slot_min, self.clock.monotonic());
         loop {
             if stop() {
-                self.account.end(QueryEndReason::Interrupted, "the run was interrupted");
+                self.stats.end_polls(QueryEndReason::Interrupted, "the run was interrupted");
             }
-            if self.account.ended.is_some() {
+            if self.stats.end_reason.is_some() {
                 return None;
             }
-            let left = left(plan.instant(slot), self.pace.monotonic());
+            let left = time_until(plan.slot_instant(slot), self.clock.monotonic());
             if left.is_zero() {
                 return Some(slot);
             }
-            self.pace.sleep(left.min(NAP));
+            self.clock.sleep(left.min(SLEEP_MAX));
         }
     }
 
-    fn exchange(&mut self, slot: u64, next: Timestamp<Monotonic>) {
+    fn run_exchange(&mut self, slot: u64, next: Timestamp<Monotonic>) {
         if let Some(nic_clock) = &mut self.nic_clock {
-            nic_clock.compare();
+            nic_clock.compare_if_due();
         }
-        let Some(transmit) = self.prepare(slot) else { return };
+        let Some(transmit) = self.prepare_request(slot) else { return };
         let timeout = Span::from_ns(self.options.timeout.as_nanos() as i64);
-        let deadline = self.pace.monotonic() + timeout;
-        let user_t1 = PacketTimestamp::user(self.pace.utc());
+        let deadline = self.clock.monotonic() + timeout;
+        let user_t1 = PacketTimestamp::user(self.clock.utc());
         match self.device.send(&mut self.request) {
-            Ok(1..) => self.account.counts.sent += 1,
+            Ok(1..) => self.stats.counts.sent += 1,
             Ok(0) => {
-                self.account.counts.refused += 1;
-                return self.client.give_up();
+                self.stats.counts.refused += 1;
+                return self.client.abandon_request();
             }
-            Err(error) => return self.fail(&error),
+            Err(error) => return self.handle_error(&error),
         }
-        if let Some((reply, t1, t4)) = self.await_reply(user_t1, transmit, (deadline, next)) {
-            let t1 = self.await_timestamp(t1, transmit);
-            self.account.received(&reply.header, reply.interleaved);
-            if let Some(exchange) = self.client.accept(&reply, t1, t4) {
-                self.account.complete(&exchange, self.options.precision);
+        if let Some((reply, t1, t4)) = self.wait_for_reply(user_t1, transmit, (deadline, next)) {
+            let t1 = self.wait_for_timestamp(t1, transmit);
+            self.stats.count_reply(&reply.header, reply.interleaved);
+            if let Some(exchange) = self.client.accept_reply(&reply, t1, t4) {
+                self.stats.add_exchange(&exchange, self.options.precision);
             }
         } else {
-            self.account.lost();
-            self.client.give_up();
+            self.stats.count_lost();
+            self.client.abandon_request();
             if let Some(session) = &mut self.session {
-                session.unanswered();
+                session.count_unanswered();
             }
         }
     }
 
-    /// Puts the next request into the batch and returns its transmit timestamp. `None` if keys are
-    /// missing for now.
-    fn prepare(&mut self, slot: u64) -> Option<NtpTimestamp> {
+    /// Prepares the next request in the batch; returns its transmit field. `None` if there are no
+    /// NTS cookies at present.
+    fn prepare_request(&mut self, slot: u64) -> Option<NtpTimestamp> {
         let mut bytes = [0; 16];
         self.random.fill(&mut bytes);
         let bits = u128::from_ne_bytes(bytes);
         let header = self.client.next_request(slot, [bits as u64, (bits >> 64) as u64]);
-        let mut plain = [0; HEADER_LEN];
-        header.emit(&mut plain);
-        let now = self.pace.monotonic();
+        let mut header_bytes = [0; HEADER_LEN];
+        header.emit(&mut header_bytes);
+        let now = self.clock.monotonic();
         let payload = match &mut self.session {
-            Some(session) => session.seal(&plain, &mut self.random, now)?,
-            None => &plain,
+            Some(session) => session.seal_request(&header_bytes, &mut self.random, now)?,
+            None => &header_bytes,
         };
         self.request.clear();
-        // A request is shorter than the batch's only slot.
+        // Always succeeds: a request is shorter than the batch's slot.
         let taken = self.request.push(Endpoints::default(), payload);
         *self.request.packet_mut(0).wants_timestamp = taken;
         Some(header.transmit)
     }
 
-    /// Waits for the reply and returns it with the timestamps of both packets. After a refusal the
-    /// wait lasts until the next exchange at the latest.
-    fn await_reply(
+    /// Waits for the reply; returns it with the timestamps of request and reply. `None` on timeout.
+    /// After a refusal the wait ends at `next`, the time of the next exchange, at the latest.
+    fn wait_for_reply(
         &mut self,
         user_t1: PacketTimestamp,
         transmit: NtpTimestamp,
@@ -269,53 +271,58 @@ impl<'a, D: BatchDevice<Address = Endpoints>> ServerPoller<'a, D> {
     ) -> Option<(QueryReply, PacketTimestamp, PacketTimestamp)> {
         let mut t1 = user_t1;
         loop {
-            while let Some((bytes, t4)) = self.waiting.pop_front() {
-                match self.take(bytes.as_deref()) {
+            while let Some((bytes, t4)) = self.unprocessed.pop_front() {
+                match self.process_datagram(bytes.as_deref()) {
                     DatagramEffect::Reply(reply) => return Some((reply, t1, t4)),
-                    DatagramEffect::Over => return None,
-                    DatagramEffect::Refused => deadline = deadline.min(next),
-                    DatagramEffect::Nothing => {}
+                    DatagramEffect::ExchangeEnded => return None,
+                    DatagramEffect::CookieRefused => deadline = deadline.min(next),
+                    DatagramEffect::NoEffect => {}
                 }
             }
-            let wait = left(deadline, self.pace.monotonic());
+            let wait = time_until(deadline, self.clock.monotonic());
             if wait.is_zero() {
                 return None;
             }
-            if let Err(error) = self.receive(wait.min(NAP)) {
-                self.fail(&error);
+            if let Err(error) = self.receive_datagrams(wait.min(SLEEP_MAX)) {
+                self.handle_error(&error);
                 return None;
             }
-            t1 = self.left_at(t1, transmit);
+            t1 = self.transmit_timestamp(t1, transmit);
         }
     }
 
-    /// Receives datagrams that arrive within this time; returns their number.
-    fn receive(&mut self, wait: Duration) -> io::Result<usize> {
+    /// Receives the datagrams that arrive within `wait`; returns their number.
+    fn receive_datagrams(&mut self, wait: Duration) -> io::Result<usize> {
         let count = self.device.receive(&mut self.batch, wait)?;
-        let user_t4 = PacketTimestamp::user(self.pace.utc());
+        let user_t4 = PacketTimestamp::user(self.clock.utc());
         for packet in self.batch.iter() {
             let bytes = (!packet.truncated).then(|| packet.bytes.to_vec());
-            self.waiting
+            self.unprocessed
                 .push_back((bytes, best_timestamp(self.nic_clock.as_deref(), &packet, user_t4)));
         }
         Ok(count)
     }
 
-    /// Returns the best transmit timestamp received so far for the request with this transmit
-    /// field.
-    fn left_at(&mut self, own: PacketTimestamp, transmit: NtpTimestamp) -> PacketTimestamp {
-        let mut best = own;
+    /// Returns the best transmit timestamp so far of the request with this transmit field;
+    /// `user_timestamp` if there is no better one.
+    fn transmit_timestamp(
+        &mut self,
+        user_timestamp: PacketTimestamp,
+        transmit: NtpTimestamp,
+    ) -> PacketTimestamp {
+        let mut best = user_timestamp;
         while self.device.receive_transmitted(&mut self.batch).is_ok_and(|count| count > 0) {
-            let ours = self.batch.iter().filter(|packet| is_request(packet.bytes, transmit));
-            best = ours.fold(best, |best, packet| {
+            let request_packets =
+                self.batch.iter().filter(|packet| is_request(packet.bytes, transmit));
+            best = request_packets.fold(best, |best, packet| {
                 best_timestamp(self.nic_clock.as_deref(), &packet, best)
             });
         }
         best
     }
 
-    /// Returns the best transmit timestamp, after a bounded wait for a better one.
-    fn await_timestamp(
+    /// Waits a bounded time for a transmit timestamp from the best source; returns the best one.
+    fn wait_for_timestamp(
         &mut self,
         mut t1: PacketTimestamp,
         transmit: NtpTimestamp,
@@ -324,76 +331,78 @@ impl<'a, D: BatchDevice<Address = Endpoints>> ServerPoller<'a, D> {
             Some(_) => (TimestampSource::Hardware, NIC_TIMESTAMP_TIMEOUT),
             None => (TimestampSource::Kernel, KERNEL_TIMESTAMP_TIMEOUT),
         };
-        let deadline = self.pace.monotonic() + Span::from_ns(timeout.as_nanos() as i64);
-        while rank(t1.kind) < rank(wanted) && self.pace.monotonic() < deadline {
-            self.pace.sleep(CHECK_INTERVAL);
-            t1 = self.left_at(t1, transmit);
+        let deadline = self.clock.monotonic() + Span::from_ns(timeout.as_nanos() as i64);
+        while source_rank(t1.source) < source_rank(wanted) && self.clock.monotonic() < deadline {
+            self.clock.sleep(CHECK_INTERVAL);
+            t1 = self.transmit_timestamp(t1, transmit);
         }
         t1
     }
 
-    fn take(&mut self, payload: Option<&[u8]>) -> DatagramEffect {
-        let Some(payload) = payload else { return self.invalid(InvalidReason::Length) };
-        let taken = self.client.judge(payload);
-        let authentic = match (&taken, &mut self.session) {
+    fn process_datagram(&mut self, payload: Option<&[u8]>) -> DatagramEffect {
+        let Some(payload) = payload else { return self.count_invalid(InvalidReason::Length) };
+        let class = self.client.classify(payload);
+        let authentic = match (&class, &mut self.session) {
             (DatagramClass::Reply(_) | DatagramClass::Kiss(_), Some(session)) => {
-                session.open(payload)
+                session.open_reply(payload)
             }
             _ => Ok(()),
         };
-        match (taken, authentic) {
-            // Not authenticated, but only hosts that see the request know its unique identifier.
-            (_, Err(ReplyError::Refused)) => {
-                self.account.apply_kiss(*b"NTSN");
-                DatagramEffect::Refused
+        match (class, authentic) {
+            // Not authenticated, but its sender must have seen the request, whose unique identifier
+            // it returns.
+            (_, Err(ReplyError::CookieRefused)) => {
+                self.stats.apply_kiss(*b"NTSN");
+                DatagramEffect::CookieRefused
             }
-            (DatagramClass::Kiss(code), Ok(()) | Err(ReplyError::Kiss)) => self.kiss(code),
-            (_, Err(_)) => self.invalid(InvalidReason::Nts),
+            (DatagramClass::Kiss(code), Ok(()) | Err(ReplyError::KissOfDeath)) => {
+                self.apply_kiss(code)
+            }
+            (_, Err(_)) => self.count_invalid(InvalidReason::Nts),
             (DatagramClass::Reply(reply), Ok(())) => DatagramEffect::Reply(reply),
-            (DatagramClass::Invalid(reason), Ok(())) => self.invalid(reason),
+            (DatagramClass::Invalid(reason), Ok(())) => self.count_invalid(reason),
             (DatagramClass::Duplicate, Ok(())) => {
-                self.account.counts.duplicate += 1;
-                DatagramEffect::Nothing
+                self.stats.counts.duplicate += 1;
+                DatagramEffect::NoEffect
             }
             (DatagramClass::Late, Ok(())) => {
-                self.account.counts.late += 1;
-                DatagramEffect::Nothing
+                self.stats.counts.late += 1;
+                DatagramEffect::NoEffect
             }
         }
     }
 
-    fn invalid(&mut self, reason: InvalidReason) -> DatagramEffect {
-        *self.account.counts.invalid.entry(reason).or_default() += 1;
-        DatagramEffect::Nothing
+    fn count_invalid(&mut self, reason: InvalidReason) -> DatagramEffect {
+        *self.stats.counts.invalid.entry(reason).or_default() += 1;
+        DatagramEffect::NoEffect
     }
 
-    fn kiss(&mut self, code: [u8; 4]) -> DatagramEffect {
-        self.account.apply_kiss(code);
-        DatagramEffect::Over
+    fn apply_kiss(&mut self, code: [u8; 4]) -> DatagramEffect {
+        self.stats.apply_kiss(code);
+        DatagramEffect::ExchangeEnded
     }
 
-    /// Handles a device error: the network reports the server unreachable, or the device itself has
-    /// failed.
-    fn fail(&mut self, error: &io::Error) {
-        self.account.closed += u64::from(error.kind() == ErrorKind::ConnectionRefused);
+    /// Handles a device error: counts ICMP errors; any other error ends the polls.
+    fn handle_error(&mut self, error: &io::Error) {
+        self.stats.port_unreachable += u64::from(error.kind() == ErrorKind::ConnectionRefused);
         match error.kind() {
             ErrorKind::ConnectionRefused
             | ErrorKind::HostUnreachable
             | ErrorKind::NetworkUnreachable
-            | ErrorKind::ConnectionReset => self.account.counts.unreachable += 1,
+            | ErrorKind::ConnectionReset => self.stats.counts.unreachable += 1,
             _ => {
-                self.account.end(QueryEndReason::Unreachable, explain(error).to_string());
+                self.stats.end_polls(QueryEndReason::Unreachable, explain(error).to_string());
             }
         }
     }
 
-    /// Counts datagrams that arrived after the last awaited reply.
-    fn drain(&mut self) {
-        // A sender may go on for ever.
+    /// Counts the datagrams that arrived after the last exchange.
+    fn count_remaining(&mut self) {
+        // Bounded, since a sender may never stop.
         for _ in 0..DRAIN_BATCHES {
-            let has_received = self.receive(Duration::ZERO).is_ok_and(|count| count > 0);
-            while let Some((bytes, _)) = self.waiting.pop_front() {
-                self.take(bytes.as_deref());
+            let has_received = self.receive_datagrams(Duration::ZERO).is_ok_and(|count| count > 0);
+            while let Some((bytes, _)) = self.unprocessed.pop_front() {
+                self.process_datagram(bytes.as_deref());
             }
             if !has_received {
                 break;
@@ -402,20 +411,21 @@ impl<'a, D: BatchDevice<Address = Endpoints>> ServerPoller<'a, D> {
     }
 }
 
-/// Returns the best timestamp of a packet; `own` is this program's reading.
+/// Returns the best timestamp of a packet; `user_timestamp` is this program's reading.
 fn best_timestamp(
     nic_clock: Option<&dyn NicClock>,
     packet: &BatchPacket<'_, Endpoints>,
-    own: PacketTimestamp,
+    user_timestamp: PacketTimestamp,
 ) -> PacketTimestamp {
     let by_nic = |time: HardwareTimestamp| nic_clock?.convert(time);
-    own.best_of(packet.received_at.map(PacketTimestamp::kernel))
+    user_timestamp
+        .best_of(packet.received_at.map(PacketTimestamp::kernel))
         .best_of(packet.hardware.and_then(by_nic))
 }
 
-/// Returns true if a packet from the error queue is the request with this timestamp.
+/// Returns true if a looped-back packet is the request with this transmit field.
 fn is_request(packet: &[u8], transmit: NtpTimestamp) -> bool {
-    let header = looped(packet).and_then(|sent| Header::parse(sent.payload).ok());
+    let header = parse_looped_frame(packet).and_then(|sent| Header::parse(sent.payload).ok());
     header.is_some_and(|(header, _)| {
         header.mode == AssociationMode::Client && header.transmit == transmit
     })

@@ -1,44 +1,46 @@
-//! Check of a datagram as the reply to a request, from the bytes of both. Pure.
+//! Validation of a datagram as the reply to a request. Pure.
 //!
-//! The order of the checks is part of the result: the first that fails names the reason.
+//! The first check that fails determines the reason, so their order is part of the result.
 
 use horolog_record::InvalidReason;
 use horolog_time::NtpTimestamp;
 use horolog_wire::ntp::{AssociationMode, Header, ReplyStatus};
 
-/// Fields of a request by which its reply is recognised.
+/// Fields of a request that identify its reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SentRequest {
     /// NTP version.
     pub version: u8,
-    /// Origin timestamp of a reply in basic mode.
+    /// Transmit field, the origin timestamp of a reply in basic mode.
     pub transmit: NtpTimestamp,
-    /// Origin timestamp of a reply in interleaved mode; `None` if that was not requested.
+    /// Receive field, the origin timestamp of a reply in interleaved mode; `None` if that mode was
+    /// not requested.
     pub receive: Option<NtpTimestamp>,
     /// True if extension fields may follow the header of a reply.
-    pub extended: bool,
+    pub allows_extensions: bool,
 }
 
-/// Reply that is valid in itself.
+/// Valid reply to a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QueryReply {
     /// Header.
     pub header: Header,
-    /// True if it is in interleaved mode: its transmit timestamp is that of the reply before.
+    /// True in interleaved mode: the transmit timestamp is that of the previous reply.
     pub interleaved: bool,
 }
 
 impl QueryReply {
-    /// Returns true if it has the server's timestamps. An unsynchronised server may send none.
+    /// Returns true if receive and transmit timestamps are set; an unsynchronised server may leave
+    /// them 0.
     #[must_use]
-    pub fn has_times(&self) -> bool {
+    pub fn has_server_timestamps(&self) -> bool {
         ![self.header.receive, self.header.transmit].contains(&NtpTimestamp::UNKNOWN)
     }
 }
 
-/// Verdict on a datagram.
+/// Verdict on a datagram as the reply to a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum JudgedReply {
+pub enum ReplyVerdict {
     /// Valid reply.
     Reply(QueryReply),
     /// Kiss-o'-Death with its code (RFC 5905, section 7.4).
@@ -47,18 +49,18 @@ pub enum JudgedReply {
     Invalid(InvalidReason),
 }
 
-/// Judges a datagram as the reply to a request.
+/// Validates a datagram as the reply to a request.
 #[must_use]
-pub fn judge(request: &SentRequest, payload: &[u8]) -> JudgedReply {
-    match check(request, payload) {
+pub fn judge_reply(request: &SentRequest, payload: &[u8]) -> ReplyVerdict {
+    match check_reply(request, payload) {
         Ok(judged) => judged,
-        Err(reason) => JudgedReply::Invalid(reason),
+        Err(reason) => ReplyVerdict::Invalid(reason),
     }
 }
 
-fn check(request: &SentRequest, payload: &[u8]) -> Result<JudgedReply, InvalidReason> {
+fn check_reply(request: &SentRequest, payload: &[u8]) -> Result<ReplyVerdict, InvalidReason> {
     let (header, rest) = Header::parse(payload).map_err(|_| InvalidReason::Length)?;
-    if !rest.is_empty() && !request.extended {
+    if !rest.is_empty() && !request.allows_extensions {
         return Err(InvalidReason::Length);
     }
     if header.mode != AssociationMode::Server {
@@ -73,10 +75,12 @@ fn check(request: &SentRequest, payload: &[u8]) -> Result<JudgedReply, InvalidRe
     }
     let reply = QueryReply { header, interleaved };
     match header.reply_status().ok_or(InvalidReason::Stratum)? {
-        // Only a host that saw the request can have sent a kiss that gets here.
-        ReplyStatus::Kiss(code) => return Ok(JudgedReply::Kiss(code)),
+        // The origin timestamp matched, so the sender of this kiss has seen the request.
+        ReplyStatus::Kiss(code) => return Ok(ReplyVerdict::Kiss(code)),
         // Timestamp 0 stands for an unknown time (RFC 5905, section 6).
-        ReplyStatus::Unsynchronised if !reply.has_times() => return Ok(JudgedReply::Reply(reply)),
+        ReplyStatus::Unsynchronised if !reply.has_server_timestamps() => {
+            return Ok(ReplyVerdict::Reply(reply));
+        }
         ReplyStatus::Unsynchronised | ReplyStatus::Synchronised => {}
     }
     let in_order = if interleaved {
@@ -84,13 +88,13 @@ fn check(request: &SentRequest, payload: &[u8]) -> Result<JudgedReply, InvalidRe
     } else {
         !is_before(header.transmit, header.receive)
     };
-    if !reply.has_times() || !in_order {
+    if !reply.has_server_timestamps() || !in_order {
         return Err(InvalidReason::Timestamp);
     }
-    Ok(JudgedReply::Reply(reply))
+    Ok(ReplyVerdict::Reply(reply))
 }
 
-/// Returns true if one timestamp is before another, also across the end of an era.
+/// Returns true if `one` is earlier than `other`, across the era boundary too.
 pub(crate) const fn is_before(one: NtpTimestamp, other: NtpTimestamp) -> bool {
     one.to_bits().wrapping_sub(other.to_bits()) >> 63 == 1
 }
@@ -106,7 +110,7 @@ pub(crate) mod tests {
         version: 4,
         transmit: NtpTimestamp::from_bits(0xdead_beef_0000_0001),
         receive: Some(NtpTimestamp::from_bits(0xdead_beef_0000_0002)),
-        extended: false,
+        allows_extensions: false,
     };
 
     pub(crate) fn good() -> Header {
@@ -128,15 +132,15 @@ pub(crate) mod tests {
         bytes
     }
 
-    fn judged(header: &Header) -> JudgedReply {
-        judge(&SENT_REQUEST, &bytes(header))
+    fn judged(header: &Header) -> ReplyVerdict {
+        judge_reply(&SENT_REQUEST, &bytes(header))
     }
 
     #[test]
     fn a_good_reply_is_good() {
         assert_eq!(
             judged(&good()),
-            JudgedReply::Reply(QueryReply { header: good(), interleaved: false })
+            ReplyVerdict::Reply(QueryReply { header: good(), interleaved: false })
         );
     }
 
@@ -144,11 +148,14 @@ pub(crate) mod tests {
     fn an_interleaved_reply_is_known_by_what_it_brings_back() {
         let earlier = NtpTimestamp::from_bits(good().receive.to_bits() - (1 << 32));
         let header = Header { origin: SENT_REQUEST.receive.unwrap(), transmit: earlier, ..good() };
-        assert_eq!(judged(&header), JudgedReply::Reply(QueryReply { header, interleaved: true }));
+        assert_eq!(judged(&header), ReplyVerdict::Reply(QueryReply { header, interleaved: true }));
         let later = Header { transmit: good().transmit, ..header };
-        assert_eq!(judged(&later), JudgedReply::Invalid(InvalidReason::Timestamp));
+        assert_eq!(judged(&later), ReplyVerdict::Invalid(InvalidReason::Timestamp));
         let basic = SentRequest { receive: None, ..SENT_REQUEST };
-        assert_eq!(judge(&basic, &bytes(&header)), JudgedReply::Invalid(InvalidReason::Origin));
+        assert_eq!(
+            judge_reply(&basic, &bytes(&header)),
+            ReplyVerdict::Invalid(InvalidReason::Origin)
+        );
     }
 
     #[test]
@@ -165,17 +172,20 @@ pub(crate) mod tests {
             (Header { transmit: one_less, ..good() }, Timestamp),
         ];
         for (header, reason) in cases {
-            assert_eq!(judged(&header), JudgedReply::Invalid(reason), "{header:?}");
+            assert_eq!(judged(&header), ReplyVerdict::Invalid(reason), "{header:?}");
         }
         for length in [0, 47] {
-            let short = judge(&SENT_REQUEST, &bytes(&good())[..length]);
-            assert_eq!(short, JudgedReply::Invalid(InvalidReason::Length));
+            let short = judge_reply(&SENT_REQUEST, &bytes(&good())[..length]);
+            assert_eq!(short, ReplyVerdict::Invalid(InvalidReason::Length));
         }
         let longer = [bytes(&good()).as_slice(), &[0; 4]].concat();
-        assert_eq!(judge(&SENT_REQUEST, &longer), JudgedReply::Invalid(InvalidReason::Length));
+        assert_eq!(
+            judge_reply(&SENT_REQUEST, &longer),
+            ReplyVerdict::Invalid(InvalidReason::Length)
+        );
         assert!(matches!(
-            judge(&SentRequest { extended: true, ..SENT_REQUEST }, &longer),
-            JudgedReply::Reply(_)
+            judge_reply(&SentRequest { allows_extensions: true, ..SENT_REQUEST }, &longer),
+            ReplyVerdict::Reply(_)
         ));
     }
 
@@ -183,13 +193,17 @@ pub(crate) mod tests {
     fn an_unsynchronised_server_gives_valid_replies() {
         for (leap, stratum) in [(3, 0), (3, 2), (3, 16), (0, 16), (0, 0)] {
             let header = Header { leap: LeapIndicator::from_bits(leap), stratum, ..good() };
-            assert!(matches!(judged(&header), JudgedReply::Reply(reply) if reply.has_times()));
+            assert!(
+                matches!(judged(&header), ReplyVerdict::Reply(reply) if reply.has_server_timestamps())
+            );
             let header = Header { receive: NtpTimestamp::UNKNOWN, ..header };
-            assert!(matches!(judged(&header), JudgedReply::Reply(reply) if !reply.has_times()));
+            assert!(
+                matches!(judged(&header), ReplyVerdict::Reply(reply) if !reply.has_server_timestamps())
+            );
         }
         for id in [*b"INIT", *b"STEP"] {
             let header = Header { stratum: 0, reference_id: id, ..good() };
-            assert!(matches!(judged(&header), JudgedReply::Reply(_)), "not synchronised yet");
+            assert!(matches!(judged(&header), ReplyVerdict::Reply(_)), "not synchronised yet");
         }
     }
 
@@ -201,15 +215,15 @@ pub(crate) mod tests {
             leap: LeapIndicator::Unsynchronised,
             ..good()
         };
-        assert_eq!(judged(&kiss), JudgedReply::Kiss(*b"RATE"));
+        assert_eq!(judged(&kiss), ReplyVerdict::Kiss(*b"RATE"));
         let stranger = Header { origin: NtpTimestamp::from_bits(1), ..kiss };
-        assert_eq!(judged(&stranger), JudgedReply::Invalid(InvalidReason::Origin));
+        assert_eq!(judged(&stranger), ReplyVerdict::Invalid(InvalidReason::Origin));
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_judged(payload in proptest::collection::vec(any::<u8>(), 0..200)) {
-            prop_assert!(!matches!(judge(&SENT_REQUEST, &payload), JudgedReply::Reply(_)));
+            prop_assert!(!matches!(judge_reply(&SENT_REQUEST, &payload), ReplyVerdict::Reply(_)));
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Execution of a query from its options to its record: names are resolved, each server gets a
-//! socket and a thread, and the threads' outcomes are combined.
+//! Execution of a query from options to record: names are resolved, each server gets a socket and a
+//! thread, and the outcomes are combined.
 
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
@@ -10,7 +10,7 @@ use std::time::Duration;
 use horolog_io::target::{TargetName, TargetNameError, is_public, require_unicast};
 use horolog_io::{TransmitTimestamp, UdpDevice, UdpOptions};
 use horolog_ke::KeClient;
-use horolog_nts::Nonces;
+use horolog_nts::NonceStream;
 use horolog_record::{
     ExchangeSample, Host, QUERY_SCHEMA, QueryEnd, QueryEndReason, QueryResult, ServerResult,
     rfc3339_now,
@@ -37,51 +37,52 @@ use super::session::{NtsAssociation, SessionError};
 
 /// Longest interval.
 const INTERVAL_MAX: Duration = Duration::from_hours(1);
-/// Delay from opening the sockets to the first exchange. The kernel needs a moment to start receive
-/// timestamps after they are enabled.
-const SETTLING: Span = Span::from_ms(20);
-/// Offset between the polls of consecutive servers, if the interval permits, so that the packets of
-/// one do not wait for those of another.
+/// Delay from opening the sockets to the first exchange, since the kernel starts timestamping with
+/// a delay.
+const TIMESTAMPING_DELAY: Span = Span::from_ms(20);
+/// Offset between the polls of consecutive servers, if the interval permits, so that their packets
+/// do not queue behind each other.
 const STAGGER: Duration = Duration::from_millis(2);
 
-/// Server with its name and address.
+/// Target name with its address, or the error of its resolution.
 struct QueryTarget {
     name: TargetName,
     address: Result<SocketAddr, TargetNameError>,
 }
 
-/// Query ready to run.
+/// Query with checked options and resolved targets.
 pub struct Query {
     options: QueryOptions,
     targets: Vec<QueryTarget>,
     interval: Duration,
 }
 
-/// Server ready to be polled.
-struct OpenServer {
+/// Socket, NTS session and PHC with which a server is polled.
+struct PollerResources {
     device: UdpDevice,
     session: Option<NtsAssociation>,
     nic_clock: Option<Box<dyn NicClock>>,
-    random: Nonces,
+    random: NonceStream,
 }
 
-/// Setup of a server before it is polled.
+/// Result of preparing a server: how to poll it, or why it cannot be polled.
 struct ServerSetup {
     address: Option<IpAddr>,
     port: u16,
-    opened: Result<OpenServer, QueryEnd>,
-    /// Advice if it is not usable.
+    resources: Result<PollerResources, QueryEnd>,
+    /// Advice if the server cannot be polled.
     hint: Option<&'static str>,
-    /// Reason for a missing NIC clock, if one was requested.
-    no_nic_clock: Option<String>,
+    /// Reason why no PHC is used, if one was requested.
+    nic_clock_error: Option<String>,
 }
 
 impl Query {
-    /// Checks the options and resolves the names. A name without an address does not affect the
-    /// others; it is an error only if no name has one.
+    /// Checks the options and resolves the names. A name that cannot be resolved is an error only
+    /// if that applies to all.
     pub fn prepare(options: QueryOptions) -> Result<Self, QueryError> {
-        check(&options)?;
-        let targets: Vec<_> = options.targets.iter().map(|name| find(name, &options)).collect();
+        check_options(&options)?;
+        let targets: Vec<_> =
+            options.targets.iter().map(|name| resolve_target(name, &options)).collect();
         let addresses: Vec<_> =
             targets.iter().filter_map(|target| target.address.as_ref().ok()).collect();
         for address in &addresses {
@@ -89,16 +90,16 @@ impl Query {
         }
         let public = addresses.iter().map(|address| address.ip()).find(|ip| is_public(*ip));
         let public = public.filter(|_| !options.i_own_this_target);
-        let polite = public.map(|_| polite_interval(options.count));
-        let interval = options.interval.unwrap_or(polite.unwrap_or(INTERVAL_PRIVATE));
-        if let (Some(address), Some(polite)) = (public, polite)
+        let interval_min = public.map(|_| public_interval_min(options.count));
+        let interval = options.interval.unwrap_or(interval_min.unwrap_or(INTERVAL_PRIVATE));
+        if let (Some(address), Some(polite)) = (public, interval_min)
             && interval < polite
         {
-            return Err(QueryError::Impolite(address));
+            return Err(QueryError::IntervalTooShort(address));
         }
         if addresses.is_empty() {
             let first = targets.into_iter().find_map(|target| target.address.err());
-            return first.map_or(Err(QueryError::Targets(0)), |error| Err(error.into()));
+            return first.map_or(Err(QueryError::TargetCount(0)), |error| Err(error.into()));
         }
         Ok(Self { options, targets, interval })
     }
@@ -111,12 +112,12 @@ impl Query {
 
     /// Returns the number of exchanges with all servers together.
     #[must_use]
-    pub fn exchanges(&self) -> u64 {
+    pub fn exchange_count(&self) -> u64 {
         self.options.count * self.targets.len() as u64
     }
 
-    /// Polls all servers at the same time and returns the record. `progress` is called after every
-    /// exchange; `stop` returns true to end early.
+    /// Polls all servers concurrently and returns the record. Calls `progress` after each exchange;
+    /// ends early when `stop` returns true.
     pub fn run(
         self,
         progress: &(dyn Fn() + Sync),
@@ -125,54 +126,57 @@ impl Query {
         let started = rfc3339_now();
         let precision = measure_precision(&Realtime);
         let nic_clocks = Mutex::new(NicClocks::default());
-        let ways = each(self.targets.iter(), |target| self.open(target, &nic_clocks));
-        let start = SystemQueryClock.monotonic() + SETTLING;
-        let stagger = STAGGER.min(self.interval / ways.len().max(1) as u32);
-        let servers =
-            each(ways.into_iter().zip(&self.targets).enumerate(), |(index, (way, target))| {
-                let later = stagger * index as u32;
+        let setups =
+            run_parallel(self.targets.iter(), |target| self.prepare_server(target, &nic_clocks));
+        let start = SystemQueryClock.monotonic() + TIMESTAMPING_DELAY;
+        let stagger = STAGGER.min(self.interval / setups.len().max(1) as u32);
+        let servers = run_parallel(
+            setups.into_iter().zip(&self.targets).enumerate(),
+            |(index, (way, target))| {
+                let delay = stagger * index as u32;
                 let plan = PollPlan {
-                    start: start + Span::from_ns(later.as_nanos() as i64),
+                    start: start + Span::from_ns(delay.as_nanos() as i64),
                     interval: self.interval,
                     count: self.options.count,
-                    closing: self.options.interleaved,
+                    has_final_request: self.options.interleaved,
                 };
                 self.poll_server(target, way, &plan, precision, progress, stop)
-            });
-        self.record(started, servers)
+            },
+        );
+        self.query_result(started, servers)
     }
 
-    fn open(&self, target: &QueryTarget, nic_clocks: &Mutex<NicClocks>) -> ServerSetup {
+    fn prepare_server(&self, target: &QueryTarget, nic_clocks: &Mutex<NicClocks>) -> ServerSetup {
         let end = |reason, message| QueryEnd { reason, message };
-        let mut way = ServerSetup {
+        let mut setup = ServerSetup {
             address: target.address.as_ref().ok().map(SocketAddr::ip),
             port: target.name.port(),
-            opened: Err(end(QueryEndReason::Unresolved, String::new())),
+            resources: Err(end(QueryEndReason::Unresolved, String::new())),
             hint: None,
-            no_nic_clock: None,
+            nic_clock_error: None,
         };
         let address = match &target.address {
             Ok(address) => *address,
             Err(error) => {
-                way.opened = Err(end(QueryEndReason::Unresolved, error.to_string()));
-                return way;
+                setup.resources = Err(end(QueryEndReason::Unresolved, error.to_string()));
+                return setup;
             }
         };
-        let (session, address) = match self.establish(target, address) {
+        let (session, address) = match self.establish_session(target, address) {
             Ok(established) => established,
             Err((reason, error)) => {
-                way.opened = Err(end(reason, error.message));
-                way.hint = Some(error.hint);
-                return way;
+                setup.resources = Err(end(reason, error.message));
+                setup.hint = Some(error.hint);
+                return setup;
             }
         };
-        (way.address, way.port) = (Some(address.ip()), address.port());
+        (setup.address, setup.port) = (Some(address.ip()), address.port());
         let nic_clock = self.open_nic_clock(address, nic_clocks);
         let (nic_clock, no_nic_clock) = match nic_clock.transpose() {
             Ok(nic_clock) => (nic_clock, None),
             Err(why) => (None, Some(why)),
         };
-        way.no_nic_clock = no_nic_clock;
+        setup.nic_clock_error = no_nic_clock;
         let hardware = if nic_clock.is_some() {
             TransmitTimestamp::Hardware
         } else {
@@ -187,15 +191,15 @@ impl Query {
         let opened = UdpDevice::connect(address, &options)
             .map_err(|error| format!("no socket for {address}: {error}"));
         let opened = opened.and_then(|device| {
-            let random = Nonces::new().map_err(|error| error.to_string())?;
-            Ok(OpenServer { device, session, nic_clock, random })
+            let random = NonceStream::new().map_err(|error| error.to_string())?;
+            Ok(PollerResources { device, session, nic_clock, random })
         });
-        way.opened = opened.map_err(|message| end(QueryEndReason::Unreachable, message));
-        way
+        setup.resources = opened.map_err(|message| end(QueryEndReason::Unreachable, message));
+        setup
     }
 
-    /// Returns keys, if requested, and the server that they belong to.
-    fn establish(
+    /// Returns the NTS session, if requested, and the address of the server that it is for.
+    fn establish_session(
         &self,
         target: &QueryTarget,
         address: SocketAddr,
@@ -206,18 +210,18 @@ impl Query {
         let interface = self.options.interface.as_deref();
         let session = NtsAssociation::establish(nts, &target.name, family, interface);
         let (session, server) = session.map_err(no_keys)?;
-        let Some(named) = &session.describe().server else { return Ok((Some(session), address)) };
-        let named = |error: &dyn Display| {
+        let Some(named) = &session.usage().server else { return Ok((Some(session), address)) };
+        let naming_error = |error: &dyn Display| {
             let message = format!("the NTS-KE server names {named} as NTP server: {error}");
             SessionError::new(message, "configure the NTS-KE server to name a reachable server")
         };
-        let unresolved = |error| (QueryEndReason::Unresolved, named(&error));
+        let unresolved = |error| (QueryEndReason::Unresolved, naming_error(&error));
         let address = server.resolve(family, interface);
         let address = address.map_err(unresolved)?;
         require_unicast(address.ip()).map_err(unresolved)?;
-        let polite = self.interval >= polite_interval(self.options.count);
-        if is_public(address.ip()) && !self.options.i_own_this_target && !polite {
-            return Err(no_keys(named(&QueryError::Impolite(address.ip()))));
+        let is_interval_permitted = self.interval >= public_interval_min(self.options.count);
+        if is_public(address.ip()) && !self.options.i_own_this_target && !is_interval_permitted {
+            return Err(no_keys(naming_error(&QueryError::IntervalTooShort(address.ip()))));
         }
         Ok((Some(session), address))
     }
@@ -238,7 +242,7 @@ impl Query {
     fn poll_server(
         &self,
         target: &QueryTarget,
-        way: ServerSetup,
+        setup: ServerSetup,
         plan: &PollPlan,
         precision: i8,
         progress: &dyn Fn(),
@@ -250,23 +254,28 @@ impl Query {
             timeout: self.options.timeout,
             precision,
         };
-        let done = match way.opened {
-            Ok(OpenServer { device, session, nic_clock, random }) => {
+        let outcome = match setup.resources {
+            Ok(PollerResources { device, session, nic_clock, random }) => {
                 ServerPoller::new(device, options, session, nic_clock, random, &SystemQueryClock)
-                    .run(plan, progress, stop)
+                    .run_plan(plan, progress, stop)
             }
-            Err(end) => PollOutcome::nothing(end, way.hint),
+            Err(end) => PollOutcome::without_exchange(end, setup.hint),
         };
         let name = &target.name;
-        let plain = name.port() == ntp::PORT;
-        let name = if plain { name.host().to_owned() } else { name.to_string() };
-        let ServerStats { unanswered, closed, hint, .. } = done.account;
-        let context =
-            QueryServerContext { no_nic_clock: way.no_nic_clock, unanswered, closed, hint };
-        (server_result((name, way.address, way.port), done, self.interval), context)
+        let has_default_port = name.port() == ntp::PORT;
+        let name = if has_default_port { name.host().to_owned() } else { name.to_string() };
+        let ServerStats { unanswered_at_end: unanswered, port_unreachable: closed, hint, .. } =
+            outcome.stats;
+        let context = QueryServerContext {
+            nic_clock_error: setup.nic_clock_error,
+            unanswered_at_end: unanswered,
+            port_unreachable: closed,
+            hint,
+        };
+        (server_result((name, setup.address, setup.port), outcome, self.interval), context)
     }
 
-    fn record(
+    fn query_result(
         &self,
         started: String,
         servers: Vec<(ServerResult, QueryServerContext)>,
@@ -274,7 +283,7 @@ impl Query {
         let (servers, contexts): (Vec<_>, Vec<_>) = servers.into_iter().unzip();
         let measured: Vec<_> = servers
             .iter()
-            .map(|server| (server.samples.as_slice(), stated_error(server)))
+            .map(|server| (server.samples.as_slice(), stated_error_bound_ns(server)))
             .collect();
         let differences = differences(&measured);
         let mut result = QueryResult {
@@ -292,11 +301,11 @@ impl Query {
             limits: Vec::new(),
             findings: Vec::new(),
         };
-        let about = QueryRunContext {
+        let run_context = QueryRunContext {
             clock_synchronised: adjtimex::kernel_clock().ok().map(|clock| clock.synchronised),
             servers: &contexts,
         };
-        result.findings = findings::all(&result, &about);
+        result.findings = findings::all_findings(&result, &run_context);
         result
     }
 }
@@ -304,48 +313,51 @@ impl Query {
 /// Builds the result of a server from its stats.
 fn server_result(
     (name, address, port): (String, Option<IpAddr>, u16),
-    done: PollOutcome,
+    outcome: PollOutcome,
     interval: Duration,
 ) -> ServerResult {
-    let PollOutcome { account, nts, nic_clock } = done;
-    let samples = account.samples;
-    let best = figures::best(&samples);
+    let PollOutcome { stats, nts, nic_clock } = outcome;
+    let samples = stats.samples;
+    let best = figures::best_sample(&samples);
     ServerResult {
         name,
         address,
         port,
         nts,
         hardware_clock: nic_clock,
-        server_state: account.server_state,
-        counts: account.counts,
-        ended: account.ended,
-        transmit_timestamps: account.transmit_timestamps,
-        receive_timestamps: account.receive_timestamps,
-        offset_ns: figures::figures(&samples, |sample| sample.offset_ns),
-        delay_ns: figures::figures(&samples, |sample| sample.delay_ns),
-        dispersion_ns: figures::figures(&samples, dispersion_ns),
+        server_state: stats.server_state,
+        counts: stats.counts,
+        ended: stats.end_reason,
+        transmit_timestamps: stats.transmit_timestamps,
+        receive_timestamps: stats.receive_timestamps,
+        offset_ns: figures::summary(&samples, |sample| sample.offset_ns),
+        delay_ns: figures::summary(&samples, |sample| sample.delay_ns),
+        dispersion_ns: figures::summary(&samples, dispersion_ns),
         best,
         jitter_ns: best.and_then(|best| figures::jitter_ns(&samples, best.offset_ns)),
-        drift: figures::drift(&samples),
-        allan: figures::allan(&samples, interval),
+        drift: figures::fit_drift(&samples),
+        allan: figures::allan_deviations(&samples, interval),
         samples,
     }
 }
 
-/// Returns the error bound that a server states for its own time, in ns; `None` if it is not
-/// synchronised.
-fn stated_error(server: &ServerResult) -> Option<u64> {
+/// Returns the server's stated error bound in ns (half the root delay plus root dispersion); `None`
+/// if it is not synchronised.
+fn stated_error_bound_ns(server: &ServerResult) -> Option<u64> {
     let state = server.server_state.as_ref().filter(|_| server.counts.unsynchronised == 0)?;
     Some((state.root_delay_ns / 2).saturating_add(state.root_dispersion_ns))
 }
 
-/// Returns the dispersion of a sample; a server may state a precision of centuries.
+/// Returns the dispersion of a sample in ns, saturated: a server may state any precision.
 fn dispersion_ns(sample: &ExchangeSample) -> i64 {
     i64::try_from(sample.dispersion_ns).unwrap_or(i64::MAX)
 }
 
-/// Runs the same work on each item, all at the same time.
-fn each<T: Send, R: Send>(items: impl Iterator<Item = T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
+/// Calls `work` with each item, in a thread each; returns the results in order.
+fn run_parallel<T: Send, R: Send>(
+    items: impl Iterator<Item = T>,
+    work: impl Fn(T) -> R + Sync,
+) -> Vec<R> {
     thread::scope(|scope| {
         let work = &work;
         let threads: Vec<_> = items.map(|item| scope.spawn(move || work(item))).collect();
@@ -354,26 +366,26 @@ fn each<T: Send, R: Send>(items: impl Iterator<Item = T>, work: impl Fn(T) -> R 
     })
 }
 
-fn find(name: &TargetName, options: &QueryOptions) -> QueryTarget {
+fn resolve_target(name: &TargetName, options: &QueryOptions) -> QueryTarget {
     let address = name.resolve(options.family, options.interface.as_deref());
     QueryTarget { name: name.clone(), address }
 }
 
-/// Returns the least interval for a public server.
-const fn polite_interval(count: u64) -> Duration {
+/// Returns the minimum interval for public servers and this number of exchanges.
+const fn public_interval_min(count: u64) -> Duration {
     if count > COUNT { INTERVAL_LONG } else { INTERVAL_POLITE }
 }
 
-fn check(options: &QueryOptions) -> Result<(), QueryError> {
+fn check_options(options: &QueryOptions) -> Result<(), QueryError> {
     let QueryOptions { targets, count, interval, timeout, version, interface, .. } = options;
     if let Some(name) = interface.as_ref().filter(|name| interface_index(name).is_err()) {
         return Err(QueryError::NoInterface(name.clone()));
     }
     if !(1..=TARGETS_MAX).contains(&targets.len()) {
-        return Err(QueryError::Targets(targets.len()));
+        return Err(QueryError::TargetCount(targets.len()));
     }
     if !(1..=COUNT_MAX).contains(count) {
-        return Err(QueryError::Count(*count));
+        return Err(QueryError::ExchangeCount(*count));
     }
     if let Some(interval) = interval
         && !(INTERVAL_MIN..=INTERVAL_MAX).contains(interval)
@@ -389,8 +401,7 @@ fn check(options: &QueryOptions) -> Result<(), QueryError> {
         (4, Some(nts)) => {
             let algorithms: Vec<_> = nts.algorithms.iter().map(|one| one.number()).collect();
             let name = nts.name.as_deref().unwrap_or("localhost");
-            // The name and the algorithms are set by the user; errors in them are better reported
-            // now than after a connection.
+            // Checks the user's certificate name and algorithms before any connection is made.
             let begun =
                 KeClient::new(&nts.trust, &algorithms).and_then(|client| client.begin(name));
             begun.map(drop).map_err(|error| QueryError::Nts(error.to_string()))

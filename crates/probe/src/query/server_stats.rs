@@ -1,4 +1,4 @@
-//! Stats of one server while it is polled, and the effects of a Kiss-o'-Death. Pure.
+//! Stats of one polled server, and its reaction to a Kiss-o'-Death. Pure.
 
 use horolog_record::{
     ExchangeSample, LeapState, QueryCounts, QueryEnd, QueryEndReason, ServerState, TimestampCounts,
@@ -6,10 +6,10 @@ use horolog_record::{
 use horolog_wire::ntp::{Header, LeapIndicator, ReplyStatus};
 
 use super::client::NtpExchange;
-use super::exchange::{Precision, measure};
+use super::exchange::{TimestampPrecision, offset_and_delay};
 use super::packet_timestamp;
 
-/// RATE kisses obeyed; the next one ends the polls, when the interval is sixteen times as long.
+/// Number of RATE kisses that each double the interval; the next one ends the polls.
 const RATE_KISSES_MAX: u32 = 4;
 
 /// Stats of one server.
@@ -20,28 +20,29 @@ pub(crate) struct ServerStats {
     pub(crate) receive_timestamps: TimestampCounts,
     pub(crate) server_state: Option<ServerState>,
     pub(crate) samples: Vec<ExchangeSample>,
-    pub(crate) ended: Option<QueryEnd>,
-    /// Advice, if there is better than the general one for the reason.
+    pub(crate) end_reason: Option<QueryEnd>,
+    /// Advice, if more specific than the general one for the reason.
     pub(crate) hint: Option<&'static str>,
-    /// Requests since the last valid reply that had none.
-    pub(crate) unanswered: u64,
-    /// Requests rejected by the server's host with "port unreachable".
-    pub(crate) closed: u64,
+    /// Number of unanswered requests since the last valid reply.
+    pub(crate) unanswered_at_end: u64,
+    /// Requests that the server's host rejected with ICMP "port unreachable".
+    pub(crate) port_unreachable: u64,
     rate_kisses: u32,
 }
 
 impl ServerStats {
-    /// Ends the polls for this reason, unless there is one already.
-    pub(crate) fn end(&mut self, reason: QueryEndReason, message: impl Into<String>) {
-        self.ended.get_or_insert_with(|| QueryEnd { reason, message: message.into() });
+    /// Ends the polls for this reason; the first reason is kept.
+    pub(crate) fn end_polls(&mut self, reason: QueryEndReason, message: impl Into<String>) {
+        self.end_reason.get_or_insert_with(|| QueryEnd { reason, message: message.into() });
     }
 
-    /// Returns the intervals of the plan from one exchange to the next: doubled by each RATE kiss.
-    pub(crate) const fn stride(&self) -> u64 {
+    /// Returns the number of intervals from one exchange to the next, which each RATE kiss doubles.
+    pub(crate) const fn intervals_per_exchange(&self) -> u64 {
         1 << self.rate_kisses
     }
 
-    /// Obeys a Kiss-o'-Death (RFC 5905, section 7.4). Its code is one of few.
+    /// Counts a Kiss-o'-Death and acts on it: RATE doubles the interval, DENY and RSTR end the
+    /// polls (RFC 5905, section 7.4).
     pub(crate) fn apply_kiss(&mut self, code: [u8; 4]) {
         let name = String::from_utf8_lossy(&code).into_owned();
         match &code {
@@ -49,11 +50,11 @@ impl ServerStats {
                 self.rate_kisses += 1;
                 if self.rate_kisses > RATE_KISSES_MAX {
                     self.rate_kisses = RATE_KISSES_MAX;
-                    self.end(QueryEndReason::Kiss, "it kept requesting a lower rate (RATE)");
+                    self.end_polls(QueryEndReason::Kiss, "it kept requesting a lower rate (RATE)");
                 }
             }
             b"DENY" | b"RSTR" => {
-                self.end(QueryEndReason::Kiss, format!("it refuses access ({name})"));
+                self.end_polls(QueryEndReason::Kiss, format!("it refuses access ({name})"));
             }
             _ => {}
         }
@@ -61,32 +62,32 @@ impl ServerStats {
     }
 
     /// Counts an exchange without a valid reply in time.
-    pub(crate) fn lost(&mut self) {
+    pub(crate) fn count_lost(&mut self) {
         self.counts.lost += 1;
-        self.unanswered += 1;
+        self.unanswered_at_end += 1;
     }
 
     /// Counts a valid reply.
-    pub(crate) fn received(&mut self, header: &Header, interleaved: bool) {
+    pub(crate) fn count_reply(&mut self, header: &Header, interleaved: bool) {
         self.counts.received += 1;
-        self.unanswered = 0;
+        self.unanswered_at_end = 0;
         self.counts.interleaved += u64::from(interleaved);
         let is_unsynchronised = header.reply_status() == Some(ReplyStatus::Unsynchronised);
         self.counts.unsynchronised += u64::from(is_unsynchronised);
-        self.server_state = Some(state(header));
+        self.server_state = Some(server_state(header));
     }
 
-    /// Adds a complete exchange.
-    pub(crate) fn complete(&mut self, exchange: &NtpExchange, own_precision: i8) {
+    /// Adds a completed exchange as a sample.
+    pub(crate) fn add_exchange(&mut self, exchange: &NtpExchange, own_precision: i8) {
         let NtpExchange { t1, t2, t3, t4, .. } = *exchange;
-        let precision = Precision {
+        let precision = TimestampPrecision {
             server: exchange.precision,
-            own: own_precision,
-            conversion: t1.conversion + t4.conversion,
+            local: own_precision,
+            conversion: t1.conversion_error + t4.conversion_error,
         };
-        let measured = measure(t1.at, [t2, t3], t4.at, &precision);
-        packet_timestamp::count(&mut self.transmit_timestamps, t1.kind);
-        packet_timestamp::count(&mut self.receive_timestamps, t4.kind);
+        let measured = offset_and_delay(t1.at, [t2, t3], t4.at, &precision);
+        packet_timestamp::count_source(&mut self.transmit_timestamps, t1.source);
+        packet_timestamp::count_source(&mut self.receive_timestamps, t4.source);
         self.samples.push(ExchangeSample {
             sequence: exchange.slot,
             t1_ns: t1.at.as_ns(),
@@ -96,14 +97,14 @@ impl ServerStats {
             offset_ns: measured.offset.as_ns(),
             delay_ns: measured.delay.as_ns(),
             dispersion_ns: measured.dispersion_ns,
-            transmit: t1.kind,
-            receive: t4.kind,
+            transmit: t1.source,
+            receive: t4.source,
             interleaved: exchange.interleaved,
         });
     }
 }
 
-fn state(header: &Header) -> ServerState {
+fn server_state(header: &Header) -> ServerState {
     ServerState {
         leap: match header.leap {
             LeapIndicator::None => LeapState::None,
@@ -120,9 +121,8 @@ fn state(header: &Header) -> ServerState {
     }
 }
 
-/// Formats a reference identifier. A primary server's is text, padded with zeros; a secondary's is
-/// an IPv4 address, or four bytes of a hash of an IPv6 address, which look like one (RFC 5905,
-/// section 7.3).
+/// Formats a reference identifier: text for a primary or unsynchronised server; otherwise four
+/// bytes in dotted form, an IPv4 address or a hash of an IPv6 address (RFC 5905, section 7.3).
 fn reference_id(stratum: u8, id: [u8; 4]) -> String {
     let text = id.split(|byte| *byte == 0).next().unwrap_or_default();
     let is_text = !text.is_empty()
@@ -155,17 +155,17 @@ mod tests {
     fn a_kiss_slows_down_or_ends() {
         let mut account = ServerStats::default();
         for expected in [2, 4, 8, 16, 16] {
-            assert_eq!(account.ended, None);
+            assert_eq!(account.end_reason, None);
             account.apply_kiss(*b"RATE");
-            assert_eq!(account.stride(), expected);
+            assert_eq!(account.intervals_per_exchange(), expected);
         }
-        assert_eq!(account.ended.as_ref().map(|end| end.reason), Some(QueryEndReason::Kiss));
+        assert_eq!(account.end_reason.as_ref().map(|end| end.reason), Some(QueryEndReason::Kiss));
         assert_eq!(account.counts.kisses["RATE"], 5);
         let mut account = ServerStats::default();
         account.apply_kiss(*b"NKEY");
-        assert_eq!((account.ended.is_none(), account.stride()), (true, 1));
+        assert_eq!((account.end_reason.is_none(), account.intervals_per_exchange()), (true, 1));
         account.apply_kiss(*b"DENY");
-        assert!(account.ended.unwrap().message.contains("DENY"));
+        assert!(account.end_reason.unwrap().message.contains("DENY"));
     }
 
     proptest! {

@@ -1,5 +1,5 @@
-//! Authenticated exchanges (NTS, RFC 8915): keys and cookies from NTS-KE, a fresh cookie for each
-//! request, and new keys when the cookies are used up, refused or not answered.
+//! NTS association with a server (RFC 8915): keys and cookies from NTS-KE, a fresh cookie per
+//! request, and new keys when cookies are used up, refused or not answered.
 
 mod renewal;
 
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use horolog_io::target::{AddressFamily, TargetName};
 use horolog_ke::{KeClient, KeError, PORT as KE_PORT, SessionMaterial};
-use horolog_nts::{Algorithm, ClientSession, Nonces, ReplyError, SessionKeys, UNIQUE_ID_LEN};
+use horolog_nts::{Algorithm, ClientSession, NonceStream, ReplyError, SessionKeys, UNIQUE_ID_LEN};
 use horolog_record::NtsUse;
 use horolog_time::{Monotonic, Timestamp};
 use horolog_wire::ntp::HEADER_LEN;
@@ -19,15 +19,14 @@ use super::options::QueryNtsOptions;
 /// Timeout of one NTS-KE exchange.
 const NTS_KE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Consecutive NTS-KE exchanges that may name another server than the polled one while its keys are
-/// renewed.
-const NAMINGS_MAX: u32 = 8;
+/// Maximum number of NTS-KE exchanges in one renewal, until one names the polled server.
+const KE_EXCHANGES_MAX: u32 = 8;
 
-/// Maximum length of a request: IPv6's least MTU less the headers before it, so that it is never
-/// fragmented (RFC 8200, section 5).
+/// Maximum length of a request in bytes: the minimum IPv6 MTU less the IP and UDP headers, so that
+/// it is never fragmented (RFC 8200, section 5).
 const REQUEST_LEN_MAX: usize = 1280 - 40 - 8;
 
-/// Failure of an association, with advice.
+/// Error of an association, with advice.
 #[derive(Clone, Debug)]
 pub(crate) struct SessionError {
     pub(crate) message: String,
@@ -46,29 +45,29 @@ impl From<KeError> for SessionError {
     }
 }
 
-/// Association with one server.
+/// NTS association with one server.
 pub(crate) struct NtsAssociation {
-    ke: KeClient,
-    /// Target that the user named, and the server that NTS-KE named for it.
+    ke_client: KeClient,
+    /// Target named by the user, and the server polled for it.
     target: TargetName,
-    requested: TargetName,
+    server: TargetName,
     /// NTS-KE server, and the name in its certificate.
     ke_server: TargetName,
-    name: String,
-    address: SocketAddr,
+    certificate_name: String,
+    ke_address: SocketAddr,
     client: ClientSession,
     renewal: RenewalState,
-    /// Failure of the last attempt at new keys.
+    /// Error of the last attempt to renew the keys.
     failure: Option<SessionError>,
     algorithm: Algorithm,
-    used: NtsUse,
+    usage: NtsUse,
     unique_id: [u8; UNIQUE_ID_LEN],
-    room: Box<[u8]>,
+    request_buffer: Box<[u8]>,
 }
 
 impl NtsAssociation {
-    /// Runs an NTS-KE exchange; also returns the time server, which may be another one. A
-    /// link-local address without a zone of its own is one of `interface`.
+    /// Runs an NTS-KE exchange; returns the association and the server to poll, which NTS-KE may
+    /// have named. Link-local addresses without a zone belong to `interface`.
     pub(crate) fn establish(
         options: &QueryNtsOptions,
         target: &TargetName,
@@ -78,17 +77,17 @@ impl NtsAssociation {
         let own = || target.with_port(KE_PORT);
         let ke_server = options.ke_server.clone().unwrap_or_else(own);
         let address = ke_server.resolve(family, interface);
-        let address = address.map_err(|error| unresolved(&error))?;
+        let address = address.map_err(|error| name_error(&error))?;
         let algorithms: Vec<_> = options.algorithms.iter().map(|one| one.number()).collect();
         let ke = KeClient::new(&options.trust, &algorithms)?;
         let name = options.name.clone().unwrap_or_else(|| ke_server.host_without_zone().to_owned());
         let material = ke.exchange_keys(&name, address, NTS_KE_TIMEOUT)?;
-        let requested = server_of(&material, target)?;
-        let (client, algorithm) = client_of(&material)?;
+        let requested = server_to_poll(&material, target)?;
+        let (client, algorithm) = nts_client(&material)?;
         let server = (requested != target.with_port(target.port())).then(|| requested.to_string());
         let used = NtsUse {
             ke_server: ke_server.to_string(),
-            algorithm: name_of(algorithm).to_owned(),
+            algorithm: algorithm_name(algorithm).to_owned(),
             ke_exchanges: 1,
             server,
             renewals: 0,
@@ -96,115 +95,120 @@ impl NtsAssociation {
             abandoned_algorithm: None,
         };
         let session = Self {
-            ke,
+            ke_client: ke,
             target: target.clone(),
-            requested: requested.clone(),
+            server: requested.clone(),
             ke_server,
-            name,
-            address,
+            certificate_name: name,
+            ke_address: address,
             client,
             renewal: RenewalState::default(),
             failure: None,
             algorithm,
-            used,
+            usage: used,
             unique_id: [0; UNIQUE_ID_LEN],
-            room: vec![0; REQUEST_LEN_MAX].into_boxed_slice(),
+            request_buffer: vec![0; REQUEST_LEN_MAX].into_boxed_slice(),
         };
         Ok((session, requested))
     }
 
-    /// Returns the payload of a request with this header; `None` while there is no cookie and RFC
-    /// 8915, section 4.2, does not yet permit another NTS-KE exchange. Renews the keys first if
-    /// that is due.
-    pub(crate) fn seal(
+    /// Returns the authenticated request with this header, after renewing the keys if that is due.
+    /// `None` while there is no cookie and another NTS-KE exchange is not yet permitted (RFC 8915,
+    /// section 4.2).
+    pub(crate) fn seal_request(
         &mut self,
         header: &[u8; HEADER_LEN],
-        random: &mut Nonces,
+        random: &mut NonceStream,
         now: Timestamp<Monotonic>,
     ) -> Option<&[u8]> {
-        let wanted = self.renewal.is_wanted();
-        if (wanted || self.client.cookies() == 0) && self.renewal.is_allowed(now) {
-            self.renewal.attempted(now);
-            self.failure = self.renew(wanted).err();
-            self.used.renewals_failed += u64::from(self.failure.is_some());
+        let is_renewal_wanted = self.renewal.is_wanted();
+        if (is_renewal_wanted || self.client.cookie_count() == 0) && self.renewal.is_allowed(now) {
+            self.renewal.record_attempt(now);
+            self.failure = self.renew_keys(is_renewal_wanted).err();
+            self.usage.renewals_failed += u64::from(self.failure.is_some());
         }
         let mut nonce = [0; 16];
         random.fill(&mut nonce);
         random.fill(&mut self.unique_id);
-        let len = self.client.seal_request(header, &self.unique_id, &nonce, &mut self.room);
-        (len > 0).then(|| &self.room[..len])
+        let len =
+            self.client.seal_request(header, &self.unique_id, &nonce, &mut self.request_buffer);
+        (len > 0).then(|| &self.request_buffer[..len])
     }
 
-    /// Replaces keys and cookies. If the old keys may not have matched, the new ones use an
-    /// algorithm with an unambiguous key export.
-    fn renew(&mut self, wanted: bool) -> Result<(), SessionError> {
-        let certain = (wanted && self.is_unproved()).then(|| self.ke.certain());
-        let ke = certain.as_ref().unwrap_or(&self.ke);
-        let establish = || ke.exchange_keys(&self.name, self.address, NTS_KE_TIMEOUT);
-        let material = keys_for(&self.requested, &self.target, establish)?.map_err(|named| {
-            let message = format!("{} now names another NTP server, {named}", self.ke_server);
-            SessionError::new(message, "run it again to measure that server")
-        })?;
-        let (client, algorithm) = client_of(&material)?;
+    /// Replaces keys and cookies. If the keys of both ends may have differed, offers only
+    /// algorithms whose key export is unambiguous.
+    fn renew_keys(&mut self, is_renewal_wanted: bool) -> Result<(), SessionError> {
+        let rfc_client = (is_renewal_wanted && self.may_mismatch_keys())
+            .then(|| self.ke_client.fallback_client());
+        let ke = rfc_client.as_ref().unwrap_or(&self.ke_client);
+        let establish =
+            || ke.exchange_keys(&self.certificate_name, self.ke_address, NTS_KE_TIMEOUT);
+        let material =
+            keys_for_server(&self.server, &self.target, establish)?.map_err(|named| {
+                let message = format!("{} now names another NTP server, {named}", self.ke_server);
+                SessionError::new(message, "run it again to measure that server")
+            })?;
+        let (client, algorithm) = nts_client(&material)?;
         self.client = client;
         self.algorithm = algorithm;
-        self.used.ke_exchanges += 1;
-        let before = std::mem::replace(&mut self.used.algorithm, name_of(algorithm).to_owned());
-        if let Some(ke) = certain {
-            self.ke = ke;
-            self.used.abandoned_algorithm = Some(before);
+        self.usage.ke_exchanges += 1;
+        let before =
+            std::mem::replace(&mut self.usage.algorithm, algorithm_name(algorithm).to_owned());
+        if let Some(ke) = rfc_client {
+            self.ke_client = ke;
+            self.usage.abandoned_algorithm = Some(before);
         } else {
-            self.used.renewals += u64::from(wanted);
+            self.usage.renewals += u64::from(is_renewal_wanted);
         }
-        self.renewal.renewed();
+        self.renewal.record_new_keys();
         Ok(())
     }
 
-    /// Returns true if both ends may have exported different keys: implementations disagree on the
-    /// export for AES-128-GCM-SIV, and no key has been used with success.
-    fn is_unproved(&self) -> bool {
-        self.algorithm == Algorithm::Aes128GcmSiv && !self.renewal.was_answered()
+    /// Returns true if both ends may have derived different keys: for AES-128-GCM-SIV
+    /// implementations differ in the key export, and no reply has been authenticated yet.
+    fn may_mismatch_keys(&self) -> bool {
+        self.algorithm == Algorithm::Aes128GcmSiv && !self.renewal.is_proved()
     }
 
-    /// Checks that this is an authentic reply to the last request; stores its cookies.
-    pub(crate) fn open(&mut self, reply: &[u8]) -> Result<(), ReplyError> {
+    /// Authenticates a reply to the last request and stores its cookies.
+    pub(crate) fn open_reply(&mut self, reply: &[u8]) -> Result<(), ReplyError> {
         let opened = self.client.open_reply(reply, &self.unique_id).map(drop);
         match opened {
-            Ok(()) => self.renewal.answered(),
-            Err(ReplyError::Forged) if self.is_unproved() => self.renewal.refused(),
-            Err(ReplyError::Refused) => self.renewal.refused(),
+            Ok(()) => self.renewal.record_reply(),
+            Err(ReplyError::Forged) if self.may_mismatch_keys() => self.renewal.record_refusal(),
+            Err(ReplyError::CookieRefused) => self.renewal.record_refusal(),
             Err(_) => {}
         }
         opened
     }
 
-    /// Records that the last request has no authentic reply.
-    pub(crate) fn unanswered(&mut self) {
-        self.renewal.unanswered();
+    /// Records that the last request received no authentic reply.
+    pub(crate) fn count_unanswered(&mut self) {
+        self.renewal.count_unanswered();
     }
 
-    /// Returns the reason for missing keys, if they are missing.
+    /// Returns the error because of which there are no cookies, if there are none.
     pub(crate) fn failure(&self) -> Option<&SessionError> {
-        self.failure.as_ref().filter(|_| self.client.cookies() == 0)
+        self.failure.as_ref().filter(|_| self.client.cookie_count() == 0)
     }
 
-    /// Returns the description for the result.
-    pub(crate) fn describe(&self) -> NtsUse {
-        self.used.clone()
+    /// Returns the description of the association for the result.
+    pub(crate) fn usage(&self) -> NtsUse {
+        self.usage.clone()
     }
 }
 
-/// Repeats NTS-KE exchanges until they name the polled server, since cookies are valid only there:
-/// a pool names any of its servers. Returns the last named one if that never happens.
-fn keys_for(
+/// Repeats NTS-KE exchanges until one names the polled server, for which alone its cookies are
+/// valid (a pool names any of its servers). Returns the last named server if none does.
+fn keys_for_server(
     requested: &TargetName,
     target: &TargetName,
     mut establish: impl FnMut() -> Result<SessionMaterial, KeError>,
 ) -> Result<Result<SessionMaterial, TargetName>, SessionError> {
-    let mut left = NAMINGS_MAX;
+    let mut left = KE_EXCHANGES_MAX;
     loop {
         let material = establish()?;
-        let named = server_of(&material, target)?;
+        let named = server_to_poll(&material, target)?;
         left -= 1;
         if named == *requested {
             return Ok(Ok(material));
@@ -215,19 +219,22 @@ fn keys_for(
     }
 }
 
-const fn name_of(algorithm: Algorithm) -> &'static str {
+const fn algorithm_name(algorithm: Algorithm) -> &'static str {
     match algorithm {
         Algorithm::AesSivCmac256 => "AES-SIV-CMAC-256",
         Algorithm::Aes128GcmSiv => "AES-128-GCM-SIV",
     }
 }
 
-pub(crate) fn unresolved(error: &impl ToString) -> SessionError {
+pub(crate) fn name_error(error: &impl ToString) -> SessionError {
     SessionError::new(error.to_string(), "check the name, and this host's resolver")
 }
 
-/// Returns the server to poll: the target, unless NTS-KE names another one.
-fn server_of(material: &SessionMaterial, target: &TargetName) -> Result<TargetName, SessionError> {
+/// Returns the server to poll: the one named by NTS-KE, otherwise the target.
+fn server_to_poll(
+    material: &SessionMaterial,
+    target: &TargetName,
+) -> Result<TargetName, SessionError> {
     let port = material.port.unwrap_or(target.port());
     match &material.server {
         None => Ok(target.with_port(port)),
@@ -240,13 +247,13 @@ fn server_of(material: &SessionMaterial, target: &TargetName) -> Result<TargetNa
     }
 }
 
-fn client_of(material: &SessionMaterial) -> Result<(ClientSession, Algorithm), SessionError> {
+fn nts_client(material: &SessionMaterial) -> Result<(ClientSession, Algorithm), SessionError> {
     let algorithm = Algorithm::from_number(material.algorithm);
     let algorithm = algorithm.ok_or(KeError::NotOffered(material.algorithm))?;
     let keys = SessionKeys::new(algorithm, &material.c2s, &material.s2c)
         .map_err(|error| SessionError::new(error.to_string(), "this is a bug of this program"))?;
     let client = ClientSession::new(&keys, material.cookies.iter().map(Vec::as_slice));
-    if client.cookies() == 0 {
+    if client.cookie_count() == 0 {
         let longest = material.cookies.iter().map(Vec::len).max().unwrap_or(0);
         let message =
             format!("the NTS-KE server's cookies of {longest} bytes do not fit into a request");
@@ -285,12 +292,13 @@ mod tests {
                 Ok(material_of(names[(count.get() - 1) % names.len()]))
             }
         };
-        let found = keys_for(&requested, &target, pool(&["c.test", "d.test", "b.test"])).unwrap();
+        let found =
+            keys_for_server(&requested, &target, pool(&["c.test", "d.test", "b.test"])).unwrap();
         assert_eq!(found.map(|given| given.server), Ok(Some("b.test".to_owned())));
         assert_eq!(count.replace(0), 3);
-        let found = keys_for(&requested, &target, pool(&["c.test"])).unwrap();
+        let found = keys_for_server(&requested, &target, pool(&["c.test"])).unwrap();
         assert_eq!(found.map(|_| ()).unwrap_err().host(), "c.test");
-        assert_eq!(count.get(), NAMINGS_MAX as usize);
-        assert!(keys_for(&requested, &target, || Err(KeError::NoProtocol)).is_err());
+        assert_eq!(count.get(), KE_EXCHANGES_MAX as usize);
+        assert!(keys_for_server(&requested, &target, || Err(KeError::NoProtocol)).is_err());
     }
 }

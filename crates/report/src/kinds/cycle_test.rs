@@ -2,7 +2,7 @@
 
 use horolog_record::{
     CycleTestFault, CycleTestNode, CycleTestReportSource, CycleTestResult, CycleTestRun,
-    CycleTestSearch, CycleTestStage, CycleTestStatePeriods, Distribution, ScorecardRow,
+    CycleTestSearch, CycleTestStage, CycleTestStateCounts, Distribution, ScorecardRow,
     SearchEndReason,
 };
 
@@ -165,7 +165,7 @@ fn state_rows(run: &CycleTestRun) -> NamedRows {
     run.states.iter().map(|state| (state.name.clone(), state_cells(state).to_vec())).collect()
 }
 
-fn state_cells(state: &CycleTestStatePeriods) -> [String; 7] {
+fn state_cells(state: &CycleTestStateCounts) -> [String; 7] {
     let (response, execution) = (state.response_ns.as_ref(), state.execution_ns.as_ref());
     [
         full_count(state.periods),

@@ -81,7 +81,7 @@ pub(super) fn send_message(
     let mut buffer = [0; MESSAGE_LEN_MAX];
     let length = message.emit(&mut buffer);
     let event = message.kind().is_some_and(horolog_wire::ptp::MessageType::is_event);
-    counts.count_sent(message.body.kind());
+    counts.count_sent(message.body.type_bits());
     out.send(to, event, needs_timestamp, &buffer[..length]);
 }
 

@@ -43,7 +43,7 @@ impl ClockPort {
         if !self.settings.multicast || !group {
             return Err(PtpRefusal::Group);
         }
-        if message.header.flags.has(PtpFlags::ALTERNATE_MASTER) {
+        if message.header.flags.contains(PtpFlags::ALTERNATE_MASTER) {
             return Err(PtpRefusal::Unqualified);
         }
         self.foreign.process_announce(&message.header, announce, now)?;
@@ -115,7 +115,8 @@ impl ClockPort {
         let before = self.last_usable_state.replace(*clock);
         before.is_some_and(|before| {
             let is_leaping = before.flags.0 & (PtpFlags::LEAP_61.0 | PtpFlags::LEAP_59.0) != 0;
-            before.flags.has(PtpFlags::PTP_TIMESCALE) != clock.flags.has(PtpFlags::PTP_TIMESCALE)
+            before.flags.contains(PtpFlags::PTP_TIMESCALE)
+                != clock.flags.contains(PtpFlags::PTP_TIMESCALE)
                 || (before.utc_offset != clock.utc_offset && !is_leaping)
         })
     }

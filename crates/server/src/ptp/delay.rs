@@ -2,7 +2,7 @@
 //! the request and its receive time. The sockets use it, and the XDP program must return the same
 //! bytes.
 
-use horolog_wire::ptp::monitor::{MonitorResponse, REQUEST};
+use horolog_wire::ptp::monitor::{MonitorResponse, REQUEST_TLV_TYPE};
 use horolog_wire::ptp::{
     Header, Message, NO_INTERVAL, PortIdentity, PtpFlags, PtpMessageBody, PtpTimestamp,
 };
@@ -122,7 +122,7 @@ impl DelayResponder<'_> {
 
 /// Returns true if a `Delay_Req` contains a NetSync Monitor request.
 fn is_monitor(request: &Message<'_>) -> bool {
-    request.tlvs().flatten().any(|tlv| tlv.number == REQUEST)
+    request.tlvs().flatten().any(|tlv| tlv.type_number == REQUEST_TLV_TYPE)
 }
 
 impl ClockPort {
@@ -155,7 +155,7 @@ impl ClockPort {
             PtpDestination::To(arrival.from)
         };
         let mut header = self.header(to, request.header.sequence_id);
-        header.flags = header.flags.with(PtpFlags::TWO_STEP);
+        header.flags = header.flags.union(PtpFlags::TWO_STEP);
         header.correction = request.header.correction;
         let body = PtpMessageBody::PdelayResp {
             receive: arrival.received,

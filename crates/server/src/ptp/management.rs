@@ -2,10 +2,12 @@
 //! clause 15).
 
 use horolog_wire::ptp::management::data::{
-    ClockDescription, Current, Data, DefaultDataSet, PortDataSet, TimeProperties, emit_text, id,
+    ClockDescription, CurrentDataSet, DefaultDataSet, FixedLengthData, PortDataSet,
+    TimePropertiesDataSet, emit_text, id,
 };
 use horolog_wire::ptp::management::{
-    Addressee, Managed, ManagementAction, REFUSAL_TLV_LEN, RefusalCode, Refused,
+    MANAGEMENT_ERROR_TLV_LEN, ManagementAction, ManagementErrorId, ManagementErrorTlv,
+    ManagementHeader, ManagementTlv,
 };
 use horolog_wire::ptp::message::MANAGEMENT_LEN;
 use horolog_wire::ptp::{
@@ -40,7 +42,7 @@ impl ManagementResponseData {
         Self { bytes, length }
     }
 
-    fn from_data(data: &impl Data) -> Self {
+    fn from_data(data: &impl FixedLengthData) -> Self {
         Self::emitted_by(|buffer| data.emit(buffer))
     }
 
@@ -63,19 +65,19 @@ impl ClockPort {
     pub(super) fn management(
         &mut self,
         message: &Message<'_>,
-        addressee: &Addressee,
+        addressee: &ManagementHeader,
         arrival: &PtpArrival<'_>,
         clock: &PtpClockState,
         out: &mut impl Outbox,
     ) -> Result<(), PtpRefusal> {
-        if !addressee.target.targets(self.identity) {
+        if !addressee.target.matches(self.identity) {
             return Err(PtpRefusal::Target);
         }
         if arrival.group && !self.settings.multicast {
             return Err(PtpRefusal::Group);
         }
         let tlv = message.tlvs().flatten().next().ok_or(PtpRefusal::Length)?;
-        let managed = Managed::from_tlv(&tlv).ok_or(PtpRefusal::Unwanted)??;
+        let managed = ManagementTlv::from_tlv(&tlv).ok_or(PtpRefusal::Unwanted)??;
         let action = match addressee.action {
             ManagementAction::Get | ManagementAction::Set => ManagementAction::Response,
             ManagementAction::Command => ManagementAction::Acknowledge,
@@ -87,10 +89,9 @@ impl ClockPort {
         };
         let mut suffix = [0; SUFFIX_LEN_MAX];
         let length = match self.respond(addressee.action, managed.id, clock, out.now_ptp()) {
-            Ok(reply) => {
-                Managed { id: managed.id, data: &reply.bytes[..reply.length] }.emit(&mut suffix)
-            }
-            Err(code) => Refused { code, id: managed.id }.emit(&mut suffix),
+            Ok(reply) => ManagementTlv { id: managed.id, data: &reply.bytes[..reply.length] }
+                .emit(&mut suffix),
+            Err(code) => ManagementErrorTlv { code, id: managed.id }.emit(&mut suffix),
         };
         let to = if arrival.group {
             PtpDestination::Group
@@ -99,7 +100,7 @@ impl ClockPort {
         };
         let answer = Message {
             header: self.header(to, message.header.sequence_id),
-            body: PtpMessageBody::Management(Addressee {
+            body: PtpMessageBody::Management(ManagementHeader {
                 target: message.header.source,
                 // The response needs as many hops as the request took (clause 15.3.3).
                 starting_hops: addressee.starting_hops.saturating_sub(addressee.hops),
@@ -124,15 +125,15 @@ impl ClockPort {
         requested_id: u16,
         clock: &PtpClockState,
         now: PtpTimestamp,
-    ) -> Result<ManagementResponseData, RefusalCode> {
+    ) -> Result<ManagementResponseData, ManagementErrorId> {
         match (action, self.requested_data(requested_id, clock, now)) {
             _ if requested_id == id::NULL_MANAGEMENT => {
                 Ok(ManagementResponseData::emitted_by(|_| 0))
             }
-            _ if !id::is_known(requested_id) => Err(RefusalCode::NoSuchId),
-            (ManagementAction::Set, _) => Err(RefusalCode::NotSetable),
+            _ if !id::is_known(requested_id) => Err(ManagementErrorId::NoSuchId),
+            (ManagementAction::Set, _) => Err(ManagementErrorId::NotSetable),
             (ManagementAction::Get, Some(reply)) => Ok(reply),
-            _ => Err(RefusalCode::NotSupported),
+            _ => Err(ManagementErrorId::NotSupported),
         }
     }
 
@@ -146,7 +147,7 @@ impl ClockPort {
     ) -> Option<ManagementResponseData> {
         let (own, settings) = (&self.clock, &self.settings);
         let flags = |mask: PtpFlags| clock.time_flags() & mask.0 as u8;
-        let traceable = PtpFlags::TIME_TRACEABLE.with(PtpFlags::FREQUENCY_TRACEABLE);
+        let traceable = PtpFlags::TIME_TRACEABLE.union(PtpFlags::FREQUENCY_TRACEABLE);
         Some(match requested_id {
             id::CLOCK_DESCRIPTION => self.clock_description(),
             id::USER_DESCRIPTION => {
@@ -156,13 +157,15 @@ impl ClockPort {
                 ManagementResponseData::from_data(&self.default_data_set(clock))
             }
             // A grandmaster is zero steps from itself.
-            id::CURRENT_DATA_SET => ManagementResponseData::from_data(&Current::default()),
+            id::CURRENT_DATA_SET => ManagementResponseData::from_data(&CurrentDataSet::default()),
             id::PARENT_DATA_SET => ManagementResponseData::from_data(&self.parent_data_set(clock)),
-            id::TIME_PROPERTIES_DATA_SET => ManagementResponseData::from_data(&TimeProperties {
-                utc_offset: clock.utc_offset,
-                flags: clock.time_flags(),
-                time_source: clock.time_source,
-            }),
+            id::TIME_PROPERTIES_DATA_SET => {
+                ManagementResponseData::from_data(&TimePropertiesDataSet {
+                    utc_offset: clock.utc_offset,
+                    flags: clock.time_flags(),
+                    time_source: clock.time_source,
+                })
+            }
             id::PORT_DATA_SET => ManagementResponseData::from_data(&self.port_data_set()),
             id::PRIORITY1 => ManagementResponseData::from_byte(own.priority1),
             id::PRIORITY2 => ManagementResponseData::from_byte(own.priority2),
@@ -183,9 +186,9 @@ impl ClockPort {
             id::CLOCK_ACCURACY => ManagementResponseData::from_byte(clock.accuracy),
             id::UTC_PROPERTIES => {
                 let leaps =
-                    PtpFlags::LEAP_61.with(PtpFlags::LEAP_59).with(PtpFlags::UTC_OFFSET_VALID);
+                    PtpFlags::LEAP_61.union(PtpFlags::LEAP_59).union(PtpFlags::UTC_OFFSET_VALID);
                 let (utc_offset, flags) = (clock.utc_offset, flags(leaps));
-                ManagementResponseData::from_data(&TimeProperties {
+                ManagementResponseData::from_data(&TimePropertiesDataSet {
                     utc_offset,
                     flags,
                     time_source: 0,
@@ -250,4 +253,4 @@ impl ClockPort {
     }
 }
 
-const _: () = assert!(REFUSAL_TLV_LEN <= SUFFIX_LEN_MAX);
+const _: () = assert!(MANAGEMENT_ERROR_TLV_LEN <= SUFFIX_LEN_MAX);

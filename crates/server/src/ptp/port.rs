@@ -1,7 +1,7 @@
 //! Port of the PTP clock: identity, processing of received messages, and status.
 
 use horolog_time::{Monotonic, Span, Timestamp};
-use horolog_wire::ptp::monitor::{Current, MonitorResponse, Parent};
+use horolog_wire::ptp::monitor::{CurrentDataSet, MonitorResponse, ParentDataSet};
 use horolog_wire::ptp::{Header, Message, MessageType, PortIdentity, PtpMessageBody, PtpTimestamp};
 
 use super::compose::{self, ADDRESS_LEN_MAX, check_message, interval_from_log};
@@ -133,7 +133,7 @@ impl ClockPort {
             protocol: self.settings.transport.protocol(),
             address: &self.settings.address,
             parent: self.parent_data_set(clock),
-            current: Current::default(),
+            current: CurrentDataSet::default(),
             utc_offset: clock.utc_offset,
             time_flags: clock.time_flags(),
             time_source: clock.time_source,
@@ -142,8 +142,8 @@ impl ClockPort {
     }
 
     /// Returns the parent data set of a grandmaster (clauses 8.2.3 and 9.3.5, table 30).
-    pub(super) const fn parent_data_set(&self, clock: &PtpClockState) -> Parent {
-        Parent {
+    pub(super) const fn parent_data_set(&self, clock: &PtpClockState) -> ParentDataSet {
+        ParentDataSet {
             port: PortIdentity { clock: self.clock.identity, port: 0 },
             has_statistics: false,
             variance: UNKNOWN_VARIANCE,
@@ -178,7 +178,7 @@ impl ClockPort {
         out: &mut impl Outbox,
     ) -> Result<(), PtpRefusal> {
         let (message, _) = Message::parse(arrival.bytes)?;
-        self.counts.count_received(message.body.kind());
+        self.counts.count_received(message.body.type_bits());
         let kind = message.kind().ok_or(PtpRefusal::Type)?;
         if self.settings.transport != PtpPortTransport::Ethernet && arrival.event != kind.is_event()
         {

@@ -1,6 +1,6 @@
 //! Reasons for which a message is refused, each with its own counter.
 
-use horolog_wire::Malformed;
+use horolog_wire::ParseError;
 
 /// Reason for which a message, or a request in it, is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -97,11 +97,11 @@ impl PtpRefusal {
     }
 }
 
-impl From<Malformed> for PtpRefusal {
-    fn from(malformed: Malformed) -> Self {
+impl From<ParseError> for PtpRefusal {
+    fn from(malformed: ParseError) -> Self {
         match malformed {
-            Malformed::Version => Self::Version,
-            Malformed::Truncated | Malformed::Length | Malformed::Checksum => Self::Length,
+            ParseError::Version => Self::Version,
+            ParseError::Truncated | ParseError::Length | ParseError::Checksum => Self::Length,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Unicast negotiation: clients request messages and cancel grants (IEEE 1588-2019, clause 16.1).
 
 use horolog_time::{Monotonic, Timestamp};
-use horolog_wire::ptp::tlv::{Ended, Unicast};
+use horolog_wire::ptp::tlv::{UnicastCancellation, UnicastNegotiation};
 use horolog_wire::ptp::{Message, MessageType, PortIdentity, PtpMessageBody};
 
 use super::compose::{NEGOTIATIONS_MAX, SUFFIX_LEN_MAX};
@@ -23,7 +23,7 @@ impl NegotiationTlvs {
     }
 
     /// Adds a TLV; there is room for [`NEGOTIATIONS_MAX`].
-    fn push(&mut self, negotiation: Unicast) {
+    fn push(&mut self, negotiation: UnicastNegotiation) {
         self.length += negotiation.emit(&mut self.bytes[self.length..]);
     }
 }
@@ -40,7 +40,7 @@ impl ClockPort {
         now: Timestamp<Monotonic>,
         out: &mut impl Outbox,
     ) -> Result<(), PtpRefusal> {
-        if !target.targets(self.identity) {
+        if !target.matches(self.identity) {
             return Err(PtpRefusal::Target);
         }
         if arrival.group {
@@ -55,14 +55,15 @@ impl ClockPort {
             (true, true) => None,
         };
         let mut answers = NegotiationTlvs::new();
-        let negotiations = message.tlvs().flatten().filter_map(|tlv| Unicast::from_tlv(&tlv));
+        let negotiations =
+            message.tlvs().flatten().filter_map(|tlv| UnicastNegotiation::from_tlv(&tlv));
         for negotiation in negotiations.take(NEGOTIATIONS_MAX) {
             let Ok(negotiation) = negotiation else {
                 self.counts.count_refused(PtpRefusal::Length);
                 continue;
             };
             match negotiation {
-                Unicast::Request { kind, log_interval, duration_s } => {
+                UnicastNegotiation::Request { kind, log_interval, duration_s } => {
                     let granted = match denial {
                         Some(reason) => Err(reason),
                         None if kind == MessageType::DelayResp
@@ -78,21 +79,23 @@ impl ClockPort {
                     if let Err(reason) = granted {
                         self.counts.count_refused(reason);
                     }
-                    answers.push(Unicast::Grant {
+                    answers.push(UnicastNegotiation::Grant {
                         kind,
                         log_interval,
                         duration_s: granted.unwrap_or(0),
                         renewal_invited: granted.is_ok(),
                     });
                 }
-                Unicast::Cancel(ended) if !ended.maintain_request => {
+                UnicastNegotiation::Cancel(ended) if !ended.maintain_request => {
                     if !self.grants.cancel(client, ended.kind) {
                         self.counts.count_refused(PtpRefusal::NotGranted);
                     }
-                    answers.push(Unicast::AcknowledgeCancel(ended));
+                    answers.push(UnicastNegotiation::AcknowledgeCancel(ended));
                 }
                 // This clock requests no grants, and its own cancellations need no confirmation.
-                Unicast::Cancel(_) | Unicast::Grant { .. } | Unicast::AcknowledgeCancel(_) => {}
+                UnicastNegotiation::Cancel(_)
+                | UnicastNegotiation::Grant { .. }
+                | UnicastNegotiation::AcknowledgeCancel(_) => {}
             }
         }
         if answers.length > 0 {
@@ -107,7 +110,7 @@ impl ClockPort {
         while let Some(&(client, _)) = ended.peek() {
             let mut cancels = NegotiationTlvs::new();
             while let Some((_, kind)) = ended.next_if(|(of, _)| *of == client) {
-                cancels.push(Unicast::Cancel(cancellation(kind)));
+                cancels.push(UnicastNegotiation::Cancel(cancellation(kind)));
             }
             self.send_signaling(client.address, client.port(), &cancels, out);
         }
@@ -130,6 +133,6 @@ impl ClockPort {
 }
 
 /// Returns the TLV data that cancel a grant.
-const fn cancellation(kind: MessageType) -> Ended {
-    Ended { kind, maintain_request: false, maintain_grant: false }
+const fn cancellation(kind: MessageType) -> UnicastCancellation {
+    UnicastCancellation { kind, maintain_request: false, maintain_grant: false }
 }

@@ -74,7 +74,7 @@ impl ClockPort {
         out: &mut impl Outbox,
     ) {
         let mut header = self.header(to, sequence_id);
-        header.flags = header.flags.with(PtpFlags(clock.time_flags().into()));
+        header.flags = header.flags.union(PtpFlags(clock.time_flags().into()));
         if to == PtpDestination::Group {
             header.log_interval = self.settings.log_announce;
         }
@@ -94,7 +94,7 @@ impl ClockPort {
         let mut header = self.header(to, sequence_id);
         let two_step = !self.settings.one_step;
         if two_step {
-            header.flags = header.flags.with(PtpFlags::TWO_STEP);
+            header.flags = header.flags.union(PtpFlags::TWO_STEP);
         }
         if to == PtpDestination::Group {
             header.log_interval = self.settings.log_sync;
@@ -115,7 +115,7 @@ impl ClockPort {
     ) {
         let Ok((sent, _)) = Message::parse(message) else { return };
         let mut header = sent.header;
-        if header.source != self.identity || !header.flags.has(PtpFlags::TWO_STEP) {
+        if header.source != self.identity || !header.flags.contains(PtpFlags::TWO_STEP) {
             return;
         }
         header.flags = PtpFlags(header.flags.0 & !PtpFlags::TWO_STEP.0);

@@ -50,7 +50,7 @@ impl NtpdClient {
             socket.set_read_timeout(Some(time_until(deadline)?))?;
             let length = socket.recv(&mut packet)?;
             let Ok((header, fragment)) = Header::parse(&packet[..length]) else { continue };
-            if !header.answers(&request) {
+            if !header.is_response_to(&request) {
                 continue;
             }
             if header.error {

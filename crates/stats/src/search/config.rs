@@ -6,7 +6,7 @@ use std::time::Duration;
 use horolog_time::Span;
 use thiserror::Error;
 
-use super::GoalStage;
+use super::SearchStage;
 use super::classify::SearchGoal;
 
 /// Goal widths of the first two stages, as powers of the goal width. Chosen by simulation: finer
@@ -164,12 +164,12 @@ impl SearchConfig {
 
     /// Returns the stages: two copies of the goal with shorter trials and larger widths, then the
     /// goal itself.
-    pub(super) fn stages(&self) -> [GoalStage; 3] {
+    pub(super) fn stages(&self) -> [SearchStage; 3] {
         let first_s = self.initial_duration.as_secs_f64();
         let last_s = self.final_duration.as_secs_f64();
         let sum_s = self.duration_sum.as_secs_f64();
         let coarse_trials = COARSE_TRIALS.min(sum_s / last_s);
-        let stage = |trial_s: f64, trials: f64, width: f64, first_step: f64| GoalStage {
+        let stage = |trial_s: f64, trials: f64, width: f64, first_step: f64| SearchStage {
             goal: SearchGoal {
                 loss_ratio: self.goal.ratio(),
                 exceed_ratio: self.exceed_ratio,

@@ -141,7 +141,7 @@ impl SearchOutcome {
 
 /// Stage of a search: a goal, and the precision to which its bounds are determined.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct GoalStage {
+struct SearchStage {
     goal: SearchGoal,
     /// Ratio of upper to lower bound at which the stage ends, above 1.
     width: f64,
@@ -153,7 +153,7 @@ struct GoalStage {
 #[derive(Debug, Clone)]
 pub struct Search {
     config: SearchConfig,
-    stages: [GoalStage; 3],
+    stages: [SearchStage; 3],
     /// Index of the current stage.
     current_stage: usize,
     /// Bounds that the previous stage found.
@@ -208,7 +208,7 @@ impl Search {
         }
     }
 
-    fn stage(&self) -> &GoalStage {
+    fn stage(&self) -> &SearchStage {
         &self.stages[self.current_stage]
     }
 
@@ -230,7 +230,7 @@ impl Search {
     /// Returns the outcome for the goal. If the budget was spent earlier, it is based on the
     /// strictest stage that has found a bound.
     fn outcome(&self, reason: StopReason) -> SearchOutcome {
-        let found = |stage: &GoalStage| select::relevant_bounds(&self.loads, &stage.goal);
+        let found = |stage: &SearchStage| select::relevant_bounds(&self.loads, &stage.goal);
         let goal = &self.stages[..=self.current_stage]
             .iter()
             .rfind(|stage| found(stage) != RateBounds::default())

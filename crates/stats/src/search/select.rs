@@ -1,7 +1,7 @@
 //! Selection of the next rate from the trials so far, independent of time and budget.
 
 use super::classify::{LoadClass, RateTrials, SearchGoal};
-use super::{GoalStage, SearchConfig, StopReason};
+use super::{SearchConfig, SearchStage, StopReason};
 
 /// Largest factor between a bound and the next rate above or below it.
 const STEP_FACTOR_MAX: f64 = 2.0;
@@ -47,7 +47,7 @@ pub(super) fn relevant_bounds(loads: &[RateTrials], goal: &SearchGoal) -> RateBo
 /// trials classify it.
 pub(super) fn decide(
     config: &SearchConfig,
-    stage: &GoalStage,
+    stage: &SearchStage,
     hint: RateBounds,
     loads: &[RateTrials],
 ) -> StageDecision {
@@ -93,18 +93,18 @@ fn untried_hint(hint: RateBounds, bounds: RateBounds, rate_max: f64) -> Option<f
 
 /// Returns the factor from the highest lower bound to the next rate: twice the last step in this
 /// direction.
-fn step_up(stage: &GoalStage, lower: f64, loads: &[RateTrials]) -> f64 {
+fn step_up(stage: &SearchStage, lower: f64, loads: &[RateTrials]) -> f64 {
     let before = rates_of_class(loads, &stage.goal, LoadClass::Lower).rfind(|&rate| rate < lower);
     next_step(stage, before.map(|before| lower / before))
 }
 
 /// Returns the divisor from the lowest upper bound to the next rate, as [`step_up`] does.
-fn step_down(stage: &GoalStage, upper: f64, loads: &[RateTrials]) -> f64 {
+fn step_down(stage: &SearchStage, upper: f64, loads: &[RateTrials]) -> f64 {
     let before = rates_of_class(loads, &stage.goal, LoadClass::Upper).find(|&rate| rate > upper);
     next_step(stage, before.map(|before| before / upper))
 }
 
-fn next_step(stage: &GoalStage, last_step: Option<f64>) -> f64 {
+fn next_step(stage: &SearchStage, last_step: Option<f64>) -> f64 {
     let doubled = last_step.map_or(stage.first_step, |ratio| ratio * ratio);
     doubled.clamp(stage.first_step, STEP_FACTOR_MAX)
 }

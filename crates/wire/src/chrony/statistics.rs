@@ -1,17 +1,19 @@
-//! Request "serverstats": chronyd's counters as a server. Its reply has grown with chronyd: five
-//! counters, then eleven in another order, then the same in 64 bits; all are parsed here.
+//! Request "serverstats": chronyd's counters as a server. The reply has had several formats: five
+//! 32-bit counters, later more of them in another order, and from chrony 4.4 on in 64 bits. All are
+//! parsed here.
 
 use zerocopy::FromBytes;
 use zerocopy::byteorder::network_endian::{U32, U64};
 
-use super::{reply_to, request};
-use crate::Malformed;
+use super::{request, split_reply};
+use crate::ParseError;
 
-/// Length of the request: that of the longest reply, chronyd 4.4's, which it requires.
+/// Length of the request in bytes. chronyd 4.4 accepts no shorter one, since its reply is that
+/// long.
 pub const STATISTICS_LEN: usize = 196;
 
 const COMMAND: u16 = 54;
-/// Replies by number, oldest first.
+/// Reply codes of the successive formats, oldest first.
 const REPLY_OLD: u16 = 14;
 const REPLY_2: u16 = 22;
 const REPLY_3: u16 = 24;
@@ -22,7 +24,7 @@ const REPLY_4: u16 = 25;
 pub struct ChronydStatistics {
     /// NTP requests received, including dropped ones.
     pub ntp_received: u64,
-    /// NTP requests that its rate limit dropped.
+    /// NTP requests dropped by the rate limit.
     pub ntp_dropped: u64,
     /// NTP requests with a MAC or NTS; 0 if an old chronyd does not report it.
     pub ntp_authenticated: u64,
@@ -30,16 +32,16 @@ pub struct ChronydStatistics {
     pub nts_ke_accepted: u64,
     /// NTS-KE connections refused; 0 if an old chronyd does not report it.
     pub nts_ke_dropped: u64,
-    /// Clients not logged for lack of room.
+    /// Client records discarded because the client log was full.
     pub log_dropped: u64,
 }
 
-/// Reply of chronyd.
+/// Reply of chronyd to the request "serverstats".
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StatisticsReply {
-    /// Number of the request that it belongs to.
+    /// Sequence number, copied from the request.
     pub sequence: u32,
-    /// Counters, or the number of the daemon's refusal.
+    /// Counters, or the nonzero status code of a refusal.
     pub statistics: Result<ChronydStatistics, u16>,
 }
 
@@ -51,15 +53,15 @@ pub fn statistics_request(sequence: u32) -> [u8; STATISTICS_LEN] {
 
 impl StatisticsReply {
     /// Parses a reply to the request "serverstats".
-    pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
-        let (header, rest) = reply_to(COMMAND, bytes)?;
+    pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
+        let (header, rest) = split_reply(COMMAND, bytes)?;
         let sequence = header.sequence.get();
         if header.status.get() != 0 {
             return Ok(Self { sequence, statistics: Err(header.status.get()) });
         }
         let statistics = match header.reply.get() {
             REPLY_OLD => {
-                let [received, _, dropped, _, log_dropped] = narrow(rest)?;
+                let [received, _, dropped, _, log_dropped] = first_u32_counters(rest)?;
                 ChronydStatistics {
                     ntp_received: received,
                     ntp_dropped: dropped,
@@ -67,17 +69,18 @@ impl StatisticsReply {
                     ..ChronydStatistics::default()
                 }
             }
-            REPLY_2 | REPLY_3 => ChronydStatistics::of(narrow(rest)?),
-            REPLY_4 => ChronydStatistics::of(wide(rest)?),
-            _ => return Err(Malformed::Length),
+            REPLY_2 | REPLY_3 => ChronydStatistics::from_counters(first_u32_counters(rest)?),
+            REPLY_4 => ChronydStatistics::from_counters(first_u64_counters(rest)?),
+            _ => return Err(ParseError::Length),
         };
         Ok(Self { sequence, statistics: Ok(statistics) })
     }
 }
 
 impl ChronydStatistics {
-    /// Builds the statistics from the eight counters with which all newer replies begin.
-    fn of(counters: [u64; 8]) -> Self {
+    /// Builds the statistics from the first eight counters, whose order is common to all but the
+    /// oldest format.
+    fn from_counters(counters: [u64; 8]) -> Self {
         let [ntp_received, nts_ke_accepted, _, ntp_dropped, nts_ke_dropped, _, log_dropped, auth] =
             counters;
         Self {
@@ -91,15 +94,15 @@ impl ChronydStatistics {
     }
 }
 
-/// Reads the first 32-bit numbers.
-fn narrow<const N: usize>(bytes: &[u8]) -> Result<[u64; N], Malformed> {
-    let (numbers, _) = <[U32; N]>::ref_from_prefix(bytes).map_err(|_| Malformed::Truncated)?;
+/// Parses the first `N` counters, of 32 bits each.
+fn first_u32_counters<const N: usize>(bytes: &[u8]) -> Result<[u64; N], ParseError> {
+    let (numbers, _) = <[U32; N]>::ref_from_prefix(bytes).map_err(|_| ParseError::Truncated)?;
     Ok(numbers.map(|number| number.get().into()))
 }
 
-/// Reads the first 64-bit numbers.
-fn wide<const N: usize>(bytes: &[u8]) -> Result<[u64; N], Malformed> {
-    let (numbers, _) = <[U64; N]>::ref_from_prefix(bytes).map_err(|_| Malformed::Truncated)?;
+/// Parses the first `N` counters, of 64 bits each.
+fn first_u64_counters<const N: usize>(bytes: &[u8]) -> Result<[u64; N], ParseError> {
+    let (numbers, _) = <[U64; N]>::ref_from_prefix(bytes).map_err(|_| ParseError::Truncated)?;
     Ok(numbers.map(U64::get))
 }
 
@@ -165,9 +168,9 @@ mod tests {
         }
         assert_eq!(
             StatisticsReply::parse(&reply(REPLY_4, 0, &counters(4))),
-            Err(Malformed::Truncated)
+            Err(ParseError::Truncated)
         );
-        assert_eq!(StatisticsReply::parse(&reply(26, 0, &counters(8))), Err(Malformed::Length));
+        assert_eq!(StatisticsReply::parse(&reply(26, 0, &counters(8))), Err(ParseError::Length));
         assert_eq!(StatisticsReply::parse(&reply(1, 2, &[])).unwrap().statistics, Err(2));
     }
 

@@ -1,5 +1,5 @@
-//! Probes shorter than a full header, for paths with datagrams of that size: 16 bytes that hold
-//! session, sequence number and times. Sessions begin and end as those of longer probes do.
+//! Short format of probes and echoes, for datagrams of 16 to 47 bytes: 16 bytes with session,
+//! sequence number and times. Sessions are opened and closed with full-length datagrams.
 //!
 //! | bytes | field |
 //! |---|---|
@@ -13,24 +13,23 @@
 //! | 12 | of an echo: low 8 bits of the session |
 //! | 13–15 | of an echo: time from the arrival of the probe to its echo, saturating, in 8 ns |
 //!
-//! Any bytes after these, up to 47 in total, are padding. The far end's other counts are in its
-//! tally only.
+//! Bytes 16 to 47 are padding. Only the counts datagram at the end has the far end's other counts.
 
 use super::{HEADER_LEN, PathDatagramKind};
-use crate::Malformed;
+use crate::ParseError;
 
 /// Length of a probe and of an echo without padding, in bytes.
 pub const LEN: usize = 16;
 
 const MAGIC: u8 = b'h';
-const WARM_UP: u8 = 128;
-/// Unit of the time between a probe and its echo, in ns.
-const UNIT_NS: i64 = 8;
-const UNITS_MAX: i64 = (1 << 24) - 1;
+const WARM_UP_BIT: u8 = 128;
+/// Unit of the turnaround time, in ns.
+const TURNAROUND_UNIT_NS: i64 = 8;
+const TURNAROUND_UNITS_MAX: i64 = (1 << 24) - 1;
 
 /// Short probe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Probe {
+pub struct ShortProbe {
     /// True for a warm-up probe, which is not counted.
     pub warm_up: bool,
     /// Sequence number.
@@ -41,7 +40,7 @@ pub struct Probe {
 
 /// Short echo.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Echo {
+pub struct ShortEcho {
     /// True if the probe belonged to the warm-up.
     pub warm_up: bool,
     /// Traffic class of the probe on arrival.
@@ -54,34 +53,35 @@ pub struct Echo {
     pub session: u8,
     /// Low 32 bits of the receive time of the probe, in ns since 1970 on the far end's clock.
     pub received: u32,
-    /// Time from the arrival of the probe to the echo, in ns.
-    pub held_ns: i64,
+    /// Turnaround time at the far end: from the arrival of the probe to its echo, in ns.
+    pub turnaround_ns: i64,
 }
 
-/// Returns the first bytes of a short datagram of this kind, and true if it belongs to the warm-up.
-fn read(bytes: &[u8], kind: PathDatagramKind) -> Result<(&[u8; LEN], bool), Malformed> {
-    let first = bytes.first_chunk().ok_or(Malformed::Truncated)?;
+/// Checks magic number and kind; returns the 16 header bytes, and true if the warm-up bit is set. A
+/// datagram of 48 bytes or more is [`ParseError::Length`].
+fn split_prefix(bytes: &[u8], kind: PathDatagramKind) -> Result<(&[u8; LEN], bool), ParseError> {
+    let first = bytes.first_chunk().ok_or(ParseError::Truncated)?;
     if bytes.len() >= HEADER_LEN {
-        return Err(Malformed::Length);
+        return Err(ParseError::Length);
     }
-    if first[0] != MAGIC || first[1] & !WARM_UP != kind as u8 {
-        return Err(Malformed::Version);
+    if first[0] != MAGIC || first[1] & !WARM_UP_BIT != kind as u8 {
+        return Err(ParseError::Version);
     }
-    Ok((first, first[1] & WARM_UP != 0))
+    Ok((first, first[1] & WARM_UP_BIT != 0))
 }
 
-fn begin(buffer: &mut [u8], kind: PathDatagramKind, warm_up: bool, sequence: u32) {
+fn write_prefix(buffer: &mut [u8], kind: PathDatagramKind, warm_up: bool, sequence: u32) {
     buffer[..LEN].fill(0);
     buffer[0] = MAGIC;
-    buffer[1] = kind as u8 | if warm_up { WARM_UP } else { 0 };
+    buffer[1] = kind as u8 | if warm_up { WARM_UP_BIT } else { 0 };
     buffer[4..8].copy_from_slice(&sequence.to_be_bytes());
 }
 
-impl Probe {
+impl ShortProbe {
     /// Parses a probe of 16 to 47 bytes.
-    pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
-        let (bytes, warm_up) = read(bytes, PathDatagramKind::Probe)?;
-        Ok(Self { warm_up, sequence: number(bytes, 4), session: session(bytes) })
+    pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
+        let (bytes, warm_up) = split_prefix(bytes, PathDatagramKind::Probe)?;
+        Ok(Self { warm_up, sequence: u32_at(bytes, 4), session: parse_session(bytes) })
     }
 
     /// Writes the probe to the front of `buffer`.
@@ -90,33 +90,33 @@ impl Probe {
     ///
     /// If the buffer is shorter than [`LEN`].
     pub fn emit(&self, buffer: &mut [u8]) {
-        begin(buffer, PathDatagramKind::Probe, self.warm_up, self.sequence);
+        write_prefix(buffer, PathDatagramKind::Probe, self.warm_up, self.sequence);
         buffer[8..LEN].copy_from_slice(&self.session.to_be_bytes());
     }
 }
 
-/// Returns the 32-bit number that begins at byte `at`, 12 at most.
-const fn number(bytes: &[u8; LEN], at: usize) -> u32 {
+/// Returns the big-endian 32-bit number at offset `at`, which is at most 12.
+const fn u32_at(bytes: &[u8; LEN], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-const fn session(bytes: &[u8; LEN]) -> u64 {
-    (number(bytes, 8) as u64) << 32 | number(bytes, 12) as u64
+const fn parse_session(bytes: &[u8; LEN]) -> u64 {
+    (u32_at(bytes, 8) as u64) << 32 | u32_at(bytes, 12) as u64
 }
 
-impl Echo {
+impl ShortEcho {
     /// Parses an echo of 16 to 47 bytes.
-    pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
-        let (bytes, warm_up) = read(bytes, PathDatagramKind::Echo)?;
-        let last = number(bytes, 12);
+    pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
+        let (bytes, warm_up) = split_prefix(bytes, PathDatagramKind::Echo)?;
+        let last = u32_at(bytes, 12);
         Ok(Self {
             warm_up,
             traffic_class: bytes[2],
             arrivals: bytes[3],
-            sequence: number(bytes, 4),
+            sequence: u32_at(bytes, 4),
             session: bytes[12],
-            received: number(bytes, 8),
-            held_ns: (i64::from(last) & UNITS_MAX) * UNIT_NS,
+            received: u32_at(bytes, 8),
+            turnaround_ns: (i64::from(last) & TURNAROUND_UNITS_MAX) * TURNAROUND_UNIT_NS,
         })
     }
 
@@ -126,16 +126,16 @@ impl Echo {
     ///
     /// If the buffer is shorter than [`LEN`].
     pub fn emit(&self, buffer: &mut [u8]) {
-        begin(buffer, PathDatagramKind::Echo, self.warm_up, self.sequence);
+        write_prefix(buffer, PathDatagramKind::Echo, self.warm_up, self.sequence);
         buffer[2] = self.traffic_class;
         buffer[3] = self.arrivals;
         buffer[8..12].copy_from_slice(&self.received.to_be_bytes());
         buffer[12] = self.session;
-        set_held(buffer, self.held_ns);
+        set_turnaround(buffer, self.turnaround_ns);
     }
 
-    /// Returns the receive time of the probe, in ns since 1970, from a time that is less than 2 s
-    /// away.
+    /// Returns the full receive time of the probe in ns since 1970, by extending the transmitted 32
+    /// bits. `near_ns` must be less than 2 s away from it.
     #[must_use]
     pub const fn received_ns(&self, near_ns: i64) -> i64 {
         let ahead = self.received.wrapping_sub(near_ns as u32);
@@ -143,13 +143,13 @@ impl Echo {
     }
 }
 
-/// Writes into an echo the time since its probe.
+/// Writes the turnaround time into an encoded echo, in units of 8 ns; saturates at 134 ms.
 ///
 /// # Panics
 ///
 /// If the echo is shorter than [`LEN`].
-pub fn set_held(echo: &mut [u8], held_ns: i64) {
-    let units = (held_ns / UNIT_NS).clamp(0, UNITS_MAX) as u32;
+pub fn set_turnaround(echo: &mut [u8], held_ns: i64) {
+    let units = (held_ns / TURNAROUND_UNIT_NS).clamp(0, TURNAROUND_UNITS_MAX) as u32;
     echo[13..LEN].copy_from_slice(&units.to_be_bytes()[1..]);
 }
 
@@ -158,46 +158,48 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const ECHO: Echo = Echo {
+    const ECHO: ShortEcho = ShortEcho {
         warm_up: true,
         traffic_class: 0xb8,
         arrivals: 3,
         sequence: 0x0102_0304,
         session: 9,
         received: 0x0506_0708,
-        held_ns: 0x0a_0b0c << 3,
+        turnaround_ns: 0x0a_0b0c << 3,
     };
 
     #[test]
     fn the_fields_are_at_the_documented_offsets() {
         let mut bytes = [0xff; 17];
-        let probe = Probe { warm_up: false, sequence: 5, session: 0x0102_0304_0506_0708 };
+        let probe = ShortProbe { warm_up: false, sequence: 5, session: 0x0102_0304_0506_0708 };
         probe.emit(&mut bytes);
         assert_eq!(bytes, [b'h', 4, 0, 0, 0, 0, 0, 5, 1, 2, 3, 4, 5, 6, 7, 8, 0xff]);
-        assert_eq!(Probe::parse(&bytes), Ok(probe));
-        assert_eq!(Echo::parse(&bytes), Err(Malformed::Version), "a probe is no echo");
+        assert_eq!(ShortProbe::parse(&bytes), Ok(probe));
+        assert_eq!(ShortEcho::parse(&bytes), Err(ParseError::Version), "a probe is no echo");
         ECHO.emit(&mut bytes);
         let expected = [b'h', 133, 0xb8, 3, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0x0a, 0x0b, 0x0c, 0xff];
         assert_eq!(bytes, expected);
-        assert_eq!(Echo::parse(&bytes), Ok(ECHO));
-        assert_eq!(Probe::parse(&bytes), Err(Malformed::Version), "an echo is no probe");
+        assert_eq!(ShortEcho::parse(&bytes), Ok(ECHO));
+        assert_eq!(ShortProbe::parse(&bytes), Err(ParseError::Version), "an echo is no probe");
     }
 
     #[test]
     fn one_length_has_one_format() {
         let mut bytes = [0; HEADER_LEN];
         ECHO.emit(&mut bytes);
-        assert_eq!(Echo::parse(&bytes[..LEN - 1]), Err(Malformed::Truncated));
-        assert_eq!(Echo::parse(&bytes), Err(Malformed::Length));
-        assert!((LEN..HEADER_LEN).all(|length| Echo::parse(&bytes[..length]) == Ok(ECHO)));
+        assert_eq!(ShortEcho::parse(&bytes[..LEN - 1]), Err(ParseError::Truncated));
+        assert_eq!(ShortEcho::parse(&bytes), Err(ParseError::Length));
+        assert!((LEN..HEADER_LEN).all(|length| ShortEcho::parse(&bytes[..length]) == Ok(ECHO)));
     }
 
     #[test]
     fn what_is_too_long_for_its_field_is_the_longest() {
         let mut bytes = [0; LEN];
-        for (held_ns, written) in [(-5, 0), (7, 0), (8, 8), (i64::MAX, UNITS_MAX * UNIT_NS)] {
-            Echo { held_ns, ..ECHO }.emit(&mut bytes);
-            assert_eq!(Echo::parse(&bytes).unwrap().held_ns, written);
+        for (held_ns, written) in
+            [(-5, 0), (7, 0), (8, 8), (i64::MAX, TURNAROUND_UNITS_MAX * TURNAROUND_UNIT_NS)]
+        {
+            ShortEcho { turnaround_ns: held_ns, ..ECHO }.emit(&mut bytes);
+            assert_eq!(ShortEcho::parse(&bytes).unwrap().turnaround_ns, written);
         }
     }
 
@@ -207,7 +209,7 @@ mod tests {
             came in 0_i64..2_000_000_000_000_000_000,
             away in -2_000_000_000_i64..2_000_000_000,
         ) {
-            let echo = Echo { received: came as u32, ..ECHO };
+            let echo = ShortEcho { received: came as u32, ..ECHO };
             prop_assert_eq!(echo.received_ns(came + away), came);
         }
     }

@@ -1,37 +1,37 @@
-//! Management messages: requests for the state of a clock, responses, and refusals (IEEE 1588-2019,
+//! Management TLVs: requests for the state of a clock, responses, and errors (IEEE 1588-2019,
 //! clause 15). The data sets are in [`data`].
 
 use zerocopy::byteorder::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::tlv::{HEAD_LEN, Tlv};
-use super::{PortIdentity, PortLayout};
-use crate::Malformed;
+use super::{PortIdentity, PortIdentityLayout};
+use crate::ParseError;
 
 pub mod data;
 pub(super) mod layouts;
 mod text;
 
-/// Type of the request and response TLV (table 52).
-pub const MANAGEMENT: u16 = 0x0001;
-/// Type of the error TLV.
-pub const MANAGEMENT_ERROR_STATUS: u16 = 0x0002;
+/// TLV type MANAGEMENT, of requests and responses (table 52).
+pub const MANAGEMENT_TLV_TYPE: u16 = 0x0001;
+/// TLV type `MANAGEMENT_ERROR_STATUS`.
+pub const MANAGEMENT_ERROR_TLV_TYPE: u16 = 0x0002;
 
-/// Length of the identifier before the data.
+/// Length of the managementId before the data, in bytes.
 const ID_LEN: usize = 2;
-/// Length of a refusal's value without a display text.
-const REFUSAL_LEN: usize = 8;
-/// Length of a refusal as a TLV, in bytes.
-pub const REFUSAL_TLV_LEN: usize = HEAD_LEN + REFUSAL_LEN;
+/// Length of the value of an error TLV without display text, in bytes.
+const ERROR_VALUE_LEN: usize = 8;
+/// Length of a whole error TLV without display text, in bytes.
+pub const MANAGEMENT_ERROR_TLV_LEN: usize = HEAD_LEN + ERROR_VALUE_LEN;
 
-/// Action, four bits (table 57).
+/// Value of actionField, four bits (table 57).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ManagementAction {
     /// Read.
     Get,
     /// Write.
     Set,
-    /// Response to either.
+    /// Response to `Get` or `Set`.
     Response,
     /// Command.
     Command,
@@ -69,14 +69,15 @@ impl ManagementAction {
     }
 }
 
-/// Target of a management message, its hop limits, and the action.
+/// Header fields of a management message after the common header: target, hop limits and action
+/// (clause 15.4.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Addressee {
-    /// Ports that it is for.
+pub struct ManagementHeader {
+    /// Target port identity; all ones match every clock or port.
     pub target: PortIdentity,
-    /// Number of boundary clocks that it might pass when it was sent.
+    /// Initial value of `hops` (startingBoundaryHops).
     pub starting_hops: u8,
-    /// Number of boundary clocks that it may still pass.
+    /// Number of boundary clocks that may still forward the message (boundaryHops).
     pub hops: u8,
     /// Action.
     pub action: ManagementAction,
@@ -84,32 +85,32 @@ pub struct Addressee {
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-struct AddresseeLayout {
-    target: PortLayout,
+struct ManagementHeaderLayout {
+    target: PortIdentityLayout,
     starting_hops: u8,
     hops: u8,
     action: u8,
     reserved: u8,
 }
 
-impl Addressee {
+impl ManagementHeader {
     /// Length in bytes.
-    pub(super) const LEN: usize = size_of::<AddresseeLayout>();
+    pub(super) const LEN: usize = size_of::<ManagementHeaderLayout>();
 
-    pub(super) fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), Malformed> {
+    pub(super) fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), ParseError> {
         let (layout, rest) =
-            AddresseeLayout::read_from_prefix(bytes).map_err(|_| Malformed::Length)?;
-        let addressee = Self {
+            ManagementHeaderLayout::read_from_prefix(bytes).map_err(|_| ParseError::Length)?;
+        let header = Self {
             target: layout.target.into(),
             starting_hops: layout.starting_hops,
             hops: layout.hops,
             action: ManagementAction::from_bits(layout.action),
         };
-        Ok((addressee, rest))
+        Ok((header, rest))
     }
 
     pub(super) fn emit(&self, buffer: &mut [u8]) {
-        let layout = AddresseeLayout {
+        let layout = ManagementHeaderLayout {
             target: self.target.into(),
             starting_hops: self.starting_hops,
             hops: self.hops,
@@ -120,26 +121,26 @@ impl Addressee {
     }
 }
 
-/// Requested or reported data: an identifier and its data (clause 15.5.2).
+/// MANAGEMENT TLV: identifier and data (clause 15.5.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Managed<'a> {
+pub struct ManagementTlv<'a> {
     /// Identifier; see [`data::id`].
     pub id: u16,
-    /// Data; without meaning in a request.
+    /// Data; ignored in a `Get` request.
     pub data: &'a [u8],
 }
 
-impl<'a> Managed<'a> {
-    /// Parses it from a TLV; `None` if that is of another type.
+impl<'a> ManagementTlv<'a> {
+    /// Parses a MANAGEMENT TLV; `None` if the TLV is of another type.
     #[must_use]
-    pub fn from_tlv(tlv: &Tlv<'a>) -> Option<Result<Self, Malformed>> {
-        (tlv.number == MANAGEMENT).then(|| {
-            let (id, data) = tlv.value.split_first_chunk::<ID_LEN>().ok_or(Malformed::Length)?;
+    pub fn from_tlv(tlv: &Tlv<'a>) -> Option<Result<Self, ParseError>> {
+        (tlv.type_number == MANAGEMENT_TLV_TYPE).then(|| {
+            let (id, data) = tlv.value.split_first_chunk::<ID_LEN>().ok_or(ParseError::Length)?;
             Ok(Self { id: u16::from_be_bytes(*id), data })
         })
     }
 
-    /// Returns its length as a TLV, in bytes: that of a TLV is even.
+    /// Returns the length of the whole TLV in bytes, padded to an even number.
     #[must_use]
     pub const fn tlv_len(&self) -> usize {
         HEAD_LEN + ID_LEN + self.data.len().next_multiple_of(2)
@@ -148,11 +149,11 @@ impl<'a> Managed<'a> {
     /// Writes it as a TLV to the front of `buffer` and returns its length.
     ///
     /// # Panics
-    /// If `buffer` is shorter than [`Managed::tlv_len`].
+    /// If `buffer` is shorter than [`ManagementTlv::tlv_len`].
     pub fn emit(&self, buffer: &mut [u8]) -> usize {
         let length = self.tlv_len();
         let (head, rest) = buffer[..length].split_at_mut(HEAD_LEN);
-        head[..2].copy_from_slice(&MANAGEMENT.to_be_bytes());
+        head[..2].copy_from_slice(&MANAGEMENT_TLV_TYPE.to_be_bytes());
         head[2..].copy_from_slice(&(rest.len() as u16).to_be_bytes());
         let (id, value) = rest.split_at_mut(ID_LEN);
         id.copy_from_slice(&self.id.to_be_bytes());
@@ -163,10 +164,10 @@ impl<'a> Managed<'a> {
     }
 }
 
-/// Reason of a refusal (table 109).
+/// Value of managementErrorId (table 109).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u16)]
-pub enum RefusalCode {
+pub enum ManagementErrorId {
     /// Response too long for a message.
     ResponseTooBig = 0x0001,
     /// Unknown identifier.
@@ -183,7 +184,7 @@ pub enum RefusalCode {
     General = 0xfffe,
 }
 
-impl RefusalCode {
+impl ManagementErrorId {
     /// All codes.
     pub const ALL: [Self; 7] = [
         Self::ResponseTooBig,
@@ -196,34 +197,34 @@ impl RefusalCode {
     ];
 }
 
-/// Refusal of a request (clause 15.5.4).
+/// `MANAGEMENT_ERROR_STATUS` TLV: refusal of a request (clause 15.5.4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Refused {
+pub struct ManagementErrorTlv {
     /// Reason.
-    pub code: RefusalCode,
+    pub code: ManagementErrorId,
     /// Requested identifier.
     pub id: u16,
 }
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-struct RefusedLayout {
+struct ManagementErrorLayout {
     code: U16,
     id: U16,
     reserved: [u8; 4],
 }
 
-const _: () = assert!(size_of::<RefusedLayout>() == REFUSAL_LEN);
+const _: () = assert!(size_of::<ManagementErrorLayout>() == ERROR_VALUE_LEN);
 
-impl Refused {
-    /// Parses it from a TLV; `None` if that is of another type. A display text is skipped.
+impl ManagementErrorTlv {
+    /// Parses an error TLV; `None` if the TLV is of another type. The display text is skipped.
     #[must_use]
-    pub fn from_tlv(tlv: &Tlv<'_>) -> Option<Result<Self, Malformed>> {
-        (tlv.number == MANAGEMENT_ERROR_STATUS).then(|| {
-            let (layout, _) =
-                RefusedLayout::read_from_prefix(tlv.value).map_err(|_| Malformed::Length)?;
-            let known = |code: &RefusalCode| *code as u16 == layout.code.get();
-            let code = RefusalCode::ALL.into_iter().find(known).ok_or(Malformed::Length)?;
+    pub fn from_tlv(tlv: &Tlv<'_>) -> Option<Result<Self, ParseError>> {
+        (tlv.type_number == MANAGEMENT_ERROR_TLV_TYPE).then(|| {
+            let (layout, _) = ManagementErrorLayout::read_from_prefix(tlv.value)
+                .map_err(|_| ParseError::Length)?;
+            let known = |code: &ManagementErrorId| *code as u16 == layout.code.get();
+            let code = ManagementErrorId::ALL.into_iter().find(known).ok_or(ParseError::Length)?;
             Ok(Self { code, id: layout.id.get() })
         })
     }
@@ -231,14 +232,14 @@ impl Refused {
     /// Writes it as a TLV to the front of `buffer` and returns its length.
     ///
     /// # Panics
-    /// If `buffer` is shorter than [`REFUSAL_TLV_LEN`].
+    /// If `buffer` is shorter than [`MANAGEMENT_ERROR_TLV_LEN`].
     pub fn emit(&self, buffer: &mut [u8]) -> usize {
-        let layout = RefusedLayout {
+        let layout = ManagementErrorLayout {
             code: U16::new(self.code as u16),
             id: U16::new(self.id),
             reserved: [0; 4],
         };
-        Tlv { number: MANAGEMENT_ERROR_STATUS, value: layout.as_bytes() }.emit(buffer)
+        Tlv { type_number: MANAGEMENT_ERROR_TLV_TYPE, value: layout.as_bytes() }.emit(buffer)
     }
 }
 

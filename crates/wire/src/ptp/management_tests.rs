@@ -1,7 +1,8 @@
 //! Management by hand, and all that can be written is read again.
 
 use super::data::{
-    ClockDescription, Current, Data, DefaultDataSet, Parent, PortDataSet, TimeProperties, id,
+    ClockDescription, CurrentDataSet, DefaultDataSet, FixedLengthData, ParentDataSet, PortDataSet,
+    TimePropertiesDataSet, id,
 };
 use super::*;
 use crate::ptp::message::Grandmaster;
@@ -28,7 +29,7 @@ fn a_question_by_hand() {
     assert!(trailer.is_empty());
     assert_eq!(message.kind(), Some(MessageType::Management));
     let PtpMessageBody::Management(addressee) = message.body else { panic!("{message:?}") };
-    let expected = Addressee {
+    let expected = ManagementHeader {
         target: PortIdentity::ALL,
         starting_hops: 1,
         hops: 1,
@@ -36,8 +37,8 @@ fn a_question_by_hand() {
     };
     assert_eq!(addressee, expected);
     let tlv = message.tlvs().next().unwrap().unwrap();
-    let managed = Managed::from_tlv(&tlv).unwrap().unwrap();
-    assert_eq!(managed, Managed { id: id::PRIORITY1, data: &[0, 0] });
+    let managed = ManagementTlv::from_tlv(&tlv).unwrap().unwrap();
+    assert_eq!(managed, ManagementTlv { id: id::PRIORITY1, data: &[0, 0] });
     let mut back = [0; 56];
     assert_eq!(message.emit(&mut back), 56);
     assert_eq!(back, GET_PRIORITY1);
@@ -45,13 +46,13 @@ fn a_question_by_hand() {
 
 #[test]
 fn a_refusal_by_hand() {
-    let refused = Refused { code: RefusalCode::NotSetable, id: id::DOMAIN };
-    let mut bytes = [0xee; REFUSAL_TLV_LEN];
+    let refused = ManagementErrorTlv { code: ManagementErrorId::NotSetable, id: id::DOMAIN };
+    let mut bytes = [0xee; MANAGEMENT_ERROR_TLV_LEN];
     assert_eq!(refused.emit(&mut bytes), 12);
     assert_eq!(bytes, [0, 2, 0, 8, 0, 5, 0x20, 7, 0, 0, 0, 0]);
     let (tlv, _) = Tlv::parse(&bytes).unwrap();
-    assert_eq!(Refused::from_tlv(&tlv), Some(Ok(refused)));
-    assert_eq!(Managed::from_tlv(&tlv), None);
+    assert_eq!(ManagementErrorTlv::from_tlv(&tlv), Some(Ok(refused)));
+    assert_eq!(ManagementTlv::from_tlv(&tlv), None);
 }
 
 #[test]
@@ -69,11 +70,12 @@ fn data_sets_by_hand() {
     set.emit(&mut bytes);
     let expected = [1, 0, 0, 2, 128, 6, 0x21, 0x4e, 0x5d, 127, 1, 2, 3, 4, 5, 6, 7, 8, 24, 0];
     assert_eq!(bytes, expected);
-    let properties = TimeProperties { utc_offset: 37, flags: 0x3c, time_source: 0x20 };
+    let properties = TimePropertiesDataSet { utc_offset: 37, flags: 0x3c, time_source: 0x20 };
     let mut bytes = [0xee; 4];
     properties.emit(&mut bytes);
     assert_eq!(bytes, [0, 37, 0x3c, 0x20]);
-    let current = Current { steps_removed: 1, offset: TimeInterval(2), delay: TimeInterval(3) };
+    let current =
+        CurrentDataSet { steps_removed: 1, offset: TimeInterval(2), delay: TimeInterval(3) };
     let mut bytes = [0xee; 18];
     current.emit(&mut bytes);
     assert_eq!(bytes, [0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3]);
@@ -108,7 +110,7 @@ fn a_description_by_hand() {
     bytes.push(0);
     assert_eq!(ClockDescription::parse(&bytes), Ok(description));
     bytes.push(0);
-    assert_eq!(ClockDescription::parse(&bytes), Err(Malformed::Length));
+    assert_eq!(ClockDescription::parse(&bytes), Err(ParseError::Length));
 }
 
 #[test]
@@ -121,7 +123,7 @@ fn a_text_that_is_too_long_ends_with_a_whole_character() {
 }
 
 /// Whether data is the same after it was written and read.
-fn round_trips<T: Data + PartialEq + Copy>(value: T) -> bool {
+fn round_trips<T: FixedLengthData + PartialEq + Copy>(value: T) -> bool {
     let mut bytes = vec![0; T::LEN];
     value.emit(&mut bytes) == T::LEN
         && T::parse(&bytes).is_ok_and(|back| back == value)
@@ -151,16 +153,16 @@ proptest! {
             two_step: bits.0, slave_only: bits.1, ports: numbers.0, clock, domain: numbers.5
         };
         prop_assert!(round_trips(set));
-        let set = Current { steps_removed: numbers.0, offset, delay };
+        let set = CurrentDataSet { steps_removed: numbers.0, offset, delay };
         prop_assert!(round_trips(set));
-        let set = Parent {
+        let set = ParentDataSet {
             port, has_statistics: bits.0, variance: numbers.3, phase_change_rate: numbers.4,
             grandmaster: clock
         };
         prop_assert!(round_trips(set));
         let (utc_offset, [flags, time_source]) =
             (numbers.0.cast_signed(), numbers.3.to_be_bytes());
-        let set = TimeProperties { utc_offset, flags, time_source };
+        let set = TimePropertiesDataSet { utc_offset, flags, time_source };
         prop_assert!(round_trips(set));
         let set = PortDataSet {
             port, state: flags, log_min_delay_req: intervals.0, peer_delay: offset,
@@ -173,12 +175,12 @@ proptest! {
 
     #[test]
     fn what_is_written_is_read(number: u16, data in proptest::collection::vec(any::<u8>(), 0..40)) {
-        let managed = Managed { id: number, data: &data };
+        let managed = ManagementTlv { id: number, data: &data };
         let mut bytes = vec![0xee; managed.tlv_len()];
         prop_assert_eq!(managed.emit(&mut bytes), bytes.len());
         let (tlv, rest) = Tlv::parse(&bytes).unwrap();
         prop_assert!(rest.is_empty());
-        let back = Managed::from_tlv(&tlv).unwrap().unwrap();
+        let back = ManagementTlv::from_tlv(&tlv).unwrap().unwrap();
         let (read, padding) = back.data.split_at(data.len());
         prop_assert_eq!((back.id, read), (number, &data[..]));
         prop_assert!(padding.len() == data.len() % 2 && padding.iter().all(|&byte| byte == 0));
@@ -187,9 +189,9 @@ proptest! {
     #[test]
     fn never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
         let _ = ClockDescription::parse(&bytes);
-        for number in [MANAGEMENT, MANAGEMENT_ERROR_STATUS] {
-            let tlv = Tlv { number, value: &bytes };
-            let _ = (Managed::from_tlv(&tlv), Refused::from_tlv(&tlv));
+        for number in [MANAGEMENT_TLV_TYPE, MANAGEMENT_ERROR_TLV_TYPE] {
+            let tlv = Tlv { type_number: number, value: &bytes };
+            let _ = (ManagementTlv::from_tlv(&tlv), ManagementErrorTlv::from_tlv(&tlv));
         }
         let header = Header::default();
         let _ = Message::new(header, PtpMessageBody::Other(0xf, &bytes)).tlvs().count();

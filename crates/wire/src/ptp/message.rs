@@ -1,21 +1,21 @@
-//! PTP messages: the header, a body of a length given by the type, and a suffix of TLVs (IEEE
-//! 1588-2019, clauses 13.5 to 13.12).
+//! PTP messages: common header, body of the message type, and a suffix of TLVs (IEEE 1588-2019,
+//! clauses 13.5 to 13.12).
 
 use zerocopy::byteorder::network_endian::{I16, U16, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::management::Addressee;
+use super::management::ManagementHeader;
 use super::tlv::Tlvs;
 use super::{
-    HEADER_LEN, Headed, Header, MessageType, PortIdentity, PortLayout, PtpTimestamp,
+    HEADER_LEN, Header, MessageType, ParsedHeader, PortIdentity, PortIdentityLayout, PtpTimestamp,
     TimestampLayout,
 };
-use crate::Malformed;
+use crate::ParseError;
 
 /// Length of Sync, `Delay_Req` and `Follow_Up` without a suffix, in bytes.
 pub const TIMESTAMP_MESSAGE_LEN: usize = HEADER_LEN + size_of::<TimestampLayout>();
 /// Length of `Delay_Resp` without a suffix.
-pub const DELAY_RESP_LEN: usize = TIMESTAMP_MESSAGE_LEN + size_of::<PortLayout>();
+pub const DELAY_RESP_LEN: usize = TIMESTAMP_MESSAGE_LEN + size_of::<PortIdentityLayout>();
 /// Offset of the requesting port number in `Delay_Resp`, in bytes.
 pub const REQUESTING_PORT_OFFSET: usize = DELAY_RESP_LEN - 2;
 /// Offset of the target port number in Signaling, in bytes.
@@ -23,12 +23,12 @@ pub const SIGNALING_PORT_OFFSET: usize = SIGNALING_LEN - 2;
 /// Length of Announce without a suffix.
 pub const ANNOUNCE_LEN: usize = HEADER_LEN + size_of::<AnnounceLayout>();
 /// Length of Signaling without its TLVs.
-pub const SIGNALING_LEN: usize = HEADER_LEN + size_of::<PortLayout>();
-/// Length of peer delay messages; the request has ten bytes more than it needs, so that it is as
+pub const SIGNALING_LEN: usize = HEADER_LEN + size_of::<PortIdentityLayout>();
+/// Length of peer delay messages in bytes. `Pdelay_Req` has ten reserved bytes, which make it as
 /// long as its response (clause 13.9.2).
 pub const PDELAY_LEN: usize = DELAY_RESP_LEN;
 /// Length of Management without its TLV.
-pub const MANAGEMENT_LEN: usize = HEADER_LEN + Addressee::LEN;
+pub const MANAGEMENT_LEN: usize = HEADER_LEN + ManagementHeader::LEN;
 
 /// PTP message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,9 +46,9 @@ pub struct Message<'a> {
 pub enum PtpMessageBody<'a> {
     /// Transmit time, or 0 if a `Follow_Up` carries it.
     Sync(PtpTimestamp),
-    /// Transmit time, or 0.
+    /// Approximate transmit time, or 0.
     DelayReq(PtpTimestamp),
-    /// Transmit time of the Sync with the same number.
+    /// Precise transmit time of the Sync with the same sequence number.
     FollowUp(PtpTimestamp),
     /// Response to a `Delay_Req`.
     DelayResp {
@@ -59,7 +59,7 @@ pub enum PtpMessageBody<'a> {
     },
     /// Properties of the master's clock.
     Announce(Announce),
-    /// Negotiation with a port; its content is in the suffix.
+    /// Target port of a Signaling message; the content is in the suffix.
     Signaling(PortIdentity),
     /// Transmit time of a peer delay request, or 0.
     PdelayReq(PtpTimestamp),
@@ -70,16 +70,16 @@ pub enum PtpMessageBody<'a> {
         /// Sender of the request.
         requesting: PortIdentity,
     },
-    /// Transmit time of that response.
+    /// Precise transmit time of a peer delay response.
     PdelayRespFollowUp {
         /// Transmit time, or 0.
         origin: PtpTimestamp,
         /// Sender of the request.
         requesting: PortIdentity,
     },
-    /// Target of a request or command; its content is in the suffix.
-    Management(Addressee),
-    /// Another message, by the four bits of its type, with all bytes after the header.
+    /// Fields of a management message; the content is in the suffix.
+    Management(ManagementHeader),
+    /// Message of a reserved type: the type's four bits, and all bytes after the header.
     Other(u8, &'a [u8]),
 }
 
@@ -92,7 +92,7 @@ pub struct Announce {
     pub utc_offset: i16,
     /// Quality and priorities of the grandmaster.
     pub grandmaster: Grandmaster,
-    /// Number of clocks between the sender and the grandmaster.
+    /// Number of boundary clocks between the sender and the grandmaster (stepsRemoved).
     pub steps_removed: u16,
     /// Time source of the grandmaster (table 6).
     pub time_source: u8,
@@ -103,13 +103,13 @@ pub struct Announce {
 pub struct Grandmaster {
     /// First priority, lower wins.
     pub priority1: u8,
-    /// Clock class: 6 with a primary reference, 248 of an ordinary clock (table 4).
+    /// Clock class: 6 if locked to a primary reference, 248 by default (table 4).
     pub clock_class: u8,
     /// Clock accuracy (table 5).
     pub clock_accuracy: u8,
-    /// Stability.
+    /// Stability: offsetScaledLogVariance (clause 7.6.3.5).
     pub variance: u16,
-    /// Second priority, if all else is equal.
+    /// Second priority, which decides between otherwise equal clocks; lower wins.
     pub priority2: u8,
     /// Identity of the clock.
     pub identity: u64,
@@ -167,40 +167,42 @@ impl From<GrandmasterLayout> for Grandmaster {
     }
 }
 
-/// Parses a value of fixed length; returns it with the bytes after it.
-fn split<T: FromBytes + KnownLayout + Immutable + Unaligned>(
+/// Parses a fixed-size layout from the front of `bytes`; returns it with the remaining bytes.
+fn parse_layout<T: FromBytes + KnownLayout + Immutable + Unaligned>(
     bytes: &[u8],
-) -> Result<(T, &[u8]), Malformed> {
-    T::read_from_prefix(bytes).map_err(|_| Malformed::Length)
+) -> Result<(T, &[u8]), ParseError> {
+    T::read_from_prefix(bytes).map_err(|_| ParseError::Length)
 }
 
-fn parse_timestamp(bytes: &[u8]) -> Result<(PtpTimestamp, &[u8]), Malformed> {
-    let (layout, rest) = split::<TimestampLayout>(bytes)?;
+fn parse_timestamp(bytes: &[u8]) -> Result<(PtpTimestamp, &[u8]), ParseError> {
+    let (layout, rest) = parse_layout::<TimestampLayout>(bytes)?;
     Ok((layout.into(), rest))
 }
 
-fn port(bytes: &[u8]) -> Result<(PortIdentity, &[u8]), Malformed> {
-    let (layout, rest) = split::<PortLayout>(bytes)?;
+fn parse_port_identity(bytes: &[u8]) -> Result<(PortIdentity, &[u8]), ParseError> {
+    let (layout, rest) = parse_layout::<PortIdentityLayout>(bytes)?;
     Ok((layout.into(), rest))
 }
 
-/// Writes an instant and the identity of the requester.
-fn emit_answer(at: PtpTimestamp, requesting: PortIdentity, buffer: &mut [u8]) {
+/// Writes a timestamp and the requesting port's identity to a buffer of exactly that length.
+fn emit_timestamp_and_requester(at: PtpTimestamp, requesting: PortIdentity, buffer: &mut [u8]) {
     let (first, second) = buffer.split_at_mut(size_of::<TimestampLayout>());
     first.copy_from_slice(TimestampLayout::from(at).as_bytes());
-    second.copy_from_slice(PortLayout::from(requesting).as_bytes());
+    second.copy_from_slice(PortIdentityLayout::from(requesting).as_bytes());
 }
 
-/// Parses an instant and the identity of the requester.
-fn answer(bytes: &[u8]) -> Result<(PtpTimestamp, PortIdentity, &[u8]), Malformed> {
+/// Parses a timestamp and the requesting port's identity; returns them with the remaining bytes.
+fn parse_timestamp_and_requester(
+    bytes: &[u8],
+) -> Result<(PtpTimestamp, PortIdentity, &[u8]), ParseError> {
     let (at, rest) = parse_timestamp(bytes)?;
-    let (requesting, rest) = port(rest)?;
+    let (requesting, rest) = parse_port_identity(rest)?;
     Ok((at, requesting, rest))
 }
 
 impl<'a> PtpMessageBody<'a> {
-    /// Parses the body of a message of this type; returns it with the suffix.
-    fn parse(kind: u8, bytes: &'a [u8]) -> Result<(Self, &'a [u8]), Malformed> {
+    /// Parses the body of a message of type `kind`; returns it with the suffix.
+    fn parse(kind: u8, bytes: &'a [u8]) -> Result<(Self, &'a [u8]), ParseError> {
         Ok(match MessageType::from_bits(kind) {
             Some(MessageType::Sync) => {
                 parse_timestamp(bytes).map(|(at, rest)| (Self::Sync(at), rest))?
@@ -212,26 +214,26 @@ impl<'a> PtpMessageBody<'a> {
                 parse_timestamp(bytes).map(|(at, rest)| (Self::FollowUp(at), rest))?
             }
             Some(MessageType::DelayResp) => {
-                let (receive, requesting, rest) = answer(bytes)?;
+                let (receive, requesting, rest) = parse_timestamp_and_requester(bytes)?;
                 (Self::DelayResp { receive, requesting }, rest)
             }
             Some(MessageType::PdelayReq) => {
-                let (at, _, rest) = answer(bytes)?;
+                let (at, _, rest) = parse_timestamp_and_requester(bytes)?;
                 (Self::PdelayReq(at), rest)
             }
             Some(MessageType::PdelayResp) => {
-                let (receive, requesting, rest) = answer(bytes)?;
+                let (receive, requesting, rest) = parse_timestamp_and_requester(bytes)?;
                 (Self::PdelayResp { receive, requesting }, rest)
             }
             Some(MessageType::PdelayRespFollowUp) => {
-                let (origin, requesting, rest) = answer(bytes)?;
+                let (origin, requesting, rest) = parse_timestamp_and_requester(bytes)?;
                 (Self::PdelayRespFollowUp { origin, requesting }, rest)
             }
             Some(MessageType::Management) => {
-                Addressee::parse(bytes).map(|(to, rest)| (Self::Management(to), rest))?
+                ManagementHeader::parse(bytes).map(|(to, rest)| (Self::Management(to), rest))?
             }
             Some(MessageType::Announce) => {
-                let (layout, rest) = split::<AnnounceLayout>(bytes)?;
+                let (layout, rest) = parse_layout::<AnnounceLayout>(bytes)?;
                 let announce = Announce {
                     origin: layout.origin.into(),
                     utc_offset: layout.utc_offset.get(),
@@ -242,15 +244,15 @@ impl<'a> PtpMessageBody<'a> {
                 (Self::Announce(announce), rest)
             }
             Some(MessageType::Signaling) => {
-                port(bytes).map(|(target, rest)| (Self::Signaling(target), rest))?
+                parse_port_identity(bytes).map(|(target, rest)| (Self::Signaling(target), rest))?
             }
             None => (Self::Other(kind, bytes), &[]),
         })
     }
 
-    /// Returns the four bits of the message's type.
+    /// Returns the message type as four bits; may be a reserved one.
     #[must_use]
-    pub const fn kind(&self) -> u8 {
+    pub const fn type_bits(&self) -> u8 {
         match self {
             Self::Sync(_) => MessageType::Sync as u8,
             Self::DelayReq(_) => MessageType::DelayReq as u8,
@@ -266,7 +268,7 @@ impl<'a> PtpMessageBody<'a> {
         }
     }
 
-    /// Returns its length, in bytes.
+    /// Returns the length of the body in bytes.
     const fn len(&self) -> usize {
         match self {
             Self::Sync(_) | Self::DelayReq(_) | Self::FollowUp(_) => {
@@ -278,7 +280,7 @@ impl<'a> PtpMessageBody<'a> {
             | Self::PdelayRespFollowUp { .. } => DELAY_RESP_LEN - HEADER_LEN,
             Self::Announce(_) => ANNOUNCE_LEN - HEADER_LEN,
             Self::Signaling(_) => SIGNALING_LEN - HEADER_LEN,
-            Self::Management(_) => Addressee::LEN,
+            Self::Management(_) => ManagementHeader::LEN,
             Self::Other(_, bytes) => bytes.len(),
         }
     }
@@ -289,13 +291,15 @@ impl<'a> PtpMessageBody<'a> {
             Self::Sync(at) | Self::DelayReq(at) | Self::FollowUp(at) => {
                 buffer.copy_from_slice(TimestampLayout::from(at).as_bytes());
             }
-            Self::PdelayReq(at) => emit_answer(at, PortIdentity::default(), buffer),
+            Self::PdelayReq(at) => {
+                emit_timestamp_and_requester(at, PortIdentity::default(), buffer);
+            }
             Self::DelayResp { receive: at, requesting }
             | Self::PdelayResp { receive: at, requesting }
             | Self::PdelayRespFollowUp { origin: at, requesting } => {
-                emit_answer(at, requesting, buffer);
+                emit_timestamp_and_requester(at, requesting, buffer);
             }
-            Self::Management(addressee) => addressee.emit(buffer),
+            Self::Management(management_header) => management_header.emit(buffer),
             Self::Announce(announce) => {
                 let layout = AnnounceLayout {
                     origin: announce.origin.into(),
@@ -308,7 +312,7 @@ impl<'a> PtpMessageBody<'a> {
                 buffer.copy_from_slice(layout.as_bytes());
             }
             Self::Signaling(target) => {
-                buffer.copy_from_slice(PortLayout::from(target).as_bytes());
+                buffer.copy_from_slice(PortIdentityLayout::from(target).as_bytes());
             }
             Self::Other(_, bytes) => buffer.copy_from_slice(bytes),
         }
@@ -325,8 +329,8 @@ impl<'a> Message<'a> {
     /// Parses a message of version 2; returns it with the bytes after its end: over UDP and IPv6
     /// two bytes ([`super::IPV6_PADDING_LEN`]), over Ethernet any padding of a short frame. The
     /// suffix is not parsed.
-    pub fn parse(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), Malformed> {
-        let Headed { header, kind, rest, trailer } = Header::parse(bytes)?;
+    pub fn parse(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), ParseError> {
+        let ParsedHeader { header, kind, rest, trailer } = Header::parse(bytes)?;
         let (body, suffix) = PtpMessageBody::parse(kind, rest)?;
         Ok((Self { header, body, suffix }, trailer))
     }
@@ -334,7 +338,7 @@ impl<'a> Message<'a> {
     /// Returns its type; `None` if reserved.
     #[must_use]
     pub fn kind(&self) -> Option<MessageType> {
-        MessageType::from_bits(self.body.kind())
+        MessageType::from_bits(self.body.type_bits())
     }
 
     /// Returns the TLVs of the suffix.
@@ -363,7 +367,7 @@ impl<'a> Message<'a> {
         let length = self.len();
         let (header, rest) = buffer[..length].split_at_mut(HEADER_LEN);
         let (body, suffix) = rest.split_at_mut(self.body.len());
-        self.header.emit(self.body.kind(), length, header);
+        self.header.emit(self.body.type_bits(), length, header);
         self.body.emit(body);
         suffix.copy_from_slice(self.suffix);
         length

@@ -1,7 +1,7 @@
 //! Messages by hand, and all that can be written is read again.
 
 use super::*;
-use crate::ptp::management::{Addressee, ManagementAction};
+use crate::ptp::management::{ManagementAction, ManagementHeader};
 use crate::ptp::{NO_INTERVAL, PtpFlags, TimeInterval};
 use proptest::prelude::*;
 
@@ -34,7 +34,7 @@ fn delay_resp_by_hand() {
     };
     let requesting = PortIdentity { clock: 0x0102_0304_0506_0708, port: 1 };
     let receive = PtpTimestamp::new((1 << 32) + 2, 999_999_999);
-    assert!(receive.is_normal());
+    assert!(receive.is_normalised());
     assert_eq!(message, Message::new(header, PtpMessageBody::DelayResp { receive, requesting }));
     let mut back = [0; DELAY_RESP_LEN];
     assert_eq!(message.emit(&mut back), DELAY_RESP_LEN);
@@ -67,20 +67,20 @@ fn a_message_ends_at_its_stated_length() {
     bytes[..DELAY_RESP_LEN].copy_from_slice(&DELAY_RESP);
     let (_, trailer) = Message::parse(&bytes).unwrap();
     assert_eq!(trailer, [0, 0]);
-    for (length, error) in [(33, Malformed::Length), (53, Malformed::Length)] {
+    for (length, error) in [(33, ParseError::Length), (53, ParseError::Length)] {
         bytes[3] = length;
         assert_eq!(Message::parse(&bytes), Err(error));
     }
     bytes[3] = 57;
-    assert_eq!(Message::parse(&bytes), Err(Malformed::Truncated));
-    assert_eq!(Message::parse(&bytes[..33]), Err(Malformed::Truncated));
+    assert_eq!(Message::parse(&bytes), Err(ParseError::Truncated));
+    assert_eq!(Message::parse(&bytes[..33]), Err(ParseError::Truncated));
 }
 
 #[test]
 fn version_1_is_another_protocol() {
     let mut bytes = DELAY_RESP;
     bytes[1] = 0x01;
-    assert_eq!(Message::parse(&bytes), Err(Malformed::Version));
+    assert_eq!(Message::parse(&bytes), Err(ParseError::Version));
 }
 
 fn bodies() -> impl Strategy<Value = PtpMessageBody<'static>> {
@@ -115,7 +115,7 @@ fn bodies() -> impl Strategy<Value = PtpMessageBody<'static>> {
         }),
         (port(), any::<(u8, u8)>(), 0u8..16).prop_map(|(target, (starting_hops, hops), action)| {
             let action = ManagementAction::from_bits(action);
-            PtpMessageBody::Management(Addressee { target, starting_hops, hops, action })
+            PtpMessageBody::Management(ManagementHeader { target, starting_hops, hops, action })
         }),
         announce,
         port().prop_map(PtpMessageBody::Signaling),

@@ -1,55 +1,54 @@
-//! NetSync Monitor, an extension by which a client measures a master without being its slave: a
-//! unicast `Delay_Req` with an empty TLV requests a `Delay_Resp` with a TLV of the master's data
-//! sets, and a Sync (with its `Follow_Up`) to the same client with the same number.
+//! NetSync Monitor (NSM), an extension by which a client measures a master without being its slave.
+//! A unicast `Delay_Req` with an empty request TLV is answered by a `Delay_Resp` with a TLV of the
+//! master's data sets, and by a unicast Sync (and `Follow_Up`) with the same sequence number.
 //!
-//! It has no public standard. The numbers and the layout are those that linuxptp's master and
-//! client exchange.
+//! NSM has no public standard; TLV types and layout are those of linuxptp.
 
 use zerocopy::byteorder::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::management::data::TimeProperties;
-use super::management::layouts::{CurrentLayout, ParentLayout, TimePropertiesLayout};
+use super::management::data::TimePropertiesDataSet;
+use super::management::layouts::{CurrentDataSetLayout, ParentDataSetLayout, TimePropertiesLayout};
 use super::tlv::{HEAD_LEN, Tlv};
 use super::{PtpTimestamp, TimestampLayout};
-use crate::Malformed;
+use crate::ParseError;
 
-pub use super::management::data::{Current, Parent};
+pub use super::management::data::{CurrentDataSet, ParentDataSet};
 
 /// Type of the request TLV; it has no value.
-pub const REQUEST: u16 = 0x21fe;
+pub const REQUEST_TLV_TYPE: u16 = 0x21fe;
 /// Type of the response TLV.
-pub const RESPONSE: u16 = 0x21ff;
+pub const RESPONSE_TLV_TYPE: u16 = 0x21ff;
 
 /// Complete request TLV.
 pub const REQUEST_TLV: [u8; HEAD_LEN] = [0x21, 0xfe, 0, 0];
 
-/// State of a master and of its own master.
+/// Response TLV: state of a master, and of the master that it follows itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MonitorResponse<'a> {
-    /// State of its port, 6 for a master (IEEE 1588-2019, table 20).
+    /// State of the master's port; 6 is MASTER (IEEE 1588-2019, table 20).
     pub port_state: u8,
-    /// Network protocol of its master, or its own (clause 7.4.1).
+    /// Network protocol of the parent's address (clause 7.4.1).
     pub protocol: u16,
-    /// Address of its master, or its own.
+    /// Address of the parent: the master's own master, or itself if it is the grandmaster.
     pub address: &'a [u8],
-    /// Its master, or itself (clause 8.2.3).
-    pub parent: Parent,
-    /// Its relation to that master (clause 8.2.2).
-    pub current: Current,
+    /// Parent data set (clause 8.2.3).
+    pub parent: ParentDataSet,
+    /// Current data set: steps, offset and delay to the parent (clause 8.2.2).
+    pub current: CurrentDataSet,
     /// TAI minus UTC, in seconds (clause 8.2.4).
     pub utc_offset: i16,
     /// Low eight bits of [`super::PtpFlags`].
     pub time_flags: u8,
     /// Time source of the grandmaster.
     pub time_source: u8,
-    /// Time of the last Sync received.
+    /// Time at which the master received its last Sync.
     pub last_sync: PtpTimestamp,
 }
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-struct HeadLayout {
+struct MonitorHeadLayout {
     port_state: u8,
     reserved: u8,
     protocol: U16,
@@ -58,34 +57,35 @@ struct HeadLayout {
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-struct FootLayout {
-    parent: ParentLayout,
-    current: CurrentLayout,
+struct MonitorDataSetsLayout {
+    parent: ParentDataSetLayout,
+    current: CurrentDataSetLayout,
     time: TimePropertiesLayout,
     last_sync: TimestampLayout,
 }
 
-const _: () = assert!(size_of::<FootLayout>() == 64);
+const _: () = assert!(size_of::<MonitorDataSetsLayout>() == 64);
 
 impl<'a> MonitorResponse<'a> {
     /// Returns the length of the TLV with an address of `address_len` bytes.
     #[must_use]
     pub const fn tlv_len(address_len: usize) -> usize {
-        HEAD_LEN + size_of::<HeadLayout>() + address_len + size_of::<FootLayout>()
+        HEAD_LEN + size_of::<MonitorHeadLayout>() + address_len + size_of::<MonitorDataSetsLayout>()
     }
 
-    /// Parses it from a TLV; `None` if that is of another type.
+    /// Parses a response TLV; `None` if the TLV is of another type.
     #[must_use]
-    pub fn from_tlv(tlv: &Tlv<'a>) -> Option<Result<Self, Malformed>> {
-        (tlv.number == RESPONSE).then(|| Self::parse(tlv.value))
+    pub fn from_tlv(tlv: &Tlv<'a>) -> Option<Result<Self, ParseError>> {
+        (tlv.type_number == RESPONSE_TLV_TYPE).then(|| Self::parse(tlv.value))
     }
 
-    fn parse(value: &'a [u8]) -> Result<Self, Malformed> {
-        let (head, rest) = HeadLayout::ref_from_prefix(value).map_err(|_| Malformed::Truncated)?;
+    fn parse(value: &'a [u8]) -> Result<Self, ParseError> {
+        let (head, rest) =
+            MonitorHeadLayout::ref_from_prefix(value).map_err(|_| ParseError::Truncated)?;
         let address_len = usize::from(head.address_len.get());
-        let (address, rest) = rest.split_at_checked(address_len).ok_or(Malformed::Length)?;
-        let foot = FootLayout::ref_from_bytes(rest).map_err(|_| Malformed::Length)?;
-        let time = TimeProperties::from(foot.time);
+        let (address, rest) = rest.split_at_checked(address_len).ok_or(ParseError::Length)?;
+        let foot = MonitorDataSetsLayout::ref_from_bytes(rest).map_err(|_| ParseError::Length)?;
+        let time = TimePropertiesDataSet::from(foot.time);
         Ok(Self {
             port_state: head.port_state,
             protocol: head.protocol.get(),
@@ -102,15 +102,15 @@ impl<'a> MonitorResponse<'a> {
     /// Writes it as a TLV to the front of `buffer` and returns its length.
     ///
     /// # Panics
-    /// If `buffer` is shorter than that; see [`MonitorResponse::tlv_len`].
+    /// If `buffer` is shorter than [`MonitorResponse::tlv_len`] for this address.
     pub fn emit(&self, buffer: &mut [u8]) -> usize {
         let length = Self::tlv_len(self.address.len());
         let (tlv_head, value) = buffer[..length].split_at_mut(HEAD_LEN);
-        Tlv { number: RESPONSE, value: &[] }.emit(tlv_head);
+        Tlv { type_number: RESPONSE_TLV_TYPE, value: &[] }.emit(tlv_head);
         tlv_head[2..].copy_from_slice(&(value.len() as u16).to_be_bytes());
-        let (head, rest) = value.split_at_mut(size_of::<HeadLayout>());
+        let (head, rest) = value.split_at_mut(size_of::<MonitorHeadLayout>());
         let (address, foot) = rest.split_at_mut(self.address.len());
-        let layout = HeadLayout {
+        let layout = MonitorHeadLayout {
             port_state: self.port_state,
             reserved: 0,
             protocol: U16::new(self.protocol),
@@ -118,14 +118,14 @@ impl<'a> MonitorResponse<'a> {
         };
         head.copy_from_slice(layout.as_bytes());
         address.copy_from_slice(self.address);
-        foot.copy_from_slice(self.foot().as_bytes());
+        foot.copy_from_slice(self.data_sets_layout().as_bytes());
         length
     }
 
-    fn foot(&self) -> FootLayout {
+    fn data_sets_layout(&self) -> MonitorDataSetsLayout {
         let (utc_offset, time_source) = (self.utc_offset, self.time_source);
-        let time = TimeProperties { utc_offset, flags: self.time_flags, time_source };
-        FootLayout {
+        let time = TimePropertiesDataSet { utc_offset, flags: self.time_flags, time_source };
+        MonitorDataSetsLayout {
             parent: self.parent.into(),
             current: self.current.into(),
             time: time.into(),
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn the_request_is_an_empty_tlv() {
         let (tlv, rest) = Tlv::parse(&REQUEST_TLV).unwrap();
-        assert_eq!((tlv, rest.len()), (Tlv { number: REQUEST, value: &[] }, 0));
+        assert_eq!((tlv, rest.len()), (Tlv { type_number: REQUEST_TLV_TYPE, value: &[] }, 0));
         assert_eq!(MonitorResponse::from_tlv(&tlv), None);
     }
 
@@ -152,10 +152,10 @@ mod tests {
     fn another_length_than_the_address_leaves_is_malformed() {
         let mut value = [0; 70];
         assert!(MonitorResponse::parse(&value).is_ok());
-        assert_eq!(MonitorResponse::parse(&value[..69]), Err(Malformed::Length));
-        assert_eq!(MonitorResponse::parse(&value[..5]), Err(Malformed::Truncated));
+        assert_eq!(MonitorResponse::parse(&value[..69]), Err(ParseError::Length));
+        assert_eq!(MonitorResponse::parse(&value[..5]), Err(ParseError::Truncated));
         value[5] = 1;
-        assert_eq!(MonitorResponse::parse(&value), Err(Malformed::Length));
+        assert_eq!(MonitorResponse::parse(&value), Err(ParseError::Length));
     }
 
     proptest! {
@@ -171,14 +171,14 @@ mod tests {
                 port_state: numbers.0,
                 protocol: numbers.1,
                 address: &address,
-                parent: Parent {
+                parent: ParentDataSet {
                     port: PortIdentity { clock: parent.0, port: parent.1 },
                     has_statistics: parent.2,
                     variance: parent.3,
                     phase_change_rate: parent.4,
                     grandmaster: Grandmaster { priority1, ..Grandmaster::default() },
                 },
-                current: Current {
+                current: CurrentDataSet {
                     steps_removed: numbers.5,
                     offset: TimeInterval(numbers.6),
                     delay: TimeInterval(numbers.7),

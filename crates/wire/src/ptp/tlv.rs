@@ -1,42 +1,42 @@
-//! TLVs after a message: type, length and value, one after the other (IEEE 1588-2019, clause 14.1);
-//! and those of unicast negotiation, by which a client requests messages from a master (clause
-//! 16.1.4).
+//! TLVs in the suffix of a message (IEEE 1588-2019, clause 14.1), and those of unicast negotiation,
+//! by which a client requests messages from a master (clause 16.1).
 
 use super::MessageType;
-use crate::Malformed;
+use crate::ParseError;
 
 /// Length of a TLV without its value, in bytes.
 pub const HEAD_LEN: usize = 4;
 
 /// Type of the TLV that requests unicast messages (table 52).
-pub const REQUEST_UNICAST: u16 = 0x0004;
-/// Type of the TLV that grants or denies them.
-pub const GRANT_UNICAST: u16 = 0x0005;
-/// Type of the TLV that cancels them.
-pub const CANCEL_UNICAST: u16 = 0x0006;
-/// Type of the TLV that acknowledges the cancellation.
-pub const ACKNOWLEDGE_CANCEL_UNICAST: u16 = 0x0007;
+pub const REQUEST_UNICAST_TYPE: u16 = 0x0004;
+/// Type of the TLV that grants or denies unicast messages.
+pub const GRANT_UNICAST_TYPE: u16 = 0x0005;
+/// Type of the TLV that cancels unicast messages.
+pub const CANCEL_UNICAST_TYPE: u16 = 0x0006;
+/// Type of the TLV that acknowledges a cancellation.
+pub const ACKNOWLEDGE_CANCEL_TYPE: u16 = 0x0007;
 
-/// Type, length and value.
+/// One TLV; its length is that of the value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tlv<'a> {
-    /// Type number.
-    pub number: u16,
+    /// TLV type (table 52).
+    pub type_number: u16,
     /// Value, of an even length.
     pub value: &'a [u8],
 }
 
 impl<'a> Tlv<'a> {
-    /// Parses one; returns it with the bytes after it.
-    pub fn parse(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), Malformed> {
-        let (head, rest) = bytes.split_first_chunk::<HEAD_LEN>().ok_or(Malformed::Truncated)?;
+    /// Parses the TLV at the front of `bytes`; returns it with the remaining bytes. An odd length
+    /// is [`ParseError::Length`].
+    pub fn parse(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), ParseError> {
+        let (head, rest) = bytes.split_first_chunk::<HEAD_LEN>().ok_or(ParseError::Truncated)?;
         let [a, b, c, d] = *head;
         let length = usize::from(u16::from_be_bytes([c, d]));
-        let (value, rest) = rest.split_at_checked(length).ok_or(Malformed::Truncated)?;
+        let (value, rest) = rest.split_at_checked(length).ok_or(ParseError::Truncated)?;
         if length % 2 != 0 {
-            return Err(Malformed::Length);
+            return Err(ParseError::Length);
         }
-        Ok((Self { number: u16::from_be_bytes([a, b]), value }, rest))
+        Ok((Self { type_number: u16::from_be_bytes([a, b]), value }, rest))
     }
 
     /// Writes it to the front of `buffer` and returns its length.
@@ -46,14 +46,15 @@ impl<'a> Tlv<'a> {
     pub fn emit(&self, buffer: &mut [u8]) -> usize {
         let length = HEAD_LEN + self.value.len();
         let (head, value) = buffer[..length].split_at_mut(HEAD_LEN);
-        head[..2].copy_from_slice(&self.number.to_be_bytes());
+        head[..2].copy_from_slice(&self.type_number.to_be_bytes());
         head[2..].copy_from_slice(&(self.value.len() as u16).to_be_bytes());
         value.copy_from_slice(self.value);
         length
     }
 }
 
-/// TLVs of a suffix, one after the other. Iteration ends after the first that is malformed.
+/// Iterator over the TLVs of a suffix. Ends after the first malformed TLV, which it returns as an
+/// error.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Tlvs<'a> {
     rest: &'a [u8],
@@ -68,7 +69,7 @@ impl<'a> Tlvs<'a> {
 }
 
 impl<'a> Iterator for Tlvs<'a> {
-    type Item = Result<Tlv<'a>, Malformed>;
+    type Item = Result<Tlv<'a>, ParseError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.rest.is_empty() {
@@ -80,13 +81,13 @@ impl<'a> Iterator for Tlvs<'a> {
     }
 }
 
-/// Maximum length of a negotiation TLV.
+/// Maximum length of a unicast negotiation TLV in bytes, its header included.
 pub const UNICAST_LEN_MAX: usize = HEAD_LEN + 8;
 
-/// Unicast negotiation between client and master (clause 16.1.4).
+/// TLV of unicast negotiation between client and master (clause 16.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Unicast {
-    /// Request of a client for messages.
+pub enum UnicastNegotiation {
+    /// Request of a client for unicast messages.
     Request {
         /// Message type.
         kind: MessageType,
@@ -95,31 +96,31 @@ pub enum Unicast {
         /// Duration in seconds.
         duration_s: u32,
     },
-    /// Grant of a master.
+    /// Grant or denial of a master.
     Grant {
         /// Message type.
         kind: MessageType,
         /// Interval of the messages, log2 of seconds.
         log_interval: i8,
-        /// Duration in seconds; 0 denies them.
+        /// Granted duration in seconds; 0 denies the request.
         duration_s: u32,
-        /// True if the master would grant them again.
+        /// True if the master expects to grant a renewal.
         renewal_invited: bool,
     },
     /// Cancellation.
-    Cancel(Ended),
+    Cancel(UnicastCancellation),
     /// Acknowledgement of a cancellation.
-    AcknowledgeCancel(Ended),
+    AcknowledgeCancel(UnicastCancellation),
 }
 
-/// Cancelled messages, and the part of the agreement that stays.
+/// Content of a cancellation and of its acknowledgement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Ended {
+pub struct UnicastCancellation {
     /// Message type.
     pub kind: MessageType,
-    /// True if the client's own request stays.
+    /// Value of maintainRequest: the grantee's request stays in force.
     pub maintain_request: bool,
-    /// True if the master's grant stays.
+    /// Value of maintainGrant: the grantor's grant stays in force.
     pub maintain_grant: bool,
 }
 
@@ -127,11 +128,11 @@ const RENEWAL_INVITED: u8 = 1;
 const MAINTAIN_REQUEST: u8 = 1;
 const MAINTAIN_GRANT: u8 = 2;
 
-impl Ended {
-    fn parse(value: &[u8]) -> Result<Self, Malformed> {
-        let &[bits, _] = value else { return Err(Malformed::Length) };
+impl UnicastCancellation {
+    fn parse(value: &[u8]) -> Result<Self, ParseError> {
+        let &[bits, _] = value else { return Err(ParseError::Length) };
         Ok(Self {
-            kind: kind(bits)?,
+            kind: message_type(bits)?,
             maintain_request: bits & MAINTAIN_REQUEST != 0,
             maintain_grant: bits & MAINTAIN_GRANT != 0,
         })
@@ -144,37 +145,39 @@ impl Ended {
     }
 }
 
-/// Returns the message type in the high four bits.
-fn kind(bits: u8) -> Result<MessageType, Malformed> {
-    MessageType::from_bits(bits >> 4).ok_or(Malformed::Length)
+/// Returns the message type in the upper four bits; an error if it is reserved.
+fn message_type(bits: u8) -> Result<MessageType, ParseError> {
+    MessageType::from_bits(bits >> 4).ok_or(ParseError::Length)
 }
 
-impl Unicast {
-    /// Parses it from a TLV; `None` if that is of another type.
+impl UnicastNegotiation {
+    /// Parses a unicast negotiation TLV; `None` if the TLV is of another type.
     #[must_use]
-    pub fn from_tlv(tlv: &Tlv<'_>) -> Option<Result<Self, Malformed>> {
-        Some(match tlv.number {
-            REQUEST_UNICAST => Self::request(tlv.value),
-            GRANT_UNICAST => Self::grant(tlv.value),
-            CANCEL_UNICAST => Ended::parse(tlv.value).map(Self::Cancel),
-            ACKNOWLEDGE_CANCEL_UNICAST => Ended::parse(tlv.value).map(Self::AcknowledgeCancel),
+    pub fn from_tlv(tlv: &Tlv<'_>) -> Option<Result<Self, ParseError>> {
+        Some(match tlv.type_number {
+            REQUEST_UNICAST_TYPE => Self::parse_request(tlv.value),
+            GRANT_UNICAST_TYPE => Self::parse_grant(tlv.value),
+            CANCEL_UNICAST_TYPE => UnicastCancellation::parse(tlv.value).map(Self::Cancel),
+            ACKNOWLEDGE_CANCEL_TYPE => {
+                UnicastCancellation::parse(tlv.value).map(Self::AcknowledgeCancel)
+            }
             _ => return None,
         })
     }
 
-    fn request(value: &[u8]) -> Result<Self, Malformed> {
-        let &[bits, interval, a, b, c, d] = value else { return Err(Malformed::Length) };
+    fn parse_request(value: &[u8]) -> Result<Self, ParseError> {
+        let &[bits, interval, a, b, c, d] = value else { return Err(ParseError::Length) };
         Ok(Self::Request {
-            kind: kind(bits)?,
+            kind: message_type(bits)?,
             log_interval: interval.cast_signed(),
             duration_s: u32::from_be_bytes([a, b, c, d]),
         })
     }
 
-    fn grant(value: &[u8]) -> Result<Self, Malformed> {
-        let &[bits, interval, a, b, c, d, _, flags] = value else { return Err(Malformed::Length) };
+    fn parse_grant(value: &[u8]) -> Result<Self, ParseError> {
+        let &[bits, interval, a, b, c, d, _, flags] = value else { return Err(ParseError::Length) };
         Ok(Self::Grant {
-            kind: kind(bits)?,
+            kind: message_type(bits)?,
             log_interval: interval.cast_signed(),
             duration_s: u32::from_be_bytes([a, b, c, d]),
             renewal_invited: flags & RENEWAL_INVITED != 0,
@@ -184,7 +187,7 @@ impl Unicast {
     /// Writes it as a TLV to the front of `buffer` and returns its length.
     ///
     /// # Panics
-    /// If `buffer` is shorter than that; [`UNICAST_LEN_MAX`] is always enough.
+    /// If `buffer` is shorter than the TLV; [`UNICAST_LEN_MAX`] bytes always suffice.
     pub fn emit(&self, buffer: &mut [u8]) -> usize {
         let head = |kind: MessageType, log_interval: i8, duration_s: u32| {
             let [a, b, c, d] = duration_s.to_be_bytes();
@@ -192,19 +195,19 @@ impl Unicast {
         };
         let (number, value, length) = match *self {
             Self::Request { kind, log_interval, duration_s } => {
-                (REQUEST_UNICAST, head(kind, log_interval, duration_s), 6)
+                (REQUEST_UNICAST_TYPE, head(kind, log_interval, duration_s), 6)
             }
             Self::Grant { kind, log_interval, duration_s, renewal_invited } => {
                 let mut value = head(kind, log_interval, duration_s);
                 value[7] = if renewal_invited { RENEWAL_INVITED } else { 0 };
-                (GRANT_UNICAST, value, 8)
+                (GRANT_UNICAST_TYPE, value, 8)
             }
-            Self::Cancel(ended) => (CANCEL_UNICAST, [ended.bits(), 0, 0, 0, 0, 0, 0, 0], 2),
+            Self::Cancel(ended) => (CANCEL_UNICAST_TYPE, [ended.bits(), 0, 0, 0, 0, 0, 0, 0], 2),
             Self::AcknowledgeCancel(ended) => {
-                (ACKNOWLEDGE_CANCEL_UNICAST, [ended.bits(), 0, 0, 0, 0, 0, 0, 0], 2)
+                (ACKNOWLEDGE_CANCEL_TYPE, [ended.bits(), 0, 0, 0, 0, 0, 0, 0], 2)
             }
         };
-        Tlv { number, value: &value[..length] }.emit(buffer)
+        Tlv { type_number: number, value: &value[..length] }.emit(buffer)
     }
 }
 
@@ -219,32 +222,32 @@ mod tests {
         let (tlv, rest) = Tlv::parse(&request).unwrap();
         assert!(rest.is_empty());
         let kind = MessageType::Announce;
-        let requested = Unicast::Request { kind, log_interval: -1, duration_s: 300 };
-        assert_eq!(Unicast::from_tlv(&tlv), Some(Ok(requested)));
+        let requested = UnicastNegotiation::Request { kind, log_interval: -1, duration_s: 300 };
+        assert_eq!(UnicastNegotiation::from_tlv(&tlv), Some(Ok(requested)));
         let grant = [0x00, 0x05, 0x00, 0x08, 0x90, 0x01, 0x00, 0x00, 0x00, 0x0a, 0x00, 0x01];
         let (tlv, _) = Tlv::parse(&grant).unwrap();
-        let granted = Unicast::Grant {
+        let granted = UnicastNegotiation::Grant {
             kind: MessageType::DelayResp,
             log_interval: 1,
             duration_s: 10,
             renewal_invited: true,
         };
-        assert_eq!(Unicast::from_tlv(&tlv), Some(Ok(granted)));
+        assert_eq!(UnicastNegotiation::from_tlv(&tlv), Some(Ok(granted)));
     }
 
     #[test]
     fn a_length_beyond_the_end_ends_the_suffix() {
         let suffix = [0x21, 0xfe, 0x00, 0x00, 0x00, 0x04, 0x00, 0x06, 0xb0];
         let tlvs: Vec<_> = Tlvs::new(&suffix).collect();
-        assert_eq!(tlvs, [Ok(Tlv { number: 0x21fe, value: &[] }), Err(Malformed::Truncated)]);
-        assert_eq!(Tlv::parse(&[0, 4, 0, 1, 0]), Err(Malformed::Length), "an odd length");
+        assert_eq!(tlvs, [Ok(Tlv { type_number: 0x21fe, value: &[] }), Err(ParseError::Truncated)]);
+        assert_eq!(Tlv::parse(&[0, 4, 0, 1, 0]), Err(ParseError::Length), "an odd length");
     }
 
-    fn any_unicast() -> impl Strategy<Value = Unicast> {
+    fn any_unicast() -> impl Strategy<Value = UnicastNegotiation> {
         let kind = || (0..MessageType::ALL.len()).prop_map(|index| MessageType::ALL[index]);
         let ended = || {
             (kind(), any::<(bool, bool)>()).prop_map(
-                |(kind, (maintain_request, maintain_grant))| Ended {
+                |(kind, (maintain_request, maintain_grant))| UnicastCancellation {
                     kind,
                     maintain_request,
                     maintain_grant,
@@ -253,18 +256,18 @@ mod tests {
         };
         prop_oneof![
             (kind(), any::<(i8, u32)>()).prop_map(|(kind, (log_interval, duration_s))| {
-                Unicast::Request { kind, log_interval, duration_s }
+                UnicastNegotiation::Request { kind, log_interval, duration_s }
             }),
             (kind(), any::<(i8, u32, bool)>()).prop_map(
-                |(kind, (log_interval, duration_s, renewal_invited))| Unicast::Grant {
+                |(kind, (log_interval, duration_s, renewal_invited))| UnicastNegotiation::Grant {
                     kind,
                     log_interval,
                     duration_s,
                     renewal_invited
                 }
             ),
-            ended().prop_map(Unicast::Cancel),
-            ended().prop_map(Unicast::AcknowledgeCancel),
+            ended().prop_map(UnicastNegotiation::Cancel),
+            ended().prop_map(UnicastNegotiation::AcknowledgeCancel),
         ]
     }
 
@@ -277,7 +280,7 @@ mod tests {
                 at += one.emit(&mut bytes[at..]);
             }
             let back: Vec<_> = Tlvs::new(&bytes[..at])
-                .map(|tlv| Unicast::from_tlv(&tlv.unwrap()).unwrap().unwrap())
+                .map(|tlv| UnicastNegotiation::from_tlv(&tlv.unwrap()).unwrap().unwrap())
                 .collect();
             prop_assert_eq!(back, all);
         }
@@ -285,7 +288,7 @@ mod tests {
         #[test]
         fn never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
             for tlv in Tlvs::new(&bytes).flatten() {
-                let _ = Unicast::from_tlv(&tlv);
+                let _ = UnicastNegotiation::from_tlv(&tlv);
             }
         }
     }

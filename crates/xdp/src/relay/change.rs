@@ -14,7 +14,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
 use super::abi::{self, ChildRow, RelaySlot, RowRange};
 use super::completion::CompletionTracker;
-use super::group::{ChildState, GroupState, RELAY_LENGTH_MAX, SourceRoles};
+use super::group::{ChildState, GroupState, RELAY_LENGTH_MAX, RoleBitsByPrefix};
 use super::interface_numbers::InterfaceNumbers;
 use super::lists::{ignore_not_found, map_error};
 use super::{
@@ -46,7 +46,7 @@ struct PreparedGroupChange {
     new_counters: Vec<u32>,
     copies: Option<MapHandle>,
     addresses: Vec<SocketAddr>,
-    sources: SourceRoles,
+    sources: RoleBitsByPrefix,
     interfaces: InterfaceNumbers,
 }
 

@@ -71,7 +71,7 @@ pub struct RelayGroup {
 }
 
 /// Roles of source addresses in a group, by prefix: bits of `RELAY_SOURCE_*`.
-pub(super) type SourceRoles = BTreeMap<(IpAddr, u8), u8>;
+pub(super) type RoleBitsByPrefix = BTreeMap<(IpAddr, u8), u8>;
 
 impl RelayGroup {
     /// Checks that all addresses are of the group's IP version, and no child is listed twice.
@@ -96,9 +96,9 @@ impl RelayGroup {
 
     /// Returns the roles of source addresses. Only the longest matching prefix is looked up, so the
     /// entry of a single address also has the bit that permits it to send.
-    pub(super) fn source_roles(&self, children: &[RelayChild]) -> SourceRoles {
+    pub(super) fn source_roles(&self, children: &[RelayChild]) -> RoleBitsByPrefix {
         let allowed = self.sources.iter().map(Prefix::network);
-        let mut sources: SourceRoles =
+        let mut sources: RoleBitsByPrefix =
             allowed.map(|prefix| ((prefix.address(), prefix.length()), SOURCE_ALLOWED)).collect();
         let local_addresses = self.local_addresses.iter().map(|&address| (address, SOURCE_OWN));
         let of_children = children.iter().map(|child| (child.destination.ip(), SOURCE_CHILD));
@@ -143,7 +143,7 @@ pub(super) struct GroupState {
     pub(super) copy_map: Option<MapHandle>,
     /// Destinations of its packets.
     pub(super) addresses: Vec<SocketAddr>,
-    pub(super) sources: SourceRoles,
+    pub(super) sources: RoleBitsByPrefix,
     pub(super) children: Vec<ChildState>,
     /// Packets counted in the slot up to the group's last change.
     pub(super) packets_before: u64,
@@ -158,7 +158,7 @@ impl GroupState {
             side: 0,
             copy_map: None,
             addresses: Vec::new(),
-            sources: SourceRoles::new(),
+            sources: RoleBitsByPrefix::new(),
             children: Vec::new(),
             packets_before: 0,
             completion: CompletionTracker::new(Vec::new()),

@@ -9,7 +9,7 @@ use zerocopy::IntoBytes;
 
 use super::abi::{PORTS_OF_WORD, RawEndpointKey, SOURCE_ALLOWED, SourceKey};
 use super::child::to_padded_bytes;
-use super::group::{GroupState, SourceRoles};
+use super::group::{GroupState, RoleBitsByPrefix};
 use super::{RelayChild, RelayPrograms};
 use crate::responder::listen_key;
 use crate::{XdpError, object};
@@ -87,8 +87,8 @@ impl RelayPrograms {
     pub(super) fn add_sources(
         &self,
         group: u32,
-        from: &SourceRoles,
-        to: &SourceRoles,
+        from: &RoleBitsByPrefix,
+        to: &RoleBitsByPrefix,
     ) -> Result<(), XdpError> {
         let interim = to.iter().map(|(prefix, roles)| {
             let before = from.get(prefix).map_or(0, |before| before & !SOURCE_ALLOWED);
@@ -101,12 +101,12 @@ impl RelayPrograms {
     pub(super) fn finish_sources(
         &self,
         group: u32,
-        to: &SourceRoles,
-        from: &SourceRoles,
+        to: &RoleBitsByPrefix,
+        from: &RoleBitsByPrefix,
     ) -> Result<(), XdpError> {
         self.write_changed_sources(
             group,
-            &SourceRoles::new(),
+            &RoleBitsByPrefix::new(),
             to.iter().map(|(prefix, what)| (*prefix, *what)),
         )
         .and(self.remove_sources(group, from, to))
@@ -115,7 +115,7 @@ impl RelayPrograms {
     fn write_changed_sources(
         &self,
         group: u32,
-        current: &SourceRoles,
+        current: &RoleBitsByPrefix,
         entries: impl Iterator<Item = ((IpAddr, u8), u8)>,
     ) -> Result<(), XdpError> {
         let sources = self.loaded.map("relay_sources")?;
@@ -131,8 +131,8 @@ impl RelayPrograms {
     fn remove_sources(
         &self,
         group: u32,
-        from: &SourceRoles,
-        to: &SourceRoles,
+        from: &RoleBitsByPrefix,
+        to: &RoleBitsByPrefix,
     ) -> Result<(), XdpError> {
         let sources = self.loaded.map("relay_sources")?;
         let removed = from.keys().filter(|prefix| !to.contains_key(prefix));
@@ -151,7 +151,11 @@ impl RelayPrograms {
         let results = children.map(|key| ignore_not_found(endpoints.delete(key.as_bytes())));
         results
             .fold(Ok(()), Result::and)
-            .and(self.remove_sources(group_state.number, &group_state.sources, &SourceRoles::new()))
+            .and(self.remove_sources(
+                group_state.number,
+                &group_state.sources,
+                &RoleBitsByPrefix::new(),
+            ))
             .and(self.remove_addresses(&group_state.addresses, &[]))
     }
 

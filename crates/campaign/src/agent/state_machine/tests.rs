@@ -59,7 +59,7 @@ fn read_assignment(
 }
 
 fn ended(job: &str) -> Box<JobOutcome> {
-    let ReportContent::Outcome(outcome) = machine().outcome(
+    let ReportContent::Outcome(outcome) = machine().outcome_report(
         &"c-1".parse().unwrap(),
         job.parse().unwrap(),
         JobEnd::Done { status: 0 },
@@ -118,7 +118,7 @@ fn an_order_is_executed_once_however_often_it_is_read() {
     assert_eq!(read_assignment(&mut machine, Some(OrderCommand::Finish), 13), []);
     let acts = machine.on_outcome(ended("ends.1"));
     assert!(
-        acts.contains(&AgentAction::Leave) && acts.last() == Some(&AgentAction::Persist),
+        acts.contains(&AgentAction::DropExecutor) && acts.last() == Some(&AgentAction::Persist),
         "{acts:?}"
     );
     assert_eq!(machine.busy(), None);
@@ -214,7 +214,7 @@ fn an_order_that_may_not_run_is_refused_once_and_reported() {
     let acts =
         machine.on_assignment(Ok(Some(Assignment { order: other, word: None })), Ok(()), now(4));
     assert!(report_summaries(&acts)[0].contains("install one version"), "{acts:?}");
-    let foreign = AssignmentError::Foreign {
+    let foreign = AssignmentError::OtherVersion {
         campaign: "c-4".parse().unwrap(),
         reason: "another version".to_owned(),
     };
@@ -291,7 +291,7 @@ fn a_restarted_agent_reports_interrupted_jobs_and_does_not_restart_them() {
     let _ = machine.on_job_event(OrderEvent::Ready, now(2));
     read_assignment(&mut machine, START, 3);
     let _ = machine.on_outcome(ended("ask.1"));
-    let memory = machine.memory();
+    let memory = machine.persistent_state();
     let memory = serde_json::from_str(&serde_json::to_string(&memory).unwrap()).unwrap();
     // Its clock was set back meanwhile.
     let (mut again, acts) = AgentStateMachine::new(character(), memory, 1);
@@ -348,12 +348,12 @@ impl World {
     fn act(&mut self, acts: &[AgentAction], count: usize) {
         for act in &acts[..count.min(acts.len())] {
             match act {
-                AgentAction::Persist => self.disk = self.machine.memory(),
+                AgentAction::Persist => self.disk = self.machine.persistent_state(),
                 AgentAction::Begin(_) => {
                     self.begun = true;
                     self.begins += 1;
                 }
-                AgentAction::Leave => self.begun = false,
+                AgentAction::DropExecutor => self.begun = false,
                 AgentAction::QueueReport(_, ReportContent::Outcome(outcome)) => {
                     self.reported_jobs.push(outcome.job.to_string());
                 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use horolog_campaign::nats::{BrokerIdentity, BrokerOptions, NatsError, Tls};
+use horolog_campaign::nats::{BrokerIdentity, BrokerOptions, NatsError, TlsOptions};
 
 use crate::failure::CommandFailure;
 
@@ -73,10 +73,10 @@ impl BrokerArgs {
         BrokerOptions {
             servers: self.servers.clone(),
             identity,
-            tls: Tls {
+            tls: TlsOptions {
                 required: self.tls_required,
                 authorities: self.ca.clone(),
-                own: self.cert.clone().zip(self.key.clone()),
+                client_certificate: self.cert.clone().zip(self.key.clone()),
             },
             replicas: self.replicas.into(),
         }

@@ -23,7 +23,7 @@ pub(super) struct CampaignListArgs {
 }
 
 pub(super) fn run(args: &CampaignListArgs) -> Result<(), CommandFailure> {
-    let BrokerListing { classify: agents, campaigns } =
+    let BrokerListing { agents, campaigns } =
         list(&args.broker.broker(), env!("CARGO_PKG_VERSION"))?;
     if args.json {
         let unusable = agents.unusable.iter();

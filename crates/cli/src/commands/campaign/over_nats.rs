@@ -110,7 +110,7 @@ impl OverNatsArgs {
         let options = ControllerOptions {
             broker: self.broker.broker(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            what,
+            source: what,
             lead: self.lead_time,
             grace: self.grace,
             agent_timeout: self.agent_timeout,
@@ -127,7 +127,7 @@ impl OverNatsArgs {
             (written.and_then(|()| no_error(&result.findings)), is_written)
         });
         ran.map_err(|error| {
-            let text = error.of_plan(plan);
+            let text = error.in_file(plan);
             failure(error, text)
         })?
     }
@@ -155,8 +155,8 @@ fn merged(collected: CollectedResults, started: String) -> CampaignResult {
         at_ns: collected.at_ns,
         delivery: Some(CampaignExclusions {
             unusable: unusable.collect(),
-            duplicate_outcomes: collected.twice,
-            unexpected_reports: collected.strange,
+            duplicate_outcomes: collected.duplicate_outcomes,
+            unexpected_reports: collected.unexpected_reports,
             unreadable_messages: collected.unreadable,
         }),
         outcomes: collected.outcomes.into_values().collect(),

@@ -83,7 +83,7 @@ fn setting(text: &str) -> Result<(String, String), String> {
 
 impl From<LocalError> for CommandFailure {
     fn from(error: LocalError) -> Self {
-        if error.is_usage() { Self::usage(error) } else { Self::environment(error) }
+        if error.is_usage_error() { Self::usage(error) } else { Self::environment(error) }
     }
 }
 
@@ -131,7 +131,7 @@ impl CampaignObserver for Shown {
         }
     }
 
-    fn is_ending(&self) -> bool {
+    fn is_stop_requested(&self) -> bool {
         output::flow().is_break()
     }
 }
@@ -150,7 +150,7 @@ pub(super) fn run(args: &CampaignRunArgs) -> Result<(), CommandFailure> {
     let addresses = if args.ipv6 { LabAddresses::V6 } else { LabAddresses::V4 };
     let LocalPlacement { placement, .. } =
         local::assign_to_lab_hosts(&plan, addresses).map_err(|error| match error {
-            LocalError::Placement(fault) => CommandFailure::usage(fault.of_file(&name)),
+            LocalError::Placement(fault) => CommandFailure::usage(fault.in_file(&name)),
             other => other.into(),
         })?;
     if args.check {

@@ -83,7 +83,7 @@ impl ClocksArgs {
         let count = time.as_nanos() / self.interval.as_nanos();
         let count = u64::try_from(count).unwrap_or(u64::MAX).saturating_add(1);
         let clocks = &self.clocks;
-        let clocks = if clocks.is_empty() { ClockName::usual() } else { clocks.clone() };
+        let clocks = if clocks.is_empty() { ClockName::defaults() } else { clocks.clone() };
         let options = CompareOptions {
             clocks,
             interval: self.interval,
@@ -115,7 +115,7 @@ pub(super) fn run(args: &ClockCompareArgs) -> Result<(), CommandFailure> {
     let comparison = args.clocks.open(args.time)?;
     output::install_interrupt_handler()?;
     let progress = ProgressLine::new();
-    let total = comparison.slots();
+    let total = comparison.slot_count();
     let report_progress = |done| progress.counted(done, total, "readings");
     let mut result = comparison.run(&report_progress, &|| output::flow().is_break());
     progress.finish();

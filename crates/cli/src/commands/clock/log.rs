@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use horolog_probe::clocks::{Readings, each_interval};
+use horolog_probe::clocks::{SlotReadings, run_each_interval};
 use horolog_record::ClockLogLine;
 use horolog_server::status;
 use horolog_sys::clock::{MonotonicClock, Realtime};
@@ -74,14 +74,15 @@ pub(super) fn run(args: LogArgs) -> Result<(), CommandFailure> {
     let mut log = LogFile::open(&args.file, args.size)?;
     output::install_interrupt_handler()?;
     let mut written = Ok(());
-    comparison.watch(|_, readings| log.put(&compared(&names, readings), &mut written), &|| {
-        output::flow().is_break()
-    });
+    comparison
+        .read_slots(|_, readings| log.put(&compared(&names, readings), &mut written), &|| {
+            output::flow().is_break()
+        });
     written
 }
 
 /// The lines of one reading of a comparison.
-fn compared(names: &[String], readings: Readings) -> Vec<ClockLogLine> {
+fn compared(names: &[String], readings: SlotReadings) -> Vec<ClockLogLine> {
     let line = |(name, reading): (&String, io::Result<_>)| match reading {
         Ok(None) => None,
         Ok(Some(sample)) => {
@@ -107,7 +108,7 @@ fn of_server(
     let count = time.as_nanos() / interval.as_nanos();
     let count = u64::try_from(count).unwrap_or(u64::MAX).saturating_add(1);
     let mut written = Ok(());
-    each_interval(interval, count, &|| output::flow().is_break(), |_| {
+    run_each_interval(interval, count, &|| output::flow().is_break(), |_| {
         let lines = match live::fetch(path) {
             Ok(status) => status_lines(&status),
             Err(failure) => {
@@ -275,7 +276,7 @@ mod tests {
 
     #[test]
     fn a_device_that_fails_leaves_its_reason() {
-        let readings: Readings = vec![Ok(None), Err(io::ErrorKind::TimedOut.into())];
+        let readings: SlotReadings = vec![Ok(None), Err(io::ErrorKind::TimedOut.into())];
         let lines = compared(&["/dev/pps0".to_owned(), "/dev/ptp0".to_owned()], readings);
         assert_eq!((lines.len(), lines[0].clock.as_deref()), (1, Some("/dev/ptp0")));
         assert!(lines[0].reason.is_some() && lines[0].offset_ns.is_none());

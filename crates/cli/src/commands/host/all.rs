@@ -31,7 +31,7 @@ const TIME_MAX: Duration = Duration::from_hours(1);
 /// that, and the others run. The result contains that of each part. Exit status 1 if the verdict is
 /// 'not fit' or a limit failed.
 #[derive(Args, Debug)]
-pub(crate) struct AllArgs {
+pub(crate) struct HostAllArgs {
     /// Approximate total duration, 5s to 1h; below 30s 'delay' has no waits above 10ms and no
     /// comparison with common beliefs.
     #[arg(short, long, value_name = "TIME", value_parser = time, default_value = "1m")]
@@ -46,7 +46,7 @@ pub(crate) struct AllArgs {
     ///
     /// Metrics: those of delay, timer, switch and interrupt, after the part's name.
     #[arg(long, value_name = "LIMIT", value_parser = limit)]
-    fail_if: Vec<PartLimit>,
+    fail_if: Vec<MeasurementLimit>,
     #[command(flatten)]
     files: FileArgs,
 }
@@ -66,7 +66,7 @@ fn part(text: &str) -> Result<HostMeasurement, String> {
 
 /// A limit on a metric of a part.
 #[derive(Clone, Debug)]
-struct PartLimit {
+struct MeasurementLimit {
     expression: String,
     of: PartFigure,
 }
@@ -80,7 +80,7 @@ enum PartFigure {
     Interrupt(Limit<interrupt::InterruptMetric>),
 }
 
-fn limit(text: &str) -> Result<PartLimit, String> {
+fn limit(text: &str) -> Result<MeasurementLimit, String> {
     let form = || {
         "expected PART.METRIC>BOUND (PART: delay, timer, switch, interrupt), such as \
          'timer.p99>100us'"
@@ -94,10 +94,10 @@ fn limit(text: &str) -> Result<PartLimit, String> {
         HostMeasurement::Interrupt => PartFigure::Interrupt(interrupt::limit(rest)?),
         HostMeasurement::Clock | HostMeasurement::Nic => return Err(form()),
     };
-    Ok(PartLimit { expression: text.to_owned(), of })
+    Ok(MeasurementLimit { expression: text.to_owned(), of })
 }
 
-impl PartLimit {
+impl MeasurementLimit {
     fn judge(&self, result: &HostAllResult) -> LimitResult {
         let HostAllResult { delay, timer, switch, interrupt, .. } = result;
         let judged =
@@ -116,7 +116,7 @@ impl PartLimit {
     }
 }
 
-pub(super) fn run(args: &AllArgs) -> Result<(), CommandFailure> {
+pub(super) fn run(args: &HostAllArgs) -> Result<(), CommandFailure> {
     let parts: Vec<_> =
         HostMeasurement::ALL.into_iter().filter(|part| !args.skip.contains(part)).collect();
     if parts.is_empty() {
@@ -133,8 +133,8 @@ pub(super) fn run(args: &AllArgs) -> Result<(), CommandFailure> {
     };
     let progress = ProgressLine::new();
     let watch = HostCallbacks {
-        doing: &|part, what| progress.set_message(&format!("{}: {what}", part.name())),
-        done: &|outcome| progress.keep(&table::host_part(outcome)),
+        report_step: &|part, what| progress.set_message(&format!("{}: {what}", part.name())),
+        report_outcome: &|outcome| progress.keep(&table::host_part(outcome)),
         is_over: &|| output::flow().is_break(),
     };
     let mut result = all::run(&options, watch);

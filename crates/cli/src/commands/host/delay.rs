@@ -133,7 +133,7 @@ impl HostDelayArgs {
         if options.delays.len() > DELAYS_MAX {
             return Err(CommandFailure::usage(format!("at most {DELAYS_MAX} delays; give fewer")));
         }
-        if !options.is_any_possible() {
+        if !options.has_possible_wait() {
             return Err(CommandFailure::usage(
                 "no function supports these delays: sleep and alarm-pause take whole seconds, \
                  poll and epoll-wait whole milliseconds, usleep and select whole microseconds",

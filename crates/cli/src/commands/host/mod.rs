@@ -25,7 +25,7 @@ pub(crate) struct HostArgs {
 
 #[derive(Subcommand, Debug)]
 enum HostCommand {
-    All(all::AllArgs),
+    All(all::HostAllArgs),
     Interrupt(interrupt::InterruptArgs),
     Switch(switch::SwitchArgs),
     Clock(clock::HostClockArgs),

@@ -115,7 +115,10 @@ impl PathServeArgs {
         let busy_polling = self.busy_poll;
         let own = self.own_addresses();
         for address in &own {
-            udp::listen(&mut far, &ListenOptions { address: *address, busy_polling, rate_max })?;
+            udp::start_service(
+                &mut far,
+                &ListenOptions { address: *address, busy_polling, rate_max },
+            )?;
         }
         if self.stamp {
             let at = |address: &SocketAddr| (address.ip(), stamp_codec::PORT).into();
@@ -124,7 +127,10 @@ impl PathServeArgs {
             for address in addresses {
                 let rate_max = rate_max.min(STAMP_RATE_MAX);
                 let listen = ListenOptions { address: *address, busy_polling, rate_max };
-                stamp::listen(&mut far, &StampOptions { listen, allowed: self.allow.clone() })?;
+                stamp::start_reflector(
+                    &mut far,
+                    &StampOptions { listen, allowed: self.allow.clone() },
+                )?;
             }
         }
         Ok(far)
@@ -134,10 +140,10 @@ impl PathServeArgs {
         let usual = TcpLimits::default();
         let limits = TcpLimits {
             connections: self.tcp_connections,
-            connections_of_address: usual.connections_of_address.min(self.tcp_connections),
+            connections_per_address: usual.connections_per_address.min(self.tcp_connections),
             time: self.tcp_time,
             bytes: self.tcp_bytes,
-            bytes_in_hour: self.tcp_bytes_per_hour,
+            bytes_per_hour: self.tcp_bytes_per_hour,
             ..usual
         };
         let settings = FarEndSettings { limits, hides_host_facts: self.no_host_facts };
@@ -159,24 +165,25 @@ pub(super) fn run(args: &PathServeArgs) -> Result<(), CommandFailure> {
     {
         output::print_note(&format!("horolog: {missing}"));
     }
-    let at =
-        |part: &horolog_probe::path::serve::Service| format!("{} at {}", part.name, part.address);
+    let at = |part: &horolog_probe::path::serve::RunningService| {
+        format!("{} at {}", part.name, part.address)
+    };
     let tcp = args.start_tcp()?;
     let tcp_at = tcp.iter().map(|end| format!("TCP at {}", end.address()));
-    let parts: Vec<_> = far.parts().iter().map(at).chain(tcp_at).collect();
+    let parts: Vec<_> = far.services().iter().map(at).chain(tcp_at).collect();
     output::print_note(&format!("horolog: path far end: {}", parts.join(", ")));
     output::notify(&[NotifyState::Ready]);
     while signals.wait(TICK).map_err(CommandFailure::environment)?.is_none() {
         if let Some(dead) = far.failed_service() {
             return Err(CommandFailure::environment(format!("{} has exited", at(dead))));
         }
-        if let Some(dead) = tcp.iter().find(|end| end.has_died()) {
+        if let Some(dead) = tcp.iter().find(|end| end.has_ended()) {
             let reason = format!("TCP at {} has exited", dead.address());
             return Err(CommandFailure::environment(reason));
         }
     }
-    let of_tcp = tcp.into_iter().map(|end| ("TCP", end.address(), end.end()));
-    for (name, address, counts) in far.end().into_iter().chain(of_tcp) {
+    let of_tcp = tcp.into_iter().map(|end| ("TCP", end.address(), end.shut_down()));
+    for (name, address, counts) in far.shut_down().into_iter().chain(of_tcp) {
         let counts = counts.iter().map(|(what, count)| format!("{what} {}", full_count(*count)));
         let counts: Vec<_> = counts.collect();
         output::print_note(&format!("horolog: {name} at {address}: {}", counts.join(", ")));

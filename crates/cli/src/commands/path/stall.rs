@@ -141,7 +141,7 @@ fn search(args: &StallArgs, target: &TargetName) -> Result<PathStallResult, Comm
     })?;
     output::install_interrupt_handler()?;
     let progress = ProgressLine::new();
-    let total = path.rows();
+    let total = path.row_count();
     let report_progress = |done| progress.counted(done, total, "rows");
     let result = path.run(&report_progress, &|| output::flow().is_break());
     progress.finish();

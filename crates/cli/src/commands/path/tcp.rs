@@ -126,7 +126,7 @@ impl TcpArgs {
             family: family(self.ipv4, self.ipv6),
             latency_sizes: sizes(LATENCY_SIZE, !self.bandwidth),
             bandwidth_sizes: sizes(BANDWIDTH_SIZE, !self.latency),
-            directions: TcpDirections { out: true, back: self.both_directions },
+            directions: TcpDirections { forward: true, backward: self.both_directions },
             settings: TcpSettings {
                 no_delay: self.no_delay,
                 quick_ack: self.quick_ack,
@@ -148,7 +148,7 @@ pub(super) fn run(args: &TcpArgs) -> Result<(), CommandFailure> {
     }
     let path = TcpRun::open(args.options())?;
     output::install_interrupt_handler()?;
-    let total = path.rows();
+    let total = path.row_count();
     let rows = usize::try_from(total).unwrap_or(usize::MAX);
     let feed = args.live.then(|| LiveFeed::of_rows("path tcp", args.target.to_string(), rows));
     let view = feed.as_ref().map(LiveFeed::view).transpose()?;

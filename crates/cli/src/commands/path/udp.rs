@@ -8,7 +8,8 @@ use clap::{Args, ValueEnum};
 use horolog_io::target::{AddressFamily, TargetName};
 use horolog_probe::path::PathObserver;
 use horolog_probe::path::udp::{
-    LoadKind, PathUdp, PathUdpOptions, RowPlan, TABLE_4, TIMEOUT, UdpPathError, WARM_UP,
+    LoadDestination, PathUdp, PathUdpOptions, REPLY_TIMEOUT, RowPlan, TABLE_4, UdpPathError,
+    WARM_UP,
 };
 use horolog_record::{LimitUnit, PathRow};
 use horolog_report::{RenderResult, to_json};
@@ -159,7 +160,7 @@ fn dscp(text: &str) -> Result<u8, String> {
 
 impl From<UdpPathError> for CommandFailure {
     fn from(error: UdpPathError) -> Self {
-        if error.is_usage() { Self::usage(error) } else { Self::environment(error) }
+        if error.is_usage_error() { Self::usage(error) } else { Self::environment(error) }
     }
 }
 
@@ -191,11 +192,11 @@ impl UdpArgs {
             count: self.count.map(u64::from),
             rate: self.rate,
             warm_up: self.warm_up,
-            timeout: self.timeout.unwrap_or(TIMEOUT),
+            timeout: self.timeout.unwrap_or(REPLY_TIMEOUT),
             flows: self.flows,
-            load_kind: self.load_destination.map(|kind| match kind {
-                LoadChoice::Unicast => LoadKind::Unicast,
-                LoadChoice::Broadcast => LoadKind::Broadcast,
+            load_destination: self.load_destination.map(|kind| match kind {
+                LoadChoice::Unicast => LoadDestination::Unicast,
+                LoadChoice::Broadcast => LoadDestination::Broadcast,
             }),
             load_length: self.load_length,
             dscp: self.dscp,
@@ -217,7 +218,7 @@ pub(super) fn run(args: UdpArgs) -> Result<(), CommandFailure> {
     let options = args.resolve()?;
     output::install_interrupt_handler()?;
     let path = PathUdp::prepare(options)?;
-    let rows = path.rows();
+    let rows = path.row_count();
     let feed = live.then(|| LiveFeed::of_rows("path udp", target, rows));
     let view = feed.as_ref().map(LiveFeed::view).transpose()?;
     // It would draw on the lines of the view as well.

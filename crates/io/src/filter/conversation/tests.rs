@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::super::KEEP;
 use super::super::interpreter::run_for;
 use super::*;
-use horolog_wire::frame::Builder;
+use horolog_wire::frame::UdpFrameBuilder;
 
 const EVENT: u16 = 319;
 const GENERAL: u16 = 320;
@@ -19,7 +19,7 @@ const SAMPLE: PacketSample =
     PacketSample { sent_offset: 4, received_offset: 8, mask: 6, extra: None };
 
 fn udp(source: &str, destination: &str, payload: &[u8]) -> Vec<u8> {
-    let builder = Builder {
+    let builder = UdpFrameBuilder {
         destination_mac: MASTER,
         source_mac: THIS_HOST,
         vlan: None,

@@ -29,9 +29,9 @@ fn files_that_are_not_there_or_hold_nothing() {
     assert!(matches!(refusal(&identity), KeError::Unreadable { what: "private key", .. }));
     fs::remove_dir(identity.key()).unwrap();
     spoil(&identity.key(), "no key\n");
-    assert!(matches!(refusal(&identity), KeError::Empty { what: "private key", .. }));
+    assert!(matches!(refusal(&identity), KeError::NoPemItems { what: "private key", .. }));
     spoil(&identity.certificate(), "no certificate\n");
-    assert!(matches!(refusal(&identity), KeError::Empty { what: "certificate", .. }));
+    assert!(matches!(refusal(&identity), KeError::NoPemItems { what: "certificate", .. }));
     fs::remove_file(identity.certificate()).unwrap();
     assert!(matches!(refusal(&identity), KeError::Unreadable { what: "certificate", .. }));
 }
@@ -42,12 +42,12 @@ fn files_that_are_damaged() {
     let (certificate, key) = (identity.certificate(), identity.key());
     let sound = fs::read_to_string(&certificate).unwrap();
     spoil(&certificate, "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n");
-    assert!(matches!(refusal(&identity), KeError::Damaged { what: "certificate", .. }));
+    assert!(matches!(refusal(&identity), KeError::InvalidFile { what: "certificate", .. }));
     spoil(&certificate, &sound[..sound.len() / 2]);
-    assert!(matches!(refusal(&identity), KeError::Damaged { what: "certificate", .. }));
+    assert!(matches!(refusal(&identity), KeError::InvalidFile { what: "certificate", .. }));
     spoil(&certificate, &sound);
     spoil(&key, "-----BEGIN PRIVATE KEY-----\nMIIB\n-----END PRIVATE KEY-----\n");
-    assert!(matches!(refusal(&identity), KeError::Damaged { what: "private key", .. }));
+    assert!(matches!(refusal(&identity), KeError::InvalidFile { what: "private key", .. }));
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn a_key_of_another_certificate() {
     let identity = Identity::new();
     spoil(&identity.key(), &KeyPair::generate().unwrap().serialize_pem());
     let error = refusal(&identity);
-    assert!(matches!(error, KeError::KeyDoesNotFit { .. }), "{error}");
+    assert!(matches!(error, KeError::KeyMismatch { .. }), "{error}");
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn an_expired_certificate_is_refused_and_one_of_tomorrow_is_not() {
     early.not_after = date_time_ymd(3000, 1, 1);
     identity.write(&early, &key);
     let server = identity.serve();
-    assert!(server.certificate().not_before > SystemTime::now());
+    assert!(server.certificate_info().not_before > SystemTime::now());
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn another_certificate_under_traffic_disturbs_no_client() {
     spoil(&trusted.certificate(), &chain);
     // Both the certificate that is served and the one to come.
     let client = KeClient::new(&trusted.trust(), &BOTH).unwrap();
-    let at = server.listen()[0];
+    let at = server.listen_addresses()[0];
     let (stop, exchanges) = (AtomicBool::new(false), AtomicUsize::new(0));
     thread::scope(|scope| {
         for _ in 0..2 {
@@ -120,11 +120,14 @@ fn a_reload_that_fails_keeps_the_last_good_one() {
     let identity = Identity::new();
     let server = identity.serve();
     let trust = identity.trust();
-    let facts = server.certificate();
+    let facts = server.certificate_info();
     spoil(&identity.certificate(), "");
-    assert!(matches!(reconfigure(&server, identity.config()), Err(KeError::Empty { .. })));
-    assert_eq!(server.certificate(), facts);
-    assert!(exchange_keys("localhost", server.listen()[0], &trust, &BOTH, TEST_TIMEOUT).is_ok());
+    assert!(matches!(reconfigure(&server, identity.config()), Err(KeError::NoPemItems { .. })));
+    assert_eq!(server.certificate_info(), facts);
+    assert!(
+        exchange_keys("localhost", server.listen_addresses()[0], &trust, &BOTH, TEST_TIMEOUT)
+            .is_ok()
+    );
 }
 
 #[test]

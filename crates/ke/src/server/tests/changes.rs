@@ -38,7 +38,7 @@ fn another_configuration_loses_no_connection() {
     let identity = Identity::new();
     let server = identity.serve();
     let client = KeClient::new(&identity.trust(), &BOTH).unwrap();
-    let first = server.listen()[0];
+    let first = server.listen_addresses()[0];
     let waiting = TcpStream::connect(first).unwrap();
     await_counters(&server, |counters| counters.open == 1);
 
@@ -46,10 +46,10 @@ fn another_configuration_loses_no_connection() {
     config.listen = vec![loopback(), loopback()];
     config.ntp_port = Some(1123);
     reconfigure(&server, config).unwrap();
-    assert_eq!(server.listen()[0], first, "the socket is kept");
+    assert_eq!(server.listen_addresses()[0], first, "the socket is kept");
 
     assert_eq!(exchange_over(waiting, &client).unwrap().port, Some(1123));
-    let second = server.listen()[1];
+    let second = server.listen_addresses()[1];
     assert_eq!(client.exchange_keys("localhost", second, TEST_TIMEOUT).unwrap().port, Some(1123));
 
     let mut config = identity.config();
@@ -57,19 +57,19 @@ fn another_configuration_loses_no_connection() {
     reconfigure(&server, config).unwrap();
     let refused = client.exchange_keys("localhost", first, TEST_TIMEOUT);
     assert!(matches!(refused, Err(KeError::Connection { .. })), "{refused:?}");
-    assert!(client.exchange_keys("localhost", server.listen()[0], TEST_TIMEOUT).is_ok());
+    assert!(client.exchange_keys("localhost", server.listen_addresses()[0], TEST_TIMEOUT).is_ok());
 }
 
 #[test]
 fn what_cannot_be_had_changes_nothing() {
     let identity = Identity::new();
     let server = identity.serve();
-    let (before, taken) = (server.listen(), TcpListener::bind(loopback()).unwrap());
+    let (before, taken) = (server.listen_addresses(), TcpListener::bind(loopback()).unwrap());
     let mut config = identity.config();
     config.listen.push(taken.local_addr().unwrap());
     let refused = reconfigure(&server, config.clone());
     assert!(matches!(refused, Err(KeError::Listen { .. })), "{refused:?}");
-    assert_eq!(server.listen(), before);
+    assert_eq!(server.listen_addresses(), before);
     assert!(matches!(
         KeServer::start(config, Arc::new(PlaintextCookies)),
         Err(KeError::Listen { address, .. }) if address == taken.local_addr().unwrap()
@@ -83,7 +83,7 @@ fn what_cannot_be_had_changes_nothing() {
     assert!(
         matches!(reconfigure(&server, config), Err(KeError::Overlap(_, of)) if of == before[0])
     );
-    assert_eq!(server.listen(), before);
+    assert_eq!(server.listen_addresses(), before);
     assert!(exchange(&server, &identity).is_ok());
 }
 
@@ -94,7 +94,7 @@ fn those_who_wait_at_an_address_that_goes_are_served() {
     let config = KeConfig { threads: 1, ..identity.config() };
     let server = KeServer::start(config, Arc::new(Gate(Arc::clone(&gate)))).unwrap();
     let client = KeClient::new(&identity.trust(), &BOTH).unwrap();
-    let at = server.listen()[0];
+    let at = server.listen_addresses()[0];
     thread::scope(|scope| {
         let closed = gate.lock().unwrap();
         let first = scope.spawn(|| client.exchange_keys("localhost", at, TEST_TIMEOUT));
@@ -104,7 +104,7 @@ fn those_who_wait_at_an_address_that_goes_are_served() {
         config.listen = vec!["127.0.0.2:0".parse().unwrap()];
         let prepared = server.prepare(config).unwrap();
         let changing = scope.spawn(|| server.apply(prepared));
-        while server.listen()[0] == at {
+        while server.listen_addresses()[0] == at {
             thread::sleep(Duration::from_millis(1));
         }
         drop(closed);
@@ -122,13 +122,13 @@ fn those_who_wait_at_an_address_that_goes_are_served() {
 fn what_is_prepared_is_nothing_until_it_is_applied() {
     let (identity, other) = (Identity::new(), Identity::new());
     let server = identity.serve();
-    let (listens, facts) = (server.listen(), server.certificate());
+    let (listens, facts) = (server.listen_addresses(), server.certificate_info());
     let mut config = other.config();
     let free = TcpListener::bind(loopback()).unwrap().local_addr().unwrap();
     config.listen = vec![free];
     config.limits.connections = 1;
     drop(server.prepare(config.clone()).unwrap());
-    assert_eq!((server.listen(), server.certificate()), (listens, facts));
+    assert_eq!((server.listen_addresses(), server.certificate_info()), (listens, facts));
     assert!(exchange(&server, &identity).is_ok());
     assert!(TcpStream::connect(free).is_err(), "the new socket is closed");
     reconfigure(&server, config).unwrap();
@@ -143,14 +143,14 @@ fn what_is_prepared_is_nothing_until_it_is_applied() {
 fn other_limits_hold_from_then_on() {
     let identity = Identity::new();
     let server = identity.serve();
-    let at = server.listen()[0];
+    let at = server.listen_addresses()[0];
     let guests = [(); 2].map(|()| TcpStream::connect(at).unwrap());
     await_counters(&server, |counters| counters.open == 2);
     let mut config = identity.config();
     config.limits.connections_per_prefix = 1;
     reconfigure(&server, config).unwrap();
     assert!(exchange(&server, &identity).is_err());
-    let counters = server.counters();
+    let counters = server.counts();
     assert_eq!((counters.refused_concurrent, counters.open), (1, 2), "the guests may stay");
     drop(guests);
     await_counters(&server, |counters| counters.open == 0);

@@ -26,7 +26,7 @@ fn limited(identity: &Identity, change: impl FnOnce(&mut KeLimits)) -> KeServer 
 fn an_idle_client_is_disconnected() {
     let identity = Identity::new();
     let server = limited(&identity, |limits| limits.timeout = Duration::from_millis(50));
-    let mut idle = TcpStream::connect(server.listen()[0]).unwrap();
+    let mut idle = TcpStream::connect(server.listen_addresses()[0]).unwrap();
     await_end(&mut idle);
     let counters = await_counters(&server, |counters| counters.open == 0);
     assert_eq!(counters, KeCounts { accepted: 1, timed_out: 1, ..KeCounts::default() });
@@ -36,7 +36,7 @@ fn an_idle_client_is_disconnected() {
 fn a_dribbling_client_wins_no_time() {
     let identity = Identity::new();
     let server = limited(&identity, |limits| limits.timeout = Duration::from_millis(200));
-    let mut dribbling = TcpStream::connect(server.listen()[0]).unwrap();
+    let mut dribbling = TcpStream::connect(server.listen_addresses()[0]).unwrap();
     // The head of a TLS record of a handshake that never gets complete.
     dribbling.write_all(&[22, 3, 1, 1, 0]).unwrap();
     while dribbling.write_all(&[1]).is_ok() {
@@ -52,15 +52,15 @@ fn a_full_house_refuses_the_next_and_takes_it_later() {
         limits.connections = 2;
         limits.eviction_age = TEST_TIMEOUT;
     });
-    let at = server.listen()[0];
+    let at = server.listen_addresses()[0];
     let guests = [(); 2].map(|()| TcpStream::connect(at).unwrap());
     await_counters(&server, |counters| counters.open == 2);
     await_end(&mut TcpStream::connect(at).unwrap());
-    assert_eq!(server.counters().refused_full, 1);
+    assert_eq!(server.counts().refused_full, 1);
     drop(guests);
     await_counters(&server, |counters| counters.open == 0);
     assert!(exchange(&server, &identity).is_ok());
-    assert_eq!(server.counters().broken, 2);
+    assert_eq!(server.counts().broken, 2);
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn an_old_connection_gives_way_to_a_new_one() {
         limits.connections = 2;
         limits.eviction_age = Duration::ZERO;
     });
-    let at = server.listen()[0];
+    let at = server.listen_addresses()[0];
     let mut guests = [(); 2].map(|()| TcpStream::connect(at).unwrap());
     await_counters(&server, |counters| counters.open == 2);
     assert!(exchange(&server, &identity).is_ok());
@@ -83,10 +83,10 @@ fn an_old_connection_gives_way_to_a_new_one() {
 fn one_prefix_has_its_share() {
     let identity = Identity::new();
     let server = limited(&identity, |limits| limits.connections_per_prefix = 1);
-    let guest = TcpStream::connect(server.listen()[0]).unwrap();
+    let guest = TcpStream::connect(server.listen_addresses()[0]).unwrap();
     await_counters(&server, |counters| counters.open == 1);
-    await_end(&mut TcpStream::connect(server.listen()[0]).unwrap());
-    assert_eq!(server.counters().refused_concurrent, 1);
+    await_end(&mut TcpStream::connect(server.listen_addresses()[0]).unwrap());
+    assert_eq!(server.counts().refused_concurrent, 1);
     drop(guest);
     await_counters(&server, |counters| counters.open == 0);
     assert!(exchange(&server, &identity).is_ok());
@@ -95,7 +95,7 @@ fn one_prefix_has_its_share() {
         limits.rate_per_prefix = 1;
         limits.burst_per_prefix = 2;
     });
-    let at = server.listen()[0];
+    let at = server.listen_addresses()[0];
     for mut stream in [(); 5].map(|()| TcpStream::connect(at).unwrap()) {
         stream.write_all(&[0]).unwrap();
         let _ = stream.read(&mut [0; 512]);
@@ -122,7 +122,7 @@ fn dribble(at: SocketAddr, count: usize, stop: &AtomicBool) {
 fn slow_clients_do_not_hold_up_honest_ones() {
     let identity = Identity::new();
     let server = limited(&identity, |limits| limits.connections = 200);
-    let at = server.listen()[0];
+    let at = server.listen_addresses()[0];
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| dribble(at, 150, &stop));
@@ -131,7 +131,7 @@ fn slow_clients_do_not_hold_up_honest_ones() {
         stop.store(true, Relaxed);
         assert!(honest.iter().all(Result::is_ok), "{honest:?}");
     });
-    let counters = server.counters();
+    let counters = server.counts();
     assert_eq!((counters.established, counters.refused_full, counters.timed_out), (20, 0, 0));
 }
 
@@ -139,7 +139,7 @@ fn slow_clients_do_not_hold_up_honest_ones() {
 fn a_flood_of_bytes_is_cut_off() {
     let identity = Identity::new();
     let server = limited(&identity, |_| {});
-    let mut flood = TcpStream::connect(server.listen()[0]).unwrap();
+    let mut flood = TcpStream::connect(server.listen_addresses()[0]).unwrap();
     // One sound head of a record after the other, without end.
     let record = [&[22, 3, 1, 0x40, 0][..], &[1, 0xff, 0xff, 0xff], &[0; 0x3ffc]].concat();
     while flood.write_all(&record).is_ok() {}

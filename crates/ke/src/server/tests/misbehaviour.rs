@@ -25,7 +25,7 @@ fn send_request(
     config.alpn_protocols = protocols.iter().map(|one| one.to_vec()).collect();
     let name = ServerName::try_from("localhost").unwrap();
     let mut tls = ClientConnection::new(Arc::new(config), name).unwrap();
-    let mut stream = TcpStream::connect(server.listen()[0])?;
+    let mut stream = TcpStream::connect(server.listen_addresses()[0])?;
     stream.set_read_timeout(Some(TEST_TIMEOUT))?;
     let mut whole = rustls::Stream::new(&mut tls, &mut stream);
     whole.write_all(request)?;
@@ -79,7 +79,9 @@ fn requests_of_other_clients_are_judged_by_the_standard() {
         let response =
             send_request(&server, &identity, &[ALPN], &bytes(&records.concat())).unwrap();
         match (KeResponse::parse(&response).unwrap(), code) {
-            (KeResponse::Granted(grant), None) => assert_eq!(grant.cookies.len(), 8, "{records:?}"),
+            (KeResponse::Negotiated(grant), None) => {
+                assert_eq!(grant.cookies.len(), 8, "{records:?}")
+            }
             (parsed, code) => assert_eq!(Some(parsed), code.map(KeResponse::Error), "{records:?}"),
         }
     }
@@ -111,8 +113,8 @@ fn a_request_of_the_largest_size_is_read_and_a_longer_one_is_refused() {
         request[at..at + 2].copy_from_slice(&(body as u16).to_be_bytes());
         KeResponse::parse(&send_request(&server, &identity, &[ALPN], &request).unwrap()).unwrap()
     };
-    assert!(matches!(of(1024), KeResponse::Granted(_)));
-    assert!(matches!(of(REQUEST_LEN_MAX), KeResponse::Granted(_)));
+    assert!(matches!(of(1024), KeResponse::Negotiated(_)));
+    assert!(matches!(of(REQUEST_LEN_MAX), KeResponse::Negotiated(_)));
     assert_eq!(of(REQUEST_LEN_MAX + 1), KeResponse::Error(1));
 }
 
@@ -147,7 +149,7 @@ fn only_ntske_is_spoken() {
 fn what_is_not_tls_is_closed() {
     let identity = Identity::new();
     let server = identity.serve();
-    let mut stream = TcpStream::connect(server.listen()[0]).unwrap();
+    let mut stream = TcpStream::connect(server.listen_addresses()[0]).unwrap();
     stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     stream.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
     let mut answer = Vec::new();
@@ -161,6 +163,6 @@ fn what_is_not_tls_is_closed() {
 fn one_that_goes_away_is_forgotten() {
     let identity = Identity::new();
     let server = identity.serve();
-    drop(TcpStream::connect(server.listen()[0]).unwrap());
+    drop(TcpStream::connect(server.listen_addresses()[0]).unwrap());
     await_counters(&server, |counters| counters.broken == 1 && counters.open == 0);
 }

@@ -2,8 +2,8 @@
 //! its Syncs, outages and overload.
 
 use horolog_wire::ptp::message::TIMESTAMP_MESSAGE_LEN;
-use horolog_wire::ptp::monitor::{self, Current, MonitorResponse, Parent};
-use horolog_wire::ptp::tlv::{UNICAST_LEN_MAX, Unicast};
+use horolog_wire::ptp::monitor::{self, CurrentDataSet, MonitorResponse, ParentDataSet};
+use horolog_wire::ptp::tlv::{UNICAST_LEN_MAX, UnicastNegotiation};
 use horolog_wire::ptp::{
     HEADER_LEN as PTP_HEADER_LEN, Header as PtpHeader, Message, MessageType, PortIdentity,
     PtpFlags, PtpMessageBody, PtpTimestamp,
@@ -68,14 +68,19 @@ pub(super) fn correct_replies(request: &[u8], at: Timestamp<Utc>) -> Vec<Vec<u8>
             vec![message(delay, &monitor_status()), message(sync, &[])]
         }
         (PtpMessageBody::Signaling(_), Some(tlv)) => {
-            let Some(Ok(Unicast::Request { kind, log_interval, duration_s })) =
-                Unicast::from_tlv(&tlv)
+            let Some(Ok(UnicastNegotiation::Request { kind, log_interval, duration_s })) =
+                UnicastNegotiation::from_tlv(&tlv)
             else {
                 return Vec::new();
             };
             let mut grant = [0; UNICAST_LEN_MAX];
-            let length = Unicast::Grant { kind, log_interval, duration_s, renewal_invited: false }
-                .emit(&mut grant);
+            let length = UnicastNegotiation::Grant {
+                kind,
+                log_interval,
+                duration_s,
+                renewal_invited: false,
+            }
+            .emit(&mut grant);
             vec![message(PtpMessageBody::Signaling(requesting), &grant[..length])]
         }
         _ => Vec::new(),
@@ -88,8 +93,8 @@ fn monitor_status() -> Vec<u8> {
         port_state: 6,
         protocol: 1,
         address: &[192, 0, 2, 1],
-        parent: Parent::default(),
-        current: Current::default(),
+        parent: ParentDataSet::default(),
+        current: CurrentDataSet::default(),
         utc_offset: 37,
         time_flags: PtpFlags::TIME_TRACEABLE.0 as u8,
         time_source: 0x20,
@@ -97,7 +102,7 @@ fn monitor_status() -> Vec<u8> {
     };
     let mut tlv = vec![0; MonitorResponse::tlv_len(4)];
     response.emit(&mut tlv);
-    assert_eq!(tlv[..2], monitor::RESPONSE.to_be_bytes());
+    assert_eq!(tlv[..2], monitor::RESPONSE_TLV_TYPE.to_be_bytes());
     tlv
 }
 

@@ -7,8 +7,8 @@ use crate::ptp::{PtpLoadTransport, PtpPlan, UnicastMessages, UnicastTerms, port_
 use crate::request_tracker::{LaneCarryOver, TrackerConfig, TrialCounts};
 use crate::token::TokenCodec;
 use crate::verify;
-use horolog_wire::ptp::monitor::{Current, MonitorResponse, Parent};
-use horolog_wire::ptp::tlv::{Ended, UNICAST_LEN_MAX, Unicast};
+use horolog_wire::ptp::monitor::{CurrentDataSet, MonitorResponse, ParentDataSet};
+use horolog_wire::ptp::tlv::{UNICAST_LEN_MAX, UnicastCancellation, UnicastNegotiation};
 use horolog_wire::ptp::{Message, MessageType, PtpFlags, PtpMessageBody, PtpTimestamp};
 use proptest::prelude::*;
 use std::net::{IpAddr, Ipv4Addr};
@@ -115,8 +115,8 @@ impl Scene {
             port_state: 6,
             protocol: 1,
             address: &[192, 0, 2, 1],
-            parent: Parent::default(),
-            current: Current::default(),
+            parent: ParentDataSet::default(),
+            current: CurrentDataSet::default(),
             utc_offset: 37,
             time_flags: PtpFlags::TIME_TRACEABLE.0 as u8,
             time_source: 0x20,
@@ -131,11 +131,12 @@ impl Scene {
     }
 
     fn grant(&mut self, request: &RegisteredRequest, kind: MessageType, duration_s: u32, ms: i64) {
-        let grant = Unicast::Grant { kind, log_interval: 0, duration_s, renewal_invited: false };
+        let grant =
+            UnicastNegotiation::Grant { kind, log_interval: 0, duration_s, renewal_invited: false };
         self.negotiate(request, grant, ms);
     }
 
-    fn negotiate(&mut self, request: &RegisteredRequest, unicast: Unicast, ms: i64) {
+    fn negotiate(&mut self, request: &RegisteredRequest, unicast: UnicastNegotiation, ms: i64) {
         let mut suffix = [0; UNICAST_LEN_MAX];
         let length = unicast.emit(&mut suffix);
         // The master numbers its signaling messages by itself.
@@ -146,7 +147,7 @@ impl Scene {
 
     fn sync(&mut self, request: &RegisteredRequest, ms: i64) {
         let header = self.header(request);
-        let header = Header { flags: header.flags.with(PtpFlags::TWO_STEP), ..header };
+        let header = Header { flags: header.flags.union(PtpFlags::TWO_STEP), ..header };
         self.receive(request, &Message::new(header, PtpMessageBody::Sync(PtpTimestamp::ZERO)), ms);
     }
 
@@ -256,8 +257,13 @@ fn what_is_taken_back_is_no_answer_and_no_fault() {
     let contract = UnicastTerms { messages, log_interval: 0, duration_s: 10 };
     let mut scene = Scene::new(PtpRequestKind::Unicast(contract), 2);
     let requests: Vec<_> = (0..3).map(|ms| scene.register(ms)).collect();
-    let cancel =
-        |kind| Unicast::Cancel(Ended { kind, maintain_request: false, maintain_grant: false });
+    let cancel = |kind| {
+        UnicastNegotiation::Cancel(UnicastCancellation {
+            kind,
+            maintain_request: false,
+            maintain_grant: false,
+        })
+    };
     scene.grant(&requests[0], MessageType::Sync, 10, 1);
     // Long after the grant, since it may end at any time.
     scene.negotiate(&requests[0], cancel(MessageType::Sync), 5_000);

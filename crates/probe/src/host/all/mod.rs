@@ -1,6 +1,6 @@
-//! All measurements of this host, part by part, each as its own command runs it, then a joint
-//! verdict. A part that lacks a prerequisite reports it, and the others run. Each part restores the
-//! state of the host before the next one begins.
+//! All measurements of this host, one after the other, with a joint verdict. Each part runs as with
+//! its own command and restores the state of the host. A missing prerequisite of one part does not
+//! affect the others.
 
 mod judge;
 mod plan;
@@ -18,50 +18,59 @@ use super::{clock, delay, interrupt, nic, switch, timer};
 /// Options of a measurement of the whole host.
 #[derive(Clone, Debug)]
 pub struct HostAllOptions {
-    /// Approximate time of all parts together; at one minute each takes as long as by itself.
+    /// Approximate total time. At one minute each part takes as long as with the defaults of its
+    /// own command.
     pub time: Duration,
     /// Parts to measure.
     pub parts: Vec<HostMeasurement>,
     /// Real-time priority of threads that use one; `None` for sched-other threads.
     pub priority: Option<u8>,
-    /// True to hold off deep idle states while wake-ups, switches and handlers are measured.
+    /// True to prevent deep idle states (`/dev/cpu_dma_latency`) while latencies are measured.
     pub hold_awake: bool,
     /// Command line, for the record.
     pub command: Vec<String>,
 }
 
-/// Callbacks of a run, and its end condition.
+/// Callbacks of a run.
 #[derive(Clone, Copy)]
 pub struct HostCallbacks<'a> {
-    /// Takes the running part and its current step.
-    pub doing: &'a (dyn Fn(HostMeasurement, &str) + Sync),
-    /// Takes the outcome of a part.
-    pub done: &'a dyn Fn(&HostMeasurementOutcome),
+    /// Called with the running part and a description of its current step.
+    pub report_step: &'a (dyn Fn(HostMeasurement, &str) + Sync),
+    /// Called with the outcome of each part.
+    pub report_outcome: &'a dyn Fn(&HostMeasurementOutcome),
     /// Returns true if the run is to end.
     pub is_over: &'a (dyn Fn() -> bool + Sync),
 }
 
-/// Measures all parts and judges them.
+/// Measures all parts and adds joint findings and the verdict.
 #[must_use]
-pub fn run(options: &HostAllOptions, watch: HostCallbacks<'_>) -> HostAllResult {
-    let mut result = empty(options);
+pub fn run(options: &HostAllOptions, callbacks: HostCallbacks<'_>) -> HostAllResult {
+    let mut result = empty_result(options);
     for part in HostMeasurement::ALL {
         let before = result.parts.len();
         if !options.parts.contains(&part) {
-            result.parts.push(without(part, HostMeasurementState::Skipped, Vec::new()));
-        } else if (watch.is_over)() {
-            result.parts.push(without(part, HostMeasurementState::NotBegun, Vec::new()));
+            result.parts.push(outcome_without_record(
+                part,
+                HostMeasurementState::Skipped,
+                Vec::new(),
+            ));
+        } else if (callbacks.is_over)() {
+            result.parts.push(outcome_without_record(
+                part,
+                HostMeasurementState::NotBegun,
+                Vec::new(),
+            ));
         } else {
-            measure(part, options, watch, &mut result);
+            measure_part(part, options, callbacks, &mut result);
         }
-        result.parts[before..].iter().for_each(watch.done);
+        result.parts[before..].iter().for_each(callbacks.report_outcome);
     }
     judge::judge(&mut result);
     result
 }
 
 /// Returns a result without measurements.
-fn empty(options: &HostAllOptions) -> HostAllResult {
+fn empty_result(options: &HostAllOptions) -> HostAllResult {
     HostAllResult {
         schema: HOST_ALL_SCHEMA.to_owned(),
         started: rfc3339_now(),
@@ -82,8 +91,8 @@ fn empty(options: &HostAllOptions) -> HostAllResult {
     }
 }
 
-/// Returns the outcome of a part without a record.
-fn without(
+/// Returns the outcome of a part that was not run or failed.
+fn outcome_without_record(
     part: HostMeasurement,
     state: HostMeasurementState,
     why: Vec<String>,
@@ -91,96 +100,114 @@ fn without(
     HostMeasurementOutcome { part, interface: None, state, reason: why, duration_ns: 0 }
 }
 
-fn measure(
+fn measure_part(
     part: HostMeasurement,
     options: &HostAllOptions,
-    watch: HostCallbacks<'_>,
+    callbacks: HostCallbacks<'_>,
     result: &mut HostAllResult,
 ) {
-    let doing = |what: &str| (watch.doing)(part, what);
-    let of_all = |done: u64, all: u64| doing(&format!("{done} of {all} repetitions"));
-    let of_time = |done: Duration, all: Duration| {
-        doing(&format!("{} of {} s", done.as_secs(), all.as_secs()));
+    let report_step = |what: &str| (callbacks.report_step)(part, what);
+    let report_repetitions =
+        |done: u64, all: u64| report_step(&format!("{done} of {all} repetitions"));
+    let report_seconds = |done: Duration, all: Duration| {
+        report_step(&format!("{} of {} s", done.as_secs(), all.as_secs()));
     };
-    let is_over = watch.is_over;
-    let begun = RunningHostPart { part, at: Instant::now() };
-    doing("begins");
+    let is_over = callbacks.is_over;
+    let running_part = RunningHostPart { part, started_at: Instant::now() };
+    report_step("begins");
     let outcome = match part {
         HostMeasurement::Clock => {
-            let record = Ok::<_, NetlinkError>(clock::measure(plan::clock(options), &is_over));
-            begun.ended(record, |one| &one.findings, &mut result.clock)
+            let record =
+                Ok::<_, NetlinkError>(clock::measure(plan::clock_options(options), &is_over));
+            running_part.store_outcome(record, |one| &one.findings, &mut result.clock)
         }
         HostMeasurement::Delay => {
-            let record = delay::measure(plan::delay(options), &doing, is_over);
-            begun.ended(Ok::<_, NetlinkError>(record), |one| &one.findings, &mut result.delay)
+            let record = delay::measure(plan::delay_options(options), &report_step, is_over);
+            running_part.store_outcome(
+                Ok::<_, NetlinkError>(record),
+                |one| &one.findings,
+                &mut result.delay,
+            )
         }
         HostMeasurement::Timer => {
-            let record = timer::run(plan::timer(options), &of_time, &is_over);
-            begun.ended(record, |one| &one.findings, &mut result.timer)
+            let record = timer::run(plan::timer_options(options), &report_seconds, &is_over);
+            running_part.store_outcome(record, |one| &one.findings, &mut result.timer)
         }
         HostMeasurement::Switch => {
-            let record = switch::run(plan::switch(options), &of_all, &is_over);
-            begun.ended(record, |one| &one.findings, &mut result.switch)
+            let record = switch::run(plan::switch_options(options), &report_repetitions, &is_over);
+            running_part.store_outcome(record, |one| &one.findings, &mut result.switch)
         }
         HostMeasurement::Interrupt => {
-            let record = interrupt::run(plan::interrupt(options), &doing, &is_over);
-            begun.ended(record, |one| &one.findings, &mut result.interrupt)
+            let record = interrupt::run(plan::interrupt_options(options), &report_step, &is_over);
+            running_part.store_outcome(record, |one| &one.findings, &mut result.interrupt)
         }
-        HostMeasurement::Nic => return nics(options, result),
+        HostMeasurement::Nic => return inspect_nics(options, result),
     };
     result.parts.push(outcome);
 }
 
-/// Running part.
+/// Part that is being measured, and when it was started.
 struct RunningHostPart {
     part: HostMeasurement,
-    at: Instant,
+    started_at: Instant,
 }
 
 impl RunningHostPart {
-    /// Stores the record, if there is one.
-    fn ended<R, E: ToString>(
+    /// Stores the record of the part in `stored`, if there is one, and returns its outcome.
+    fn store_outcome<R, E: ToString>(
         &self,
         record: Result<R, E>,
         findings: fn(&R) -> &[Finding],
         stored: &mut Option<R>,
     ) -> HostMeasurementOutcome {
         let (state, why) = match &record {
-            Ok(record) => judge::state(findings(record)),
+            Ok(record) => judge::part_state(findings(record)),
             Err(error) => (HostMeasurementState::Failed, vec![error.to_string()]),
         };
         *stored = record.ok();
-        let took_ns = u64::try_from(self.at.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        HostMeasurementOutcome { duration_ns: took_ns, ..without(self.part, state, why) }
+        let took_ns = u64::try_from(self.started_at.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        HostMeasurementOutcome {
+            duration_ns: took_ns,
+            ..outcome_without_record(self.part, state, why)
+        }
     }
 }
 
 /// Inspects each NIC.
-fn nics(options: &HostAllOptions, result: &mut HostAllResult) {
+fn inspect_nics(options: &HostAllOptions, result: &mut HostAllResult) {
     let links = Netlink::open().and_then(|mut netlink| netlink.links());
     let names = match links {
         Ok(links) => select_interfaces(&links),
         Err(error) => {
             let why = vec![error.to_string()];
-            result.parts.push(without(HostMeasurement::Nic, HostMeasurementState::Failed, why));
+            result.parts.push(outcome_without_record(
+                HostMeasurement::Nic,
+                HostMeasurementState::Failed,
+                why,
+            ));
             return;
         }
     };
     if names.is_empty() {
         let why = vec!["no interface except loopback is up".to_owned()];
-        result.parts.push(without(HostMeasurement::Nic, HostMeasurementState::Absent, why));
+        result.parts.push(outcome_without_record(
+            HostMeasurement::Nic,
+            HostMeasurementState::Absent,
+            why,
+        ));
     }
     for name in names {
-        let begun = RunningHostPart { part: HostMeasurement::Nic, at: Instant::now() };
+        let running_part =
+            RunningHostPart { part: HostMeasurement::Nic, started_at: Instant::now() };
         let mut stored: Option<HostNicResult> = None;
         let record = nic::inspect(&name, options.command.clone());
-        let outcome = begun.ended(record, |one| &one.findings, &mut stored);
+        let outcome = running_part.store_outcome(record, |one| &one.findings, &mut stored);
         result.parts.push(HostMeasurementOutcome { interface: Some(name), ..outcome });
         result.nics.extend(stored);
     }
 }
 
-/// Returns the interfaces to inspect: the NICs among those that are up, without loopback; if there
+/// Returns the interfaces to inspect, of those that are up, without loopback: the NICs; if there
 /// are none, as in a container, the virtual interfaces.
 fn select_interfaces(links: &[Link]) -> Vec<String> {
     let up: Vec<_> = links.iter().filter(|link| link.operational && link.name != "lo").collect();
@@ -235,7 +262,8 @@ mod tests {
             hold_awake: false,
             command: Vec::new(),
         };
-        let watch = HostCallbacks { doing: &|_, _| (), done: &|_| (), is_over: &|| false };
+        let watch =
+            HostCallbacks { report_step: &|_, _| (), report_outcome: &|_| (), is_over: &|| false };
         let result = run(&options, watch);
         let skipped = result.parts.iter().filter(|one| one.state == HostMeasurementState::Skipped);
         assert_eq!((skipped.count(), result.verdict), (5, HostVerdict::Unjudged));

@@ -1,4 +1,4 @@
-//! Time plan of the parts, so that all of them take about as long as requested. Pure.
+//! Options of each part, scaled so that all of them take about the requested time. Pure.
 
 use std::time::Duration;
 
@@ -11,16 +11,16 @@ use crate::host::interrupt::InterruptOptions;
 use crate::host::switch::{SwitchOptions, TURNS_MAX};
 use crate::host::timer::TimerOptions;
 
-/// Total time at which each part measures with the defaults of its own command.
-const USUAL: Duration = Duration::from_mins(1);
-/// Least total time with room for long waits and for the claims about delays.
-const CLAIMS_MIN: Duration = Duration::from_secs(30);
-/// Longest wait below that time.
-const SHORT_MAX: Duration = Duration::from_millis(10);
+/// Total time for which each part uses the defaults of its own command.
+const DEFAULT_TOTAL: Duration = Duration::from_mins(1);
+/// Minimum total time for long delays and the claims about delays.
+const CLAIMS_TIME_MIN: Duration = Duration::from_secs(30);
+/// Longest measured delay if the total time is below [`CLAIMS_TIME_MIN`].
+const SHORT_DELAY_MAX: Duration = Duration::from_millis(10);
 /// Period of wake-ups.
 const INTERVAL: Duration = Duration::from_millis(1);
 
-/// Delays to measure if there is time.
+/// Requested delays; the long ones only if there is time.
 const DELAYS: [Duration; 7] = [
     Duration::from_micros(1),
     Duration::from_micros(10),
@@ -31,26 +31,26 @@ const DELAYS: [Duration; 7] = [
     Duration::from_secs(1),
 ];
 
-/// Returns a number in proportion to the time, at least 1.
-fn scaled(usual: u64, time: Duration) -> u64 {
-    let share = u128::from(usual) * time.as_nanos() / USUAL.as_nanos();
+/// Scales a count for [`DEFAULT_TOTAL`] to the total time; at least 1.
+fn scaled(default_count: u64, time: Duration) -> u64 {
+    let share = u128::from(default_count) * time.as_nanos() / DEFAULT_TOTAL.as_nanos();
     u64::try_from(share).unwrap_or(u64::MAX).max(1)
 }
 
-fn scaled_time(usual: Duration, time: Duration) -> Duration {
-    Duration::from_nanos(scaled(usual.as_nanos() as u64, time))
+fn scaled_time(default_time: Duration, time: Duration) -> Duration {
+    Duration::from_nanos(scaled(default_time.as_nanos() as u64, time))
 }
 
-pub(super) fn clock(options: &HostAllOptions) -> HostClockOptions {
+pub(super) fn clock_options(options: &HostAllOptions) -> HostClockOptions {
     HostClockOptions {
         time: scaled_time(Duration::from_secs(2), options.time),
         command: options.command.clone(),
     }
 }
 
-pub(super) fn delay(options: &HostAllOptions) -> HostDelayOptions {
-    let claims = options.time >= CLAIMS_MIN;
-    let is_possible = |delay: &Duration| claims || *delay <= SHORT_MAX;
+pub(super) fn delay_options(options: &HostAllOptions) -> HostDelayOptions {
+    let claims = options.time >= CLAIMS_TIME_MIN;
+    let is_possible = |delay: &Duration| claims || *delay <= SHORT_DELAY_MAX;
     HostDelayOptions {
         functions: WaitFunction::ALL.to_vec(),
         delays: DELAYS.into_iter().filter(is_possible).collect(),
@@ -62,7 +62,7 @@ pub(super) fn delay(options: &HostAllOptions) -> HostDelayOptions {
     }
 }
 
-pub(super) fn timer(options: &HostAllOptions) -> TimerOptions {
+pub(super) fn timer_options(options: &HostAllOptions) -> TimerOptions {
     let time = scaled_time(Duration::from_secs(10), options.time);
     let cycles = (time.as_nanos() / INTERVAL.as_nanos()).max(1);
     TimerOptions {
@@ -76,7 +76,7 @@ pub(super) fn timer(options: &HostAllOptions) -> TimerOptions {
     }
 }
 
-pub(super) fn switch(options: &HostAllOptions) -> SwitchOptions {
+pub(super) fn switch_options(options: &HostAllOptions) -> SwitchOptions {
     SwitchOptions {
         cores: Vec::new(),
         turns: scaled(5_000, options.time).clamp(100, TURNS_MAX),
@@ -87,7 +87,7 @@ pub(super) fn switch(options: &HostAllOptions) -> SwitchOptions {
     }
 }
 
-pub(super) fn interrupt(options: &HostAllOptions) -> InterruptOptions {
+pub(super) fn interrupt_options(options: &HostAllOptions) -> InterruptOptions {
     InterruptOptions {
         cores: Vec::new(),
         kinds: vec![TimerHandlerKind::Kernel, TimerHandlerKind::Signal, TimerHandlerKind::Timerfd],
@@ -118,24 +118,30 @@ mod tests {
 
     #[test]
     fn a_minute_is_what_the_parts_take_by_themselves() {
-        let usual = options(USUAL);
-        assert_eq!(clock(&usual).time, Duration::from_secs(2));
-        assert_eq!(timer(&usual).cycles, 10_000);
-        assert_eq!(switch(&usual).turns, 5_000);
-        let handlers = interrupt(&usual);
+        let usual = options(DEFAULT_TOTAL);
+        assert_eq!(clock_options(&usual).time, Duration::from_secs(2));
+        assert_eq!(timer_options(&usual).cycles, 10_000);
+        assert_eq!(switch_options(&usual).turns, 5_000);
+        let handlers = interrupt_options(&usual);
         assert_eq!((handlers.expiries, handlers.spin), (1_000, Duration::from_secs(5)));
-        let delays = delay(&usual);
+        let delays = delay_options(&usual);
         assert_eq!((delays.samples, delays.claims, delays.delays.len()), (100, true, 7));
     }
 
     #[test]
     fn another_time_is_in_proportion() {
         let short = options(Duration::from_secs(6));
-        assert_eq!((timer(&short).cycles, interrupt(&short).expiries), (1_000, 100));
-        let delays = delay(&short);
+        assert_eq!(
+            (timer_options(&short).cycles, interrupt_options(&short).expiries),
+            (1_000, 100)
+        );
+        let delays = delay_options(&short);
         assert_eq!((delays.samples, delays.claims, delays.delays.len()), (10, false, 5));
-        assert!(delays.delays.iter().all(|delay| *delay <= SHORT_MAX));
+        assert!(delays.delays.iter().all(|delay| *delay <= SHORT_DELAY_MAX));
         let long = options(Duration::from_hours(1));
-        assert_eq!((timer(&long).cycles, switch(&long).turns), (600_000, TURNS_MAX));
+        assert_eq!(
+            (timer_options(&long).cycles, switch_options(&long).turns),
+            (600_000, TURNS_MAX)
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Monotonicity of a clock across cores: a thread on each core reads it, and no reading may be
-//! earlier than the latest that any core is known to have taken before.
+//! Monotonicity of `CLOCK_MONOTONIC` across cores: one thread per core reads it, and no reading may
+//! be earlier than one that another core had published before.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -9,38 +9,40 @@ use horolog_record::CoreMonotonicity;
 use horolog_sys::affinity::{allowed_cores, pin_to_core};
 use horolog_sys::posix_clock::PosixClock;
 
-/// Cores compared at most, the first ones: they contend for one shared word.
+/// Maximum number of compared cores, which all contend for one atomic word.
 const CORES_MAX: usize = 64;
-/// Low bits of the shared word for the core that read; the rest holds the reading.
+/// Number of low bits of the shared word that hold the index of the reading core; the others hold
+/// the reading in ns.
 const CORE_BITS: u32 = 7;
 
 /// Readings of one core.
 #[derive(Clone, Copy, Debug, Default)]
 struct CoreReadings {
-    handed_over: u64,
+    handoffs: u64,
     backwards: u64,
     backwards_max_ns: u64,
 }
 
-/// Compares `CLOCK_MONOTONIC` over all cores for `time`; `None` if there is only one.
-pub(super) fn compare(time: Duration) -> Option<CoreMonotonicity> {
+/// Compares readings of all cores during `time`; `None` on a host with one core.
+pub(super) fn compare_cores(time: Duration) -> Option<CoreMonotonicity> {
     let mut cores = allowed_cores().ok()?;
     cores.truncate(CORES_MAX);
     if cores.len() < 2 {
         return None;
     }
-    // Counted from a second before, since the bits are shared; an earlier reading is 0.
+    // Readings count from 1 s before now, so that they fit beside the core index; one that is
+    // earlier counts as 0.
     let base = PosixClock::MONOTONIC.now_ns().ok()? - 1_000_000_000;
     let read = || Some(u64::try_from(PosixClock::MONOTONIC.now_ns().ok()? - base).unwrap_or(0));
     let (latest, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
     let per_core: Vec<_> = thread::scope(|scope| {
-        let watch = |(index, core): (usize, &usize)| {
+        let start_reader = |(index, core): (usize, &usize)| {
             let (core, latest, is_over) = (*core, &latest, &is_over);
             scope.spawn(move || {
-                pin_to_core(core).ok().map(|()| watch(index as u64, latest, is_over, &read))
+                pin_to_core(core).ok().map(|()| read_on_core(index as u64, latest, is_over, &read))
             })
         };
-        let threads: Vec<_> = cores.iter().enumerate().map(watch).collect();
+        let threads: Vec<_> = cores.iter().enumerate().map(start_reader).collect();
         thread::sleep(time);
         is_over.store(true, Ordering::Relaxed);
         threads.into_iter().filter_map(|thread| thread.join().ok().flatten()).collect()
@@ -48,7 +50,7 @@ pub(super) fn compare(time: Duration) -> Option<CoreMonotonicity> {
     let total = |of: fn(&CoreReadings) -> u64| per_core.iter().map(of).sum();
     (per_core.len() > 1).then(|| CoreMonotonicity {
         cores: per_core.len(),
-        handoffs: total(|readings| readings.handed_over),
+        handoffs: total(|readings| readings.handoffs),
         backwards: total(|readings| readings.backwards),
         backwards_max_ns: per_core
             .iter()
@@ -58,7 +60,7 @@ pub(super) fn compare(time: Duration) -> Option<CoreMonotonicity> {
     })
 }
 
-fn watch(
+fn read_on_core(
     index: u64,
     latest: &AtomicU64,
     is_over: &AtomicBool,
@@ -66,12 +68,12 @@ fn watch(
 ) -> CoreReadings {
     let mut readings = CoreReadings::default();
     while !is_over.load(Ordering::Relaxed) {
-        // Any reading published by another core was read before this reading is taken.
+        // A published reading was taken before the next one of this thread.
         let before = latest.load(Ordering::SeqCst);
         let Some(now) = read() else { break };
-        let (earlier, who) = (before >> CORE_BITS, before & ((1 << CORE_BITS) - 1));
-        if who != index {
-            readings.handed_over += 1;
+        let (earlier, last_core) = (before >> CORE_BITS, before & ((1 << CORE_BITS) - 1));
+        if last_core != index {
+            readings.handoffs += 1;
         }
         if now < earlier {
             readings.backwards += 1;
@@ -93,7 +95,7 @@ mod tests {
         let ahead = |ns: u64| {
             let read = move || PosixClock::MONOTONIC.now_ns().ok().map(|now| now as u64 + ns);
             let (latest, is_over) = (&latest, &is_over);
-            move |index| watch(index, latest, is_over, &read)
+            move |index| read_on_core(index, latest, is_over, &read)
         };
         let (first, second) = (ahead(1_000_000_000), ahead(0));
         let per_core = thread::scope(|scope| {
@@ -111,7 +113,7 @@ mod tests {
 
     #[test]
     fn what_the_kernel_calls_monotonic_is() {
-        if let Some(order) = compare(Duration::from_millis(20)) {
+        if let Some(order) = compare_cores(Duration::from_millis(20)) {
             assert!(order.cores > 1 && order.backwards == 0, "{order:?}");
         }
     }

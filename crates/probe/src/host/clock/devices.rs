@@ -1,5 +1,4 @@
-//! Clocks with a device of their own: real-time clocks, read at the change of their second, and PTP
-//! hardware clocks. Empty on a host without either.
+//! Clock devices: RTCs, read at the change of their second, and PHCs. Empty on a host without any.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,28 +9,28 @@ use horolog_sys::phc::PhcDevice;
 use horolog_sys::posix_clock::PosixClock;
 
 const NS_PER_S: i64 = 1_000_000_000;
-/// Longest wait for the change of a second, with the device's latency.
+/// Longest wait for the second of an RTC to change, including its read latency.
 const SECOND_MAX: Duration = Duration::from_millis(1_300);
 
 /// Reads all real-time clocks; each takes up to a second.
-pub(super) fn rtcs(root: &Path) -> Vec<RtcFacts> {
-    entries(&root.join("sys/class/rtc")).into_iter().map(|path| rtc(&path)).collect()
+pub(super) fn read_rtcs(root: &Path) -> Vec<RtcFacts> {
+    entries(&root.join("sys/class/rtc")).into_iter().map(|path| read_rtc(&path)).collect()
 }
 
 /// Reads all PTP hardware clocks.
-pub(super) fn phcs(root: &Path) -> Vec<PhcFacts> {
+pub(super) fn read_phcs(root: &Path) -> Vec<PhcFacts> {
     let named = |path: PathBuf| {
         let name = path.file_name()?.to_str()?.to_owned();
-        Some(phc(&root.join("dev").join(name), read_line(&path.join("clock_name"))))
+        Some(read_phc(&root.join("dev").join(name), read_line(&path.join("clock_name"))))
     };
     entries(&root.join("sys/class/ptp")).into_iter().filter_map(named).collect()
 }
 
-fn rtc(path: &Path) -> RtcFacts {
+fn read_rtc(path: &Path) -> RtcFacts {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let epoch = path.join("since_epoch");
     let read = || read_line(&epoch)?.parse::<i64>().ok();
-    let reading = second_changed(&read);
+    let reading = system_ahead_at_second(&read);
     RtcFacts {
         name,
         driver: read_line(&path.join("name")),
@@ -42,8 +41,9 @@ fn rtc(path: &Path) -> RtcFacts {
     }
 }
 
-/// Returns the offset of the system clock from a clock of whole seconds in ns, and its uncertainty.
-fn second_changed(read: &dyn Fn() -> Option<i64>) -> Result<(i64, u64), &'static str> {
+/// Returns the system clock minus a clock of whole seconds, measured when its second changes, and
+/// the error bound, both in ns.
+fn system_ahead_at_second(read: &dyn Fn() -> Option<i64>) -> Result<(i64, u64), &'static str> {
     const UNREAD: &str = "it cannot be read";
     let system = || PosixClock::REALTIME.now_ns().map_err(|_| UNREAD);
     let begun = Instant::now();
@@ -58,13 +58,13 @@ fn second_changed(read: &dyn Fn() -> Option<i64>) -> Result<(i64, u64), &'static
             return Ok((ahead, (after - before).unsigned_abs() / 2 + 1));
         }
         before = after;
-        // The device is slow to read, so a busy loop is not needed.
+        // Reading an RTC is slow, so a busy loop would not be more accurate.
         std::thread::sleep(Duration::from_micros(500));
     }
     Err("it is stopped: its second did not change within 1.3 s")
 }
 
-fn phc(device: &Path, clock_name: Option<String>) -> PhcFacts {
+fn read_phc(device: &Path, clock_name: Option<String>) -> PhcFacts {
     let reading = PhcDevice::open(device).and_then(|mut phc| phc.read());
     let system_ahead = reading.as_ref().ok().map(|reading| {
         let width = (reading.after - reading.before).as_ns();
@@ -80,7 +80,7 @@ fn phc(device: &Path, clock_name: Option<String>) -> PhcFacts {
     }
 }
 
-/// Returns the entries of a directory in the order of their names; none if it does not exist.
+/// Returns the paths in a directory, sorted; none if it does not exist.
 fn entries(directory: &Path) -> Vec<PathBuf> {
     let listed = fs::read_dir(directory).into_iter().flatten();
     let mut paths: Vec<_> = listed.filter_map(|entry| Some(entry.ok()?.path())).collect();
@@ -88,7 +88,7 @@ fn entries(directory: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// Returns the first line of a file, if not empty.
+/// Returns the first line of a file, trimmed; `None` if it is empty or unreadable.
 pub(super) fn read_line(path: &Path) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     let line = text.lines().next()?.trim();
@@ -103,21 +103,21 @@ mod tests {
     fn a_clock_that_is_behind_is_found_behind() {
         const BEHIND_NS: i64 = 7_300_000_000;
         let read = || Some((PosixClock::REALTIME.now_ns().unwrap() - BEHIND_NS) / NS_PER_S);
-        let (ahead, error_bound) = second_changed(&read).unwrap();
+        let (ahead, error_bound) = system_ahead_at_second(&read).unwrap();
         assert!((ahead - BEHIND_NS).unsigned_abs() <= error_bound, "{ahead} ± {error_bound}");
     }
 
     #[test]
     fn a_clock_that_is_stopped_or_unreadable_is_reported() {
-        assert!(second_changed(&|| Some(5)).unwrap_err().contains("it is stopped"));
-        assert_eq!(second_changed(&|| None), Err("it cannot be read"));
+        assert!(system_ahead_at_second(&|| Some(5)).unwrap_err().contains("it is stopped"));
+        assert_eq!(system_ahead_at_second(&|| None), Err("it cannot be read"));
     }
 
     #[test]
     fn a_machine_without_devices_has_none() {
         let nowhere = Path::new("/nowhere/at/all");
-        assert_eq!((rtcs(nowhere), phcs(nowhere)), (Vec::new(), Vec::new()));
-        let there = phc(Path::new("/dev/null"), Some("nothing".to_owned()));
+        assert_eq!((read_rtcs(nowhere), read_phcs(nowhere)), (Vec::new(), Vec::new()));
+        let there = read_phc(Path::new("/dev/null"), Some("nothing".to_owned()));
         assert!(there.error.is_some() && there.system_ahead_ns.is_none(), "{there:?}");
     }
 }

@@ -1,20 +1,24 @@
-//! Findings of a host's clocks, from their record. Pure.
+//! Findings of `host clock`, from its record. Pure.
 
 use horolog_record::{Finding, FindingCode, HostClockResult, Severity, TickMode};
 
-use crate::host::figures::time;
+use crate::host::figures::format_time;
 
-/// Exit latency above which idle states are reported, in ns.
-const DEEP_NS: u64 = 50_000;
-/// Share of stolen time from which it is reported.
-const STOLEN_MIN: f64 = 0.01;
+/// Exit latency from which an idle state is reported, in ns.
+const DEEP_IDLE_EXIT_NS: u64 = 50_000;
+/// Share of steal (time taken by the hypervisor) from which it is reported.
+const STEAL_SHARE_MIN: f64 = 0.01;
 /// Default timer slack of a thread, in ns.
-const SLACK_NS: u64 = 50_000;
+const DEFAULT_SLACK_NS: u64 = 50_000;
 
 /// Returns all findings, in no order.
-pub(super) fn all(result: &HostClockResult, was_set: bool, is_interrupted: bool) -> Vec<Finding> {
-    let mut findings: Vec<_> = of_clocks(result, was_set).into_iter().collect();
-    findings.extend(of_waking(result));
+pub(super) fn all_findings(
+    result: &HostClockResult,
+    was_stepped: bool,
+    is_interrupted: bool,
+) -> Vec<Finding> {
+    let mut findings: Vec<_> = clock_findings(result, was_stepped).into_iter().collect();
+    findings.extend(wakeup_findings(result));
     if is_interrupted {
         findings.push(finding(
             FindingCode::Interrupted,
@@ -26,7 +30,7 @@ pub(super) fn all(result: &HostClockResult, was_set: bool, is_interrupted: bool)
     findings
 }
 
-fn of_clocks(result: &HostClockResult, was_set: bool) -> Vec<Finding> {
+fn clock_findings(result: &HostClockResult, was_stepped: bool) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Some(order) = result.cores.filter(|order| order.backwards > 0) {
         findings.push(finding(
@@ -41,7 +45,7 @@ fn of_clocks(result: &HostClockResult, was_set: bool) -> Vec<Finding> {
              the kernel's TSC messages.",
         ));
     }
-    if was_set {
+    if was_stepped {
         findings.push(finding(
             FindingCode::ClockStepped,
             Severity::Warning,
@@ -67,10 +71,10 @@ fn of_clocks(result: &HostClockResult, was_set: bool) -> Vec<Finding> {
             "chronyd sets it from a leap second list (leapsectz or leapseclist).",
         ));
     }
-    let slow = |name: &str| {
+    let is_system_call = |name: &str| {
         result.clocks.iter().any(|clock| clock.name == name && clock.by_vdso == Some(false))
     };
-    if slow("MONOTONIC") || slow("REALTIME") {
+    if is_system_call("MONOTONIC") || is_system_call("REALTIME") {
         let source = result.clocksource.current.as_deref().unwrap_or("unknown");
         findings.push(finding(
             FindingCode::ClockSlow,
@@ -82,12 +86,12 @@ fn of_clocks(result: &HostClockResult, was_set: bool) -> Vec<Finding> {
     findings
 }
 
-fn of_waking(result: &HostClockResult) -> Vec<Finding> {
+fn wakeup_findings(result: &HostClockResult) -> Vec<Finding> {
     let waking = &result.waking;
     let mut findings = Vec::new();
     let deep = waking.idle_states.iter().filter(|state| !state.disabled);
     if let Some(state) = deep.max_by_key(|state| state.exit_latency_ns)
-        && state.exit_latency_ns >= DEEP_NS
+        && state.exit_latency_ns >= DEEP_IDLE_EXIT_NS
     {
         findings.push(finding(
             FindingCode::DeepIdle,
@@ -95,13 +99,13 @@ fn of_waking(result: &HostClockResult) -> Vec<Finding> {
             format!(
                 "An idle core may enter {}, with an exit latency of {}.",
                 state.name,
-                time(state.exit_latency_ns)
+                format_time(state.exit_latency_ns)
             ),
             "Keep /dev/cpu_dma_latency open with a latency limit, or boot with \
              intel_idle.max_cstate=1.",
         ));
     }
-    if let Some(share) = waking.stolen_share.filter(|share| *share >= STOLEN_MIN) {
+    if let Some(share) = waking.stolen_share.filter(|share| *share >= STEAL_SHARE_MIN) {
         findings.push(finding(
             FindingCode::OsNoise,
             Severity::Warning,
@@ -109,13 +113,13 @@ fn of_waking(result: &HostClockResult) -> Vec<Finding> {
             "Other guests share these cores: use dedicated ones.",
         ));
     }
-    if let Some(slack) = waking.timer_slack_ns.filter(|slack| *slack > SLACK_NS) {
+    if let Some(slack) = waking.timer_slack_ns.filter(|slack| *slack > DEFAULT_SLACK_NS) {
         findings.push(finding(
             FindingCode::TimerSlackLarge,
             Severity::Warning,
             format!(
                 "Timers of this process may be {} late: it inherited that timer slack.",
-                time(slack)
+                format_time(slack)
             ),
             "The parent process set PR_SET_TIMERSLACK (systemd: TimerSlackNSec=).",
         ));

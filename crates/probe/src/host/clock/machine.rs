@@ -1,5 +1,5 @@
-//! Kernel facts about the path from a timer to the thread that waits for it: clocksource, frequency
-//! and idle states, hypervisor, time namespace. An unreadable fact is absent.
+//! Kernel and hardware facts that affect wake-ups: clocksource, frequency and idle states,
+//! hypervisor, time namespace. An unreadable fact is absent.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,15 +14,15 @@ const NS_PER_S: i64 = 1_000_000_000;
 /// CPU flags of the time stamp counter.
 const TSC_FLAGS: [&str; 6] =
     ["constant_tsc", "nonstop_tsc", "tsc_known_freq", "tsc_reliable", "tsc_adjust", "rdtscp"];
-/// Clocksources provided by a hypervisor, with its name.
-const BY_CLOCKSOURCE: [(&str, &str); 4] = [
+/// Clocksources that only a hypervisor provides, with its name.
+const HYPERVISOR_CLOCKSOURCES: [(&str, &str); 4] = [
     ("kvm-clock", "KVM"),
     ("hyperv_clocksource_tsc_page", "Hyper-V"),
     ("hyperv_clocksource_msr", "Hyper-V"),
     ("xen", "Xen"),
 ];
 
-/// Returns the time source of the kernel's clock.
+/// Returns the kernel's clocksource and the CPU's TSC flags.
 pub(super) fn clocksource(root: &Path) -> ClocksourceFacts {
     let directory = root.join("sys/devices/system/clocksource/clocksource0");
     let available = read_line(&directory.join("available_clocksource")).unwrap_or_default();
@@ -40,8 +40,8 @@ pub(super) fn clocksource(root: &Path) -> ClocksourceFacts {
     }
 }
 
-/// Returns the causes of late wake-ups; `stolen_share` is not filled in here.
-pub(super) fn waking(root: &Path, clocksource: &ClocksourceFacts) -> WakeupFacts {
+/// Returns facts that can delay wake-ups. `stolen_share` is left `None`; it needs two readings.
+pub(super) fn wakeup_facts(root: &Path, clocksource: &ClocksourceFacts) -> WakeupFacts {
     let cpus = root.join("sys/devices/system/cpu");
     let offsets = fs::read_to_string(root.join("proc/self/timens_offsets")).unwrap_or_default();
     WakeupFacts {
@@ -77,7 +77,7 @@ fn idle_states(directory: &Path) -> Vec<IdleState> {
     (0..64).map_while(state).collect()
 }
 
-/// Returns the hypervisor: by firmware and Xen, then by the available clocksources.
+/// Returns the hypervisor by clocksource and firmware; `None` on bare metal.
 fn hypervisor(root: &Path, clocksource: &ClocksourceFacts) -> Option<String> {
     let cpuinfo = fs::read_to_string(root.join("proc/cpuinfo")).unwrap_or_default();
     let flags = cpuinfo.lines().find(|line| line.starts_with("flags"))?;
@@ -85,7 +85,7 @@ fn hypervisor(root: &Path, clocksource: &ClocksourceFacts) -> Option<String> {
         return None;
     }
     let offered = |(name, _): &&(&str, &str)| clocksource.available.iter().any(|one| one == name);
-    let by_clock = BY_CLOCKSOURCE.iter().find(offered).map(|(_, name)| (*name).to_owned());
+    let by_clock = HYPERVISOR_CLOCKSOURCES.iter().find(offered).map(|(_, name)| (*name).to_owned());
     let firmware = [root.join("sys/hypervisor/type"), root.join("sys/class/dmi/id/product_name")];
     let by_firmware = firmware.iter().find_map(|path| read_line(path));
     match (by_clock, by_firmware) {
@@ -94,7 +94,8 @@ fn hypervisor(root: &Path, clocksource: &ClocksourceFacts) -> Option<String> {
     }
 }
 
-/// Parses a line such as `monotonic  1000  500`: seconds and nanoseconds.
+/// Returns the offset of a clock in `/proc/self/timens_offsets`, in ns, from a line such as
+/// `monotonic  1000  500` (seconds, nanoseconds); 0 if there is none.
 fn namespace_offset(text: &str, clock: &str) -> i64 {
     let of = |line: &str| {
         let mut words = line.split_whitespace();
@@ -105,9 +106,8 @@ fn namespace_offset(text: &str, clock: &str) -> i64 {
     text.lines().find_map(of).unwrap_or(0)
 }
 
-/// Returns the time of all cores and the part taken by the hypervisor, in the units of
-/// `/proc/stat`.
-pub(super) fn processor_time(stat: &str) -> Option<(u64, u64)> {
+/// Returns total and steal time of all cores from `/proc/stat`, in ticks of `USER_HZ`.
+pub(super) fn total_and_steal_ticks(stat: &str) -> Option<(u64, u64)> {
     let line = stat.lines().find(|line| line.starts_with("cpu "))?;
     let numbers: Vec<u64> =
         line.split_whitespace().skip(1).map(|word| word.parse().ok()).collect::<Option<_>>()?;
@@ -148,7 +148,7 @@ mod tests {
         let clocksource = clocksource(root);
         assert_eq!(clocksource.tsc_flags, ["constant_tsc", "rdtscp"]);
         assert_eq!(clocksource.available, ["tsc", "kvm-clock"]);
-        let waking = waking(root, &clocksource);
+        let waking = wakeup_facts(root, &clocksource);
         assert_eq!(waking.governors, ["performance", "powersave"]);
         assert_eq!(waking.hypervisor.as_deref(), Some("KVM (Some Cloud)"));
         let state = IdleState { name: "C6".into(), exit_latency_ns: 133_000, disabled: true };
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn stolen_time_is_the_eighth_number() {
         let stat = "cpu  10 1 2 80 3 0 1 3 5 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n";
-        assert_eq!(processor_time(stat), Some((100, 3)));
-        assert_eq!(processor_time("cpu  1 2 x"), None);
+        assert_eq!(total_and_steal_ticks(stat), Some((100, 3)));
+        assert_eq!(total_and_steal_ticks("cpu  1 2 x"), None);
     }
 }

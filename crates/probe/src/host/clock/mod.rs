@@ -1,5 +1,5 @@
-//! Clocks of this host and their behaviour. They are read for a few seconds; nothing is set, and no
-//! privilege is needed, though root gets more data.
+//! Properties of this host's clocks. They are read for a few seconds; nothing is set, and no
+//! privilege is needed, though root sees more.
 
 mod cores;
 mod devices;
@@ -20,10 +20,10 @@ use horolog_sys::clock::realtime_minus_monotonic;
 
 pub(crate) use findings::finding;
 
-/// Longest sleep, so that a request to end the run is noticed.
-const NAP: Duration = Duration::from_millis(50);
-/// Time for which cores read in turn.
-const CORES_TIME: Duration = Duration::from_millis(150);
+/// Longest sleep between two checks of whether the run is to end.
+const SLEEP_MAX: Duration = Duration::from_millis(50);
+/// Duration of the comparison across cores.
+const CORE_COMPARISON_TIME: Duration = Duration::from_millis(150);
 
 /// Options of a clock measurement.
 #[derive(Clone, Debug)]
@@ -34,27 +34,27 @@ pub struct HostClockOptions {
     pub command: Vec<String>,
 }
 
-/// Measures the clocks; a run that is ended early has measured their rates for less time.
+/// Measures the clocks. If `is_over` returns true early, rates are measured over a shorter time.
 pub fn measure(options: HostClockOptions, is_over: &dyn Fn() -> bool) -> HostClockResult {
     let started = rfc3339_now();
     let root = Path::new("/");
     let clocksource = machine::clocksource(root);
     let tick = tick::measure_tick();
     let system_call_ns = posix::system_call_cost();
-    let before = processor_time();
+    let before = total_and_steal_ticks();
     let offset = realtime_minus_monotonic();
-    let watched = posix::begin(system_call_ns);
+    let observed_clocks = posix::begin_observation(system_call_ns);
     let begun = Instant::now();
-    let cores = cores::compare(CORES_TIME.min(options.time));
-    let (rtcs, phcs) = (devices::rtcs(root), devices::phcs(root));
+    let cores = cores::compare_cores(CORE_COMPARISON_TIME.min(options.time));
+    let (rtcs, phcs) = (devices::read_rtcs(root), devices::read_phcs(root));
     while begun.elapsed() < options.time && !is_over() {
-        std::thread::sleep(NAP.min(options.time.saturating_sub(begun.elapsed())));
+        std::thread::sleep(SLEEP_MAX.min(options.time.saturating_sub(begun.elapsed())));
     }
-    let was_set = !offset.agrees(realtime_minus_monotonic());
-    let watched_ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    let clocks = posix::end(watched);
-    let mut waking = machine::waking(root, &clocksource);
-    waking.stolen_share = before.zip(processor_time()).and_then(stolen);
+    let was_stepped = !offset.agrees(realtime_minus_monotonic());
+    let observed_ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    let clocks = posix::clock_facts(observed_clocks);
+    let mut waking = machine::wakeup_facts(root, &clocksource);
+    waking.stolen_share = before.zip(total_and_steal_ticks()).and_then(steal_share);
     let mut result = HostClockResult {
         schema: HOST_CLOCK_SCHEMA.to_owned(),
         started,
@@ -64,30 +64,30 @@ pub fn measure(options: HostClockOptions, is_over: &dyn Fn() -> bool) -> HostClo
         clocksource,
         clocks,
         system_call_ns,
-        observed_ns: watched_ns,
+        observed_ns,
         cores,
         rtcs,
         phcs,
-        kernel: kernel_clock().ok().map(discipline),
+        kernel: kernel_clock().ok().map(kernel_discipline),
         waking,
         findings: Vec::new(),
     };
     let is_interrupted = begun.elapsed() < options.time;
-    result.findings = findings::all(&result, was_set, is_interrupted);
+    result.findings = findings::all_findings(&result, was_stepped, is_interrupted);
     result
 }
 
-fn processor_time() -> Option<(u64, u64)> {
-    machine::processor_time(&fs::read_to_string("/proc/stat").ok()?)
+fn total_and_steal_ticks() -> Option<(u64, u64)> {
+    machine::total_and_steal_ticks(&fs::read_to_string("/proc/stat").ok()?)
 }
 
-/// Returns the share of stolen time between two readings.
-fn stolen((before, after): ((u64, u64), (u64, u64))) -> Option<f64> {
+/// Returns the share of steal between two readings of total and steal ticks.
+fn steal_share((before, after): ((u64, u64), (u64, u64))) -> Option<f64> {
     let all = after.0.checked_sub(before.0).filter(|all| *all > 0)?;
     Some(after.1.saturating_sub(before.1) as f64 / all as f64)
 }
 
-fn discipline(clock: KernelClock) -> KernelDiscipline {
+fn kernel_discipline(clock: KernelClock) -> KernelDiscipline {
     KernelDiscipline {
         synchronised: clock.synchronised,
         leap: match clock.leap {
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn a_share_of_nothing_is_none() {
-        assert_eq!(stolen(((100, 2), (300, 12))), Some(0.05));
-        assert_eq!(stolen(((100, 2), (100, 2))), None);
+        assert_eq!(steal_share(((100, 2), (300, 12))), Some(0.05));
+        assert_eq!(steal_share(((100, 2), (100, 2))), None);
     }
 }

@@ -1,4 +1,4 @@
-//! All clocks that a program can read: stated properties, cost of a reading, step size, and rate
+//! POSIX clocks and legacy time functions: resolution, cost of a reading, smallest step, and rate
 //! against `CLOCK_MONOTONIC`.
 
 use std::hint::black_box;
@@ -10,69 +10,69 @@ use horolog_sys::posix_clock::{PosixClock, gettimeofday_ns, time_ns};
 
 use super::tick;
 
-/// Readings per batch, and batches, whose median counts, so that an interrupted one does not.
-const BATCH: u32 = 2_000;
+/// Readings per batch, and number of batches, of whose costs the median is used.
+const BATCH_READINGS: u32 = 2_000;
 const BATCHES: usize = 9;
 /// Readings to find the smallest step.
 const STEP_READINGS: u32 = 50_000;
-/// Longest time for one clock.
+/// Longest search for the step of one clock.
 const STEP_WATCH_MAX: Duration = Duration::from_millis(12);
-/// Pairs of readings, the tightest of which is taken.
-const BRACKETS: usize = 16;
+/// Number of bracketed readings, of which the tightest is used.
+const READING_PAIRS: usize = 16;
 
-/// Facts of a clock, with the reading that its rate starts from.
+/// Facts of a clock, and the first reading for its rate.
 pub(super) struct ObservedClock {
     facts: ClockFacts,
     clock: Option<PosixClock>,
-    begun: Option<PosixClockReading>,
+    first_reading: Option<PosixClockReading>,
 }
 
-/// Clock reading between two readings of `CLOCK_MONOTONIC`, all in ns.
+/// Clock reading bracketed by two readings of `CLOCK_MONOTONIC`, all in ns.
 #[derive(Clone, Copy, Debug)]
 struct PosixClockReading {
     at: i64,
-    shown: i64,
+    value: i64,
     uncertainty: i64,
 }
 
-/// Function that returns the time: its name, itself, and its unit in ns.
+/// Name, function pointer and resolution in ns of a legacy time function.
 type LegacyFunction = (&'static str, fn() -> i64, u64);
 
-/// Measures the cost of readings and the steps of all clocks; rates begin now.
-pub(super) fn begin(system_call_ns: Option<f64>) -> Vec<ObservedClock> {
+/// Measures cost and step of all clocks, then takes the first readings for their rates.
+pub(super) fn begin_observation(system_call_ns: Option<f64>) -> Vec<ObservedClock> {
     let mut all: Vec<_> =
-        PosixClock::ALL.into_iter().map(|clock| watched(clock, system_call_ns)).collect();
+        PosixClock::ALL.into_iter().map(|clock| observe_clock(clock, system_call_ns)).collect();
     let older: [LegacyFunction; 2] =
         [("gettimeofday()", gettimeofday_ns, 1_000), ("time()", time_ns, 1_000_000_000)];
     all.extend(older.map(|(name, read, resolution_ns)| {
-        let cost_ns = cost(&|| Ok(read()));
+        let cost_ns = reading_cost_ns(&|| Ok(read()));
         let facts = ClockFacts {
             resolution_ns: Some(resolution_ns),
-            // A step of a second takes too long to observe.
+            // A step of 1 s would take too long to observe.
             step_ns: (resolution_ns < 1_000_000).then(|| smallest_step(&|| Ok(read()))).flatten(),
             cost_ns,
             by_vdso: is_by_vdso(cost_ns, system_call_ns),
-            ..empty(name)
+            ..empty_facts(name)
         };
-        ObservedClock { facts, clock: None, begun: None }
+        ObservedClock { facts, clock: None, first_reading: None }
     }));
-    // After the costs, so that all rates cover the same time.
-    for watched in &mut all {
-        watched.begun = watched.clock.and_then(reading);
+    // Last, so that all rates cover the same time.
+    for observed in &mut all {
+        observed.first_reading = observed.clock.and_then(tightest_reading);
     }
     all
 }
 
-/// Returns the cost of a bare system call that reads a clock.
+/// Returns the cost of a `clock_gettime` system call without vDSO, in ns.
 pub(super) fn system_call_cost() -> Option<f64> {
-    cost(&|| PosixClock::MONOTONIC.now_by_system_call_ns())
+    reading_cost_ns(&|| PosixClock::MONOTONIC.now_by_system_call_ns())
 }
 
-/// Returns the facts, with the rates since the beginning.
-pub(super) fn end(watched: Vec<ObservedClock>) -> Vec<ClockFacts> {
-    let ended = watched.into_iter().map(|one| {
-        let now = one.clock.and_then(reading);
-        let rate = one.begun.zip(now).and_then(|(begun, now)| rate(begun, now));
+/// Returns the facts of all clocks, with their rates since the first readings.
+pub(super) fn clock_facts(observed: Vec<ObservedClock>) -> Vec<ClockFacts> {
+    let ended = observed.into_iter().map(|one| {
+        let now = one.clock.and_then(tightest_reading);
+        let rate = one.first_reading.zip(now).and_then(|(begun, now)| rate_ppm(begun, now));
         ClockFacts {
             rate_ppm: rate.map(|rate| rate.0),
             rate_error_bound_ppm: rate.map(|rate| rate.1),
@@ -82,12 +82,12 @@ pub(super) fn end(watched: Vec<ObservedClock>) -> Vec<ClockFacts> {
     ended.collect()
 }
 
-/// Returns the smallest steps of `CLOCK_REALTIME` and gettimeofday(2).
+/// Returns the smallest steps of `CLOCK_REALTIME` and gettimeofday(2), in ns.
 pub(crate) fn steps_of_system_clock() -> [Option<u64>; 2] {
     [smallest_step(&|| PosixClock::REALTIME.now_ns()), smallest_step(&|| Ok(gettimeofday_ns()))]
 }
 
-fn empty(name: &str) -> ClockFacts {
+fn empty_facts(name: &str) -> ClockFacts {
     ClockFacts {
         name: name.to_owned(),
         error: None,
@@ -100,50 +100,54 @@ fn empty(name: &str) -> ClockFacts {
     }
 }
 
-fn watched(clock: PosixClock, system_call_ns: Option<f64>) -> ObservedClock {
+fn observe_clock(clock: PosixClock, system_call_ns: Option<f64>) -> ObservedClock {
     let read = || clock.now_ns();
     if let Err(error) = read() {
         let error = match error.raw_os_error() {
             // The kernel's error for alarm clocks on a host without a real-time clock.
-            Some(INVALID) => "not available on this host (it needs a real-time clock)".to_owned(),
+            Some(EINVAL) => "not available on this host (it needs a real-time clock)".to_owned(),
             _ => error.to_string(),
         };
-        let facts = ClockFacts { error: Some(error), ..empty(clock.name) };
-        return ObservedClock { facts, clock: None, begun: None };
+        let facts = ClockFacts { error: Some(error), ..empty_facts(clock.name) };
+        return ObservedClock { facts, clock: None, first_reading: None };
     }
-    let cost_ns = cost(&read);
+    let cost_ns = reading_cost_ns(&read);
     let facts = ClockFacts {
         resolution_ns: clock.resolution_ns().ok().and_then(|ns| u64::try_from(ns).ok()),
-        step_ns: if clock.is_coarse() { tick::step_of(clock) } else { smallest_step(&read) },
+        step_ns: if clock.is_coarse() {
+            tick::coarse_clock_step(clock)
+        } else {
+            smallest_step(&read)
+        },
         cost_ns,
         by_vdso: is_by_vdso(cost_ns, system_call_ns),
-        ..empty(clock.name)
+        ..empty_facts(clock.name)
     };
-    ObservedClock { facts, clock: (!clock.is_cpu_time()).then_some(clock), begun: None }
+    ObservedClock { facts, clock: (!clock.is_cpu_time()).then_some(clock), first_reading: None }
 }
 
 /// `EINVAL`.
-const INVALID: i32 = 22;
+const EINVAL: i32 = 22;
 
-/// Returns true if a reading costs less than two thirds of a system call, so that it makes none.
+/// Returns true if a reading costs less than 2/3 of a system call, so that it uses the vDSO.
 fn is_by_vdso(cost_ns: Option<f64>, system_call_ns: Option<f64>) -> Option<bool> {
     Some(cost_ns? * 1.5 < system_call_ns?)
 }
 
-fn cost(read: &dyn Fn() -> io::Result<i64>) -> Option<f64> {
+fn reading_cost_ns(read: &dyn Fn() -> io::Result<i64>) -> Option<f64> {
     let mut batches = Vec::with_capacity(BATCHES);
     for _ in 0..BATCHES {
         let begun = Instant::now();
-        for _ in 0..BATCH {
+        for _ in 0..BATCH_READINGS {
             black_box(read().ok()?);
         }
-        batches.push(begun.elapsed().as_secs_f64() * 1e9 / f64::from(BATCH));
+        batches.push(begun.elapsed().as_secs_f64() * 1e9 / f64::from(BATCH_READINGS));
     }
     batches.sort_by(f64::total_cmp);
     batches.get(BATCHES / 2).copied()
 }
 
-/// Returns the smallest forward step between consecutive readings.
+/// Returns the smallest forward step between consecutive readings, in ns.
 fn smallest_step(read: &dyn Fn() -> io::Result<i64>) -> Option<u64> {
     let begun = Instant::now();
     let mut smallest: Option<u64> = None;
@@ -162,28 +166,28 @@ fn smallest_step(read: &dyn Fn() -> io::Result<i64>) -> Option<u64> {
     smallest
 }
 
-/// Returns the tightest of several readings. A coarse clock is read until it steps.
-fn reading(clock: PosixClock) -> Option<PosixClockReading> {
+/// Returns the tightest of several bracketed readings. A coarse clock is read at one of its steps.
+fn tightest_reading(clock: PosixClock) -> Option<PosixClockReading> {
     if clock.is_coarse() {
-        return at_the_step(clock);
+        return reading_at_step(clock);
     }
-    let readings = (0..BRACKETS).filter_map(|_| bracket(clock));
+    let readings = (0..READING_PAIRS).filter_map(|_| read_between(clock));
     readings.min_by_key(|reading| reading.uncertainty)
 }
 
-fn bracket(clock: PosixClock) -> Option<PosixClockReading> {
+fn read_between(clock: PosixClock) -> Option<PosixClockReading> {
     let before = PosixClock::MONOTONIC.now_ns().ok()?;
     let shown = clock.now_ns().ok()?;
     let width = PosixClock::MONOTONIC.now_ns().ok()? - before;
-    Some(PosixClockReading { at: before + width / 2, shown, uncertainty: width / 2 + 1 })
+    Some(PosixClockReading { at: before + width / 2, value: shown, uncertainty: width / 2 + 1 })
 }
 
-fn at_the_step(clock: PosixClock) -> Option<PosixClockReading> {
+fn reading_at_step(clock: PosixClock) -> Option<PosixClockReading> {
     let begun = Instant::now();
-    let mut last = bracket(clock)?;
+    let mut last = read_between(clock)?;
     while begun.elapsed() < STEP_WATCH_MAX {
-        let now = bracket(clock)?;
-        if now.shown != last.shown {
+        let now = read_between(clock)?;
+        if now.value != last.value {
             let apart = now.at - last.at;
             return Some(PosixClockReading { uncertainty: apart + now.uncertainty, ..now });
         }
@@ -192,10 +196,10 @@ fn at_the_step(clock: PosixClock) -> Option<PosixClockReading> {
     None
 }
 
-/// Returns the rate of the clock against `CLOCK_MONOTONIC` in ppm, and its uncertainty.
-fn rate(begun: PosixClockReading, now: PosixClockReading) -> Option<(f64, f64)> {
+/// Returns the clock's rate against `CLOCK_MONOTONIC` and its error bound, both in ppm.
+fn rate_ppm(begun: PosixClockReading, now: PosixClockReading) -> Option<(f64, f64)> {
     let elapsed = now.at.checked_sub(begun.at).filter(|ns| *ns > 0)? as f64;
-    let gained = (now.shown - begun.shown) as f64 - elapsed;
+    let gained = (now.value - begun.value) as f64 - elapsed;
     let uncertainty = (begun.uncertainty + now.uncertainty) as f64;
     Some((gained / elapsed * 1e6, uncertainty / elapsed * 1e6))
 }
@@ -222,14 +226,14 @@ mod tests {
 
     #[test]
     fn a_clock_that_gains_has_its_rate() {
-        let begun = PosixClockReading { at: 1_000, shown: 50, uncertainty: 20 };
-        let now = PosixClockReading { at: 1_000_001_000, shown: 1_000_100_050, uncertainty: 30 };
-        let (ppm, uncertainty) = rate(begun, now).unwrap();
+        let begun = PosixClockReading { at: 1_000, value: 50, uncertainty: 20 };
+        let now = PosixClockReading { at: 1_000_001_000, value: 1_000_100_050, uncertainty: 30 };
+        let (ppm, uncertainty) = rate_ppm(begun, now).unwrap();
         assert!(
             (ppm - 100.0).abs() < 1e-6 && (uncertainty - 0.05).abs() < 1e-6,
             "{ppm} {uncertainty}"
         );
-        assert!(rate(now, now).is_none());
+        assert!(rate_ppm(now, now).is_none());
     }
 
     #[test]
@@ -241,9 +245,9 @@ mod tests {
 
     #[test]
     fn all_clocks_of_this_host_are_reported() {
-        let watched = begin(system_call_cost());
+        let watched = begin_observation(system_call_cost());
         std::thread::sleep(Duration::from_millis(20));
-        let facts = end(watched);
+        let facts = clock_facts(watched);
         assert_eq!(facts.len(), PosixClock::ALL.len() + 2);
         let of = |name: &str| facts.iter().find(|one| one.name == name).unwrap();
         let monotonic = of("MONOTONIC");

@@ -1,5 +1,5 @@
-//! Timer tick: its rate, the source of that value, and its counters. The arithmetic and the parsing
-//! of the kernel's texts are pure.
+//! Kernel tick: rate (HZ) with its source, tick counters and their wrap times. Arithmetic and
+//! parsing are pure.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -12,28 +12,29 @@ use horolog_sys::posix_clock::{PosixClock, user_hz};
 
 const NS_PER_S: u64 = 1_000_000_000;
 const SECONDS_PER_DAY: f64 = 86_400.0;
-/// Maximum length of a kernel configuration; real ones have a tenth of this.
+/// Maximum length of a kernel configuration in bytes, ten times the usual.
 const CONFIG_BYTES_MAX: u64 = 4 << 20;
-/// Ticks observed, and the time limit.
-const STEPS: usize = 12;
-const WATCH_MAX: Duration = Duration::from_millis(150);
-/// Gap in ns above which another thread ran between two readings, and they may span several ticks.
-const NEAR_NS: i64 = 500_000;
+/// Number of steps to observe, and time limit.
+const STEPS_OBSERVED: usize = 12;
+const OBSERVATION_MAX: Duration = Duration::from_millis(150);
+/// Longest gap between two readings, in ns; after a longer one this thread was preempted and the
+/// step may be several ticks.
+const READING_GAP_MAX_NS: i64 = 500_000;
 
 /// Tick settings in the kernel's configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Configured {
+pub(super) struct TickConfig {
     hz: Option<u32>,
     mode: Option<TickMode>,
 }
 
 /// Measures the tick of this host.
 pub(crate) fn measure_tick() -> TickFacts {
-    let config = configuration();
+    let config = kernel_config();
     let coarse_resolution_ns =
         PosixClock::MONOTONIC_COARSE.resolution_ns().ok().and_then(|ns| u64::try_from(ns).ok());
     let timers = fs::read_to_string("/proc/timer_list").unwrap_or_default();
-    let measured_ns = step_of(PosixClock::MONOTONIC_COARSE);
+    let measured_ns = coarse_clock_step(PosixClock::MONOTONIC_COARSE);
     let (path, configured) = config.unzip();
     let (hz, known_by) = ticks_per_second(configured, coarse_resolution_ns, measured_ns).unzip();
     let is_configured = known_by == Some(TickRateSource::Config);
@@ -50,13 +51,13 @@ pub(crate) fn measure_tick() -> TickFacts {
         jiffies_bits: usize::BITS,
         ..TickFacts::default()
     };
-    with_wraps(facts)
+    with_wrap_times(facts)
 }
 
-/// Returns the best value of ticks per second and its source: the configuration, then the stated
-/// resolution of the coarse clock, then its steps.
+/// Returns the tick rate in Hz and its source: kernel configuration, else resolution of the coarse
+/// clock, else its observed steps.
 fn ticks_per_second(
-    configured: Option<Configured>,
+    configured: Option<TickConfig>,
     coarse_resolution_ns: Option<u64>,
     measured_ns: Option<u64>,
 ) -> Option<(u32, TickRateSource)> {
@@ -71,8 +72,8 @@ fn ticks_per_second(
         .or_else(|| Some((of_tick(measured_ns)?, TickRateSource::Measured)))
 }
 
-/// Adds the times at which tick counters wrap.
-fn with_wraps(facts: TickFacts) -> TickFacts {
+/// Adds the times in which 32- and 64-bit tick counters wrap, in days.
+fn with_wrap_times(facts: TickFacts) -> TickFacts {
     let Some(hz) = facts.hz.filter(|hz| *hz > 0) else { return facts };
     let days = |ticks: f64| ticks / f64::from(hz) / SECONDS_PER_DAY;
     let left = |jiffies: u64| days((1_u64 << 32) as f64 - (jiffies & 0xffff_ffff) as f64);
@@ -85,8 +86,8 @@ fn with_wraps(facts: TickFacts) -> TickFacts {
     }
 }
 
-/// Returns the first readable configuration of this kernel, with its path.
-fn configuration() -> Option<(PathBuf, Configured)> {
+/// Returns the first readable configuration of the running kernel that states HZ, with its path.
+fn kernel_config() -> Option<(PathBuf, TickConfig)> {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let release = release.trim();
     let paths = [
@@ -96,12 +97,12 @@ fn configuration() -> Option<(PathBuf, Configured)> {
         format!("/usr/lib/modules/{release}/config"),
     ];
     paths.into_iter().map(PathBuf::from).find_map(|path| {
-        let configured = parse_configuration(&read_configuration(&path)?);
+        let configured = parse_config(&read_config(&path)?);
         configured.hz.map(|_| (path, configured))
     })
 }
 
-fn read_configuration(path: &Path) -> Option<String> {
+fn read_config(path: &Path) -> Option<String> {
     let file = File::open(path).ok()?;
     let mut text = String::new();
     if path.extension().is_some_and(|extension| extension == "gz") {
@@ -112,7 +113,7 @@ fn read_configuration(path: &Path) -> Option<String> {
     Some(text)
 }
 
-pub(super) fn parse_configuration(text: &str) -> Configured {
+pub(super) fn parse_config(text: &str) -> TickConfig {
     let set = |name: &str| {
         text.lines().any(|line| line.strip_prefix(name).is_some_and(|rest| rest == "=y"))
     };
@@ -123,33 +124,34 @@ pub(super) fn parse_configuration(text: &str) -> Configured {
         ("CONFIG_HZ_PERIODIC", TickMode::Periodic),
     ];
     let mode = modes.into_iter().find(|(name, _)| set(name)).map(|(_, mode)| mode);
-    Configured { hz, mode }
+    TickConfig { hz, mode }
 }
 
-/// Returns the kernel's tick count, from `/proc/timer_list`, which only root may read.
+/// Parses jiffies from `/proc/timer_list`, which only root may read.
 pub(crate) fn jiffies(timer_list: &str) -> Option<u64> {
     timer_list.lines().find_map(|line| line.trim().strip_prefix("jiffies: ")?.trim().parse().ok())
 }
 
-/// Returns the smallest step of a coarse clock: one tick. `None` if this thread could not
-/// observe one.
-pub(super) fn step_of(clock: PosixClock) -> Option<u64> {
+/// Returns the smallest observed step of a coarse clock in ns, which is one tick; `None` if none
+/// was observed.
+pub(super) fn coarse_clock_step(clock: PosixClock) -> Option<u64> {
     let begun = Instant::now();
     let read = || {
-        let is_enough = begun.elapsed() > WATCH_MAX;
+        let is_enough = begun.elapsed() > OBSERVATION_MAX;
         (!is_enough).then_some((PosixClock::MONOTONIC.now_ns().ok()?, clock.now_ns().ok()?))
     };
     smallest_step(read)
 }
 
-/// Returns the smallest step between close readings, each an instant and a value.
+/// Returns the smallest step in ns; `read` returns an instant and the clock's value, or `None` to
+/// end.
 fn smallest_step(read: impl Fn() -> Option<(i64, i64)>) -> Option<u64> {
-    let mut steps = Vec::with_capacity(STEPS);
+    let mut steps = Vec::with_capacity(STEPS_OBSERVED);
     let mut last = read()?;
-    while steps.len() < STEPS
+    while steps.len() < STEPS_OBSERVED
         && let Some(now) = read()
     {
-        if now.1 != last.1 && now.0 - last.0 < NEAR_NS {
+        if now.1 != last.1 && now.0 - last.0 < READING_GAP_MAX_NS {
             steps.push(u64::try_from(now.1 - last.1).ok()?);
         }
         last = now;
@@ -179,8 +181,8 @@ mod tests {
 
     #[test]
     fn the_configuration_precedes_the_measured_rate() {
-        let configured = parse_configuration(CONFIG);
-        assert_eq!(configured, Configured { hz: Some(300), mode: Some(TickMode::Idle) });
+        let configured = parse_config(CONFIG);
+        assert_eq!(configured, TickConfig { hz: Some(300), mode: Some(TickMode::Idle) });
         let known = |config, stated, measured| ticks_per_second(config, stated, measured);
         let (stated, measured) = (Some(4_000_000), Some(10_000_000));
         assert_eq!(known(Some(configured), stated, measured), Some((300, TickRateSource::Config)));
@@ -193,8 +195,9 @@ mod tests {
 
     #[test]
     fn counters_are_through_when_they_must_be() {
-        let of =
-            |hz, jiffies| with_wraps(TickFacts { hz: Some(hz), jiffies, ..TickFacts::default() });
+        let of = |hz, jiffies| {
+            with_wrap_times(TickFacts { hz: Some(hz), jiffies, ..TickFacts::default() })
+        };
         // The figure that is known best: 497 days at 100 ticks a second.
         assert!((of(100, None).wrap_32_days.unwrap() - 497.1).abs() < 0.01);
         assert!((of(1_000, None).wrap_32_days.unwrap() - 49.71).abs() < 0.01);
@@ -204,7 +207,7 @@ mod tests {
         let begin = (1_u64 << 32) - 300 * 250;
         let left = of(250, Some(begin)).next_wrap_32_days.unwrap();
         assert!((left * SECONDS_PER_DAY - 300.0).abs() < 0.01, "{left}");
-        assert_eq!(with_wraps(TickFacts::default()).wrap_32_days, None);
+        assert_eq!(with_wrap_times(TickFacts::default()).wrap_32_days, None);
     }
 
     #[test]

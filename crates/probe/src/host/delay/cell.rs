@@ -1,4 +1,4 @@
-//! One function at one delay: waits measured one by one, and their statistics.
+//! Waits of one function with one delay, and their stats.
 
 use std::io;
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub(super) struct DelayStats {
 impl DelayStats {
     pub(super) fn new(requested: Duration) -> Self {
         Self {
-            requested_ns: ns(requested),
+            requested_ns: saturating_ns(requested),
             overshoots: Recorder::new(),
             early: 0,
             early_max_ns: 0,
@@ -30,19 +30,20 @@ impl DelayStats {
         }
     }
 
-    /// Waits once and counts the wait. Returns false if there is no point in going on.
-    pub(super) fn wait(&mut self, wait: &mut dyn FnMut(Duration) -> io::Result<()>) -> bool {
-        let processor = thread_time_ns();
+    /// Waits once and adds the wait; returns false if the function failed and no further wait is
+    /// useful.
+    pub(super) fn wait_once(&mut self, wait: &mut dyn FnMut(Duration) -> io::Result<()>) -> bool {
+        let cpu_before_ns = thread_time_ns();
         let begun = now_ns();
         let waited = wait(Duration::from_nanos(self.requested_ns));
         let took_ns = now_ns().saturating_sub(begun);
         match waited {
             Ok(()) => {
-                self.count(took_ns);
-                self.processor_ns += thread_time_ns().saturating_sub(processor);
+                self.add_wait(took_ns);
+                self.processor_ns += thread_time_ns().saturating_sub(cpu_before_ns);
                 true
             }
-            // A signal from outside: the wait is not counted.
+            // Interrupted by a signal from outside: not counted.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => true,
             Err(error) => {
                 self.error = Some(error.to_string());
@@ -51,8 +52,8 @@ impl DelayStats {
         }
     }
 
-    /// Counts a wait of `took_ns`.
-    pub(super) fn count(&mut self, took_ns: u64) {
+    /// Adds a wait that took `took_ns`.
+    pub(super) fn add_wait(&mut self, took_ns: u64) {
         self.overshoots.record(took_ns.saturating_sub(self.requested_ns));
         if took_ns < self.requested_ns {
             self.early += 1;
@@ -60,8 +61,8 @@ impl DelayStats {
         }
     }
 
-    /// Records the reason for which nothing can be measured.
-    pub(super) fn fail(&mut self, error: &io::Error) {
+    /// Records the error because of which nothing can be measured.
+    pub(super) fn set_error(&mut self, error: &io::Error) {
         self.error = Some(error.to_string());
     }
 
@@ -74,9 +75,13 @@ impl DelayStats {
         u32::try_from(self.requested_ns / 1_000_000_000).unwrap_or(u32::MAX)
     }
 
-    pub(super) fn cell(self, function: WaitFunction, setting: usize) -> DelayMeasurement {
+    pub(super) fn into_measurement(
+        self,
+        function: WaitFunction,
+        setting: usize,
+    ) -> DelayMeasurement {
         let count = self.overshoots.count();
-        let is_here = function != WaitFunction::AlarmPause && count > 0;
+        let is_own_thread = function != WaitFunction::AlarmPause && count > 0;
         DelayMeasurement {
             function,
             setting,
@@ -84,14 +89,14 @@ impl DelayStats {
             early: self.early,
             early_max_ns: self.early_max_ns,
             overshoot_ns: Distribution::from_recorder(&self.overshoots),
-            processor_ns: is_here.then(|| self.processor_ns as f64 / count as f64),
+            processor_ns: is_own_thread.then(|| self.processor_ns as f64 / count as f64),
             error: self.error,
         }
     }
 }
 
-/// Returns the median of an empty wait, in ns.
-pub(super) fn own_cost_ns() -> u64 {
+/// Returns the median duration of an empty wait, the cost of the measurement itself, in ns.
+pub(super) fn empty_wait_cost_ns() -> u64 {
     let mut costs: Vec<_> = (0..1_001)
         .map(|_| {
             let begun = now_ns();
@@ -102,17 +107,17 @@ pub(super) fn own_cost_ns() -> u64 {
     costs[costs.len() / 2]
 }
 
-/// Returns `CLOCK_MONOTONIC`, which every Linux has.
+/// Returns `CLOCK_MONOTONIC` in ns.
 pub(super) fn now_ns() -> u64 {
     PosixClock::MONOTONIC.now_ns().ok().and_then(|ns| u64::try_from(ns).ok()).unwrap_or(0)
 }
 
-/// Returns the CPU time of this thread.
+/// Returns the CPU time of this thread in ns.
 pub(super) fn thread_time_ns() -> u64 {
     PosixClock::THREAD_TIME.now_ns().ok().and_then(|ns| u64::try_from(ns).ok()).unwrap_or(0)
 }
 
-pub(super) fn ns(duration: Duration) -> u64 {
+pub(super) fn saturating_ns(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
@@ -126,20 +131,23 @@ mod tests {
         const EXTRA: Duration = Duration::from_millis(3);
         let (mut plain, mut late) = (DelayStats::new(SHORT), DelayStats::new(SHORT));
         for _ in 0..20 {
-            assert!(plain.wait(&mut |delay| {
+            assert!(plain.wait_once(&mut |delay| {
                 std::thread::sleep(delay);
                 Ok(())
             }));
-            assert!(late.wait(&mut |delay| {
+            assert!(late.wait_once(&mut |delay| {
                 std::thread::sleep(delay + EXTRA);
                 Ok(())
             }));
         }
-        let cell = |account: DelayStats| account.cell(WaitFunction::Nanosleep, 0);
+        let cell = |account: DelayStats| account.into_measurement(WaitFunction::Nanosleep, 0);
         let (plain, late) = (cell(plain), cell(late));
         let (plain, late) = (plain.overshoot_ns.unwrap(), late.overshoot_ns.unwrap());
-        assert!(late.min >= ns(EXTRA), "{late:?}");
-        assert!(late.p50 >= plain.min + ns(EXTRA) / 2 && plain.count == 20, "{plain:?} {late:?}");
+        assert!(late.min >= saturating_ns(EXTRA), "{late:?}");
+        assert!(
+            late.p50 >= plain.min + saturating_ns(EXTRA) / 2 && plain.count == 20,
+            "{plain:?} {late:?}"
+        );
     }
 
     const SHORT: Duration = Duration::from_micros(100);
@@ -147,9 +155,9 @@ mod tests {
     #[test]
     fn a_wait_that_ends_early_is_counted_as_early() {
         let mut account = DelayStats::new(Duration::from_secs(1));
-        assert!(account.wait(&mut |_| Ok(())));
-        account.count(1_000_000_250);
-        let cell = account.cell(WaitFunction::Select, 2);
+        assert!(account.wait_once(&mut |_| Ok(())));
+        account.add_wait(1_000_000_250);
+        let cell = account.into_measurement(WaitFunction::Select, 2);
         let overshoot = cell.overshoot_ns.unwrap();
         assert_eq!((cell.early, overshoot.min, overshoot.max), (1, 0, 250));
         assert!(cell.early_max_ns > 900_000_000, "{}", cell.early_max_ns);
@@ -158,9 +166,9 @@ mod tests {
     #[test]
     fn an_error_ends_it_and_a_signal_does_not() {
         let mut account = DelayStats::new(SHORT);
-        assert!(account.wait(&mut |_| Err(io::ErrorKind::Interrupted.into())));
-        assert!(!account.wait(&mut |_| Err(io::ErrorKind::Unsupported.into())));
-        let cell = account.cell(WaitFunction::IoUring, 0);
+        assert!(account.wait_once(&mut |_| Err(io::ErrorKind::Interrupted.into())));
+        assert!(!account.wait_once(&mut |_| Err(io::ErrorKind::Unsupported.into())));
+        let cell = account.into_measurement(WaitFunction::IoUring, 0);
         assert!(cell.overshoot_ns.is_none() && cell.processor_ns.is_none());
         assert!(cell.error.is_some());
     }
@@ -170,11 +178,11 @@ mod tests {
         const SPIN: Duration = Duration::from_millis(2);
         let (mut sleeping, mut spinning) = (DelayStats::new(SPIN), DelayStats::new(SPIN));
         for _ in 0..5 {
-            sleeping.wait(&mut |delay| {
+            sleeping.wait_once(&mut |delay| {
                 std::thread::sleep(delay);
                 Ok(())
             });
-            spinning.wait(&mut |delay| {
+            spinning.wait_once(&mut |delay| {
                 let begun = std::time::Instant::now();
                 while begun.elapsed() < delay {
                     std::hint::spin_loop();
@@ -182,7 +190,9 @@ mod tests {
                 Ok(())
             });
         }
-        let cost = |account: DelayStats| account.cell(WaitFunction::Poll, 0).processor_ns.unwrap();
+        let cost = |account: DelayStats| {
+            account.into_measurement(WaitFunction::Poll, 0).processor_ns.unwrap()
+        };
         let (sleeping, spinning) = (cost(sleeping), cost(spinning));
         assert!(spinning > 3.0 * sleeping, "{spinning} {sleeping}");
     }

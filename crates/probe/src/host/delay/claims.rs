@@ -1,5 +1,5 @@
-//! Common claims about clocks and delays on Linux, each compared with the measurements on this
-//! host. Pure: evidence in, verdicts with their values out.
+//! Common claims about clocks and delays on Linux, each tested against the measurements on this
+//! host. Pure.
 
 mod of_functions;
 mod of_time;
@@ -10,30 +10,34 @@ use horolog_record::{
 };
 
 use super::evidence::DelayEvidence;
-use crate::host::figures::time;
+use crate::host::figures::format_time;
 
-/// Returns all claims in the usual order.
-pub(super) fn all(result: &HostDelayResult, evidence: &DelayEvidence) -> Vec<TestedDelayClaim> {
+/// Returns all tested claims, in display order.
+pub(super) fn all_claims(
+    result: &HostDelayResult,
+    evidence: &DelayEvidence,
+) -> Vec<TestedDelayClaim> {
     let input = DelayClaimInput { result, evidence };
-    let mut claims = of_time::all(&input);
-    claims.extend(of_functions::all(&input));
-    claims.extend(elsewhere());
+    let mut claims = of_time::time_claims(&input);
+    claims.extend(of_functions::function_claims(&input));
+    claims.extend(claims_elsewhere());
     claims
 }
 
-/// Input of all claims.
+/// Measurements by which the claims are tested.
 struct DelayClaimInput<'a> {
     result: &'a HostDelayResult,
     evidence: &'a DelayEvidence,
 }
 
 impl DelayClaimInput<'_> {
-    /// Returns the overshoot of a function at a delay, under sched-other and the default slack.
+    /// Returns the overshoot of a function at a delay, with `SCHED_OTHER` and the default timer
+    /// slack; `None` if not measured.
     fn overshoot(&self, kind: WaitFunction, requested_ns: u64) -> Option<&Distribution> {
-        self.under(kind, requested_ns, TimerSlackSetting::Default)
+        self.overshoot_with_slack(kind, requested_ns, TimerSlackSetting::Default)
     }
 
-    fn under(
+    fn overshoot_with_slack(
         &self,
         kind: WaitFunction,
         requested_ns: u64,
@@ -51,23 +55,19 @@ impl DelayClaimInput<'_> {
     }
 }
 
-/// Builds a verdict with its value; `None` means not measured.
-fn claim(id: &str, statement: &str, judged: Option<(bool, String)>) -> TestedDelayClaim {
-    let (verdict, figure) = match judged {
+/// Builds a tested claim. `judged` is whether it holds, with the evidence; `None` means not
+/// measured.
+fn tested_claim(id: &str, statement: &str, outcome: Option<(bool, String)>) -> TestedDelayClaim {
+    let (verdict, evidence) = match outcome {
         Some((true, figure)) => (DelayClaimVerdict::Holds, figure),
         Some((false, figure)) => (DelayClaimVerdict::Fails, figure),
         None => (DelayClaimVerdict::NotMeasured, "not measured in this run".to_owned()),
     };
-    TestedDelayClaim {
-        id: id.to_owned(),
-        statement: statement.to_owned(),
-        verdict,
-        evidence: figure,
-    }
+    TestedDelayClaim { id: id.to_owned(), statement: statement.to_owned(), verdict, evidence }
 }
 
-/// Returns the claims that other commands show.
-fn elsewhere() -> [TestedDelayClaim; 6] {
+/// Returns the claims that other commands test.
+fn claims_elsewhere() -> [TestedDelayClaim; 6] {
     let of = |(id, statement, command): (&str, &str, &str)| TestedDelayClaim {
         id: id.to_owned(),
         statement: statement.to_owned(),

@@ -1,4 +1,4 @@
-//! Findings of measured delays, from their record. Pure.
+//! Findings of `host delay`, from its record. Pure.
 
 use horolog_conditions::REAL_TIME_ADVICE;
 use horolog_record::{
@@ -7,14 +7,15 @@ use horolog_record::{
 };
 
 use crate::host::clock::finding;
-use crate::host::figures::{counted, time};
+use crate::host::figures::{format_count, format_time};
 
 /// Default timer slack of a thread, in ns.
-const SLACK_NS: u64 = 50_000;
+const DEFAULT_SLACK_NS: u64 = 50_000;
 
 /// Returns all findings, in no order.
-pub(super) fn all(result: &HostDelayResult, is_interrupted: bool) -> Vec<Finding> {
-    let mut findings: Vec<_> = early(result).into_iter().chain(unavailable(result)).collect();
+pub(super) fn all_findings(result: &HostDelayResult, is_interrupted: bool) -> Vec<Finding> {
+    let mut findings: Vec<_> =
+        early_finding(result).into_iter().chain(unavailable_finding(result)).collect();
     for setting in &result.settings {
         if let Some(error) = &setting.error {
             let policy = match setting.policy {
@@ -30,13 +31,15 @@ pub(super) fn all(result: &HostDelayResult, is_interrupted: bool) -> Vec<Finding
         }
     }
     let default = result.settings.iter().find(|one| one.slack == TimerSlackSetting::Default);
-    if let Some(slack) = default.and_then(|one| one.slack_ns).filter(|slack| *slack > SLACK_NS) {
+    if let Some(slack) =
+        default.and_then(|one| one.slack_ns).filter(|slack| *slack > DEFAULT_SLACK_NS)
+    {
         findings.push(finding(
             FindingCode::TimerSlackLarge,
             Severity::Warning,
             format!(
                 "Timers of this process may be {} late: it inherited that timer slack.",
-                time(slack)
+                format_time(slack)
             ),
             "The parent process set PR_SET_TIMERSLACK (systemd: TimerSlackNSec=).",
         ));
@@ -49,11 +52,11 @@ pub(super) fn all(result: &HostDelayResult, is_interrupted: bool) -> Vec<Finding
             "",
         ));
     }
-    findings.extend(unmeasured(result));
+    findings.extend(unmeasured_finding(result));
     findings
 }
 
-fn early(result: &HostDelayResult) -> Option<Finding> {
+fn early_finding(result: &HostDelayResult) -> Option<Finding> {
     let cells = result.cells.iter().filter(|cell| cell.early > 0);
     let worst = cells.clone().max_by_key(|cell| cell.early_max_ns)?;
     Some(finding(
@@ -61,16 +64,16 @@ fn early(result: &HostDelayResult) -> Option<Finding> {
         Severity::Warning,
         format!(
             "{} returned too early, {} by {} at most.",
-            counted(cells.map(|cell| cell.early).sum(), "wait"),
+            format_count(cells.map(|cell| cell.early).sum(), "wait"),
             worst.function.name(),
-            time(worst.early_max_ns)
+            format_time(worst.early_max_ns)
         ),
         "An early return means that something else ended the wait, or that its clock runs apart \
          from CLOCK_MONOTONIC.",
     ))
 }
 
-fn unavailable(result: &HostDelayResult) -> Option<Finding> {
+fn unavailable_finding(result: &HostDelayResult) -> Option<Finding> {
     let mut texts: Vec<_> = result
         .cells
         .iter()
@@ -89,7 +92,7 @@ fn unavailable(result: &HostDelayResult) -> Option<Finding> {
     })
 }
 
-fn unmeasured(result: &HostDelayResult) -> Option<Finding> {
+fn unmeasured_finding(result: &HostDelayResult) -> Option<Finding> {
     let claims = result.claims.iter().filter(|one| one.verdict == DelayClaimVerdict::NotMeasured);
     let count = claims.count();
     (count > 0).then(|| {

@@ -1,5 +1,5 @@
-//! `nanosleep` under signals: the total delay after repeated interruptions, by the way in which the
-//! program resumes.
+//! nanosleep(2) interrupted by periodic signals: total duration of a delay, by the strategy with
+//! which the program resumes it.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,25 +13,26 @@ use horolog_sys::delay::nanosleep_once;
 use horolog_sys::wake_signal::{WakeSignal, WakeTarget};
 use horolog_time::Timestamp;
 
-use super::cell::{now_ns, ns, thread_time_ns};
+use super::cell::{now_ns, saturating_ns, thread_time_ns};
 
-/// Interrupted delay.
+/// Requested delay.
 const DELAY: Duration = Duration::from_millis(60);
 /// Interval of the signals.
 const INTERVAL: Duration = Duration::from_millis(2);
-/// Multiple of its length after which a repeatedly restarted delay is abandoned.
+/// Multiple of the requested delay after which it is abandoned; a delay that is restarted in full
+/// may never end.
 const DURATION_FACTOR_MAX: u64 = 3;
 
-const ALL: [InterruptedSleepStrategy; 4] = [
+const STRATEGIES: [InterruptedSleepStrategy; 4] = [
     InterruptedSleepStrategy::None,
     InterruptedSleepStrategy::Remaining,
     InterruptedSleepStrategy::Absolute,
     InterruptedSleepStrategy::Again,
 ];
 
-/// Measures all ways to resume, each under a storm of signals, and restores the signal handler.
-pub(super) fn measure() -> io::Result<Vec<InterruptedDelay>> {
-    ALL.into_iter().map(|resumption| under_signals(resumption, DELAY, INTERVAL)).collect()
+/// Measures all strategies, each under periodic signals; restores the signal handler.
+pub(super) fn measure_strategies() -> io::Result<Vec<InterruptedDelay>> {
+    STRATEGIES.into_iter().map(|resumption| under_signals(resumption, DELAY, INTERVAL)).collect()
 }
 
 fn under_signals(
@@ -45,7 +46,7 @@ fn under_signals(
         let (announce, announced) = mpsc::channel();
         let is_over = &is_over;
         let sleeper = scope.spawn(move || {
-            // The receiver sees that the channel is closed.
+            // If this fails, the receiver detects that the channel is closed.
             let _ = announce.send(WakeTarget::current()?);
             let outcome = wait(resumption, delay);
             is_over.store(true, Ordering::Release);
@@ -54,33 +55,33 @@ fn under_signals(
         if let Ok(waiter) = announced.recv() {
             while !is_over.load(Ordering::Acquire) {
                 thread::sleep(interval);
-                // A thread that has ended meanwhile needs none.
+                // Fails if the thread has ended meanwhile.
                 let _ = interruption.send(waiter);
             }
         }
-        let gone = || Err(io::ErrorKind::Other.into());
-        sleeper.join().unwrap_or_else(|_| gone())
+        let thread_failed = || Err(io::ErrorKind::Other.into());
+        sleeper.join().unwrap_or_else(|_| thread_failed())
     })
 }
 
 fn wait(resumption: InterruptedSleepStrategy, delay: Duration) -> io::Result<InterruptedDelay> {
     let (begun, processor) = (now_ns(), thread_time_ns());
-    let due = begun.saturating_add(ns(delay));
-    let deadline = begun.saturating_add(ns(delay).saturating_mul(DURATION_FACTOR_MAX));
-    let (mut calls, mut interruptions, mut left) = (0, 0, delay);
+    let due = begun.saturating_add(saturating_ns(delay));
+    let deadline = begun.saturating_add(saturating_ns(delay).saturating_mul(DURATION_FACTOR_MAX));
+    let (mut calls, mut interruptions, mut remaining) = (0, 0, delay);
     let ended = loop {
         calls += 1;
-        left = match resumption {
-            InterruptedSleepStrategy::Absolute => until(due),
-            _ => nanosleep_once(left)?,
+        remaining = match resumption {
+            InterruptedSleepStrategy::Absolute => remaining_after_sleep(due),
+            _ => nanosleep_once(remaining)?,
         };
-        if left.is_zero() {
+        if remaining.is_zero() {
             break true;
         }
         interruptions += 1;
         match resumption {
             InterruptedSleepStrategy::None => break true,
-            InterruptedSleepStrategy::Again => left = delay,
+            InterruptedSleepStrategy::Again => remaining = delay,
             InterruptedSleepStrategy::Remaining | InterruptedSleepStrategy::Absolute => {}
         }
         if now_ns() > deadline {
@@ -89,7 +90,7 @@ fn wait(resumption: InterruptedSleepStrategy, delay: Duration) -> io::Result<Int
     };
     Ok(InterruptedDelay {
         resumption,
-        requested_ns: ns(delay),
+        requested_ns: saturating_ns(delay),
         duration_ns: now_ns() - begun,
         ended,
         interruptions,
@@ -98,8 +99,8 @@ fn wait(resumption: InterruptedSleepStrategy, delay: Duration) -> io::Result<Int
     })
 }
 
-/// Waits for an instant; returns the time left if a signal arrived first.
-fn until(due: u64) -> Duration {
+/// Sleeps until an absolute instant; returns the remaining time if a signal ended the sleep.
+fn remaining_after_sleep(due: u64) -> Duration {
     sleep_until(Timestamp::from_ns(i64::try_from(due).unwrap_or(i64::MAX)));
     Duration::from_nanos(due.saturating_sub(now_ns()))
 }
@@ -118,13 +119,13 @@ mod tests {
     fn an_abandoned_wait_is_early_and_a_resumed_one_is_not() {
         let not_resumed = outcome(InterruptedSleepStrategy::None);
         assert!(
-            not_resumed.duration_ns < ns(SHORT) && not_resumed.interruptions == 1,
+            not_resumed.duration_ns < saturating_ns(SHORT) && not_resumed.interruptions == 1,
             "{not_resumed:?}"
         );
         for resumption in [InterruptedSleepStrategy::Remaining, InterruptedSleepStrategy::Absolute]
         {
             let resumed = outcome(resumption);
-            assert!(resumed.duration_ns >= ns(SHORT) && resumed.ended, "{resumed:?}");
+            assert!(resumed.duration_ns >= saturating_ns(SHORT) && resumed.ended, "{resumed:?}");
             assert!(resumed.interruptions > 1, "{resumed:?}");
             assert!(resumed.processor_ns < resumed.duration_ns / 2, "{resumed:?}");
         }
@@ -133,6 +134,6 @@ mod tests {
     #[test]
     fn what_begins_again_at_each_signal_does_not_end() {
         let again = outcome(InterruptedSleepStrategy::Again);
-        assert!(!again.ended && again.duration_ns > 2 * ns(SHORT), "{again:?}");
+        assert!(!again.ended && again.duration_ns > 2 * saturating_ns(SHORT), "{again:?}");
     }
 }

@@ -1,7 +1,7 @@
-//! Accuracy of the functions that programs wait with. Short delays are measured one after the
-//! other, the functions in turn, so that all see the same state of the host; long ones, during
-//! which nothing happens, all at once. Each setting applies to threads or children that end with
-//! it.
+//! Accuracy of the wait functions of Linux. Short delays are measured one at a time, alternating
+//! between the functions, so that all are measured under the same conditions; long ones, which use
+//! no CPU, concurrently. Each setting (policy, timer slack) applies only to threads or children
+//! that end with it.
 
 mod cell;
 mod claims;
@@ -24,13 +24,13 @@ use horolog_sys::delay::{DelayFunction, Delayer};
 use horolog_sys::posix_clock::timer_slack_ns;
 
 use super::clock::tick;
-use cell::{DelayStats, ns};
+use cell::{DelayStats, saturating_ns};
 use evidence::DelayEvidence;
 
-/// Shortest delay of those measured all at once.
-const LONG: Duration = Duration::from_millis(5);
-/// Approximate time of the waits of one function at one delay, and their least number.
-const CELL_TIME: Duration = Duration::from_secs(1);
+/// Delay from which measurements run concurrently.
+const CONCURRENT_DELAY_MIN: Duration = Duration::from_millis(5);
+/// Approximate total time of the waits of one function with one delay, and their minimum number.
+const WAITS_TIME: Duration = Duration::from_secs(1);
 const SAMPLES_MIN: u64 = 3;
 /// Real-time priority above all sched-other threads and below the kernel's own threads at 50 and
 /// more.
@@ -40,72 +40,77 @@ const MINIMAL_SLACK_NS: u32 = 1;
 /// Options of a delay measurement.
 #[derive(Clone, Debug)]
 pub struct HostDelayOptions {
-    /// Functions.
+    /// Wait functions.
     pub functions: Vec<WaitFunction>,
     /// Delays to request.
     pub delays: Vec<Duration>,
-    /// Waits of each function at each delay, fewer for long ones.
+    /// Maximum number of waits per function and delay; fewer for long delays.
     pub samples: u64,
     /// Scheduling policies.
     pub policies: Vec<SchedulingPolicy>,
     /// Timer slacks.
     pub slacks: Vec<TimerSlackSetting>,
-    /// True to judge common claims; that takes two more seconds.
+    /// True to test common claims, which takes two more seconds.
     pub claims: bool,
     /// Command line, for the record.
     pub command: Vec<String>,
 }
 
 impl HostDelayOptions {
-    /// Returns true if a function supports one of the delays.
+    /// Returns true if any of the functions supports any of the delays.
     #[must_use]
-    pub fn is_any_possible(&self) -> bool {
-        self.functions.iter().any(|kind| self.delays.iter().any(|delay| fits(*kind, *delay)))
+    pub fn has_possible_wait(&self) -> bool {
+        self.functions
+            .iter()
+            .any(|kind| self.delays.iter().any(|delay| supports_delay(*kind, *delay)))
     }
 }
 
-/// Returns true if a function supports exactly this delay.
-fn fits(kind: WaitFunction, delay: Duration) -> bool {
-    let delay_ns = ns(delay);
+/// Returns true if the delay is a nonzero multiple of the function's unit.
+fn supports_delay(kind: WaitFunction, delay: Duration) -> bool {
+    let delay_ns = saturating_ns(delay);
     delay_ns > 0 && delay_ns.is_multiple_of(kind.unit_ns())
 }
 
 /// End condition of a run.
 pub type IsOver<'a> = &'a (dyn Fn() -> bool + Sync);
 
-/// Measures, and reports each step.
+/// Measures all settings; calls `doing` with a description of each step.
 pub fn measure(
     options: HostDelayOptions,
-    doing: &dyn Fn(&str),
+    report_step: &dyn Fn(&str),
     is_over: IsOver<'_>,
 ) -> HostDelayResult {
     let started = rfc3339_now();
     let mut evidence = options.claims.then(|| {
-        doing("testing common claims");
-        DelayEvidence::begin()
+        report_step("testing common claims");
+        DelayEvidence::collect()
     });
-    let mut settings = settings(&options);
+    let mut settings = delay_settings(&options);
     let all = settings.len();
     let mut cells = Vec::new();
     for (index, setting) in settings.iter_mut().enumerate() {
         if is_over() {
             break;
         }
-        doing(&format!("waiting, setting {} of {all}", index + 1));
-        match refused(setting) {
+        report_step(&format!("waiting, setting {} of {all}", index + 1));
+        match scheduling_error(setting) {
             Some(error) => setting.error = Some(error.to_string()),
-            None => cells.extend(of_setting(&options, index, setting, is_over)),
+            None => cells.extend(measure_setting(&options, index, setting, is_over)),
         }
     }
-    let interrupted =
-        if options.claims && !is_over() { interrupted::measure() } else { Ok(Vec::new()) };
+    let interrupted = if options.claims && !is_over() {
+        interrupted::measure_strategies()
+    } else {
+        Ok(Vec::new())
+    };
     let mut result = HostDelayResult {
         schema: HOST_DELAY_SCHEMA.to_owned(),
         started,
         command: options.command,
         host: Host::read(),
         tick: tick::measure_tick(),
-        own_cost_ns: cell::own_cost_ns(),
+        own_cost_ns: cell::empty_wait_cost_ns(),
         settings,
         cells,
         interrupted: interrupted.unwrap_or_default(),
@@ -114,14 +119,14 @@ pub fn measure(
         findings: Vec::new(),
     };
     if let Some(evidence) = &mut evidence {
-        evidence.end();
-        result.claims = claims::all(&result, evidence);
+        evidence.finish();
+        result.claims = claims::all_claims(&result, evidence);
     }
-    result.findings = findings::all(&result, is_over());
+    result.findings = findings::all_findings(&result, is_over());
     result
 }
 
-fn settings(options: &HostDelayOptions) -> Vec<DelaySetting> {
+fn delay_settings(options: &HostDelayOptions) -> Vec<DelaySetting> {
     let slack_ns = |slack| match slack {
         TimerSlackSetting::Default => timer_slack_ns(),
         TimerSlackSetting::Minimal => Some(MINIMAL_SLACK_NS.into()),
@@ -149,36 +154,38 @@ fn apply(setting: &DelaySetting) -> io::Result<()> {
     }
 }
 
-/// Returns the error of this scheduling, tried on a thread, if it is not permitted.
-fn refused(setting: &DelaySetting) -> Option<io::Error> {
-    let gone = || Err(io::ErrorKind::Other.into());
-    thread::scope(|scope| scope.spawn(|| apply(setting)).join().unwrap_or_else(|_| gone())).err()
+/// Returns the error with which a setting is refused, tried on a thread; `None` if it is permitted.
+fn scheduling_error(setting: &DelaySetting) -> Option<io::Error> {
+    let thread_failed = || Err(io::ErrorKind::Other.into());
+    thread::scope(|scope| scope.spawn(|| apply(setting)).join().unwrap_or_else(|_| thread_failed()))
+        .err()
 }
 
-/// Measures all functions at all delays, in the order of the options.
-fn of_setting(
+/// Measures all functions with all delays under one setting.
+fn measure_setting(
     options: &HostDelayOptions,
     index: usize,
     setting: &DelaySetting,
     is_over: IsOver<'_>,
 ) -> Vec<DelayMeasurement> {
     let all = options.delays.iter().flat_map(|delay| {
-        let possible = options.functions.iter().filter(|kind| fits(**kind, *delay));
+        let possible = options.functions.iter().filter(|kind| supports_delay(**kind, *delay));
         possible.map(|kind| (*kind, *delay))
     });
-    let (long, short): (Vec<_>, Vec<_>) = all.partition(|(_, delay)| *delay >= LONG);
+    let (long, short): (Vec<_>, Vec<_>) =
+        all.partition(|(_, delay)| *delay >= CONCURRENT_DELAY_MIN);
     let mut cells = thread::scope(|scope| {
-        let one_by_one = scope.spawn(|| in_turn(options, index, setting, &short, is_over));
+        let one_by_one = scope.spawn(|| measure_in_turn(options, index, setting, &short, is_over));
         one_by_one.join().unwrap_or_default()
     });
     let at_once = Mutex::new(Vec::new());
     thread::scope(|scope| {
         for pair in &long {
             scope.spawn(|| {
-                let cell = in_turn(options, index, setting, &[*pair], is_over);
+                let cell = measure_in_turn(options, index, setting, &[*pair], is_over);
                 at_once.lock().unwrap_or_else(std::sync::PoisonError::into_inner).extend(cell);
             });
-            // So that they do not all end at one instant.
+            // Staggered, so that they do not all end at the same instant.
             thread::sleep(Duration::from_micros(700));
         }
     });
@@ -189,15 +196,15 @@ fn of_setting(
     cells
 }
 
-/// Returns the number of waits of a delay.
-fn samples(options: &HostDelayOptions, delay: Duration) -> u64 {
-    let fitting = CELL_TIME.as_nanos() / delay.as_nanos().max(1);
+/// Returns the number of waits for a delay.
+fn sample_count(options: &HostDelayOptions, delay: Duration) -> u64 {
+    let fitting = WAITS_TIME.as_nanos() / delay.as_nanos().max(1);
     u64::try_from(fitting).unwrap_or(u64::MAX).max(SAMPLES_MIN).min(options.samples)
 }
 
-/// Measures functions at delays in this thread: at each delay one wait of each function after the
-/// other.
-fn in_turn(
+/// Measures pairs of function and delay in this thread; the functions with the same delay alternate
+/// wait by wait.
+fn measure_in_turn(
     options: &HostDelayOptions,
     index: usize,
     setting: &DelaySetting,
@@ -211,33 +218,35 @@ fn in_turn(
         let mut running: Vec<_> = group
             .iter()
             .map(|(kind, _)| {
-                let mut account = DelayStats::new(delay);
-                let way = match &applied {
+                let mut stats = DelayStats::new(delay);
+                let method = match &applied {
                     Ok(()) => WaitMethod::open(*kind, setting),
                     Err(error) => Err(io::Error::from(error.kind())),
                 };
-                let way = way.map_err(|error| account.fail(&error)).ok();
-                (*kind, account, way)
+                let method = method.map_err(|error| stats.set_error(&error)).ok();
+                (*kind, stats, method)
             })
             .collect();
-        for _ in 0..samples(options, delay) {
-            for (_, account, way) in &mut running {
-                if let Some(open) = way
-                    && !open.wait(account)
+        for _ in 0..sample_count(options, delay) {
+            for (_, stats, method) in &mut running {
+                if let Some(open) = method
+                    && !open.wait_once(stats)
                 {
-                    *way = None;
+                    *method = None;
                 }
             }
             if is_over() {
                 break;
             }
         }
-        cells.extend(running.into_iter().map(|(kind, account, _)| account.cell(kind, index)));
+        cells.extend(
+            running.into_iter().map(|(kind, stats, _)| stats.into_measurement(kind, index)),
+        );
     }
     cells
 }
 
-/// Way to wait with a function.
+/// Implementation of a wait: in this thread, or in a child for `alarm` and `pause`.
 enum WaitMethod {
     InThread(Delayer),
     InChild(ChildSettings),
@@ -269,17 +278,17 @@ impl WaitMethod {
         Delayer::open(function).map(Self::InThread)
     }
 
-    /// Waits once; returns false if there is no point in going on.
-    fn wait(&mut self, account: &mut DelayStats) -> bool {
+    /// Waits once and adds the wait; returns false if no further wait is useful.
+    fn wait_once(&mut self, stats: &mut DelayStats) -> bool {
         match self {
-            Self::InThread(delayer) => account.wait(&mut |delay| delayer.wait(delay)),
+            Self::InThread(delayer) => stats.wait_once(&mut |delay| delayer.wait(delay)),
             Self::InChild(settings) => {
-                let seconds = account.requested_s();
+                let seconds = stats.requested_s();
                 match alarm_and_pause(seconds, *settings) {
-                    Ok(took_ns) => account.count(took_ns),
-                    Err(error) => account.fail(&error),
+                    Ok(took_ns) => stats.add_wait(took_ns),
+                    Err(error) => stats.set_error(&error),
                 }
-                !account.is_failed()
+                !stats.is_failed()
             }
         }
     }
@@ -335,15 +344,15 @@ mod tests {
             delays: vec![delay],
             ..options()
         };
-        assert!(!of(WaitFunction::Sleep, Duration::from_millis(1_500)).is_any_possible());
-        assert!(of(WaitFunction::Sleep, Duration::from_secs(2)).is_any_possible());
-        assert!(!of(WaitFunction::Poll, Duration::from_micros(10)).is_any_possible());
+        assert!(!of(WaitFunction::Sleep, Duration::from_millis(1_500)).has_possible_wait());
+        assert!(of(WaitFunction::Sleep, Duration::from_secs(2)).has_possible_wait());
+        assert!(!of(WaitFunction::Poll, Duration::from_micros(10)).has_possible_wait());
     }
 
     #[test]
     fn long_delays_have_fewer_samples_and_never_none() {
         let options = HostDelayOptions { samples: 100, ..options() };
-        let of = |ms| samples(&options, Duration::from_millis(ms));
+        let of = |ms| sample_count(&options, Duration::from_millis(ms));
         assert_eq!((of(1), of(100), of(10_000)), (100, 10, 3));
     }
 }

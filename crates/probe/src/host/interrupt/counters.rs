@@ -1,15 +1,14 @@
-//! Kernel and CPU counters of a core: time that the hypervisor gave to others, interrupts, system
-//! management interrupts. An unreadable counter is absent.
+//! Counters of one core: steal, interrupts, system management interrupts (SMI). An unreadable
+//! counter is absent.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
-/// `MSR_SMI_COUNT` of Intel CPUs.
+/// Address of `MSR_SMI_COUNT` on Intel CPUs.
 const SYSTEM_MANAGEMENT_MSR: u64 = 0x34;
-/// Index of `steal` after the core's name in `/proc/stat` (proc(5)).
+/// Index of `steal` in a CPU line of `/proc/stat` (proc(5)), counted from the CPU's name.
 const STEAL_FIELD: usize = 8;
-/// Length of a tick of `/proc/stat` (`USER_HZ`), which is 1/100 s on every architecture that
-/// Horolog runs on.
+/// Tick of `/proc/stat` in ns: 1/`USER_HZ`, which is 1/100 s on all supported architectures.
 const TICK_NS: u64 = 10_000_000;
 
 /// Counters of one core at one instant.
@@ -17,7 +16,7 @@ const TICK_NS: u64 = 10_000_000;
 pub(super) struct CoreCounters {
     pub(super) steal_ns: Option<u64>,
     pub(super) interrupts: Option<u64>,
-    pub(super) system_management: Option<u64>,
+    pub(super) system_management_interrupts: Option<u64>,
 }
 
 impl CoreCounters {
@@ -26,8 +25,8 @@ impl CoreCounters {
         let interrupts = fs::read_to_string("/proc/interrupts").unwrap_or_default();
         Self {
             steal_ns: steal_ns(&stat, core),
-            interrupts: interrupts_of(&interrupts, core),
-            system_management: system_management(core),
+            interrupts: interrupts_on_core(&interrupts, core),
+            system_management_interrupts: read_smi_count(core),
         }
     }
 }
@@ -39,8 +38,8 @@ fn steal_ns(stat: &str, core: usize) -> Option<u64> {
     ticks.checked_mul(TICK_NS)
 }
 
-/// Returns the sum of the core's column.
-fn interrupts_of(table: &str, core: usize) -> Option<u64> {
+/// Returns the sum of a core's column in `/proc/interrupts`.
+fn interrupts_on_core(table: &str, core: usize) -> Option<u64> {
     let mut lines = table.lines();
     let name = format!("CPU{core}");
     let column = lines.next()?.split_whitespace().position(|title| title == name)?;
@@ -48,7 +47,7 @@ fn interrupts_of(table: &str, core: usize) -> Option<u64> {
     Some(lines.filter_map(count).sum())
 }
 
-fn system_management(core: usize) -> Option<u64> {
+fn read_smi_count(core: usize) -> Option<u64> {
     let registers = File::open(format!("/dev/cpu/{core}/msr")).ok()?;
     let mut value = [0; 8];
     registers.read_exact_at(&mut value, SYSTEM_MANAGEMENT_MSR).ok()?;
@@ -75,8 +74,11 @@ mod tests {
     fn interrupts_are_a_column() {
         let table =
             "           CPU0       CPU2\n  1:  10  20  IO-APIC  x\nLOC: 5 6 Local\nERR: 0\n";
-        assert_eq!((interrupts_of(table, 0), interrupts_of(table, 2)), (Some(15), Some(26)));
-        assert_eq!((interrupts_of(table, 1), interrupts_of("", 0)), (None, None));
+        assert_eq!(
+            (interrupts_on_core(table, 0), interrupts_on_core(table, 2)),
+            (Some(15), Some(26))
+        );
+        assert_eq!((interrupts_on_core(table, 1), interrupts_on_core("", 0)), (None, None));
     }
 
     #[test]

@@ -1,16 +1,16 @@
-//! Findings of a run of handlers and a spin, from its record alone. Pure.
+//! Findings of `host interrupt`, from its record alone. Pure.
 
 use horolog_conditions::{self as conditions, finding};
 use horolog_record::{Finding, FindingCode, HostInterruptResult, OsNoise, Severity};
 
 use super::handlers;
-use crate::host::figures::{counted, time};
+use crate::host::figures::{format_count, format_time};
 
-/// Share of a core from which its loss is a finding.
-const STOLEN_SHARE: f64 = 0.01;
+/// Share of OS noise in a core's time from which it is reported.
+const NOISE_SHARE_MIN: f64 = 0.01;
 
 /// Returns all findings.
-pub(super) fn all(result: &HostInterruptResult, is_interrupted: bool) -> Vec<Finding> {
+pub(super) fn all_findings(result: &HostInterruptResult, is_interrupted: bool) -> Vec<Finding> {
     let scheduling: Vec<_> = result.handlers.iter().map(|one| &one.scheduling).collect();
     let mut findings = conditions::findings(&result.conditions, &scheduling);
     let mut reported = Vec::new();
@@ -23,7 +23,7 @@ pub(super) fn all(result: &HostInterruptResult, is_interrupted: bool) -> Vec<Fin
         findings.push(finding(
             FindingCode::HandlerUnavailable,
             Severity::Warning,
-            format!("{} returned no values: {error}.", handlers::name(handler.kind)),
+            format!("{} returned no values: {error}.", handlers::handler_name(handler.kind)),
             "The in-kernel handler requires root (or CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON) and \
              Linux 6.4.",
         ));
@@ -35,15 +35,15 @@ pub(super) fn all(result: &HostInterruptResult, is_interrupted: bool) -> Vec<Fin
             Severity::Note,
             format!(
                 "{} of the kernel ran on another core than requested.",
-                counted(elsewhere, "handler")
+                format_count(elsewhere, "handler")
             ),
             "Since Linux 6.7 a timer can be bound to a core.",
         ));
     }
     // Worst core first.
     let mut cores: Vec<_> = result.os_noise.iter().collect();
-    cores.sort_by(|one, other| share(other).total_cmp(&share(one)));
-    findings.extend(cores.into_iter().filter_map(loss));
+    cores.sort_by(|one, other| noise_share(other).total_cmp(&noise_share(one)));
+    findings.extend(cores.into_iter().filter_map(noise_finding));
     if is_interrupted {
         findings.push(finding(
             FindingCode::Interrupted,
@@ -55,14 +55,14 @@ pub(super) fn all(result: &HostInterruptResult, is_interrupted: bool) -> Vec<Fin
     findings
 }
 
-/// Returns the share of a core that was taken.
-fn share(core: &OsNoise) -> f64 {
+/// Returns the share of OS noise in a core's time.
+fn noise_share(core: &OsNoise) -> f64 {
     core.all.total_ns as f64 / core.duration_ns.max(1) as f64
 }
 
-/// Reports a core of which too much was taken, with the cause.
-pub(crate) fn loss(core: &OsNoise) -> Option<Finding> {
-    if share(core) < STOLEN_SHARE {
+/// Returns a finding with the cause if a core has too much OS noise.
+pub(crate) fn noise_finding(core: &OsNoise) -> Option<Finding> {
+    if noise_share(core) < NOISE_SHARE_MIN {
         return None;
     }
     let share = |ns: u64| ns as f64 / core.duration_ns.max(1) as f64;
@@ -84,7 +84,7 @@ pub(crate) fn loss(core: &OsNoise) -> Option<Finding> {
             share(core.all.total_ns) * 100.0,
             share(core.by_threads.total_ns) * 100.0,
             share(core.by_others.total_ns) * 100.0,
-            time(core.all.max_ns)
+            format_time(core.all.max_ns)
         ),
         advice,
     ))
@@ -117,11 +117,11 @@ mod tests {
 
     #[test]
     fn a_loss_that_matters_names_who_took_most() {
-        assert_eq!(loss(&core(4_000_000, 5_000_000)), None);
-        let threads = loss(&core(50_000_000, 1_000_000)).unwrap();
+        assert_eq!(noise_finding(&core(4_000_000, 5_000_000)), None);
+        let threads = noise_finding(&core(50_000_000, 1_000_000)).unwrap();
         assert!(threads.advice.contains("Find the threads"), "{threads:?}");
         assert!(threads.message.contains("Core 3 was taken for 5.10%"), "{threads:?}");
-        let others = loss(&core(0, 50_000_000)).unwrap();
+        let others = noise_finding(&core(0, 50_000_000)).unwrap();
         assert!(others.advice.contains("No thread ran"), "{others:?}");
     }
 }

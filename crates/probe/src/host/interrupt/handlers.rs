@@ -1,5 +1,5 @@
-//! Latency from a timer's expiry to the first clock reading in a handler. Expiries are at random
-//! intervals, so that none is in step with another timer of the host.
+//! Latency from the expiry of a timer to the first clock reading in its handler. Expiries have
+//! random intervals, so that they are not in phase with other timers of the host.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -16,8 +16,8 @@ use horolog_xdp::KernelTimerProgram;
 use super::InterruptOptions;
 use crate::host::HostError;
 
-/// Returns the name of a kind in progress and findings.
-pub(super) const fn name(kind: TimerHandlerKind) -> &'static str {
+/// Returns the name of a handler kind, for progress and findings.
+pub(super) const fn handler_name(kind: TimerHandlerKind) -> &'static str {
     match kind {
         TimerHandlerKind::Kernel => "bpf_timer",
         TimerHandlerKind::Signal => "signal",
@@ -25,21 +25,22 @@ pub(super) const fn name(kind: TimerHandlerKind) -> &'static str {
     }
 }
 
-/// Timer that expires repeatedly and returns the latency of each handler.
+/// Timer whose handler latencies are measured.
 trait HandlerTimer {
-    /// Runs `count` expiries, or fewer if the run is to end. Returns the latencies, and the number
-    /// of handlers that ran on another core.
-    fn repetition(&mut self, count: u64, stop: &AtomicBool) -> Result<(Histogram, u64), String>;
+    /// Runs `count` expiries, or fewer if `stop` is set. Returns the latencies in ns, and the
+    /// number of handlers that ran on another core.
+    fn run_repetition(&mut self, count: u64, stop: &AtomicBool)
+    -> Result<(Histogram, u64), String>;
 }
 
-/// Measures all repetitions of a kind on one core, in the calling thread.
+/// Measures all repetitions of one handler kind on one core, in the calling thread.
 pub(super) fn measure(
     options: &InterruptOptions,
     core: usize,
     kind: TimerHandlerKind,
     stop: &AtomicBool,
 ) -> Result<TimerHandlerLatency, HostError> {
-    let mut delay = TimerHandlerLatency {
+    let mut latency = TimerHandlerLatency {
         core,
         kind,
         scheduling: conditions::apply_to_thread(core, options.priority)?,
@@ -49,33 +50,33 @@ pub(super) fn measure(
         error: None,
     };
     let mut all = Histogram::new();
-    match expiring(kind, options.distance) {
-        Err(error) => delay.error = Some(error),
+    match open_timer(kind, options.distance) {
+        Err(error) => latency.error = Some(error),
         Ok(mut expiring) => {
             for _ in 0..options.repetitions {
                 if stop.load(Ordering::Relaxed) {
                     break;
                 }
-                match expiring.repetition(options.expiries, stop) {
+                match expiring.run_repetition(options.expiries, stop) {
                     Ok((histogram, elsewhere)) => {
-                        delay.elsewhere += elsewhere;
-                        delay.repetitions.extend(figures(&histogram));
-                        // Fails only for more values than can be counted in years.
+                        latency.elsewhere += elsewhere;
+                        latency.repetitions.extend(repetition_summary(&histogram));
+                        // Fails only on overflow of a count.
                         let _ = all.merge(&histogram);
                     }
                     Err(error) => {
-                        delay.error = Some(error);
+                        latency.error = Some(error);
                         break;
                     }
                 }
             }
         }
     }
-    delay.delay_ns = Distribution::from_histogram(&all);
-    Ok(delay)
+    latency.delay_ns = Distribution::from_histogram(&all);
+    Ok(latency)
 }
 
-fn figures(histogram: &Histogram) -> Option<TimerHandlerRepetition> {
+fn repetition_summary(histogram: &Histogram) -> Option<TimerHandlerRepetition> {
     let summary = histogram.summary()?;
     Some(TimerHandlerRepetition {
         count: summary.count,
@@ -85,33 +86,37 @@ fn figures(histogram: &Histogram) -> Option<TimerHandlerRepetition> {
     })
 }
 
-fn expiring(
+fn open_timer(
     kind: TimerHandlerKind,
     distance: (Duration, Duration),
 ) -> Result<Box<dyn HandlerTimer>, String> {
     Ok(match kind {
         TimerHandlerKind::Kernel => {
             let timer = KernelTimerProgram::load().map_err(|error| error.to_string())?;
-            Box::new(InKernel { timer, distance })
+            Box::new(KernelHandlerTimer { timer, distance })
         }
         TimerHandlerKind::Signal => {
             let timer = SignalTimer::new().map_err(|error| error.to_string())?;
-            Box::new(InUserSpace::new(distance, move |due| timer.expire_at(due)))
+            Box::new(UserSpaceHandlerTimer::new(distance, move |due| timer.expire_at(due)))
         }
         TimerHandlerKind::Timerfd => {
             let timer = TimerFd::new().map_err(|error| error.to_string())?;
-            Box::new(InUserSpace::new(distance, move |due| timer.expire_at(due)))
+            Box::new(UserSpaceHandlerTimer::new(distance, move |due| timer.expire_at(due)))
         }
     })
 }
 
-struct InKernel {
+struct KernelHandlerTimer {
     timer: KernelTimerProgram,
     distance: (Duration, Duration),
 }
 
-impl HandlerTimer for InKernel {
-    fn repetition(&mut self, count: u64, stop: &AtomicBool) -> Result<(Histogram, u64), String> {
+impl HandlerTimer for KernelHandlerTimer {
+    fn run_repetition(
+        &mut self,
+        count: u64,
+        stop: &AtomicBool,
+    ) -> Result<(Histogram, u64), String> {
         let is_over = || stop.load(Ordering::Relaxed);
         let delays = self.timer.run(count, self.distance, &is_over);
         let delays = delays.map_err(|error| error.to_string())?;
@@ -122,24 +127,30 @@ impl HandlerTimer for InKernel {
     }
 }
 
-struct InUserSpace<E> {
+struct UserSpaceHandlerTimer<E> {
     random: SplitMix64,
     distance: (Duration, Duration),
     expire_at: E,
 }
 
-impl<E: FnMut(Timestamp<Monotonic>) -> std::io::Result<Timestamp<Monotonic>>> InUserSpace<E> {
+impl<E: FnMut(Timestamp<Monotonic>) -> std::io::Result<Timestamp<Monotonic>>>
+    UserSpaceHandlerTimer<E>
+{
     fn new(distance: (Duration, Duration), expire_at: E) -> Self {
-        // The start is arbitrary, as long as it is in step with nothing.
+        // Any seed will do; a different one for each run.
         let seed = MonotonicClock.now().as_ns().unsigned_abs();
         Self { random: SplitMix64::new(seed), distance, expire_at }
     }
 }
 
 impl<E: FnMut(Timestamp<Monotonic>) -> std::io::Result<Timestamp<Monotonic>>> HandlerTimer
-    for InUserSpace<E>
+    for UserSpaceHandlerTimer<E>
 {
-    fn repetition(&mut self, count: u64, stop: &AtomicBool) -> Result<(Histogram, u64), String> {
+    fn run_repetition(
+        &mut self,
+        count: u64,
+        stop: &AtomicBool,
+    ) -> Result<(Histogram, u64), String> {
         let mut delays = Recorder::new();
         let (least, most) = self.distance;
         let [least, most] = [least, most].map(|time| time.as_nanos() as i64);
@@ -147,8 +158,8 @@ impl<E: FnMut(Timestamp<Monotonic>) -> std::io::Result<Timestamp<Monotonic>>> Ha
             let distance = least + (self.random.next_f64() * (most - least).max(0) as f64) as i64;
             let due = MonotonicClock.now() + Span::from_ns(distance);
             match (self.expire_at)(due) {
-                Ok(noticed) => delays.record((noticed - due).as_ns().max(0).unsigned_abs()),
-                // A signal from outside: this expiry is unknown.
+                Ok(handled) => delays.record((handled - due).as_ns().max(0).unsigned_abs()),
+                // Interrupted by a signal from outside: the latency is unknown.
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error.to_string()),
             }
@@ -166,12 +177,12 @@ mod tests {
     fn delays_count_from_their_expiry() {
         let calls = std::cell::Cell::new(0);
         let distance = (Duration::from_micros(10), Duration::from_micros(20));
-        let mut expiring = InUserSpace::new(distance, |due| {
+        let mut expiring = UserSpaceHandlerTimer::new(distance, |due| {
             calls.set(calls.get() + 1);
             let interrupted = Err(std::io::ErrorKind::Interrupted.into());
             if calls.get() == 3 { interrupted } else { Ok(due + Span::from_ns(700)) }
         });
-        let (histogram, _) = expiring.repetition(5, &AtomicBool::new(false)).unwrap();
+        let (histogram, _) = expiring.run_repetition(5, &AtomicBool::new(false)).unwrap();
         assert_eq!(
             (histogram.count(), histogram.min(), histogram.max()),
             (5, Some(700), Some(700))
@@ -182,10 +193,11 @@ mod tests {
     #[test]
     fn an_error_is_returned_and_a_stop_is_obeyed() {
         let distance = (Duration::ZERO, Duration::ZERO);
-        let mut broken =
-            InUserSpace::new(distance, |_| Err(std::io::ErrorKind::PermissionDenied.into()));
-        assert!(broken.repetition(1, &AtomicBool::new(false)).is_err());
-        let (histogram, _) = broken.repetition(1, &AtomicBool::new(true)).unwrap();
-        assert!(histogram.is_empty() && figures(&histogram).is_none());
+        let mut broken = UserSpaceHandlerTimer::new(distance, |_| {
+            Err(std::io::ErrorKind::PermissionDenied.into())
+        });
+        assert!(broken.run_repetition(1, &AtomicBool::new(false)).is_err());
+        let (histogram, _) = broken.run_repetition(1, &AtomicBool::new(true)).unwrap();
+        assert!(histogram.is_empty() && repetition_summary(&histogram).is_none());
     }
 }

@@ -1,9 +1,8 @@
-//! Latency of handlers after a timer's expiry at a random instant, in the kernel and in user space;
-//! and the time taken from a thread that spins on a core, as oslat measures it.
+//! Latency of timer handlers in the kernel and in user space, and OS noise: time taken from a
+//! thread that spins on a core, as oslat measures it.
 //!
-//! The handlers' threads are real-time threads if permitted. The spinning one is always a
-//! sched-other thread: a real-time one would be throttled, and would itself take the core from
-//! others.
+//! Handlers run in real-time threads if permitted. The spinning thread always has `SCHED_OTHER`: a
+//! real-time one would be throttled, and would itself take the core from other threads.
 
 mod counters;
 mod findings;
@@ -22,7 +21,7 @@ use horolog_record::{
 
 use super::{HostError, figures};
 
-pub(super) use findings::loss;
+pub(super) use findings::noise_finding;
 
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -31,17 +30,17 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 pub struct InterruptOptions {
     /// Cores; empty for all that this process may run on.
     pub cores: Vec<usize>,
-    /// Kinds of handlers.
+    /// Handler kinds to measure.
     pub kinds: Vec<TimerHandlerKind>,
-    /// Expiries of each repetition.
+    /// Timer expiries per repetition.
     pub expiries: u64,
     /// Repetitions of each kind.
     pub repetitions: usize,
-    /// Shortest and longest time from a handler to the next expiry.
+    /// Range of the random time from a handler to the next expiry.
     pub distance: (Duration, Duration),
-    /// Time of the search for OS noise; zero for none.
+    /// Duration of the OS noise measurement; zero for none.
     pub spin: Duration,
-    /// Time of one turn of the spinning loop above which it counts as OS noise.
+    /// Gap between two clock readings of the spinning thread above which it counts as OS noise.
     pub threshold: Duration,
     /// Real-time priority of the handlers' threads; `None` for sched-other threads.
     pub priority: Option<u8>,
@@ -51,7 +50,7 @@ pub struct InterruptOptions {
     pub command: Vec<String>,
 }
 
-/// Measures everything: first the handlers of all cores at once, then the OS noise.
+/// Measures the handlers, kind by kind on all cores concurrently, then OS noise.
 ///
 /// # Errors
 ///
@@ -63,20 +62,21 @@ pub fn run(
 ) -> Result<HostInterruptResult, HostError> {
     let cores = conditions::select_cores(&options.cores)?;
     let started = rfc3339_now();
-    let arranged = MeasurementConditions::apply(options.hold_awake);
+    let conditions_guard = MeasurementConditions::apply(options.hold_awake);
     let stop = AtomicBool::new(false);
-    let clock_ns = figures::clock_ns();
+    let clock_ns = figures::clock_read_cost_ns();
     let mut handlers: Vec<TimerHandlerLatency> = Vec::new();
     for &kind in &options.kinds {
-        progress(handlers::name(kind));
-        let of_kind =
-            on_each(&cores, &stop, is_over, |core| handlers::measure(&options, core, kind, &stop))?;
+        progress(handlers::handler_name(kind));
+        let of_kind = run_on_cores(&cores, &stop, is_over, |core| {
+            handlers::measure(&options, core, kind, &stop)
+        })?;
         handlers.extend(of_kind);
     }
-    let mut stolen: Vec<OsNoise> = Vec::new();
+    let mut os_noise: Vec<OsNoise> = Vec::new();
     if !options.spin.is_zero() && !stop.load(Ordering::Relaxed) {
         progress("OS noise");
-        stolen = on_each(&cores, &stop, is_over, |core| {
+        os_noise = run_on_cores(&cores, &stop, is_over, |core| {
             os_noise::measure(core, options.spin, options.threshold, &stop)
         })?;
     }
@@ -85,23 +85,23 @@ pub fn run(
         started,
         command: options.command,
         host: Host::read(),
-        conditions: arranged.record(),
+        conditions: conditions_guard.record(),
         expiries: options.expiries,
         distance_min_ns: options.distance.0.as_nanos() as u64,
         distance_max_ns: options.distance.1.as_nanos() as u64,
         clock_ns,
         handlers,
-        os_noise: stolen,
+        os_noise,
         limits: Vec::new(),
         findings: Vec::new(),
     };
-    result.findings = findings::all(&result, stop.load(Ordering::Relaxed));
+    result.findings = findings::all_findings(&result, stop.load(Ordering::Relaxed));
     Ok(result)
 }
 
-/// Runs a function on each core at once, in a thread of its own, until all are done; stops them if
-/// the run is to end.
-fn on_each<T: Send>(
+/// Runs `work` on each core concurrently, in a thread each, and returns the results; sets `stop`
+/// when `is_over` returns true.
+fn run_on_cores<T: Send>(
     cores: &[usize],
     stop: &AtomicBool,
     is_over: &dyn Fn() -> bool,

@@ -1,6 +1,6 @@
-//! OS noise by a thread that spins and reads the clock: between two readings there is only its own
-//! loop, unless the core was taken from it. After each gap the context switches show whether
-//! another thread ran.
+//! OS noise, measured by a thread that reads the clock in a busy loop: a gap between two readings
+//! means that the core was taken from it. Context switches show whether another thread ran in the
+//! gap.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -15,12 +15,12 @@ use horolog_time::{Clock, Monotonic, Span, Timestamp};
 use super::counters::CoreCounters;
 use crate::host::{HostError, figures};
 
-/// Longest gaps reported one by one.
-const LONGEST: usize = 10;
-/// Turns of the loop between two checks of whether the run is to end.
-const TURNS: u32 = 256;
+/// Number of longest gaps that are reported individually.
+const LONGEST_GAPS_MAX: usize = 10;
+/// Clock readings between two checks of whether the run is to end.
+const READINGS_PER_CHECK: u32 = 256;
 
-/// Environment of a spinning thread.
+/// Clock, context switches and end condition of a spinning thread; a trait for tests.
 trait SpinEnvironment {
     fn now(&mut self) -> Timestamp<Monotonic>;
     /// Returns the number of context switches of this thread so far.
@@ -28,19 +28,19 @@ trait SpinEnvironment {
     fn is_over(&mut self) -> bool;
 }
 
-struct LiveEnvironment<'a> {
+struct CoreSpinEnvironment<'a> {
     end: Timestamp<Monotonic>,
     stop: &'a AtomicBool,
 }
 
-impl SpinEnvironment for LiveEnvironment<'_> {
+impl SpinEnvironment for CoreSpinEnvironment<'_> {
     #[inline]
     fn now(&mut self) -> Timestamp<Monotonic> {
         MonotonicClock.now()
     }
 
     fn switches(&mut self) -> u64 {
-        // Cannot fail; if it did, no gap would be attributed to another thread.
+        // Does not fail in practice; 0 attributes no gap to a thread.
         ContextSwitches::now().map_or(0, ContextSwitches::all)
     }
 
@@ -49,7 +49,7 @@ impl SpinEnvironment for LiveEnvironment<'_> {
     }
 }
 
-/// Gaps of a spin.
+/// Gaps found by a spinning thread.
 #[derive(Debug)]
 struct NoiseGaps {
     duration_ns: u64,
@@ -60,33 +60,33 @@ struct NoiseGaps {
 }
 
 impl NoiseGaps {
-    /// Spins until the run is over.
-    fn find(here: &mut impl SpinEnvironment, threshold_ns: u64) -> Self {
+    /// Spins until the end of the run and records gaps longer than `threshold_ns`.
+    fn spin(environment: &mut impl SpinEnvironment, threshold_ns: u64) -> Self {
         let mut gaps = Self {
             duration_ns: 0,
             lengths: Recorder::new(),
             by_threads: OsNoiseGapSummary::default(),
             by_others: OsNoiseGapSummary::default(),
-            longest: Vec::with_capacity(LONGEST + 1),
+            longest: Vec::with_capacity(LONGEST_GAPS_MAX + 1),
         };
-        let mut switches = here.switches();
-        let begun = here.now();
+        let mut switches = environment.switches();
+        let begun = environment.now();
         let mut last = begun;
-        while !here.is_over() {
-            // The time of that check is measured as well: a gap may occur in it.
-            for _ in 0..TURNS {
-                let now = here.now();
+        while !environment.is_over() {
+            // The first reading includes the time of that check, in which a gap may occur too.
+            for _ in 0..READINGS_PER_CHECK {
+                let now = environment.now();
                 let length_ns = (now - last).as_ns().unsigned_abs();
                 if length_ns > threshold_ns {
-                    let after = here.switches();
+                    let after = environment.switches();
                     gaps.add(OsNoiseGap {
                         at_s: (last - begun).as_ns() as f64 / 1e9,
                         length_ns,
                         by_threads: after > switches,
                     });
                     switches = after;
-                    // The time of the query belongs to no gap.
-                    last = here.now();
+                    // The time of reading the context switches belongs to no gap.
+                    last = environment.now();
                 } else {
                     last = now;
                 }
@@ -103,13 +103,13 @@ impl NoiseGaps {
         part.total_ns += gap.length_ns;
         part.max_ns = part.max_ns.max(gap.length_ns);
         let index = self.longest.partition_point(|one| one.length_ns >= gap.length_ns);
-        if index < LONGEST {
+        if index < LONGEST_GAPS_MAX {
             self.longest.insert(index, gap);
-            self.longest.truncate(LONGEST);
+            self.longest.truncate(LONGEST_GAPS_MAX);
         }
     }
 
-    fn all(&self) -> OsNoiseGapSummary {
+    fn combined_summary(&self) -> OsNoiseGapSummary {
         let (one, other) = (self.by_threads, self.by_others);
         OsNoiseGapSummary {
             gaps: one.gaps + other.gaps,
@@ -119,7 +119,7 @@ impl NoiseGaps {
     }
 }
 
-/// Spins on a core, in the calling thread, with sched-other.
+/// Measures the OS noise of one core in the calling thread, with `SCHED_OTHER`.
 pub(super) fn measure(
     core: usize,
     spin: Duration,
@@ -127,11 +127,11 @@ pub(super) fn measure(
     stop: &AtomicBool,
 ) -> Result<OsNoise, HostError> {
     conditions::apply_to_thread(core, None)?;
-    let turn_ns = figures::clock_ns();
+    let turn_ns = figures::clock_read_cost_ns();
     let threshold_ns = threshold.as_nanos() as u64;
     let before = (run_delay_ns().ok(), CoreCounters::read(core));
     let end = MonotonicClock.now() + Span::from_ns(spin.as_nanos() as i64);
-    let gaps = NoiseGaps::find(&mut LiveEnvironment { end, stop }, threshold_ns);
+    let gaps = NoiseGaps::spin(&mut CoreSpinEnvironment { end, stop }, threshold_ns);
     let after = (run_delay_ns().ok(), CoreCounters::read(core));
     let since = |before: Option<u64>, after: Option<u64>| Some(after?.saturating_sub(before?));
     Ok(OsNoise {
@@ -139,7 +139,7 @@ pub(super) fn measure(
         duration_ns: gaps.duration_ns,
         turn_ns,
         threshold_ns,
-        all: gaps.all(),
+        all: gaps.combined_summary(),
         by_threads: gaps.by_threads,
         by_others: gaps.by_others,
         gap_ns: Distribution::from_recorder(&gaps.lengths),
@@ -147,7 +147,10 @@ pub(super) fn measure(
         run_delay_ns: since(before.0, after.0),
         steal_ns: since(before.1.steal_ns, after.1.steal_ns),
         interrupts: since(before.1.interrupts, after.1.interrupts),
-        system_management: since(before.1.system_management, after.1.system_management),
+        system_management: since(
+            before.1.system_management_interrupts,
+            after.1.system_management_interrupts,
+        ),
     })
 }
 
@@ -188,7 +191,7 @@ mod tests {
 
     fn find(gaps: &[(u64, i64, bool)]) -> NoiseGaps {
         let mut here = Simulated { now_ns: 0, turn: 0, gaps: gaps.to_vec(), switches: 7 };
-        NoiseGaps::find(&mut here, 1_000)
+        NoiseGaps::spin(&mut here, 1_000)
     }
 
     #[test]
@@ -196,7 +199,7 @@ mod tests {
         let gaps = find(&[(100, 2_000_000, true), (500, 3_000, false), (501, 900, false)]);
         assert_eq!((gaps.by_threads.gaps, gaps.by_threads.total_ns), (1, 2_000_050));
         assert_eq!((gaps.by_others.gaps, gaps.by_others.max_ns), (1, 3_050));
-        assert_eq!((gaps.all().gaps, gaps.lengths.count()), (2, 2));
+        assert_eq!((gaps.combined_summary().gaps, gaps.lengths.count()), (2, 2));
         assert!(gaps.longest[0].by_threads && !gaps.longest[1].by_threads);
         assert!((gaps.longest[0].at_s - 4.9e-6).abs() < 1e-12, "{:?}", gaps.longest[0]);
     }
@@ -205,16 +208,16 @@ mod tests {
     fn the_longest_gaps_are_stored_and_all_are_counted() {
         let gaps: Vec<_> = (1..100).map(|at| (at * 50, at as i64 * 10_000, false)).collect();
         let found = find(&gaps);
-        assert_eq!(found.all().gaps, 99);
+        assert_eq!(found.combined_summary().gaps, 99);
         let longest: Vec<_> = found.longest.iter().map(|gap| gap.length_ns).collect();
-        assert_eq!(longest.len(), LONGEST);
+        assert_eq!(longest.len(), LONGEST_GAPS_MAX);
         assert_eq!((longest[0], longest[9]), (990_050, 900_050));
     }
 
     #[test]
     fn a_quiet_core_has_none() {
         let gaps = find(&[]);
-        assert!(gaps.all() == OsNoiseGapSummary::default() && gaps.longest.is_empty());
+        assert!(gaps.combined_summary() == OsNoiseGapSummary::default() && gaps.longest.is_empty());
         assert!(gaps.duration_ns > 400_000, "{}", gaps.duration_ns);
     }
 }

@@ -1,4 +1,4 @@
-//! Advice on the settings of a NIC for serving or loading time, from its record. Pure.
+//! Advice on NIC settings for serving or generating time traffic, from the record. Pure.
 
 use horolog_record::{
     Finding, FindingCode, HostNicResult, NicRecommendation, NicUse, NicXdpFeature, NicXdpMode,
@@ -8,15 +8,20 @@ use horolog_record::{
 use crate::host::clock::finding;
 
 /// Interrupt coalescing delay above which it is reported, in ns.
-const WAIT_MAX_NS: u64 = 20_000;
+const COALESCING_DELAY_MAX_NS: u64 = 20_000;
 
-/// Returns all advised changes; none for an interface without a wire.
-pub(super) fn all(result: &HostNicResult) -> Vec<NicRecommendation> {
+/// Returns all recommended changes; none for the loopback interface.
+pub(super) fn all_advice(result: &HostNicResult) -> Vec<NicRecommendation> {
     if is_loopback(result) {
         return Vec::new();
     }
-    let parts = [queues(result), interrupts(result), rings(result), coalescing(result)];
-    let more = [merging(result), xdp(result), timestamps(result)];
+    let parts = [
+        queue_advice(result),
+        interrupt_advice(result),
+        ring_advice(result),
+        coalescing_advice(result),
+    ];
+    let more = [lro_advice(result), xdp_advice(result), timestamp_advice(result)];
     parts.into_iter().chain(more).flatten().collect()
 }
 
@@ -24,11 +29,11 @@ pub(super) fn is_loopback(result: &HostNicResult) -> bool {
     result.interface == "lo"
 }
 
-fn advice(purpose: NicUse, text: String, command: Option<String>) -> NicRecommendation {
+fn recommendation(purpose: NicUse, text: String, command: Option<String>) -> NicRecommendation {
     NicRecommendation { purpose, text, command }
 }
 
-fn queues(result: &HostNicResult) -> Option<NicRecommendation> {
+fn queue_advice(result: &HostNicResult) -> Option<NicRecommendation> {
     let (queues, cores) = (result.queues, u32::try_from(result.host.cores).unwrap_or(u32::MAX));
     let wanted = queues.rx_max.min(cores);
     let name = &result.interface;
@@ -38,7 +43,7 @@ fn queues(result: &HostNicResult) -> Option<NicRecommendation> {
         } else {
             format!("rx {wanted} tx {}", queues.tx_max.min(cores))
         };
-        advice(
+        recommendation(
             NicUse::Serving,
             format!(
                 "Use {wanted} receive queues instead of {}, one for each core: a queue is served by \
@@ -50,7 +55,7 @@ fn queues(result: &HostNicResult) -> Option<NicRecommendation> {
     })
 }
 
-fn interrupts(result: &HostNicResult) -> Option<NicRecommendation> {
+fn interrupt_advice(result: &HostNicResult) -> Option<NicRecommendation> {
     let busy: Vec<_> = result.interrupts.iter().filter(|one| one.count > 0).collect();
     let mut core_sets: Vec<_> =
         busy.iter().filter_map(|one| one.effective_cores.as_deref()).collect();
@@ -58,7 +63,7 @@ fn interrupts(result: &HostNicResult) -> Option<NicRecommendation> {
     core_sets.sort_unstable();
     core_sets.dedup();
     (all > 1 && core_sets.len() == 1 && result.host.cores > 1).then(|| {
-        advice(
+        recommendation(
             NicUse::Serving,
             format!(
                 "All {all} interrupts are handled by core {}: distribute them, one queue to a \
@@ -70,12 +75,12 @@ fn interrupts(result: &HostNicResult) -> Option<NicRecommendation> {
     })
 }
 
-fn rings(result: &HostNicResult) -> Option<NicRecommendation> {
+fn ring_advice(result: &HostNicResult) -> Option<NicRecommendation> {
     let rings = result.rings?;
     let lost = result.drops.rx_missed + result.drops.rx_dropped > 0;
     (rings.rx < rings.rx_max).then(|| {
         let why = if lost { "; packets have been dropped here" } else { "" };
-        advice(
+        recommendation(
             NicUse::Serving,
             format!(
                 "Set the receive ring to {} packets instead of {}, so that a burst is not \
@@ -87,12 +92,12 @@ fn rings(result: &HostNicResult) -> Option<NicRecommendation> {
     })
 }
 
-fn coalescing(result: &HostNicResult) -> Option<NicRecommendation> {
+fn coalescing_advice(result: &HostNicResult) -> Option<NicRecommendation> {
     let set = result.coalescing?;
-    let waits = set.rx_ns > WAIT_MAX_NS || set.adaptive_rx;
+    let waits = set.rx_ns > COALESCING_DELAY_MAX_NS || set.adaptive_rx;
     waits.then(|| {
         let adaptive = if set.adaptive_rx { " and adapts to the load" } else { "" };
-        advice(
+        recommendation(
             NicUse::Accuracy,
             format!(
                 "Interrupt delay is {} µs{adaptive}: kernel receive timestamps are late by as \
@@ -105,10 +110,10 @@ fn coalescing(result: &HostNicResult) -> Option<NicRecommendation> {
     })
 }
 
-fn merging(result: &HostNicResult) -> Option<NicRecommendation> {
+fn lro_advice(result: &HostNicResult) -> Option<NicRecommendation> {
     let lro = result.offloads.iter().find(|one| one.name == "rx-lro" && one.on && one.changeable);
     lro.map(|_| {
-        advice(
+        recommendation(
             NicUse::Serving,
             "The NIC merges received packets (LRO): this prevents native XDP and delays packets."
                 .to_owned(),
@@ -117,9 +122,9 @@ fn merging(result: &HostNicResult) -> Option<NicRecommendation> {
     })
 }
 
-fn xdp(result: &HostNicResult) -> Option<NicRecommendation> {
+fn xdp_advice(result: &HostNicResult) -> Option<NicRecommendation> {
     if result.xdp.attached == Some(NicXdpMode::Generic) {
-        return Some(advice(
+        return Some(recommendation(
             NicUse::Serving,
             "An XDP program is attached in generic mode, which costs a socket buffer for each \
              packet."
@@ -131,7 +136,7 @@ fn xdp(result: &HostNicResult) -> Option<NicRecommendation> {
     if can.contains(&NicXdpFeature::Native) {
         return None;
     }
-    Some(advice(
+    Some(recommendation(
         NicUse::Serving,
         "The driver does not support XDP: 'horolog serve' uses sockets here, and 'horolog load' \
          uses AF_PACKET."
@@ -140,7 +145,7 @@ fn xdp(result: &HostNicResult) -> Option<NicRecommendation> {
     ))
 }
 
-fn timestamps(result: &HostNicResult) -> Option<NicRecommendation> {
+fn timestamp_advice(result: &HostNicResult) -> Option<NicRecommendation> {
     let supported = result.timestamps.as_ref()?;
     let (text, command) = if supported.hardware_rx && supported.hardware_tx {
         let receive = if supported.receive_filters.iter().any(|filter| filter == "all") {
@@ -162,7 +167,7 @@ fn timestamps(result: &HostNicResult) -> Option<NicRecommendation> {
                     send call.";
         (text.to_owned(), None)
     };
-    Some(advice(NicUse::Accuracy, text, command))
+    Some(recommendation(NicUse::Accuracy, text, command))
 }
 
 /// Returns the findings.
@@ -209,7 +214,7 @@ mod tests {
     use super::*;
 
     fn nic_result() -> HostNicResult {
-        let mut result = super::super::empty("eth7".to_owned(), Vec::new());
+        let mut result = super::super::empty_result("eth7".to_owned(), Vec::new());
         result.host.cores = 4;
         result.operational = true;
         result.queues = NicQueues { rx: 4, tx: 4, rx_max: 8, tx_max: 8, combined: true };
@@ -219,12 +224,12 @@ mod tests {
     }
 
     fn commands(result: &HostNicResult) -> Vec<String> {
-        all(result).into_iter().filter_map(|one| one.command).collect()
+        all_advice(result).into_iter().filter_map(|one| one.command).collect()
     }
 
     #[test]
     fn a_well_configured_nic_needs_no_change() {
-        assert_eq!(all(&nic_result()), []);
+        assert_eq!(all_advice(&nic_result()), []);
         assert_eq!(findings(&nic_result()), []);
     }
 
@@ -269,7 +274,7 @@ mod tests {
             Some(NicTimestamps { receive_filters: vec!["all".into()], ..supported });
         assert_eq!(commands(&result), ["horolog serve --timestamps hardware"]);
         result.timestamps = Some(NicTimestamps { software_tx: true, ..Default::default() });
-        assert!(all(&result)[0].text.contains("No PHC"));
+        assert!(all_advice(&result)[0].text.contains("No PHC"));
         assert_eq!(findings(&result)[0].code, FindingCode::TimestampsMissing);
     }
 

@@ -1,15 +1,15 @@
-//! Interrupts of a NIC: those whose name in `/proc/interrupts` is that of the interface or of its
-//! device, with the cores that they go to. The parsing of the texts is pure.
+//! Interrupts of a NIC, found in `/proc/interrupts` by the name of its interface or device, with
+//! their CPU affinity. Parsing is pure.
 
 use std::fs;
 use std::path::Path;
 
 use horolog_record::NicInterrupt;
 
-/// Returns the interrupts of an interface with these names.
-pub(super) fn of(names: &[String]) -> Vec<NicInterrupt> {
+/// Returns the interrupts whose name belongs to one of `names`.
+pub(super) fn nic_interrupts(names: &[String]) -> Vec<NicInterrupt> {
     let text = fs::read_to_string("/proc/interrupts").unwrap_or_default();
-    let mut found = parse(&text, names);
+    let mut found = parse_interrupts(&text, names);
     for interrupt in &mut found {
         let directory = Path::new("/proc/irq").join(interrupt.number.to_string());
         let read = |name: &str| {
@@ -22,7 +22,7 @@ pub(super) fn of(names: &[String]) -> Vec<NicInterrupt> {
     found
 }
 
-fn parse(text: &str, names: &[String]) -> Vec<NicInterrupt> {
+fn parse_interrupts(text: &str, names: &[String]) -> Vec<NicInterrupt> {
     let cores = text.lines().next().map_or(0, |line| line.split_whitespace().count());
     let interrupt = |line: &str| {
         let (number, rest) = line.split_once(':')?;
@@ -32,7 +32,7 @@ fn parse(text: &str, names: &[String]) -> Vec<NicInterrupt> {
         let count = counts.sum::<Option<u64>>()?;
         let mut of_device = words.get(cores..)?.iter().rev();
         // Several handlers of one line are separated by commas.
-        let name = of_device.find(|word| names.iter().any(|name| is_of(word, name)))?;
+        let name = of_device.find(|word| names.iter().any(|name| is_name_of(word, name)))?;
         Some(NicInterrupt {
             number,
             name: (*name).trim_end_matches(',').to_owned(),
@@ -44,9 +44,9 @@ fn parse(text: &str, names: &[String]) -> Vec<NicInterrupt> {
     text.lines().skip(1).filter_map(interrupt).collect()
 }
 
-/// Returns true if an interrupt's name begins with a device's, or has it before a part: `eth0`,
-/// `eth0-TxRx-1`, `virtio2-input.0`, `mlx5_comp3@pci:0000:03:00.0`.
-fn is_of(word: &str, name: &str) -> bool {
+/// Returns true if an interrupt's name is that of a device, possibly with a suffix or prefix:
+/// `eth0`, `eth0-TxRx-1`, `virtio2-input.0`, `mlx5_comp3@pci:0000:03:00.0`.
+fn is_name_of(word: &str, name: &str) -> bool {
     let word = word.trim_end_matches(',');
     if name.is_empty() {
         return false;
@@ -75,7 +75,7 @@ mod tests {
 
     fn found(names: &[&str]) -> Vec<(u32, u64)> {
         let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
-        parse(TEXT, &names).iter().map(|one| (one.number, one.count)).collect()
+        parse_interrupts(TEXT, &names).iter().map(|one| (one.number, one.count)).collect()
     }
 
     #[test]

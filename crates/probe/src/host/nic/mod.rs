@@ -1,5 +1,5 @@
-//! Settings and capabilities of a NIC, with advice for serving or loading time. Everything is read
-//! from the kernel and the driver in the network namespace of the calling thread; nothing is set.
+//! Settings and capabilities of a NIC, with advice for serving or generating time traffic. All is
+//! read from kernel and driver in the network namespace of the calling thread; nothing is set.
 
 mod advice;
 mod interrupts;
@@ -15,7 +15,7 @@ use horolog_sys::ethtool::{Channels, EthtoolError, channels};
 use horolog_sys::netlink::{Link, Netlink, NetlinkError, XdpAttachment, xdp_features};
 use horolog_sys::nic;
 
-/// Offloads relevant to time packets, by the kernel's names.
+/// Offloads that affect time packets, by their ethtool names.
 const OFFLOADS: [&str; 10] = [
     "rx-gro",
     "rx-gro-hw",
@@ -33,7 +33,8 @@ const TX_HARDWARE: u32 = 1 << 0;
 const TX_SOFTWARE: u32 = 1 << 1;
 const RX_HARDWARE: u32 = 1 << 2;
 const RX_SOFTWARE: u32 = 1 << 3;
-/// `HWTSTAMP_TX_*` and `HWTSTAMP_FILTER_*`, by their numbers (`linux/net_tstamp.h`).
+/// Names of the `HWTSTAMP_TX_*` and `HWTSTAMP_FILTER_*` values, in numerical order
+/// (`linux/net_tstamp.h`).
 const TRANSMIT_TYPES: [&str; 4] = ["off", "on", "onestep-sync", "onestep-p2p"];
 const RECEIVE_FILTERS: [&str; 16] = [
     "none",
@@ -53,8 +54,8 @@ const RECEIVE_FILTERS: [&str; 16] = [
     "ptpv2-delay-req",
     "ntp-all",
 ];
-/// Bits of `netdev_xdp_act` with their meaning here.
-const ABILITIES: [(u32, NicXdpFeature); 6] = [
+/// Bit numbers of `netdev_xdp_act` and the features that they stand for.
+const XDP_FEATURE_BITS: [(u32, NicXdpFeature); 6] = [
     (0, NicXdpFeature::Native),
     (1, NicXdpFeature::Redirect),
     (2, NicXdpFeature::RedirectTarget),
@@ -65,7 +66,7 @@ const ABILITIES: [(u32, NicXdpFeature); 6] = [
 
 const QUEUES_MAX: u32 = 4_096;
 
-/// Inspects an interface.
+/// Inspects an interface and returns its record.
 ///
 /// # Errors
 ///
@@ -73,45 +74,47 @@ const QUEUES_MAX: u32 = 4_096;
 pub fn inspect(interface: &str, command: Vec<String>) -> Result<HostNicResult, NetlinkError> {
     let mut netlink = Netlink::open()?;
     let link = netlink.link_by_name(interface)?;
-    let mut result = empty(interface.to_owned(), command);
-    of_link(&mut result, &link);
-    of_driver(&mut result, interface);
-    of_queues(&mut result, interface, &link);
-    let mut untold = Vec::new();
-    let mut collector = UnavailableItems(&mut untold);
-    result.rings = collector.or_why("rings", nic::rings(interface)).map(|rings| NicRings {
-        rx: rings.rx,
-        tx: rings.tx,
-        rx_max: rings.rx_max,
-        tx_max: rings.tx_max,
+    let mut result = empty_result(interface.to_owned(), command);
+    set_link_facts(&mut result, &link);
+    set_driver_facts(&mut result, interface);
+    set_queue_facts(&mut result, interface, &link);
+    let mut unavailable = Vec::new();
+    let mut collector = UnavailableItems(&mut unavailable);
+    result.rings = collector.value_or_record("rings", nic::rings(interface)).map(|rings| {
+        NicRings { rx: rings.rx, tx: rings.tx, rx_max: rings.rx_max, tx_max: rings.tx_max }
     });
-    result.coalescing = collector.or_why("coalescing", nic::coalescing(interface)).map(waits);
-    let spreading = match nic::rss_table(interface) {
+    result.coalescing =
+        collector.value_or_record("coalescing", nic::coalescing(interface)).map(nic_coalescing);
+    let rss_table = match nic::rss_table(interface) {
         Ok(spreading) if spreading.table.is_empty() => Err("no table".to_owned()),
         spreading => spreading.map_err(|error| error.to_string()),
     };
-    result.rss = collector.or_why("distribution (RSS)", spreading).as_ref().map(spread);
+    result.rss =
+        collector.value_or_record("distribution (RSS)", rss_table).as_ref().map(nic_rss_table);
     result.timestamps = collector
-        .or_why("timestamps", nic::timestamp_capability_bits(interface))
+        .value_or_record("timestamps", nic::timestamp_capability_bits(interface))
         .map(nic_timestamps);
-    let features = collector.or_why("offloads", nic::features(interface)).unwrap_or_default();
+    let features =
+        collector.value_or_record("offloads", nic::features(interface)).unwrap_or_default();
     let matters = |feature: &nic::NicFeature| OFFLOADS.contains(&feature.name.as_str());
     let offloads = features.into_iter().filter(matters);
     result.offloads = offloads
         .map(|one| NicOffload { name: one.name, on: one.on, changeable: one.changeable })
         .collect();
     let attached = netlink.xdp_attachment(link.index);
-    let can = collector.or_why("XDP features", xdp_features(link.index));
-    result.xdp =
-        NicXdp { attached: attached.ok().flatten().map(mode), supported: can.map(abilities) };
-    result.unavailable.extend(untold);
-    result.advice = advice::all(&result);
+    let can = collector.value_or_record("XDP features", xdp_features(link.index));
+    result.xdp = NicXdp {
+        attached: attached.ok().flatten().map(xdp_mode),
+        supported: can.map(nic_xdp_features),
+    };
+    result.unavailable.extend(unavailable);
+    result.advice = advice::all_advice(&result);
     result.findings = advice::findings(&result);
     Ok(result)
 }
 
-/// Returns the result for an interface before anything is read.
-fn empty(interface: String, command: Vec<String>) -> HostNicResult {
+/// Returns a result for an interface in which nothing has been read yet.
+fn empty_result(interface: String, command: Vec<String>) -> HostNicResult {
     HostNicResult {
         schema: HOST_NIC_SCHEMA.to_owned(),
         started: rfc3339_now(),
@@ -142,11 +145,11 @@ fn empty(interface: String, command: Vec<String>) -> HostNicResult {
     }
 }
 
-/// Collector of unavailable items.
+/// Collector of the facts that could not be read.
 struct UnavailableItems<'a>(&'a mut Vec<UnavailableNicFact>);
 
 impl UnavailableItems<'_> {
-    fn or_why<T, E: ToString>(&mut self, what: &str, result: Result<T, E>) -> Option<T> {
+    fn value_or_record<T, E: ToString>(&mut self, what: &str, result: Result<T, E>) -> Option<T> {
         result
             .map_err(|error| {
                 self.0
@@ -156,7 +159,7 @@ impl UnavailableItems<'_> {
     }
 }
 
-fn of_link(result: &mut HostNicResult, link: &Link) {
+fn set_link_facts(result: &mut HostNicResult, link: &Link) {
     result.kind.clone_from(&link.kind);
     result.operational = link.operational;
     result.mtu = link.mtu;
@@ -170,7 +173,7 @@ fn of_link(result: &mut HostNicResult, link: &Link) {
     };
 }
 
-fn of_driver(result: &mut HostNicResult, interface: &str) {
+fn set_driver_facts(result: &mut HostNicResult, interface: &str) {
     let filled = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let driver = nic::driver(interface).ok();
     if let Some(driver) = &driver {
@@ -182,7 +185,7 @@ fn of_driver(result: &mut HostNicResult, interface: &str) {
     if let Some(device) = &device {
         let node = Path::new("/sys/class/net").join(interface).join("device/numa_node");
         result.numa_node = read_number(&node);
-        result.interrupts = interrupts::of(&[
+        result.interrupts = interrupts::nic_interrupts(&[
             interface.to_owned(),
             device.clone(),
             result.bus.clone().unwrap_or_default(),
@@ -198,8 +201,9 @@ fn of_driver(result: &mut HostNicResult, interface: &str) {
     }
 }
 
-/// Returns the device behind an interface, such as `virtio2`. `/sys` may show the interfaces of
-/// another namespace, with one of the same name: its bus must be the driver's.
+/// Returns the name of the interface's device in `/sys`, such as `virtio2`. `None` if its bus
+/// address differs from `bus`: `/sys` may show an equally named interface of another network
+/// namespace.
 fn device_name(interface: &str, bus: Option<&str>) -> Option<String> {
     let bus = bus?;
     let link = fs::canonicalize(Path::new("/sys/class/net").join(interface).join("device")).ok()?;
@@ -208,11 +212,11 @@ fn device_name(interface: &str, bus: Option<&str>) -> Option<String> {
 }
 
 fn read_number(path: &Path) -> Option<u32> {
-    // A host with one node reports -1.
+    // `None` for -1, which a host with one NUMA node reports.
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-fn of_queues(result: &mut HostNicResult, interface: &str, link: &Link) {
+fn set_queue_facts(result: &mut HostNicResult, interface: &str, link: &Link) {
     let allocated = NicQueues {
         rx: link.num_rx_queues,
         tx: link.num_tx_queues,
@@ -221,7 +225,7 @@ fn of_queues(result: &mut HostNicResult, interface: &str, link: &Link) {
         combined: false,
     };
     result.queues = match channels(interface) {
-        Ok(channels) => queues(channels),
+        Ok(channels) => nic_queues(channels),
         Err(error) => {
             let unsupported = matches!(error, EthtoolError::Unsupported { .. });
             let why = if unsupported {
@@ -237,7 +241,7 @@ fn of_queues(result: &mut HostNicResult, interface: &str, link: &Link) {
     };
 }
 
-const fn queues(channels: Channels) -> NicQueues {
+const fn nic_queues(channels: Channels) -> NicQueues {
     NicQueues {
         rx: channels.rx + channels.combined,
         tx: channels.tx + channels.combined,
@@ -247,7 +251,7 @@ const fn queues(channels: Channels) -> NicQueues {
     }
 }
 
-fn waits(set: nic::InterruptCoalescing) -> NicCoalescing {
+fn nic_coalescing(set: nic::InterruptCoalescing) -> NicCoalescing {
     NicCoalescing {
         rx_ns: u64::from(set.rx_us) * 1_000,
         rx_frames: set.rx_frames,
@@ -258,8 +262,8 @@ fn waits(set: nic::InterruptCoalescing) -> NicCoalescing {
     }
 }
 
-fn spread(spreading: &nic::RssTable) -> NicRssTable {
-    // No driver has more queues; a table that states more is corrupt.
+fn nic_rss_table(spreading: &nic::RssTable) -> NicRssTable {
+    // No driver has that many queues; an entry with a higher number is corrupt.
     let possible = |queue: &&u32| **queue < QUEUES_MAX;
     let used = spreading.table.iter().filter(possible).max().map_or(0, |last| last + 1);
     let queues = used.max(spreading.queues.min(QUEUES_MAX));
@@ -271,7 +275,7 @@ fn spread(spreading: &nic::RssTable) -> NicRssTable {
     }
 }
 
-fn named(bits: u32, names: &[&str]) -> Vec<String> {
+fn names_of_bits(bits: u32, names: &[&str]) -> Vec<String> {
     let is_set = |(bit, _): &(usize, &&str)| bits >> bit & 1 == 1;
     names.iter().enumerate().filter(is_set).map(|(_, name)| (*name).to_owned()).collect()
 }
@@ -284,12 +288,12 @@ fn nic_timestamps(stamping: nic::TimestampCapabilityBits) -> NicTimestamps {
         hardware_rx: has(RX_HARDWARE),
         hardware_tx: has(TX_HARDWARE),
         clock: stamping.clock.map(|number| format!("/dev/ptp{number}")),
-        transmit_types: named(stamping.transmit_types, &TRANSMIT_TYPES),
-        receive_filters: named(stamping.receive_filters, &RECEIVE_FILTERS),
+        transmit_types: names_of_bits(stamping.transmit_types, &TRANSMIT_TYPES),
+        receive_filters: names_of_bits(stamping.receive_filters, &RECEIVE_FILTERS),
     }
 }
 
-const fn mode(attachment: XdpAttachment) -> NicXdpMode {
+const fn xdp_mode(attachment: XdpAttachment) -> NicXdpMode {
     match attachment {
         XdpAttachment::Driver => NicXdpMode::Native,
         XdpAttachment::Generic => NicXdpMode::Generic,
@@ -298,8 +302,8 @@ const fn mode(attachment: XdpAttachment) -> NicXdpMode {
     }
 }
 
-fn abilities(features: horolog_sys::netlink::XdpFeatures) -> Vec<NicXdpFeature> {
-    let able = ABILITIES.iter().filter(|(bit, _)| features.acts >> bit & 1 == 1);
+fn nic_xdp_features(features: horolog_sys::netlink::XdpFeatures) -> Vec<NicXdpFeature> {
+    let able = XDP_FEATURE_BITS.iter().filter(|(bit, _)| features.acts >> bit & 1 == 1);
     let metadata = (features.metadata & 1 == 1).then_some(NicXdpFeature::TimestampMetadata);
     able.map(|(_, ability)| *ability).chain(metadata).collect()
 }
@@ -328,16 +332,16 @@ mod tests {
 
     #[test]
     fn bits_have_names() {
-        assert_eq!(named(0b110, &TRANSMIT_TYPES), ["on", "onestep-sync"]);
-        assert_eq!(named(1 << 15 | 1, &RECEIVE_FILTERS), ["none", "ntp-all"]);
+        assert_eq!(names_of_bits(0b110, &TRANSMIT_TYPES), ["on", "onestep-sync"]);
+        assert_eq!(names_of_bits(1 << 15 | 1, &RECEIVE_FILTERS), ["none", "ntp-all"]);
     }
 
     #[test]
     fn a_table_is_counted_by_queue() {
         let table = vec![0, 1, 0, 3];
-        let spreading = spread(&nic::RssTable { queues: 2, table, key_bytes: 40 });
+        let spreading = nic_rss_table(&nic::RssTable { queues: 2, table, key_bytes: 40 });
         assert_eq!((spreading.entries, spreading.entries_of_queues), (4, vec![2, 1, 0, 1]));
-        let none = spread(&nic::RssTable { queues: 1, table: Vec::new(), key_bytes: 0 });
+        let none = nic_rss_table(&nic::RssTable { queues: 1, table: Vec::new(), key_bytes: 0 });
         assert_eq!(none.entries_of_queues, [0]);
     }
 }

@@ -1,35 +1,36 @@
-//! Switch times from measured times. Pure: an impossible value is discarded.
+//! Calculation of switch times from measured durations. Pure; an impossible value is `None`.
 
 use horolog_record::{PingPongRepetition, YieldSwitchRepetition};
 
-/// Share of the switches that must have occurred.
-const SWITCHES_MIN: f64 = 0.99;
+/// Minimum ratio of observed context switches to turns.
+const SWITCH_RATIO_MIN: f64 = 0.99;
 
-/// Computes the eight steps: the loop's time is subtracted, once for each side, and the rest is
-/// divided by two switches per turn. The paper subtracts one side's and counts both switches as
-/// one.
-pub(super) fn steps(
+/// Computes the switch time of the eight-step method: turns minus the baseline loop of both sides,
+/// divided by two switches per turn. The paper's value subtracts the loop of one side only and
+/// counts one switch per turn.
+pub(super) fn yield_switch_repetition(
     turns: u64,
     loop_ns: u64,
     turns_ns: u64,
     switches: u64,
 ) -> YieldSwitchRepetition {
-    let (count, alone, together) = (turns as f64, loop_ns as f64, turns_ns as f64);
-    let is_complete = turns > 0 && switches as f64 >= count * SWITCHES_MIN;
-    // If the loop alone took longer than its share, no value of that repetition is valid.
-    let is_sound = is_complete && together >= 2.0 * alone;
+    let (count, loop_alone_ns, with_peer_ns) = (turns as f64, loop_ns as f64, turns_ns as f64);
+    let is_complete = turns > 0 && switches as f64 >= count * SWITCH_RATIO_MIN;
+    // Invalid if the loops of both sides alone took longer than the turns.
+    let is_sound = is_complete && with_peer_ns >= 2.0 * loop_alone_ns;
     let figure = |ns: f64| is_sound.then_some(ns);
     YieldSwitchRepetition {
         loop_ns,
         turns_ns,
         switches,
-        per_switch_ns: figure((together - 2.0 * alone) / (2.0 * count)),
-        paper_ns: figure((together - alone) / count),
+        per_switch_ns: figure((with_peer_ns - 2.0 * loop_alone_ns) / (2.0 * count)),
+        paper_ns: figure((with_peer_ns - loop_alone_ns) / count),
     }
 }
 
-/// Computes an exchange: both sides' calls are subtracted from a turn, and half of it is a switch.
-pub(super) fn exchange(
+/// Computes the switch time of the ping-pong method: half of a turn after subtracting the calls of
+/// both sides. `alone_ns` is the cost of one side's calls, `clock_ns` that of a clock reading.
+pub(super) fn ping_pong_repetition(
     turns: u64,
     turns_ns: u64,
     (alone_ns, clock_ns): (f64, u64),
@@ -46,7 +47,7 @@ pub(super) fn exchange(
     }
 }
 
-/// Returns the median; the mean of the two middle values for an even number.
+/// Returns the median of the values that exist; for an even number the mean of the two middle ones.
 pub(super) fn median(values: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
     let mut values: Vec<f64> = values.into_iter().flatten().collect();
     values.sort_by(f64::total_cmp);
@@ -62,30 +63,30 @@ mod tests {
     /// Of document 003: 1,000 turns of two switches of 800 ns and two calls of 200 ns.
     #[test]
     fn a_turn_has_two_switches_and_two_calls() {
-        let repetition = steps(1_000, 200_000, 2_000_000, 1_000);
+        let repetition = yield_switch_repetition(1_000, 200_000, 2_000_000, 1_000);
         assert_eq!((repetition.per_switch_ns, repetition.paper_ns), (Some(800.0), Some(1_800.0)));
     }
 
     #[test]
     fn negative_figures_are_refused() {
         // More for the loop alone than for both: something else ran meanwhile.
-        let repetition = steps(1_000, 300_000, 500_000, 1_000);
+        let repetition = yield_switch_repetition(1_000, 300_000, 500_000, 1_000);
         assert_eq!((repetition.per_switch_ns, repetition.paper_ns), (None, None));
-        let repetition = steps(1_000, 600_000, 500_000, 1_000);
+        let repetition = yield_switch_repetition(1_000, 600_000, 500_000, 1_000);
         assert_eq!((repetition.per_switch_ns, repetition.paper_ns), (None, None));
-        assert_eq!(exchange(10, 1_000, (60.0, 0), 10).per_switch_ns, None);
+        assert_eq!(ping_pong_repetition(10, 1_000, (60.0, 0), 10).per_switch_ns, None);
     }
 
     #[test]
     fn switches_that_did_not_come_give_no_figure() {
-        assert_eq!(steps(1_000, 200_000, 2_000_000, 900).per_switch_ns, None);
-        assert_eq!(steps(1_000, 200_000, 2_000_000, 900).paper_ns, None);
-        assert_eq!(steps(0, 0, 0, 0).per_switch_ns, None);
+        assert_eq!(yield_switch_repetition(1_000, 200_000, 2_000_000, 900).per_switch_ns, None);
+        assert_eq!(yield_switch_repetition(1_000, 200_000, 2_000_000, 900).paper_ns, None);
+        assert_eq!(yield_switch_repetition(0, 0, 0, 0).per_switch_ns, None);
     }
 
     #[test]
     fn an_exchange_is_less_its_calls_and_the_clock() {
-        let repetition = exchange(100, 602_000, (1_000.0, 20), 100);
+        let repetition = ping_pong_repetition(100, 602_000, (1_000.0, 20), 100);
         assert_eq!((repetition.turn_ns, repetition.per_switch_ns), (6_000.0, Some(2_000.0)));
         assert!((repetition.switches_per_turn - 1.0).abs() < 1e-12);
     }

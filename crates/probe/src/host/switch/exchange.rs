@@ -1,4 +1,5 @@
-//! Turns that wake the peer and wait to be woken, timed one by one.
+//! Ping-pong method: turns that wake the peer and block until it wakes this thread, timed one by
+//! one.
 
 use std::io;
 use std::time::Duration;
@@ -13,20 +14,20 @@ use horolog_sys::thread_usage::ContextSwitches;
 use horolog_time::Clock;
 
 use super::arithmetic::{self, median};
-use super::steps::rest;
-use super::{SwitchSetup, kind};
+use super::steps::sleep_as_long_as;
+use super::{SwitchSetup, peer_kind};
 
 /// Turns of the warm-up, not counted.
-const WARM_UP: u64 = 50;
-/// Calls that measure the cost of a call alone.
-const ALONE_CALLS: u32 = 2_000;
-/// Running time after which a real-time thread rests, in ns.
-const STRETCH_NS: u64 = 100_000_000;
+const WARM_UP_TURNS: u64 = 50;
+/// Number of calls for the baseline cost without a peer.
+const BASELINE_CALLS: u32 = 2_000;
+/// Running time in ns after which a real-time thread pauses.
+const RUN_TIME_MAX_NS: u64 = 100_000_000;
 
-/// Measures all repetitions of one handoff with one peer and placement.
+/// Measures all repetitions with one handoff mechanism, peer kind and placement.
 pub(super) fn measure(
     setting: &SwitchSetup<'_>,
-    way: HandoverMechanism,
+    mechanism: HandoverMechanism,
     peer: SwitchPeer,
     (placement, core): (SwitchPlacement, usize),
 ) -> PingPongCost {
@@ -37,9 +38,9 @@ pub(super) fn measure(
         if setting.is_over() {
             break;
         }
-        (setting.step)();
+        (setting.report_repetition)();
         let peer_placement = PeerPlacement { core, priority: setting.priority };
-        match repetition(setting, (way, peer), peer_placement, &mut turns) {
+        match run_repetition(setting, (mechanism, peer), peer_placement, &mut turns) {
             Ok(repetition) => repetitions.push(repetition),
             Err(why) => {
                 error = Some(why.to_string());
@@ -48,7 +49,7 @@ pub(super) fn measure(
         }
     }
     PingPongCost {
-        mechanism: way,
+        mechanism,
         peer,
         placement,
         turn_mean_ns: median(repetitions.iter().map(|one: &PingPongRepetition| Some(one.turn_ns))),
@@ -59,50 +60,50 @@ pub(super) fn measure(
     }
 }
 
-fn repetition(
+fn run_repetition(
     setting: &SwitchSetup<'_>,
-    (way, peer): (HandoverMechanism, SwitchPeer),
+    (mechanism, peer): (HandoverMechanism, SwitchPeer),
     peer_placement: PeerPlacement,
     turns: &mut Recorder,
 ) -> io::Result<PingPongRepetition> {
-    let (way, kind) = (named(way), kind(peer));
-    let alone_ns = alone(&SyscallBaseline::open(way, kind)?)?;
-    let child = PingPongPeer::start(kind, way, peer_placement)?;
-    for _ in 0..WARM_UP {
+    let (mechanism, kind) = (handoff_mechanism(mechanism), peer_kind(peer));
+    let baseline_ns = baseline_call_ns(&SyscallBaseline::open(mechanism, kind)?)?;
+    let child = PingPongPeer::start(kind, mechanism, peer_placement)?;
+    for _ in 0..WARM_UP_TURNS {
         child.turn()?;
     }
     let before = ContextSwitches::now()?;
-    let (mut sum_ns, mut stretch_ns, mut rests) = (0, 0, 0);
+    let (mut sum_ns, mut run_time_ns, mut pauses) = (0, 0, 0);
     let mut last = MonotonicClock.now();
     for _ in 0..setting.turns {
         child.turn()?;
         let now = MonotonicClock.now();
         let turn_ns = (now - last).as_ns().unsigned_abs();
         turns.record(turn_ns);
-        (sum_ns, stretch_ns, last) = (sum_ns + turn_ns, stretch_ns + turn_ns, now);
-        if stretch_ns > STRETCH_NS {
-            rest(Duration::from_nanos(stretch_ns));
-            (stretch_ns, rests, last) = (0, rests + 1, MonotonicClock.now());
+        (sum_ns, run_time_ns, last) = (sum_ns + turn_ns, run_time_ns + turn_ns, now);
+        if run_time_ns > RUN_TIME_MAX_NS {
+            sleep_as_long_as(Duration::from_nanos(run_time_ns));
+            (run_time_ns, pauses, last) = (0, pauses + 1, MonotonicClock.now());
         }
     }
-    let switches = ContextSwitches::now()?.since(before).all().saturating_sub(rests);
+    let switches = ContextSwitches::now()?.since(before).all().saturating_sub(pauses);
     drop(child);
-    rest(Duration::from_nanos(stretch_ns));
-    let cost = (alone_ns, setting.clock_ns);
-    Ok(arithmetic::exchange(setting.turns, sum_ns, cost, switches))
+    sleep_as_long_as(Duration::from_nanos(run_time_ns));
+    let cost = (baseline_ns, setting.clock_ns);
+    Ok(arithmetic::ping_pong_repetition(setting.turns, sum_ns, cost, switches))
 }
 
-/// Returns the cost of one side's calls, in ns.
-fn alone(alone: &SyscallBaseline) -> io::Result<f64> {
+/// Returns the cost of one side's system calls without a switch, in ns.
+fn baseline_call_ns(alone: &SyscallBaseline) -> io::Result<f64> {
     let begun = MonotonicClock.now();
-    for _ in 0..ALONE_CALLS {
+    for _ in 0..BASELINE_CALLS {
         alone.call()?;
     }
-    Ok((MonotonicClock.now() - begun).as_ns() as f64 / f64::from(ALONE_CALLS))
+    Ok((MonotonicClock.now() - begun).as_ns() as f64 / f64::from(BASELINE_CALLS))
 }
 
-const fn named(way: HandoverMechanism) -> HandoffMechanism {
-    match way {
+const fn handoff_mechanism(mechanism: HandoverMechanism) -> HandoffMechanism {
+    match mechanism {
         HandoverMechanism::Pipe => HandoffMechanism::Pipe,
         HandoverMechanism::Futex => HandoffMechanism::Futex,
         HandoverMechanism::Eventfd => HandoffMechanism::EventFd,

@@ -1,4 +1,4 @@
-//! Findings of a run of switches, from its record alone. Pure.
+//! Findings of `host switch`, from its record alone. Pure.
 
 use horolog_conditions::{self as conditions, finding};
 use horolog_record::{
@@ -6,16 +6,17 @@ use horolog_record::{
     YieldSwitchRepetition,
 };
 
-use super::super::figures::counted;
+use super::super::figures::format_count;
 
 /// Returns all findings.
-pub(super) fn all(
+pub(super) fn all_findings(
     result: &HostSwitchResult,
     repetitions: usize,
     is_interrupted: bool,
 ) -> Vec<Finding> {
     let mut findings = conditions::findings(&result.conditions, &[&result.scheduling]);
-    findings.extend(result.steps.iter().filter_map(|steps| refused(steps, result.turns)));
+    findings
+        .extend(result.steps.iter().filter_map(|steps| missing_steps_finding(steps, result.turns)));
     let errors = result.exchanges.iter().filter_map(|one| one.error.as_deref());
     let errors = errors.chain(result.steps.iter().filter_map(|one| one.error.as_deref()));
     if let Some(error) = errors.into_iter().next().filter(|_| !is_interrupted) {
@@ -34,7 +35,7 @@ pub(super) fn all(
             Severity::Note,
             format!(
                 "{} of exchanges took less than the calls alone: the switch time is unavailable.",
-                counted(negative as u64, "repetition")
+                format_count(negative as u64, "repetition")
             ),
             "Use more --turns on an idle host.",
         ));
@@ -51,8 +52,8 @@ pub(super) fn all(
     findings
 }
 
-/// Reports repetitions of the eight steps without a value, with the reasons.
-fn refused(steps: &YieldSwitchCost, turns: u64) -> Option<Finding> {
+/// Returns a finding for repetitions of the eight steps that have no value, with the reason.
+fn missing_steps_finding(steps: &YieldSwitchCost, turns: u64) -> Option<Finding> {
     let count = |is: fn(&YieldSwitchRepetition, u64) -> bool| {
         steps.repetitions.iter().filter(|one| is(one, turns)).count()
     };
@@ -70,7 +71,7 @@ fn refused(steps: &YieldSwitchCost, turns: u64) -> Option<Finding> {
             format!(
                 "In {} of the eight steps with {peers} the scheduler did not switch at each \
                  turn: the step has no value.",
-                counted(missing as u64, "repetition")
+                format_count(missing as u64, "repetition")
             ),
             "Only SCHED_FIFO yields at each sched_yield; run as root or with CAP_SYS_NICE.",
         ));
@@ -82,7 +83,7 @@ fn refused(steps: &YieldSwitchCost, turns: u64) -> Option<Finding> {
             format!(
                 "In {} of the eight steps with {peers} the loop alone took longer than its \
                  share: the step has no value.",
-                counted(negative as u64, "repetition")
+                format_count(negative as u64, "repetition")
             ),
             "Use more --turns on an idle host.",
         )

@@ -1,9 +1,10 @@
-//! Cost of a switch from one process or thread to another.
+//! Cost of a context switch between two processes or threads.
 //!
-//! Two methods: the eight steps of Hao, Xue and Qin 2010 (section 4.1.1), n calls of the scheduler
-//! alone, then n turns with a peer on the same core under `SCHED_FIFO`; and turns that wake the
-//! peer and wait (pipe, futex, eventfd), on one core and across two, less the same calls alone, as
-//! in lmbench. A negative value is discarded; so are steps whose switches the kernel did not make.
+//! Two methods. Eight steps of Hao, Xue and Qin 2010 (section 4.1.1): n calls of `sched_yield`
+//! alone, then n turns with a peer on the same core, both with `SCHED_FIFO`. Ping-pong: turns that
+//! wake the peer and block (pipe, futex, eventfd), on one core and across two, minus the cost of
+//! the calls alone, as in lmbench. Negative values, and steps in which the kernel did not switch,
+//! are discarded.
 
 mod arithmetic;
 mod exchange;
@@ -24,16 +25,16 @@ use horolog_sys::signal::InterruptibleThread;
 
 use super::{HostError, figures};
 
-/// Most turns of a repetition: a longer one, which does not sleep, would run into the throttling of
-/// real-time threads.
+/// Maximum number of turns per repetition. A longer repetition, which does not sleep, would be
+/// throttled as a real-time thread.
 pub const TURNS_MAX: u64 = 50_000;
 /// Interval between checks of whether the run is to end.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
-/// Longest time of a repetition, which takes less unless its peer is gone.
+/// Time limit of a repetition; it is reached only if the peer has ended.
 const REPETITION_MAX: Duration = Duration::from_secs(20);
 
-const PARTNERS: [SwitchPeer; 2] = [SwitchPeer::Process, SwitchPeer::Thread];
-const WAYS: [HandoverMechanism; 3] =
+const PEERS: [SwitchPeer; 2] = [SwitchPeer::Process, SwitchPeer::Thread];
+const MECHANISMS: [HandoverMechanism; 3] =
     [HandoverMechanism::Pipe, HandoverMechanism::Futex, HandoverMechanism::Eventfd];
 
 /// Options of a switch measurement.
@@ -57,13 +58,13 @@ pub struct SwitchOptions {
 pub(super) struct SwitchSetup<'a> {
     turns: u64,
     repetitions: usize,
-    /// Priority in effect.
+    /// Real-time priority in effect; `None` for `SCHED_OTHER`.
     priority: Option<u8>,
     core: usize,
     clock_ns: u64,
     stop: &'a AtomicBool,
     /// Called before each repetition.
-    step: &'a dyn Fn(),
+    report_repetition: &'a dyn Fn(),
 }
 
 impl SwitchSetup<'_> {
@@ -87,14 +88,14 @@ pub fn run(
     let core = cores[0];
     let started = rfc3339_now();
     let arranged = MeasurementConditions::apply(options.hold_awake);
-    let watch = SwitchWatchdog::default();
+    let watchdog = SwitchWatchdog::default();
     let measured = thread::scope(|scope| {
-        let work = || measure(&options, &cores, &watch, progress);
+        let work = || measure(&options, &cores, &watchdog, progress);
         let measuring = thread::Builder::new().name("switch".into()).spawn_scoped(scope, work);
         let measuring = measuring.map_err(|error| HostError::Thread { core, error })?;
         while !measuring.is_finished() {
             thread::sleep(CHECK_INTERVAL);
-            watch.check(is_over());
+            watchdog.check(is_over());
         }
         measuring.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })?;
@@ -113,12 +114,12 @@ pub fn run(
         limits: Vec::new(),
         findings: Vec::new(),
     };
-    let is_ended = watch.stop.load(Ordering::Relaxed);
-    result.findings = findings::all(&result, options.repetitions, is_ended);
+    let is_ended = watchdog.stop.load(Ordering::Relaxed);
+    result.findings = findings::all_findings(&result, options.repetitions, is_ended);
     Ok(result)
 }
 
-/// Watchdog that interrupts the measuring thread if its peer is gone or the run is to end.
+/// Watchdog that interrupts the measuring thread if its peer has ended or the run is to end.
 #[derive(Default)]
 struct SwitchWatchdog {
     stop: AtomicBool,
@@ -130,8 +131,8 @@ impl SwitchWatchdog {
         self.measuring.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Records that a repetition of this thread begins.
-    fn begin(&self, thread: InterruptibleThread) {
+    /// Records the start of a repetition in this thread.
+    fn begin_repetition(&self, thread: InterruptibleThread) {
         *self.lock() = Some((thread, Instant::now()));
     }
 
@@ -140,7 +141,7 @@ impl SwitchWatchdog {
         let Some((thread, since)) = measuring else { return };
         if is_over || since.elapsed() > REPETITION_MAX {
             self.stop.store(true, Ordering::Relaxed);
-            // It ends by itself if it is in no system call.
+            // A thread that is in no system call checks `stop` itself.
             let _ = thread.interrupt();
         }
     }
@@ -156,7 +157,7 @@ struct SwitchMeasurements {
 fn measure(
     options: &SwitchOptions,
     cores: &[usize],
-    watch: &SwitchWatchdog,
+    watchdog: &SwitchWatchdog,
     progress: &dyn Fn(u64, u64),
 ) -> Result<SwitchMeasurements, HostError> {
     let core = cores[0];
@@ -166,11 +167,11 @@ fn measure(
     let placements =
         [(SwitchPlacement::SameCore, Some(&core)), (SwitchPlacement::AcrossCores, cores.get(1))];
     let placements = placements.into_iter().filter_map(|(name, core)| Some((name, *core?)));
-    let exchanges = placements.clone().count() * WAYS.len() * PARTNERS.len();
-    let total = ((PARTNERS.len() + exchanges) * options.repetitions) as u64;
+    let exchanges = placements.clone().count() * MECHANISMS.len() * PEERS.len();
+    let total = ((PEERS.len() + exchanges) * options.repetitions) as u64;
     let done = std::cell::Cell::new(0);
     let step = || {
-        watch.begin(thread);
+        watchdog.begin_repetition(thread);
         progress(done.get(), total);
         done.set(done.get() + 1);
     };
@@ -179,21 +180,21 @@ fn measure(
         repetitions: options.repetitions,
         priority: (scheduling.priority > 0).then_some(scheduling.priority),
         core,
-        clock_ns: figures::clock_ns(),
-        stop: &watch.stop,
-        step: &step,
+        clock_ns: figures::clock_read_cost_ns(),
+        stop: &watchdog.stop,
+        report_repetition: &step,
     };
-    let steps = PARTNERS.into_iter().map(|peer| steps::measure(&setting, peer)).collect();
+    let steps = PEERS.into_iter().map(|peer| steps::measure_steps(&setting, peer)).collect();
     let mut exchanges = Vec::new();
     for (placement, other) in placements {
-        for (peer, way) in PARTNERS.into_iter().flat_map(|one| WAYS.map(|way| (one, way))) {
+        for (peer, way) in PEERS.into_iter().flat_map(|one| MECHANISMS.map(|way| (one, way))) {
             exchanges.push(exchange::measure(&setting, way, peer, (placement, other)));
         }
     }
     Ok(SwitchMeasurements { clock_ns: setting.clock_ns, scheduling, steps, exchanges })
 }
 
-const fn kind(peer: SwitchPeer) -> PeerKind {
+const fn peer_kind(peer: SwitchPeer) -> PeerKind {
     match peer {
         SwitchPeer::Process => PeerKind::Process,
         SwitchPeer::Thread => PeerKind::Thread,

@@ -1,4 +1,4 @@
-//! Eight steps of the paper, with its numbering.
+//! Eight-step method of the paper, with its step numbers.
 
 use std::io;
 use std::thread;
@@ -11,10 +11,10 @@ use horolog_sys::thread_usage::ContextSwitches;
 use horolog_time::Clock;
 
 use super::arithmetic::{self, median};
-use super::{SwitchSetup, kind};
+use super::{SwitchSetup, peer_kind};
 
-/// Measures all repetitions with one kind of peer.
-pub(super) fn measure(setting: &SwitchSetup<'_>, peer: SwitchPeer) -> YieldSwitchCost {
+/// Measures all repetitions with one peer kind.
+pub(super) fn measure_steps(setting: &SwitchSetup<'_>, peer: SwitchPeer) -> YieldSwitchCost {
     let mut steps = YieldSwitchCost {
         peer,
         repetitions: Vec::new(),
@@ -26,8 +26,8 @@ pub(super) fn measure(setting: &SwitchSetup<'_>, peer: SwitchPeer) -> YieldSwitc
         if setting.is_over() {
             break;
         }
-        (setting.step)();
-        match repetition(setting, peer) {
+        (setting.report_repetition)();
+        match run_repetition(setting, peer) {
             Ok(repetition) => steps.repetitions.push(repetition),
             Err(error) => {
                 steps.error = Some(error.to_string());
@@ -40,10 +40,12 @@ pub(super) fn measure(setting: &SwitchSetup<'_>, peer: SwitchPeer) -> YieldSwitc
     steps
 }
 
-/// Runs one repetition. Step 1 was done by the caller: this thread is the parent, pinned to its
-/// core.
-fn repetition(setting: &SwitchSetup<'_>, peer: SwitchPeer) -> io::Result<YieldSwitchRepetition> {
-    let kind = kind(peer);
+/// Runs one repetition. Step 1, a parent pinned to its core, is done by the caller.
+fn run_repetition(
+    setting: &SwitchSetup<'_>,
+    peer: SwitchPeer,
+) -> io::Result<YieldSwitchRepetition> {
+    let kind = peer_kind(peer);
     let alone = SyscallBaseline::open(HandoffMechanism::Yield, kind)?;
     let t1 = MonotonicClock.now(); // step 2
     for _ in 0..setting.turns {
@@ -62,11 +64,11 @@ fn repetition(setting: &SwitchSetup<'_>, peer: SwitchPeer) -> io::Result<YieldSw
     drop(child);
     let span_ns = |span: horolog_time::Span| span.as_ns().unsigned_abs();
     let turns_ns = span_ns(t4 - t3);
-    rest(Duration::from_nanos(turns_ns));
-    Ok(arithmetic::steps(setting.turns, span_ns(t2 - t1), turns_ns, switches))
+    sleep_as_long_as(Duration::from_nanos(turns_ns));
+    Ok(arithmetic::yield_switch_repetition(setting.turns, span_ns(t2 - t1), turns_ns, switches))
 }
 
-/// Sleeps as long as this thread ran, so that real-time threads leave half of the core to others.
-pub(super) fn rest(ran: Duration) {
+/// Sleeps for `ran`, 1 ms to 1 s, so that real-time threads leave half of the core to others.
+pub(super) fn sleep_as_long_as(ran: Duration) {
     thread::sleep(ran.clamp(Duration::from_millis(1), Duration::from_secs(1)));
 }

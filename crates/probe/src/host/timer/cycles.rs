@@ -1,5 +1,5 @@
-//! Measuring cycle: wait for each instant of a grid, and record the start latency. The timer is a
-//! parameter, so that tests can simulate any latency.
+//! Measuring loop: waits for each instant of a periodic schedule and records the start latency. The
+//! timer is a parameter, so that tests can simulate latencies.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -7,44 +7,44 @@ use horolog_record::{BreakLatency, TimerIntervalMaximum};
 use horolog_stats::Recorder;
 use horolog_time::{Monotonic, Span, Timestamp};
 
-/// Most slices of a run in its time series.
-const STRETCHES: u64 = 400;
+/// Maximum number of slices in the time series of a run.
+const SLICES_MAX: u64 = 400;
 
-/// Instants of one thread.
+/// Periodic schedule of one thread.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CycleSchedule {
     /// First instant.
     pub(super) begin: Timestamp<Monotonic>,
-    /// Interval.
+    /// Period.
     pub(super) interval: Span,
     /// Number of instants.
     pub(super) cycles: u64,
-    /// Latency that ends the run.
+    /// Latency in ns above which the run ends; `None` for no limit.
     pub(super) break_above_ns: Option<u64>,
 }
 
 impl CycleSchedule {
-    fn due(&self, cycle: u64) -> Timestamp<Monotonic> {
+    fn intended_instant(&self, cycle: u64) -> Timestamp<Monotonic> {
         let cycle = i64::try_from(cycle).unwrap_or(i64::MAX);
         self.begin + Span::from_ns(self.interval.as_ns().saturating_mul(cycle))
     }
 
-    fn at_s(&self, cycle: u64) -> f64 {
-        (self.due(cycle) - self.begin).as_ns() as f64 / 1e9
+    fn offset_s(&self, cycle: u64) -> f64 {
+        (self.intended_instant(cycle) - self.begin).as_ns() as f64 / 1e9
     }
 
-    /// Returns the cycles per slice.
-    const fn stretch(&self) -> u64 {
-        let whole = self.cycles.div_ceil(STRETCHES);
+    /// Returns the number of cycles per slice of the time series.
+    const fn cycles_per_slice(&self) -> u64 {
+        let whole = self.cycles.div_ceil(SLICES_MAX);
         if whole == 0 { 1 } else { whole }
     }
 }
 
-/// Clock with a wait for an instant.
+/// Clock that can wait for an instant; a trait for tests.
 pub(super) trait CycleTimer {
     /// Returns the present instant.
     fn now(&mut self) -> Timestamp<Monotonic>;
-    /// Waits; may return early.
+    /// Waits until `due`; may return early.
     fn wait_until(&mut self, due: Timestamp<Monotonic>);
 }
 
@@ -53,46 +53,51 @@ pub(super) trait CycleTimer {
 pub(super) struct CycleStats {
     /// Latencies from each instant to the clock reading after it, in ns.
     pub(super) latencies: Recorder,
-    /// Instants that had passed before the thread began to wait for them.
+    /// Instants that had passed before the thread began to wait for them; their latency is recorded
+    /// too.
     pub(super) missed: u64,
-    /// Latency that ended the run; its core is not known here.
-    pub(super) broken: Option<BreakLatency>,
-    largest: Vec<u64>,
+    /// Latency that ended the run; the caller fills in the core.
+    pub(super) break_latency: Option<BreakLatency>,
+    slice_max_ns: Vec<u64>,
 }
 
 impl CycleStats {
-    /// Runs through the grid until its end, a latency above the bound, or `stop`.
+    /// Runs through the schedule until its end, a latency above the limit, or `stop`.
     pub(super) fn run(
-        grid: &CycleSchedule,
-        waiter: &mut impl CycleTimer,
+        schedule: &CycleSchedule,
+        timer: &mut impl CycleTimer,
         stop: &AtomicBool,
     ) -> Self {
-        let stretch = grid.stretch();
+        let cycles_per_slice = schedule.cycles_per_slice();
         // All memory is allocated before the first instant.
         let mut cycles = Self {
             latencies: Recorder::new(),
             missed: 0,
-            broken: None,
-            largest: vec![0; usize::try_from(grid.cycles.div_ceil(stretch)).unwrap_or(0)],
+            break_latency: None,
+            slice_max_ns: vec![
+                0;
+                usize::try_from(schedule.cycles.div_ceil(cycles_per_slice))
+                    .unwrap_or(0)
+            ],
         };
-        for cycle in 0..grid.cycles {
-            let due = grid.due(cycle);
-            let mut now = waiter.now();
+        for cycle in 0..schedule.cycles {
+            let due = schedule.intended_instant(cycle);
+            let mut now = timer.now();
             if now >= due {
                 cycles.missed += 1;
             }
             while now < due {
-                waiter.wait_until(due);
-                now = waiter.now();
+                timer.wait_until(due);
+                now = timer.now();
             }
             let latency_ns = (now - due).as_ns().unsigned_abs();
             cycles.latencies.record(latency_ns);
-            let largest = &mut cycles.largest[(cycle / stretch) as usize];
+            let largest = &mut cycles.slice_max_ns[(cycle / cycles_per_slice) as usize];
             *largest = (*largest).max(latency_ns);
-            if grid.break_above_ns.is_some_and(|limit| latency_ns > limit) {
+            if schedule.break_above_ns.is_some_and(|limit| latency_ns > limit) {
                 stop.store(true, Ordering::Relaxed);
-                let at_s = grid.at_s(cycle);
-                cycles.broken = Some(BreakLatency { core: 0, cycle, at_s, latency_ns });
+                let at_s = schedule.offset_s(cycle);
+                cycles.break_latency = Some(BreakLatency { core: 0, cycle, at_s, latency_ns });
             }
             if stop.load(Ordering::Relaxed) {
                 break;
@@ -101,15 +106,15 @@ impl CycleStats {
         cycles
     }
 
-    /// Returns the largest latency of each slice that was begun.
-    pub(super) fn series(&self, grid: &CycleSchedule) -> Vec<TimerIntervalMaximum> {
-        let stretch = grid.stretch();
+    /// Returns the maximum latency of each slice that was started.
+    pub(super) fn slice_maxima(&self, grid: &CycleSchedule) -> Vec<TimerIntervalMaximum> {
+        let stretch = grid.cycles_per_slice();
         let begun = self.latencies.count().div_ceil(stretch);
-        let largest = self.largest.iter().take(usize::try_from(begun).unwrap_or(0));
+        let largest = self.slice_max_ns.iter().take(usize::try_from(begun).unwrap_or(0));
         (0..)
             .zip(largest)
             .map(|(index, &max_ns)| TimerIntervalMaximum {
-                at_s: grid.at_s(index * stretch),
+                at_s: grid.offset_s(index * stretch),
                 max_ns,
             })
             .collect()
@@ -178,21 +183,24 @@ mod tests {
     #[test]
     fn a_latency_above_the_bound_ends_the_run() {
         let (cycles, _, stopped) = run(&[1, 1, 900, 1], 1_000, Some(899));
-        let broken = cycles.broken.unwrap();
+        let broken = cycles.break_latency.unwrap();
         assert_eq!((broken.cycle, broken.latency_ns, stopped), (2, 900, true));
         assert_eq!(cycles.latencies.count(), 3);
         assert!((broken.at_s - 2e-6).abs() < 1e-15);
-        assert!(run(&[900], 10, Some(900)).0.broken.is_none(), "the bound itself is allowed");
+        assert!(
+            run(&[900], 10, Some(900)).0.break_latency.is_none(),
+            "the bound itself is allowed"
+        );
     }
 
     #[test]
     fn stretches_keep_the_largest_of_all_cycles() {
         let (cycles, ..) = run(&[1, 2, 3, 4, 5, 6, 999], 7 * 400, None);
-        let series = cycles.series(&grid(7 * 400, None));
+        let series = cycles.slice_maxima(&grid(7 * 400, None));
         assert_eq!(series.len(), 400);
         assert!(series.iter().all(|stretch| stretch.max_ns == 999));
         assert!((series[1].at_s - 7e-6).abs() < 1e-15, "{:?}", series[1]);
         let ended = run(&[1_000, 0], 1_000, Some(999)).0;
-        assert_eq!(ended.series(&grid(1_000, None)).len(), 1);
+        assert_eq!(ended.slice_maxima(&grid(1_000, None)).len(), 1);
     }
 }

@@ -1,9 +1,8 @@
 //! Start latency of a periodic thread, as measured by cyclictest: one thread per core sleeps until
-//! an absolute instant, reads the clock, and repeats that one period later.
+//! an absolute instant, reads the clock, and repeats this every period.
 //!
-//! No period is skipped. A thread that is too late for an instant does not wait for it and counts
-//! it as missed; its latency still runs from that instant to now. A refused request is a finding;
-//! nothing here prints.
+//! No period is skipped: a thread that is late for an instant does not wait but counts it as
+//! missed, and its latency counts from that instant.
 
 mod cycles;
 mod start;
@@ -24,10 +23,10 @@ use super::{HostError, figures};
 use cycles::{CycleSchedule, CycleStats, CycleTimer};
 use start::StartBarrier;
 
-/// Time from the readiness of all threads to the first period.
-const HEAD_START: Span = Span::from_ms(5);
-/// Instants of the trial that measures the loop's own cost.
-const TRIAL_CYCLES: u64 = 2_000;
+/// Time from when all threads are ready to the first period.
+const START_LEAD: Span = Span::from_ms(5);
+/// Number of cycles in the measurement of the loop's own cost.
+const COST_CYCLES: u64 = 2_000;
 /// Interval between checks of whether the run is to end.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -44,13 +43,13 @@ pub struct TimerOptions {
     pub priority: Option<u8>,
     /// True to hold off deep idle states.
     pub hold_awake: bool,
-    /// Latency that ends the run.
+    /// Latency above which the run ends; `None` for no limit.
     pub break_above: Option<Duration>,
     /// Command line, for the record.
     pub command: Vec<String>,
 }
 
-/// Timers of the kernel.
+/// System clock and absolute sleep.
 struct SystemTimer;
 
 impl CycleTimer for SystemTimer {
@@ -63,7 +62,7 @@ impl CycleTimer for SystemTimer {
     }
 }
 
-/// Measures until all periods are over, a latency ends the run, or it is to end.
+/// Measures until all periods are done, a latency exceeds the limit, or `is_over` returns true.
 ///
 /// # Errors
 ///
@@ -75,7 +74,7 @@ pub fn run(
 ) -> Result<HostTimerResult, HostError> {
     let cores = conditions::select_cores(&options.cores)?;
     let started = rfc3339_now();
-    let arranged = MeasurementConditions::apply(options.hold_awake);
+    let conditions_guard = MeasurementConditions::apply(options.hold_awake);
     let (stop, start) = (AtomicBool::new(false), StartBarrier::default());
     let total = options.interval.saturating_mul(u32::try_from(options.cycles).unwrap_or(u32::MAX));
     let measured: Vec<_> = thread::scope(|scope| {
@@ -83,8 +82,8 @@ pub fn run(
             .iter()
             .enumerate()
             .map(|(index, &core)| {
-                let (options, start, stop, of) = (&options, &start, &stop, cores.len());
-                let work = move || measure(core, options, start, (index, of), stop);
+                let (options, start, stop, core_count) = (&options, &start, &stop, cores.len());
+                let work = move || measure_core(core, options, start, (index, core_count), stop);
                 thread::Builder::new()
                     .name(format!("timer {core}"))
                     .spawn_scoped(scope, work)
@@ -97,8 +96,8 @@ pub fn run(
         let running = |thread: &Result<thread::ScopedJoinHandle<'_, _>, _>| {
             thread.as_ref().is_ok_and(|thread| !thread.is_finished())
         };
-        let begin = MonotonicClock.now() + HEAD_START;
-        let begin = start.when_ready(cores.len(), &stop, HEAD_START).unwrap_or(begin);
+        let begin = MonotonicClock.now() + START_LEAD;
+        let begin = start.start_when_ready(cores.len(), &stop, START_LEAD).unwrap_or(begin);
         while threads.iter().any(running) {
             thread::sleep(CHECK_INTERVAL);
             let elapsed = (MonotonicClock.now() - begin).as_ns().max(0).unsigned_abs();
@@ -112,19 +111,19 @@ pub fn run(
         };
         threads.into_iter().map(join).collect::<Result<Vec<_>, HostError>>()
     })?;
-    Ok(record(options, started, &arranged, measured))
+    Ok(timer_result(options, started, &conditions_guard, measured))
 }
 
-/// Returns the periods of one core. Those of several cores are staggered, so that their instants do
-/// not coincide.
-fn grid(
+/// Returns the schedule of one core. Those of several cores are staggered, so that their instants
+/// do not coincide.
+fn core_schedule(
     options: &TimerOptions,
     begin: Timestamp<Monotonic>,
     index: usize,
-    of: usize,
+    core_count: usize,
 ) -> CycleSchedule {
     let interval_ns = i64::try_from(options.interval.as_nanos()).unwrap_or(i64::MAX);
-    let shift_ns = interval_ns / of.max(1) as i64 * index as i64;
+    let shift_ns = interval_ns / core_count.max(1) as i64 * index as i64;
     CycleSchedule {
         begin: begin + Span::from_ns(shift_ns),
         interval: Span::from_ns(interval_ns),
@@ -133,55 +132,55 @@ fn grid(
     }
 }
 
-/// Runs the thread of one core.
-fn measure(
+/// Measures one core in the calling thread.
+fn measure_core(
     core: usize,
     options: &TimerOptions,
     start: &StartBarrier,
-    (index, of): (usize, usize),
+    (index, core_count): (usize, usize),
     stop: &AtomicBool,
 ) -> Result<(CoreWakeupLatency, Option<BreakLatency>), HostError> {
     let scheduling = conditions::apply_to_thread(core, options.priority);
     let scheduling = scheduling.inspect_err(|_| stop.store(true, Ordering::Relaxed))?;
-    let cost = cost();
-    let Some(begin) = start.wait(stop) else {
-        return Ok((unmeasured(core, scheduling, cost), None));
+    let cost = measurement_cost();
+    let Some(begin) = start.wait_for_start(stop) else {
+        return Ok((empty_result(core, scheduling, cost), None));
     };
-    let grid = grid(options, begin, index, of);
-    let cycles = CycleStats::run(&grid, &mut SystemTimer, stop);
-    let broken = cycles.broken.map(|broken| BreakLatency { core, ..broken });
+    let schedule = core_schedule(options, begin, index, core_count);
+    let cycles = CycleStats::run(&schedule, &mut SystemTimer, stop);
+    let break_latency = cycles.break_latency.map(|broken| BreakLatency { core, ..broken });
     let core = CoreWakeupLatency {
         core,
         scheduling,
         cost,
         missed: cycles.missed,
         latency_ns: Distribution::from_recorder(&cycles.latencies),
-        series: cycles.series(&grid),
+        series: cycles.slice_maxima(&schedule),
     };
-    Ok((core, broken))
+    Ok((core, break_latency))
 }
 
-/// Returns the cost of the measurement itself on this thread's core.
-fn cost() -> TimerMeasurementCost {
+/// Returns the cost of the measurement itself on this core.
+fn measurement_cost() -> TimerMeasurementCost {
     let past = MonotonicClock.now();
     let all_past = CycleSchedule {
         begin: past - Span::from_ms(1_000),
         interval: Span::from_ns(1),
-        cycles: TRIAL_CYCLES,
+        cycles: COST_CYCLES,
         break_above_ns: None,
     };
     let begun = MonotonicClock.now();
     CycleStats::run(&all_past, &mut SystemTimer, &AtomicBool::new(false));
-    let taken_ns = (MonotonicClock.now() - begun).as_ns().unsigned_abs();
+    let elapsed_ns = (MonotonicClock.now() - begun).as_ns().unsigned_abs();
     TimerMeasurementCost {
-        clock_ns: figures::clock_ns(),
-        cycle_ns: taken_ns / TRIAL_CYCLES,
+        clock_ns: figures::clock_read_cost_ns(),
+        cycle_ns: elapsed_ns / COST_CYCLES,
         past_ns: figures::median_of_calls(|| sleep_until(past)),
     }
 }
 
-/// Returns the result of a core whose thread was stopped before the first period.
-const fn unmeasured(
+/// Returns the result of a core that was stopped before the first period.
+const fn empty_result(
     core: usize,
     scheduling: ThreadScheduling,
     cost: TimerMeasurementCost,
@@ -189,14 +188,15 @@ const fn unmeasured(
     CoreWakeupLatency { core, scheduling, cost, missed: 0, latency_ns: None, series: Vec::new() }
 }
 
-fn record(
+fn timer_result(
     options: TimerOptions,
     started: String,
     arranged: &MeasurementConditions,
     measured: Vec<(CoreWakeupLatency, Option<BreakLatency>)>,
 ) -> HostTimerResult {
-    let broken = measured.iter().filter_map(|(_, broken)| *broken);
-    let broken_by = broken.reduce(|one, other| if other.at_s < one.at_s { other } else { one });
+    let break_latencies = measured.iter().filter_map(|(_, broken)| *broken);
+    let broken_by =
+        break_latencies.reduce(|one, other| if other.at_s < one.at_s { other } else { one });
     let mut result = HostTimerResult {
         schema: HOST_TIMER_SCHEMA.to_owned(),
         started,
@@ -211,12 +211,12 @@ fn record(
         limits: Vec::new(),
         findings: Vec::new(),
     };
-    result.findings = findings(&result);
+    result.findings = timer_findings(&result);
     result
 }
 
-/// Returns the findings of a run, from its record alone.
-fn findings(result: &HostTimerResult) -> Vec<Finding> {
+/// Returns the findings of `host timer`, from its record alone.
+fn timer_findings(result: &HostTimerResult) -> Vec<Finding> {
     let scheduling: Vec<_> = result.cores.iter().map(|core| &core.scheduling).collect();
     let mut findings = conditions::findings(&result.conditions, &scheduling);
     let measured = |core: &CoreWakeupLatency| core.latency_ns.as_ref().map_or(0, |one| one.count);
@@ -241,7 +241,7 @@ fn findings(result: &HostTimerResult) -> Vec<Finding> {
             format!(
                 "Core {} woke up {} late in its period {}, {:.6} s into the run, which ended it.",
                 broken.core,
-                figures::time(broken.latency_ns),
+                figures::format_time(broken.latency_ns),
                 broken.cycle,
                 broken.at_s
             ),

@@ -1,32 +1,32 @@
-//! Rate limiter: a number per second, with a short burst. Pure.
+//! Rate limiter with a burst tolerance (GCRA, ITU-T I.371). Pure.
 
 use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp};
 
-/// Time by which arrivals may run ahead of the rate.
-const BURST: Span = Span::from_ms(100);
+/// Burst tolerance: time by which requests may be ahead of the rate.
+const BURST_TOLERANCE: Span = Span::from_ms(100);
 
-/// Rate limit with a bounded burst (generic cell rate algorithm).
+/// State of a generic cell rate algorithm.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RateLimiter {
     interval: Span,
-    /// Theoretical arrival time of the next one.
-    due: Timestamp<Monotonic>,
+    /// Theoretical arrival time of the next request.
+    theoretical_arrival: Timestamp<Monotonic>,
 }
 
 impl RateLimiter {
-    /// Returns a limiter to `per_second`.
+    /// Returns a limiter to `per_second` requests per second.
     pub(super) fn new(per_second: u64) -> Self {
         let interval = NS_PER_S / i64::try_from(per_second.max(1)).unwrap_or(NS_PER_S);
-        Self { interval: Span::from_ns(interval), due: Timestamp::from_ns(0) }
+        Self { interval: Span::from_ns(interval), theoretical_arrival: Timestamp::from_ns(0) }
     }
 
-    /// Returns true if one more may be done now; it counts if so.
+    /// Returns true and counts the request if it conforms to the rate.
     pub(super) fn admit(&mut self, now: Timestamp<Monotonic>) -> bool {
-        let due = self.due.max(now);
-        // After a pause one is always allowed.
-        let allowed = due == now || due - now <= BURST;
+        let due = self.theoretical_arrival.max(now);
+        // After a pause one request is always admitted.
+        let allowed = due == now || due - now <= BURST_TOLERANCE;
         if allowed {
-            self.due = due + self.interval;
+            self.theoretical_arrival = due + self.interval;
         }
         allowed
     }

@@ -1,10 +1,10 @@
-//! Replies of the far end to datagrams of [`horolog_wire::path_probe`], and its state: a function
-//! of datagram, sender and time. Pure.
+//! Replies of the far end to datagrams of [`horolog_wire::path_probe`], as a function of datagram,
+//! sender, time and stored sessions. Pure.
 //!
-//! The reply to a hello carries a session that is a keyed hash of its sender's address, and nothing
-//! is stored for it. A sender with a forged address therefore learns no session, and makes this
-//! host send the owner of that address no more than the sender spent itself. Only a probe with the
-//! right session is echoed. The state is bounded.
+//! The session identifier in the reply to a hello is a keyed hash of the sender's address; nothing
+//! is stored for it. A sender with a forged address therefore does not learn its session, and
+//! triggers no more bytes to that address than it sent. Only probes with a valid session are
+//! echoed. The number of stored sessions is bounded.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
@@ -18,31 +18,31 @@ use horolog_wire::path_probe::{
 
 use super::rate_limiter::RateLimiter;
 
-/// Sessions at a time.
+/// Maximum number of stored sessions.
 const SESSIONS_MAX: usize = 256;
-/// Idle time after which a session makes room for another.
-const IDLE: Span = Span::from_ms(10_000);
-/// Length of a key period in ns; a session identifier is valid in its period and the one after.
-const PERIOD_NS: i64 = 600_000_000_000;
-/// Hellos answered per second: anyone can send them.
+/// Idle time after which a session is removed.
+const IDLE_TIMEOUT: Span = Span::from_ms(10_000);
+/// Validity period of session identifiers in ns; one is valid in its period and the next.
+const KEY_PERIOD_NS: i64 = 600_000_000_000;
+/// Maximum number of hellos answered per second.
 const HELLOS_PER_S: u64 = 2_000;
 
-/// Returns a hash that is the same in every copy of the program (FNV-1a, 64 bits).
-fn plain_hash(bytes: &[u8]) -> u64 {
+/// Returns an unkeyed hash, equal in every process (FNV-1a, 64 bits).
+fn fnv1a_hash(bytes: &[u8]) -> u64 {
     let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, mix)
 }
 
-/// Returns a value for the kernel and the number of a hello: two ends on the same kernel compute
-/// the same one.
+/// Returns a hash of boot ID and hello number, by which two ends recognise that they run on the
+/// same kernel.
 #[must_use]
 pub fn kernel_hash(boot_id: &str, number: u32) -> i64 {
     let text = format!("{} {number}", boot_id.trim());
-    plain_hash(text.as_bytes()).cast_signed()
+    fnv1a_hash(text.as_bytes()).cast_signed()
 }
 
-/// Hasher of session identifiers. The hash is the identifier: it is a keyed hash already, so a
-/// sender cannot choose those that are stored.
+/// Hasher that returns the session identifier itself: it is a keyed hash already, so that senders
+/// cannot provoke collisions.
 #[derive(Clone, Copy, Debug, Default)]
 struct IdentityHasher(u64);
 
@@ -52,7 +52,7 @@ impl Hasher for IdentityHasher {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        self.0 ^= plain_hash(bytes);
+        self.0 ^= fnv1a_hash(bytes);
     }
 
     fn write_u64(&mut self, word: u64) {
@@ -60,19 +60,19 @@ impl Hasher for IdentityHasher {
     }
 }
 
-/// State of a session.
+/// Stored session.
 #[derive(Clone, Copy, Debug)]
 struct ReflectorSession {
     remote: SocketAddr,
     flags: u8,
-    counted: SessionCounts,
-    /// Probes counted but not echoed because of the limit.
+    counts: SessionCounts,
+    /// Counted probes that were not echoed because of the rate limit.
     limited: u64,
-    /// Socket drops before the session.
+    /// Socket drops at the start of the session, modulo 2^32.
     dropped_before: Option<u32>,
-    /// One past the highest number received.
-    next: u32,
-    last: Timestamp<Monotonic>,
+    /// Highest received sequence number plus one.
+    next_sequence: u32,
+    last_arrival: Timestamp<Monotonic>,
     ended: bool,
 }
 
@@ -81,54 +81,54 @@ struct ReflectorSession {
 pub struct DatagramMetadata {
     /// Sender.
     pub remote: SocketAddr,
-    /// Receive time on the clock that orders events here.
+    /// Receive time, for rate limits and idle times.
     pub now: Timestamp<Monotonic>,
     /// Receive time in ns since 1970.
     pub received_ns: i64,
-    /// Traffic class, if its reception is enabled.
+    /// Traffic class, or 0 if its reception is not enabled.
     pub traffic_class: u8,
 }
 
-/// Verdict on a datagram.
+/// Treatment of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DatagramVerdict {
-    /// Reply: the header in the buffer is now the reply's; the whole length goes back, with this
+    /// Send the buffer, whose header is now the reply's, in its whole length and with this traffic
     /// class.
-    Answer(PathDatagramKind, u8),
+    Reply(PathDatagramKind, u8),
     /// No reply.
     Drop(ReflectorDropReason),
 }
 
-/// Reason for no reply.
+/// Reason why a datagram gets no reply.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum ReflectorDropReason {
     /// Load datagram.
     Load,
-    /// Unknown kind.
+    /// Not a request of the protocol.
     Foreign,
-    /// No session, or another sender's.
+    /// Session unknown, expired or assigned to another address.
     NoSession,
     /// Above the rate limit.
-    Limited,
+    RateLimited,
 }
 
-/// State of the far end.
+/// Far end of the probe protocol: keys, stored sessions and rate limits.
 #[derive(Debug)]
 pub struct Reflector {
     key: RandomState,
     sessions: HashMap<u64, ReflectorSession, BuildHasherDefault<IdentityHasher>>,
-    probes: RateLimiter,
-    hellos: RateLimiter,
+    probe_limiter: RateLimiter,
+    hello_limiter: RateLimiter,
     boot_id: String,
     /// Error bound of this host's clock in ns, −1 if it is not synchronised.
     pub error_ns: i64,
-    /// Packets dropped by this host's socket, modulo 2^32, as of the last hello or end; `None` if
-    /// the kernel does not report it.
+    /// Drop counter of the socket, modulo 2^32, read at each hello and end; `None` if the kernel
+    /// does not report it.
     pub dropped: Option<u32>,
 }
 
 impl Reflector {
-    /// Returns a reflector that answers at most `probes_per_s` probes per second.
+    /// Returns a reflector that echoes at most `probes_per_s` probes per second.
     #[must_use]
     pub fn new(probes_per_s: u64, boot_id: String) -> Self {
         Self {
@@ -137,60 +137,61 @@ impl Reflector {
                 SESSIONS_MAX,
                 BuildHasherDefault::default(),
             ),
-            probes: RateLimiter::new(probes_per_s),
-            hellos: RateLimiter::new(HELLOS_PER_S),
+            probe_limiter: RateLimiter::new(probes_per_s),
+            hello_limiter: RateLimiter::new(HELLOS_PER_S),
             boot_id,
             error_ns: -1,
             dropped: None,
         }
     }
 
-    /// Returns the flags requested by the open sessions.
+    /// Returns the union of the flags that the open sessions requested.
     #[must_use]
-    pub fn wanted(&self) -> u8 {
+    pub fn requested_flags(&self) -> u8 {
         let open = self.sessions.values().filter(|session| !session.ended);
         open.fold(0, |flags, session| flags | session.flags)
     }
 
-    /// Handles a datagram and turns it into its reply, if there is one. Only the header is written.
+    /// Handles a datagram; if it gets a reply, the reply's header replaces the header in `bytes`.
     pub fn handle(&mut self, bytes: &mut [u8], arrival: &DatagramMetadata) -> DatagramVerdict {
-        if let Ok(probe) = short::Probe::parse(bytes) {
-            return self.short_probe(bytes, probe, arrival);
+        if let Ok(probe) = short::ShortProbe::parse(bytes) {
+            return self.echo_short_probe(bytes, probe, arrival);
         }
         let Ok((header, padding)) = Header::parse(bytes) else {
             return DatagramVerdict::Drop(ReflectorDropReason::Foreign);
         };
         let padding = padding.len();
         match header.kind {
-            PathDatagramKind::Probe => self.probe(bytes, header, arrival),
+            PathDatagramKind::Probe => self.echo_probe(bytes, header, arrival),
             PathDatagramKind::Load => {
                 if let Some(session) = self.sessions.get_mut(&header.session) {
-                    session.counted.load = session.counted.load.saturating_add(1);
+                    session.counts.load = session.counts.load.saturating_add(1);
                 }
                 DatagramVerdict::Drop(ReflectorDropReason::Load)
             }
             PathDatagramKind::Hello if padding >= HELLO_LEN - path_probe::HEADER_LEN => {
-                self.hello(bytes, header, arrival)
+                self.reply_to_hello(bytes, header, arrival)
             }
-            PathDatagramKind::End => self.end(bytes, header, arrival),
+            PathDatagramKind::End => self.end_session(bytes, header, arrival),
             _ => DatagramVerdict::Drop(ReflectorDropReason::Foreign),
         }
     }
 
-    fn hello(
+    fn reply_to_hello(
         &mut self,
         bytes: &mut [u8],
         header: Header,
         arrival: &DatagramMetadata,
     ) -> DatagramVerdict {
-        if !self.hellos.admit(arrival.now) {
-            return DatagramVerdict::Drop(ReflectorDropReason::Limited);
+        if !self.hello_limiter.admit(arrival.now) {
+            return DatagramVerdict::Drop(ReflectorDropReason::RateLimited);
         }
-        let session = self.word(arrival.remote, header.flags, arrival.now.as_ns() / PERIOD_NS);
+        let session =
+            self.session_id(arrival.remote, header.flags, arrival.now.as_ns() / KEY_PERIOD_NS);
         let kind = if self.has_room(session, arrival.now) {
             PathDatagramKind::Welcome
         } else {
-            PathDatagramKind::Full
+            PathDatagramKind::Refusal
         };
         let welcome = Header {
             flags: header.flags,
@@ -199,175 +200,177 @@ impl Reflector {
             sent_ns: self.error_ns,
             ..Header::new(
                 kind,
-                if kind == PathDatagramKind::Full { 0 } else { session },
+                if kind == PathDatagramKind::Refusal { 0 } else { session },
                 header.sequence,
             )
         };
         welcome.emit(bytes);
-        DatagramVerdict::Answer(kind, 0)
+        DatagramVerdict::Reply(kind, 0)
     }
 
-    fn probe(
+    fn echo_probe(
         &mut self,
         bytes: &mut [u8],
         header: Header,
         arrival: &DatagramMetadata,
     ) -> DatagramVerdict {
-        let probe = short::Probe {
+        let probe = short::ShortProbe {
             warm_up: header.flags & FLAG_WARM_UP != 0,
             sequence: header.sequence,
             session: header.session,
         };
-        let (counted, class) = match self.echoed(&probe, arrival) {
+        let (counted, class) = match self.count_probe(&probe, arrival) {
             Ok(echoed) => echoed,
             Err(reason) => return DatagramVerdict::Drop(reason),
         };
         let echo = Header {
             kind: PathDatagramKind::Echo,
             traffic_class: arrival.traffic_class,
-            counted,
+            counts: counted,
             received_ns: arrival.received_ns,
             ..header
         };
         echo.emit(bytes);
-        DatagramVerdict::Answer(PathDatagramKind::Echo, class)
+        DatagramVerdict::Reply(PathDatagramKind::Echo, class)
     }
 
-    fn short_probe(
+    fn echo_short_probe(
         &mut self,
         bytes: &mut [u8],
-        probe: short::Probe,
+        probe: short::ShortProbe,
         arrival: &DatagramMetadata,
     ) -> DatagramVerdict {
-        let (counted, class) = match self.echoed(&probe, arrival) {
+        let (counted, class) = match self.count_probe(&probe, arrival) {
             Ok(echoed) => echoed,
             Err(reason) => return DatagramVerdict::Drop(reason),
         };
-        let echo = short::Echo {
+        let echo = short::ShortEcho {
             warm_up: probe.warm_up,
             traffic_class: arrival.traffic_class,
             arrivals: counted.arrivals as u8,
             sequence: probe.sequence,
             session: probe.session as u8,
             received: arrival.received_ns as u32,
-            held_ns: 0,
+            turnaround_ns: 0,
         };
         echo.emit(bytes);
-        DatagramVerdict::Answer(PathDatagramKind::Echo, class)
+        DatagramVerdict::Reply(PathDatagramKind::Echo, class)
     }
 
-    /// Counts a probe to be echoed. Returns the counts and the traffic class of the echo, or the
+    /// Counts a probe. Returns the session's counts and the traffic class of the echo, or the
     /// reason for no echo.
-    fn echoed(
+    fn count_probe(
         &mut self,
-        probe: &short::Probe,
+        probe: &short::ShortProbe,
         arrival: &DatagramMetadata,
     ) -> Result<(SessionCounts, u8), ReflectorDropReason> {
-        if !self.is_known(probe.session, arrival) {
+        if !self.has_valid_session(probe.session, arrival) {
             return Err(ReflectorDropReason::NoSession);
         }
         let session =
             self.sessions.get_mut(&probe.session).ok_or(ReflectorDropReason::NoSession)?;
-        session.last = arrival.now;
-        if !self.probes.admit(arrival.now) {
+        session.last_arrival = arrival.now;
+        if !self.probe_limiter.admit(arrival.now) {
             session.limited += u64::from(!probe.warm_up);
-            return Err(ReflectorDropReason::Limited);
+            return Err(ReflectorDropReason::RateLimited);
         }
         if !probe.warm_up {
-            session.count(probe.sequence);
+            session.count_arrival(probe.sequence);
         }
-        let wants_class = session.flags & FLAG_TRAFFIC_CLASS != 0;
-        Ok((session.counted, if wants_class { arrival.traffic_class } else { 0 }))
+        let returns_class = session.flags & FLAG_TRAFFIC_CLASS != 0;
+        Ok((session.counts, if returns_class { arrival.traffic_class } else { 0 }))
     }
 
-    fn end(
+    fn end_session(
         &mut self,
         bytes: &mut [u8],
         header: Header,
         arrival: &DatagramMetadata,
     ) -> DatagramVerdict {
-        // Also for a session whose probes were all lost: its sender needs to learn that none
+        // Sessions without a received probe are accepted too: their sender needs to learn that none
         // arrived.
-        if !self.is_known(header.session, arrival) {
+        if !self.has_valid_session(header.session, arrival) {
             return DatagramVerdict::Drop(ReflectorDropReason::NoSession);
         }
         let Some(session) = self.sessions.get_mut(&header.session) else {
             return DatagramVerdict::Drop(ReflectorDropReason::NoSession);
         };
-        // The session stays for a while: the reply may be lost and be requested again.
+        // The session is kept for a while, since the reply may be lost and requested again.
         session.ended = true;
-        let tally = Header {
-            counted: session.counted,
-            ..Header::new(PathDatagramKind::Tally, header.session, header.sequence)
+        let counts_header = Header {
+            counts: session.counts,
+            ..Header::new(PathDatagramKind::Counts, header.session, header.sequence)
         };
         let dropped = self.dropped.zip(session.dropped_before);
         let losses = dropped.map(|(now, before)| HostLosses {
             limited: session.limited,
             dropped: now.wrapping_sub(before).into(),
         });
-        losses.map_or(tally, |losses| tally.with_losses(losses)).emit(bytes);
-        DatagramVerdict::Answer(PathDatagramKind::Tally, 0)
+        losses.map_or(counts_header, |losses| counts_header.with_losses(losses)).emit(bytes);
+        DatagramVerdict::Reply(PathDatagramKind::Counts, 0)
     }
 
-    /// Returns true if a datagram has the session that was assigned to its sender; a new one is
-    /// stored.
-    fn is_known(&mut self, word: u64, arrival: &DatagramMetadata) -> bool {
-        if let Some(session) = self.sessions.get(&word) {
+    /// Returns true if the datagram's session was assigned to its sender, within the last two
+    /// periods; stores a session that is not stored yet.
+    fn has_valid_session(&mut self, session_id: u64, arrival: &DatagramMetadata) -> bool {
+        if let Some(session) = self.sessions.get(&session_id) {
             return session.remote == arrival.remote;
         }
-        let period = arrival.now.as_ns() / PERIOD_NS;
+        let period = arrival.now.as_ns() / KEY_PERIOD_NS;
         let all = FLAG_KERNEL_TIME | FLAG_TRAFFIC_CLASS;
         let flags = (0..=all).find(|flags| {
-            let of = |period| self.word(arrival.remote, *flags, period) == word;
+            let of = |period| self.session_id(arrival.remote, *flags, period) == session_id;
             of(period) || of(period - 1)
         });
-        let Some(flags) = flags.filter(|_| self.has_room(word, arrival.now)) else {
+        let Some(flags) = flags.filter(|_| self.has_room(session_id, arrival.now)) else {
             return false;
         };
         let session = ReflectorSession {
             remote: arrival.remote,
             flags,
-            counted: SessionCounts::default(),
+            counts: SessionCounts::default(),
             limited: 0,
             dropped_before: self.dropped,
-            next: 0,
-            last: arrival.now,
+            next_sequence: 0,
+            last_arrival: arrival.now,
             ended: false,
         };
-        self.sessions.insert(word, session);
+        self.sessions.insert(session_id, session);
         true
     }
 
-    /// Returns the session identifier of an address and its flags, in one period.
-    fn word(&self, remote: SocketAddr, flags: u8, period: i64) -> u64 {
+    /// Returns the session identifier for an address and its flags in one period: a keyed hash,
+    /// never 0.
+    fn session_id(&self, remote: SocketAddr, flags: u8, period: i64) -> u64 {
         let flags = flags & (FLAG_KERNEL_TIME | FLAG_TRAFFIC_CLASS);
         // Zero means no session.
         self.key.hash_one((remote, flags, period)).max(1)
     }
 
-    /// Returns true if a session exists or can be stored; ended and idle ones make room.
+    /// Returns true if the session is stored or there is room for it; removes idle and ended
+    /// sessions if needed.
     fn has_room(&mut self, session: u64, now: Timestamp<Monotonic>) -> bool {
         if self.sessions.len() < SESSIONS_MAX || self.sessions.contains_key(&session) {
             return true;
         }
-        self.forget(now);
+        self.remove_idle_sessions(now);
         self.sessions.retain(|_, session| !session.ended);
         self.sessions.len() < SESSIONS_MAX
     }
 
-    /// Removes sessions that have been idle for long.
-    pub fn forget(&mut self, now: Timestamp<Monotonic>) {
-        self.sessions.retain(|_, session| now - session.last < IDLE);
+    /// Removes sessions that have been idle for [`IDLE_TIMEOUT`].
+    pub fn remove_idle_sessions(&mut self, now: Timestamp<Monotonic>) {
+        self.sessions.retain(|_, session| now - session.last_arrival < IDLE_TIMEOUT);
     }
 }
 
 impl ReflectorSession {
-    fn count(&mut self, sequence: u32) {
-        self.counted.arrivals = self.counted.arrivals.saturating_add(1);
-        if sequence < self.next {
-            self.counted.behind = self.counted.behind.saturating_add(1);
+    fn count_arrival(&mut self, sequence: u32) {
+        self.counts.arrivals = self.counts.arrivals.saturating_add(1);
+        if sequence < self.next_sequence {
+            self.counts.out_of_order = self.counts.out_of_order.saturating_add(1);
         } else {
-            self.next = sequence.saturating_add(1);
+            self.next_sequence = sequence.saturating_add(1);
         }
     }
 }

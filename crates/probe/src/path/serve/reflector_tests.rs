@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-const NOW: Timestamp<Monotonic> = Timestamp::from_ns(7 * PERIOD_NS + 5);
+const NOW: Timestamp<Monotonic> = Timestamp::from_ns(7 * KEY_PERIOD_NS + 5);
 
 fn from(port: u16) -> DatagramMetadata {
     DatagramMetadata {
@@ -29,7 +29,7 @@ fn reply_to(
     let mut bytes = vec![0; len];
     header.emit(&mut bytes);
     match reflector.handle(&mut bytes, arrival) {
-        DatagramVerdict::Answer(kind, _) => {
+        DatagramVerdict::Reply(kind, _) => {
             let (answer, _) = Header::parse(&bytes).unwrap();
             assert_eq!(answer.kind, kind);
             Some(answer)
@@ -53,20 +53,20 @@ fn who_was_welcomed_is_echoed_and_counted() {
     let session = session(&mut far, FLAG_TRAFFIC_CLASS, &near);
     let probe = |sequence| Header::new(PathDatagramKind::Probe, session, sequence);
     let warm = Header { flags: FLAG_WARM_UP, ..probe(0) };
-    assert_eq!(reply_to(&mut far, warm, 100, &near).unwrap().counted, SessionCounts::default());
+    assert_eq!(reply_to(&mut far, warm, 100, &near).unwrap().counts, SessionCounts::default());
     for sequence in [1, 2, 5, 3, 5] {
         let echo = reply_to(&mut far, probe(sequence), 100, &near).unwrap();
         assert_eq!((echo.kind, echo.sequence), (PathDatagramKind::Echo, sequence));
         assert_eq!((echo.received_ns, echo.traffic_class), (1_000, 0xb8));
     }
-    assert_eq!(far.wanted(), FLAG_TRAFFIC_CLASS);
+    assert_eq!(far.requested_flags(), FLAG_TRAFFIC_CLASS);
     let load = Header::new(PathDatagramKind::Load, session, 0);
     assert_eq!(reply_to(&mut far, load, 2_000, &from(1)), None, "load is counted and not answered");
     let tally =
         reply_to(&mut far, Header::new(PathDatagramKind::End, session, 0), HEADER_LEN, &near)
             .unwrap();
-    assert_eq!(tally.counted, SessionCounts { arrivals: 5, behind: 2, load: 1 });
-    assert_eq!(far.wanted(), 0, "a session that is over wants nothing");
+    assert_eq!(tally.counts, SessionCounts { arrivals: 5, out_of_order: 2, load: 1 });
+    assert_eq!(far.requested_flags(), 0, "a session that is over wants nothing");
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn limited_and_dropped_packets_are_reported_at_the_end() {
     let end = Header::new(PathDatagramKind::End, session, 0);
     far.dropped = Some(6);
     let tally = reply_to(&mut far, end, HEADER_LEN, &near).unwrap();
-    assert_eq!(tally.counted, SessionCounts { arrivals: 1, behind: 0, load: 0 });
+    assert_eq!(tally.counts, SessionCounts { arrivals: 1, out_of_order: 0, load: 0 });
     assert_eq!(tally.losses(), Some(HostLosses { limited: 2, dropped: 7 }));
     far.dropped = None;
     assert_eq!(reply_to(&mut far, end, HEADER_LEN, &near).unwrap().losses(), None);
@@ -104,7 +104,8 @@ fn strangers_get_no_echo() {
         None
     );
     assert!(reply_to(&mut far, probe, 64, &from(4_000)).is_some());
-    let much_later = DatagramMetadata { now: NOW + Span::from_ns(3 * PERIOD_NS), ..from(4_002) };
+    let much_later =
+        DatagramMetadata { now: NOW + Span::from_ns(3 * KEY_PERIOD_NS), ..from(4_002) };
     let late = super::tests::session(&mut far, 0, &from(4_002));
     let probe = Header::new(PathDatagramKind::Probe, late, 1);
     assert_eq!(reply_to(&mut far, probe, 64, &much_later), None, "a word holds for a while only");
@@ -116,7 +117,7 @@ fn a_session_without_probes_is_reported_at_its_end() {
     let session = session(&mut far, 0, &from(4_000));
     let end = Header::new(PathDatagramKind::End, session, 0);
     let tally = reply_to(&mut far, end, HEADER_LEN, &from(4_000)).unwrap();
-    assert_eq!((tally.kind, tally.counted), (PathDatagramKind::Tally, SessionCounts::default()));
+    assert_eq!((tally.kind, tally.counts), (PathDatagramKind::Counts, SessionCounts::default()));
 }
 
 #[test]
@@ -124,9 +125,9 @@ fn answers_are_not_answered_and_short_hellos_neither() {
     let mut far = reflector();
     for kind in [
         PathDatagramKind::Welcome,
-        PathDatagramKind::Full,
+        PathDatagramKind::Refusal,
         PathDatagramKind::Echo,
-        PathDatagramKind::Tally,
+        PathDatagramKind::Counts,
     ] {
         assert_eq!(reply_to(&mut far, Header::new(kind, 1, 1), 64, &from(4_000)), None, "{kind:?}");
     }
@@ -153,8 +154,9 @@ fn there_are_bounds() {
     }
     let hello = Header::new(PathDatagramKind::Hello, 0, 1);
     let full = reply_to(&mut far, hello, 64, &at(9_999, last + 1)).unwrap();
-    assert_eq!((full.kind, full.session), (PathDatagramKind::Full, 0));
-    let later = DatagramMetadata { now: NOW + IDLE + Span::from_ms(last.into()), ..from(9_999) };
+    assert_eq!((full.kind, full.session), (PathDatagramKind::Refusal, 0));
+    let later =
+        DatagramMetadata { now: NOW + IDLE_TIMEOUT + Span::from_ms(last.into()), ..from(9_999) };
     assert_eq!(
         reply_to(&mut far, hello, 64, &later).unwrap().kind,
         PathDatagramKind::Welcome,
@@ -172,30 +174,31 @@ fn a_short_probe_is_echoed_and_counted_with_the_others() {
     let mut far = reflector();
     let near = from(4_000);
     let session = session(&mut far, 0, &near);
-    let take = |far: &mut Reflector, probe: short::Probe, len: usize, from: &DatagramMetadata| {
-        let mut bytes = vec![0x55; len];
-        probe.emit(&mut bytes);
-        let verdict = far.handle(&mut bytes, from);
-        (verdict, short::Echo::parse(&bytes))
-    };
-    let probe = |sequence| short::Probe { warm_up: false, sequence, session };
+    let take =
+        |far: &mut Reflector, probe: short::ShortProbe, len: usize, from: &DatagramMetadata| {
+            let mut bytes = vec![0x55; len];
+            probe.emit(&mut bytes);
+            let verdict = far.handle(&mut bytes, from);
+            (verdict, short::ShortEcho::parse(&bytes))
+        };
+    let probe = |sequence| short::ShortProbe { warm_up: false, sequence, session };
     for (count, sequence) in [(1, 1), (2, 5), (3, 3)] {
         let (verdict, echo) = take(&mut far, probe(sequence), 20, &near);
-        assert_eq!(verdict, DatagramVerdict::Answer(PathDatagramKind::Echo, 0));
+        assert_eq!(verdict, DatagramVerdict::Reply(PathDatagramKind::Echo, 0));
         let echo = echo.unwrap();
         assert_eq!((echo.sequence, echo.arrivals, echo.session), (sequence, count, session as u8));
         assert_eq!((echo.received_ns(900), echo.traffic_class), (1_000, 0xb8));
     }
     let none = DatagramVerdict::Drop(ReflectorDropReason::NoSession);
     assert_eq!(take(&mut far, probe(6), 16, &from(4_001)).0, none, "another's session");
-    assert_eq!(take(&mut far, short::Probe { session: 0, ..probe(6) }, 16, &near).0, none);
+    assert_eq!(take(&mut far, short::ShortProbe { session: 0, ..probe(6) }, 16, &near).0, none);
     assert!(
         reply_to(&mut far, Header::new(PathDatagramKind::Probe, session, 7), 48, &near).is_some()
     );
     let tally =
         reply_to(&mut far, Header::new(PathDatagramKind::End, session, 0), HEADER_LEN, &near)
             .unwrap();
-    assert_eq!((tally.counted.arrivals, tally.counted.behind), (4, 1));
+    assert_eq!((tally.counts.arrivals, tally.counts.out_of_order), (4, 1));
 }
 
 proptest! {
@@ -207,7 +210,7 @@ proptest! {
             bytes[..6].copy_from_slice(&[b'H', b'P', b't', b'h', 1, kind]);
         }
         let padding = bytes.get(HEADER_LEN..).map(<[u8]>::to_vec);
-        if let DatagramVerdict::Answer(kind, _) = reflector().handle(&mut bytes, &from(4_000)) {
+        if let DatagramVerdict::Reply(kind, _) = reflector().handle(&mut bytes, &from(4_000)) {
             prop_assert!(kind == PathDatagramKind::Welcome, "{:?} without a session", kind);
             prop_assert_eq!(bytes.get(HEADER_LEN..).map(<[u8]>::to_vec), padding);
         }

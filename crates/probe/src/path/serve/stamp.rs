@@ -1,10 +1,9 @@
-//! STAMP session-reflector (RFC 8762) of the far end, stateless and without authentication, for
-//! senders of other implementations.
+//! STAMP session-reflector (RFC 8762), stateless and unauthenticated, for session-senders of other
+//! implementations.
 //!
-//! The protocol cannot detect a forged sender address, so the reflector has other bounds: a reply
-//! is as long as its request; addresses on the Internet need permission; replies have a rate limit;
-//! and packets from ports on which reflectors listen get no reply, so that two reflectors cannot be
-//! set to loop.
+//! The protocol cannot detect forged source addresses. The reflector therefore sends replies no
+//! longer than the request, answers public addresses only with permission, limits its rate, and
+//! ignores packets from service ports, so that two reflectors cannot be made to loop.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
@@ -18,61 +17,61 @@ use horolog_sys::message::ReceiveInfo;
 use horolog_sys::netlink::Prefix;
 use horolog_time::{Clock, Monotonic, NS_PER_S, Span, Timestamp, Utc};
 use horolog_wire::stamp::{
-    ErrorEstimate, PACKET_LEN, PORT, ReflectorPacket, SenderPacket, WireTime,
+    ErrorEstimate, PACKET_LEN, PORT, RawTimestamp, ReflectorPacket, SenderPacket,
 };
 
 use super::rate_limiter::RateLimiter;
 use super::udp::{LENGTH_MAX, ListenOptions, UdpListener};
 use super::{FarEnd, ServeError, ServiceCounts};
 
-/// First port of senders; lower ones belong to services.
-const SERVICE_PORTS: u16 = 1_024;
+/// Lowest source port that is answered; lower ones belong to services.
+const SENDER_PORT_MIN: u16 = 1_024;
 
 /// Options of the STAMP reflector.
 #[derive(Clone, Debug)]
 pub struct StampOptions {
     /// Listen address and rate limit.
     pub listen: ListenOptions,
-    /// Networks that are answered in addition to those that are not part of the Internet.
+    /// Public networks that are answered, in addition to all non-public addresses.
     pub allowed: Vec<Prefix>,
 }
 
-/// State of the reflector at the arrival of a packet.
+/// Timestamps and hop limit for the reply to one packet.
 #[derive(Clone, Copy, Debug)]
 pub struct PacketContext {
     /// Receive timestamp of the packet.
     pub received: Timestamp<Utc>,
     /// Transmit timestamp of the reply.
     pub now: Timestamp<Utc>,
-    /// Error estimate of both.
+    /// Error estimate of both timestamps.
     pub error_estimate: ErrorEstimate,
     /// Received TTL or hop limit; 0 if unknown.
     pub hop_limit: u8,
 }
 
-/// Turns a sender's packet into the reply, in place and of the same length; the padding stays (RFC
-/// 8762, section 4.3). Returns true if it was such a packet. Pure.
+/// Replaces a session-sender packet by its reply, in place; the length and the padding do not
+/// change (RFC 8762, section 4.3). Returns false if the bytes are not such a packet. Pure.
 #[must_use]
 pub fn reflect(bytes: &mut [u8], at: &PacketContext) -> bool {
     let Ok((sender, _)) = SenderPacket::parse(bytes) else { return false };
-    let answer = ReflectorPacket {
+    let reply = ReflectorPacket {
         sequence: sender.sequence,
-        timestamp: WireTime::ntp(at.now),
+        timestamp: RawTimestamp::from_utc(at.now),
         error_estimate: at.error_estimate,
         session: sender.session,
-        received: WireTime::ntp(at.received),
+        received: RawTimestamp::from_utc(at.received),
         sender,
         sender_hop_limit: at.hop_limit,
     };
-    answer.emit(bytes) == PACKET_LEN
+    reply.emit(bytes) == PACKET_LEN
 }
 
-/// Starts the service.
+/// Starts the reflector as a service of the far end.
 ///
 /// # Errors
 ///
 /// If the address cannot be listened at.
-pub fn listen(far: &mut FarEnd, options: &StampOptions) -> Result<(), ServeError> {
+pub fn start_reflector(far: &mut FarEnd, options: &StampOptions) -> Result<(), ServeError> {
     let listener = UdpListener::open("stamp", &options.listen)?;
     let enabled = listener.socket.enable_unicast_detection(options.listen.address);
     enabled.map_err(|source| ServeError::new("stamp", options.listen.address, source))?;
@@ -81,32 +80,33 @@ pub fn listen(far: &mut FarEnd, options: &StampOptions) -> Result<(), ServeError
     socket.enable_receive_timestamps(false).map_err(failed)?;
     socket.enable_hop_limit(of).map_err(failed)?;
     socket.enable_traffic_class(of, true).map_err(failed)?;
-    let reflecting = ReflectorThread {
+    let reflector_thread = ReflectorThread {
         own_port: of.port(),
         allowed: options.allowed.clone(),
-        bucket: RateLimiter::new(options.listen.rate_max),
-        estimate: estimate(),
-        renewed: MonotonicClock.now(),
+        rate_limiter: RateLimiter::new(options.listen.rate_max),
+        estimate: current_error_estimate(),
+        estimated_at: MonotonicClock.now(),
         traffic_class: 0,
         counts: ["answered", "foreign", "not allowed", "limited", "not unicast"]
             .map(|outcome| (outcome, 0))
             .into(),
         listener,
     };
-    far.start("stamp", of, move |stop| reflecting.run(stop))
+    far.start("stamp", of, move |stop| reflector_thread.serve_until_stopped(stop))
 }
 
-fn estimate() -> ErrorEstimate {
+fn current_error_estimate() -> ErrorEstimate {
     let clock = kernel_clock().ok();
     let synchronised = clock.is_some_and(|clock| clock.synchronised);
     let error = clock.map_or(Span::from_ms(16_000), |clock| clock.maximum_error);
     ErrorEstimate::new(error, synchronised)
 }
 
-/// Returns true if a sender may be answered.
+/// Returns true if the sender is on an unprivileged port that is no reflector's, and at a
+/// non-public or permitted address.
 fn is_sender_allowed(remote: SocketAddr, own_port: u16, allowed: &[Prefix]) -> bool {
     let port = remote.port();
-    let is_service = port < SERVICE_PORTS || port == PORT || port == own_port;
+    let is_service = port < SENDER_PORT_MIN || port == PORT || port == own_port;
     let address: IpAddr = remote.ip().to_canonical();
     !is_service && (!is_public(address) || allowed.iter().any(|prefix| prefix.contains(address)))
 }
@@ -115,19 +115,21 @@ struct ReflectorThread {
     listener: UdpListener,
     own_port: u16,
     allowed: Vec<Prefix>,
-    bucket: RateLimiter,
+    rate_limiter: RateLimiter,
     estimate: ErrorEstimate,
-    renewed: Timestamp<Monotonic>,
+    estimated_at: Timestamp<Monotonic>,
     traffic_class: u8,
     counts: ServiceCounts,
 }
 
 impl ReflectorThread {
-    fn run(mut self, stop: &AtomicBool) -> ServiceCounts {
+    fn serve_until_stopped(mut self, stop: &AtomicBool) -> ServiceCounts {
         let mut envelope = MessageHeader::new();
         let mut buffer = vec![0; LENGTH_MAX];
-        while let Some(received) = self.listener.next(&mut envelope, &mut buffer, true, stop) {
-            let outcome = self.answer(&mut envelope, &mut buffer, &received);
+        while let Some(received) =
+            self.listener.receive_datagram(&mut envelope, &mut buffer, true, stop)
+        {
+            let outcome = self.reflect_packet(&mut envelope, &mut buffer, &received);
             *self.counts.entry(outcome).or_default() += 1;
             if stop.load(Ordering::Relaxed) {
                 break;
@@ -136,15 +138,15 @@ impl ReflectorThread {
         self.counts
     }
 
-    fn answer(
+    fn reflect_packet(
         &mut self,
         envelope: &mut MessageHeader,
         buffer: &mut [u8],
         received: &ReceiveInfo,
     ) -> &'static str {
         let now = MonotonicClock.now();
-        if (now - self.renewed).as_ns() > NS_PER_S {
-            (self.renewed, self.estimate) = (now, estimate());
+        if (now - self.estimated_at).as_ns() > NS_PER_S {
+            (self.estimated_at, self.estimate) = (now, current_error_estimate());
         }
         let Some(remote) = received.remote else { return "foreign" };
         if !received.is_unicast() {
@@ -153,7 +155,7 @@ impl ReflectorThread {
         if !is_sender_allowed(remote, self.own_port, &self.allowed) {
             return "not allowed";
         }
-        if !self.bucket.admit(now) {
+        if !self.rate_limiter.admit(now) {
             return "limited";
         }
         let control = &received.control;
@@ -174,7 +176,7 @@ impl ReflectorThread {
         if !reflect(bytes, &at) {
             return "foreign";
         }
-        // A failed send is a loss, which the sender sees.
+        // A failed send appears as a loss at the sender.
         let _ = envelope.reply(self.listener.socket.as_fd(), bytes, control.local);
         "answered"
     }
@@ -197,7 +199,7 @@ mod tests {
     fn a_packet_is_reflected_with_its_padding() {
         let sender = SenderPacket {
             sequence: 77,
-            timestamp: WireTime(0x1234),
+            timestamp: RawTimestamp(0x1234),
             error_estimate: ErrorEstimate::from_bits(0x8001),
             session: 9,
         };
@@ -208,7 +210,7 @@ mod tests {
         assert_eq!((answer.sequence, answer.sender), (77, sender), "stateless");
         assert_eq!((answer.sender_hop_limit, answer.session), (254, 9));
         let near = Timestamp::from_timespec(1_700_000_001, 0);
-        let time = |time: WireTime| time.to_utc(answer.error_estimate, near).unwrap();
+        let time = |time: RawTimestamp| time.to_utc(answer.error_estimate, near).unwrap();
         assert!(((time(answer.timestamp) - time(answer.received)).as_ns() - 9_000).abs() <= 1);
         assert_eq!(padding, [0xaa; 16]);
         assert!(!reflect(&mut bytes[..43], &at()), "too short for a packet");

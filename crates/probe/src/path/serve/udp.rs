@@ -1,5 +1,4 @@
-//! Far end for Horolog's own probes over UDP: a socket, a buffer and the [`super::reflector`]. A
-//! reply is never longer than its request.
+//! UDP service for Horolog's own probes: socket and thread around the [`super::reflector`].
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,7 +18,7 @@ use horolog_wire::path_probe::{
 };
 
 use super::reflector::{DatagramMetadata, DatagramVerdict, Reflector, ReflectorDropReason};
-use super::{FarEnd, ServeError, ServiceCounts, TICK};
+use super::{FarEnd, STOP_CHECK_INTERVAL, ServeError, ServiceCounts};
 
 pub use super::reflector::{DatagramMetadata as UdpArrival, Reflector as UdpReflector};
 pub use super::reflector::{DatagramVerdict as UdpVerdict, kernel_hash};
@@ -28,23 +27,23 @@ pub use super::reflector::{DatagramVerdict as UdpVerdict, kernel_hash};
 pub(super) const LENGTH_MAX: usize = 65_535;
 /// Socket buffer size, for a burst of long datagrams.
 pub(super) const BUFFER_BYTES: usize = 4 << 20;
-/// Offset of the transmit timestamp in an echo.
+/// Offset of the transmit time in an echo, in bytes.
 const SENT_OFFSET: usize = HEADER_LEN - 8;
-/// Offset of the kind.
+/// Offset of the datagram kind in the header, in bytes.
 const KIND_OFFSET: usize = 5;
-/// Offset of the flags.
+/// Offset of the flags in the header, in bytes.
 const FLAGS_OFFSET: usize = 6;
-/// Polls of the queue between two checks of the end flag, when busy polling.
-pub(super) const POLLS: u32 = 1_024;
+/// Receive calls between two checks of the stop flag when busy polling.
+pub(super) const POLLS_PER_CHECK: u32 = 1_024;
 
 /// Listen options.
 #[derive(Clone, Copy, Debug)]
 pub struct ListenOptions {
     /// Listen address.
     pub address: SocketAddr,
-    /// True to poll for datagrams all the time instead of sleeping until one arrives.
+    /// True to busy-poll the socket instead of sleeping until a datagram arrives.
     pub busy_polling: bool,
-    /// Probes answered per second, at most.
+    /// Maximum number of probes answered per second.
     pub rate_max: u64,
 }
 
@@ -58,13 +57,13 @@ pub(super) struct UdpListener {
 impl UdpListener {
     pub(super) fn open(part: &'static str, options: &ListenOptions) -> Result<Self, ServeError> {
         let failed = |source| ServeError::new(part, options.address, source);
-        let socket = Self::bound(options).map_err(failed)?;
+        let socket = Self::bind_socket(options).map_err(failed)?;
         let address = socket.local_address().map_err(failed)?;
         let wait = if options.busy_polling { WaitMode::NonBlocking } else { WaitMode::Blocking };
         Ok(Self { socket, address, wait })
     }
 
-    fn bound(options: &ListenOptions) -> io::Result<Socket> {
+    fn bind_socket(options: &ListenOptions) -> io::Result<Socket> {
         let at = options.address;
         let socket = Socket::udp(at)?;
         if at.is_ipv6() {
@@ -72,15 +71,15 @@ impl UdpListener {
         }
         socket.bind_to_host(at)?;
         socket.allow_fragmentation(at)?;
-        socket.set_receive_timeout(TICK)?;
-        // Best effort: drops of a smaller buffer are counted.
+        socket.set_receive_timeout(STOP_CHECK_INTERVAL)?;
+        // Best effort; a smaller buffer may drop datagrams, which are counted.
         let _ = socket.set_receive_buffer(BUFFER_BYTES);
         Ok(socket)
     }
 
-    /// Receives until a datagram arrives or the service is to end; returns it with the control
-    /// messages that are enabled.
-    pub(super) fn next(
+    /// Waits for a datagram; with `with_control`, control messages are parsed. `None` if the
+    /// service is to stop.
+    pub(super) fn receive_datagram(
         &self,
         envelope: &mut MessageHeader,
         buffer: &mut [u8],
@@ -98,9 +97,9 @@ impl UdpListener {
             if let Ok(received) = received {
                 return Some(received);
             }
-            // Errors are of replies that were rejected (ICMP), and of expired waits.
+            // An error is a timeout, or an ICMP error for an earlier reply.
             polls += 1;
-            if (self.wait == WaitMode::Blocking || polls % POLLS == 0)
+            if (self.wait == WaitMode::Blocking || polls % POLLS_PER_CHECK == 0)
                 && stop.load(Ordering::Relaxed)
             {
                 return None;
@@ -109,23 +108,24 @@ impl UdpListener {
     }
 }
 
-/// Starts the service.
+/// Starts the UDP service of the far end.
 ///
 /// # Errors
 ///
 /// If the address cannot be listened at.
-pub fn listen(far: &mut FarEnd, options: &ListenOptions) -> Result<(), ServeError> {
+pub fn start_service(far: &mut FarEnd, options: &ListenOptions) -> Result<(), ServeError> {
     let listener = UdpListener::open("udp", options)?;
-    // Load may be broadcast and is counted, so it must not be truncated.
-    let whole = Some((KIND_OFFSET as u32, PathDatagramKind::Load as u8));
+    // Load datagrams may be broadcast and are counted by their header, so they must not be
+    // truncated.
+    let untruncated_kind = Some((KIND_OFFSET as u32, PathDatagramKind::Load as u8));
     listener
         .socket
         .enable_destination_info(options.address)
-        .and_then(|()| listener.socket.mark_link_groups(whole))
+        .and_then(|()| listener.socket.mark_link_groups(untruncated_kind))
         .map_err(|source| ServeError::new("udp", options.address, source))?;
     let rate_max = options.rate_max;
     far.start("udp", listener.address, move |stop| {
-        UdpServiceThread::new(listener, rate_max).run(stop)
+        UdpServiceThread::new(listener, rate_max).serve_until_stopped(stop)
     })
 }
 
@@ -135,11 +135,11 @@ struct UdpServiceThread {
     reflector: Reflector,
     /// Flags currently enabled on the socket.
     enabled_flags: u8,
-    /// Flags of recent hellos.
-    greeted: u8,
+    /// Flags of hellos since the last refresh, whose sessions may not be stored yet.
+    recent_hello_flags: u8,
     traffic_class: u8,
-    offset: ClockOffset,
-    renewed: Timestamp<Monotonic>,
+    clock_offset: ClockOffset,
+    refreshed_at: Timestamp<Monotonic>,
     answered: u64,
     not_unicast: u64,
     dropped: BTreeMap<ReflectorDropReason, u64>,
@@ -148,36 +148,37 @@ struct UdpServiceThread {
 impl UdpServiceThread {
     fn new(listener: UdpListener, rate_max: u64) -> Self {
         let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-        let mut answering = Self {
+        let mut service_thread = Self {
             listener,
             reflector: Reflector::new(rate_max, boot_id),
             enabled_flags: 0,
-            greeted: 0,
+            recent_hello_flags: 0,
             traffic_class: 0,
-            offset: realtime_minus_monotonic(),
-            renewed: MonotonicClock.now(),
+            clock_offset: realtime_minus_monotonic(),
+            refreshed_at: MonotonicClock.now(),
             answered: 0,
             not_unicast: 0,
             dropped: BTreeMap::new(),
         };
-        answering.renew(MonotonicClock.now());
-        answering
+        service_thread.refresh(MonotonicClock.now());
+        service_thread
     }
 
-    fn run(mut self, stop: &AtomicBool) -> ServiceCounts {
+    fn serve_until_stopped(mut self, stop: &AtomicBool) -> ServiceCounts {
         let mut envelope = MessageHeader::new();
         let mut buffer = vec![0; LENGTH_MAX];
         let is_wildcard = self.listener.address.ip().is_unspecified();
         loop {
             let with_control = is_wildcard || self.enabled_flags != 0;
-            let Some(received) = self.listener.next(&mut envelope, &mut buffer, with_control, stop)
+            let Some(received) =
+                self.listener.receive_datagram(&mut envelope, &mut buffer, with_control, stop)
             else {
                 break;
             };
             let now = MonotonicClock.now();
-            self.answer(&mut envelope, &mut buffer, &received, now);
-            if (now - self.renewed).as_ns() > NS_PER_S {
-                self.renew(now);
+            self.process_datagram(&mut envelope, &mut buffer, &received, now);
+            if (now - self.refreshed_at).as_ns() > NS_PER_S {
+                self.refresh(now);
             }
             if stop.load(Ordering::Relaxed) {
                 break;
@@ -186,7 +187,7 @@ impl UdpServiceThread {
         self.counts()
     }
 
-    fn answer(
+    fn process_datagram(
         &mut self,
         envelope: &mut MessageHeader,
         buffer: &mut [u8],
@@ -203,7 +204,7 @@ impl UdpServiceThread {
         let arrival = DatagramMetadata {
             remote,
             now,
-            received_ns: kernel.unwrap_or((now + self.offset.offset).as_ns()),
+            received_ns: kernel.unwrap_or((now + self.clock_offset.offset).as_ns()),
             traffic_class: received.control.traffic_class.unwrap_or(0),
         };
         let bytes = &mut buffer[..received.len];
@@ -211,35 +212,35 @@ impl UdpServiceThread {
         if kind.is_some_and(|kind| {
             [PathDatagramKind::Hello as u8, PathDatagramKind::End as u8].contains(kind)
         }) {
-            // A session reports the difference.
+            // The counts of a session include the drops since its start.
             self.reflector.dropped = self.listener.socket.drops().ok();
         }
         match self.reflector.handle(bytes, &arrival) {
             DatagramVerdict::Drop(reason) => *self.dropped.entry(reason).or_default() += 1,
-            DatagramVerdict::Answer(kind, class) => {
-                self.colour(class);
+            DatagramVerdict::Reply(kind, class) => {
+                self.set_reply_traffic_class(class);
                 if kind == PathDatagramKind::Echo {
-                    let sent_ns = (MonotonicClock.now() + self.offset.offset).as_ns();
+                    let sent_ns = (MonotonicClock.now() + self.clock_offset.offset).as_ns();
                     match bytes.get_mut(SENT_OFFSET..HEADER_LEN) {
                         Some(field) => field.copy_from_slice(&sent_ns.to_be_bytes()),
-                        None => short::set_held(bytes, sent_ns - arrival.received_ns),
+                        None => short::set_turnaround(bytes, sent_ns - arrival.received_ns),
                     }
                 }
-                // A failed send is a loss, which the near end sees.
+                // A failed send appears as a loss at the near end.
                 let sent =
                     envelope.reply(self.listener.socket.as_fd(), bytes, received.control.local);
                 self.answered += u64::from(sent.is_ok());
                 if kind == PathDatagramKind::Welcome {
-                    // Enabled before the first probe arrives, which needs it.
-                    self.greeted |= bytes[FLAGS_OFFSET];
-                    self.enable_options(self.enabled_flags | self.greeted);
+                    // Enabled now, so that the first probe has a timestamp and a traffic class.
+                    self.recent_hello_flags |= bytes[FLAGS_OFFSET];
+                    self.enable_options(self.enabled_flags | self.recent_hello_flags);
                 }
             }
         }
     }
 
-    /// Sets the traffic class of replies when it changes.
-    fn colour(&mut self, class: u8) {
+    /// Sets the traffic class of replies if it has changed.
+    fn set_reply_traffic_class(&mut self, class: u8) {
         let of = self.listener.address;
         if class != self.traffic_class && self.listener.socket.set_traffic_class(of, class).is_ok()
         {
@@ -247,12 +248,12 @@ impl UdpServiceThread {
         }
     }
 
-    /// Enables the socket options that sessions request, and no more.
-    fn enable_options(&mut self, wanted: u8) {
-        let changed = wanted ^ self.enabled_flags;
+    /// Enables exactly the socket options for these flags.
+    fn enable_options(&mut self, flags: u8) {
+        let changed = flags ^ self.enabled_flags;
         let (socket, of) = (&self.listener.socket, self.listener.address);
         if changed & FLAG_KERNEL_TIME != 0 {
-            let on = wanted & FLAG_KERNEL_TIME != 0;
+            let on = flags & FLAG_KERNEL_TIME != 0;
             let _ = if on {
                 socket.enable_receive_timestamps(false)
             } else {
@@ -260,20 +261,20 @@ impl UdpServiceThread {
             };
         }
         if changed & FLAG_TRAFFIC_CLASS != 0 {
-            let _ = socket.enable_traffic_class(of, wanted & FLAG_TRAFFIC_CLASS != 0);
+            let _ = socket.enable_traffic_class(of, flags & FLAG_TRAFFIC_CLASS != 0);
         }
-        self.enabled_flags = wanted;
+        self.enabled_flags = flags;
     }
 
-    /// Refreshes values that change slowly.
-    fn renew(&mut self, now: Timestamp<Monotonic>) {
-        self.offset = self.offset.latest_or_tighter(realtime_minus_monotonic());
+    /// Refreshes clock offset, error bound, sessions and socket options; called once a second.
+    fn refresh(&mut self, now: Timestamp<Monotonic>) {
+        self.clock_offset = self.clock_offset.latest_or_tighter(realtime_minus_monotonic());
         let clock = kernel_clock().ok().filter(|clock| clock.synchronised);
         self.reflector.error_ns = clock.map_or(-1, |clock| clock.maximum_error.as_ns());
-        self.renewed = now;
-        self.reflector.forget(now);
-        let greeted = std::mem::take(&mut self.greeted);
-        self.enable_options(self.reflector.wanted() | greeted);
+        self.refreshed_at = now;
+        self.reflector.remove_idle_sessions(now);
+        let greeted = std::mem::take(&mut self.recent_hello_flags);
+        self.enable_options(self.reflector.requested_flags() | greeted);
     }
 
     fn counts(&self) -> ServiceCounts {
@@ -283,7 +284,7 @@ impl UdpServiceThread {
             ("load", of(ReflectorDropReason::Load)),
             ("foreign", of(ReflectorDropReason::Foreign)),
             ("without session", of(ReflectorDropReason::NoSession)),
-            ("limited", of(ReflectorDropReason::Limited)),
+            ("limited", of(ReflectorDropReason::RateLimited)),
             ("not unicast", self.not_unicast),
             ("dropped by the socket", self.listener.socket.drops().map_or(0, u64::from)),
         ])

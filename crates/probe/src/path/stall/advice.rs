@@ -1,31 +1,31 @@
-//! Advice for exchanges that stalled: a finding for each pattern, with the remedies that worked in
-//! the same run. Pure.
+//! Findings with advice on stalls: one for each pattern that stalled, with the socket options that
+//! remedied it in the same run. Pure.
 
 use horolog_record::{
     Finding, FindingCode, Severity, StallMeasurement, StallMechanism, StallPattern,
     StallSocketOption, WatchedTraffic,
 };
 
-use super::claims::stalls;
+use super::claims::has_stalled;
+use crate::path::format_time;
 use crate::path::tcp::finding;
-use crate::path::time;
 
-/// Returns findings about patterns that stalled without an option.
-pub(super) fn of_cells(cells: &[StallMeasurement]) -> Vec<Finding> {
+/// Returns findings on the patterns that stalled without a socket option.
+pub(super) fn pattern_findings(cells: &[StallMeasurement]) -> Vec<Finding> {
     let mut patterns: Vec<StallPattern> = Vec::new();
-    let plain = cells.iter().filter(|cell| cell.option == StallSocketOption::None);
-    for cell in plain.filter(|cell| stalls(cell) == Some(true)) {
+    let without_option = cells.iter().filter(|cell| cell.option == StallSocketOption::None);
+    for cell in without_option.filter(|cell| has_stalled(cell) == Some(true)) {
         if !patterns.contains(&cell.pattern) {
             patterns.push(cell.pattern);
         }
     }
     let mut findings: Vec<_> =
-        patterns.into_iter().filter_map(|pattern| of_pattern(pattern, cells)).collect();
-    findings.extend(of_window(cells));
+        patterns.into_iter().filter_map(|pattern| pattern_finding(pattern, cells)).collect();
+    findings.extend(window_finding(cells));
     findings
 }
 
-const fn name(pattern: StallPattern) -> &'static str {
+const fn pattern_description(pattern: StallPattern) -> &'static str {
     match pattern {
         StallPattern::Single => "A single write in each direction",
         StallPattern::WriteWriteRead => "Two small writes before a read",
@@ -38,7 +38,7 @@ const fn name(pattern: StallPattern) -> &'static str {
     }
 }
 
-const fn holder(mechanism: StallMechanism) -> &'static str {
+const fn mechanism_description(mechanism: StallMechanism) -> &'static str {
     match mechanism {
         StallMechanism::NagleDelayedAck => {
             "Nagle's algorithm held data back until an acknowledgement arrived, which the other \
@@ -57,25 +57,27 @@ const fn holder(mechanism: StallMechanism) -> &'static str {
     }
 }
 
-fn of_pattern(pattern: StallPattern, cells: &[StallMeasurement]) -> Option<Finding> {
+fn pattern_finding(pattern: StallPattern, cells: &[StallMeasurement]) -> Option<Finding> {
     let of = |option| {
         let is_one =
             move |cell: &&StallMeasurement| cell.pattern == pattern && cell.option == option;
         cells.iter().filter(is_one)
     };
-    let plain = || of(StallSocketOption::None).filter(|cell| stalls(cell) == Some(true));
-    let worst = plain().max_by_key(|cell| cell.exchange_ns.as_ref().map(|times| times.p50))?;
+    let stalled_without_option =
+        || of(StallSocketOption::None).filter(|cell| has_stalled(cell) == Some(true));
+    let worst = stalled_without_option()
+        .max_by_key(|cell| cell.exchange_ns.as_ref().map(|times| times.p50))?;
     let mechanism = worst.mechanism?;
-    let stalled: u64 = plain().map(|cell| cell.stalled).sum();
-    let exchanges: u64 = plain().map(|cell| cell.exchanges).sum();
+    let stalled: u64 = stalled_without_option().map(|cell| cell.stalled).sum();
+    let exchanges: u64 = stalled_without_option().map(|cell| cell.exchanges).sum();
     let median = worst.exchange_ns.as_ref().map_or(0, |times| times.p50);
     let message = format!(
         "{} stalled in {stalled} of {exchanges} exchanges (median up to {}): {}.",
-        name(pattern),
-        time(median),
-        holder(mechanism)
+        pattern_description(pattern),
+        format_time(median),
+        mechanism_description(mechanism)
     );
-    let cures = [
+    let remedies = [
         (StallSocketOption::NoDelay, "TCP_NODELAY at the writing end"),
         (
             StallSocketOption::QuickAckEach,
@@ -86,15 +88,16 @@ fn of_pattern(pattern: StallPattern, cells: &[StallMeasurement]) -> Option<Findi
             "TCP_CORK around writes that belong together (nginx: tcp_nopush on)",
         ),
     ];
-    let is_tried = |option| of(option).any(|cell| stalls(cell).is_some());
-    let were_tried = cures.iter().any(|(option, _)| is_tried(*option));
-    let works = |option| is_tried(option) && of(option).all(|cell| stalls(cell) == Some(false));
+    let is_tried = |option| of(option).any(|cell| has_stalled(cell).is_some());
+    let were_tried = remedies.iter().any(|(option, _)| is_tried(*option));
+    let works =
+        |option| is_tried(option) && of(option).all(|cell| has_stalled(cell) == Some(false));
     let cures: Vec<_> =
-        cures.into_iter().filter(|(option, _)| works(*option)).map(|(_, text)| text).collect();
-    let by_timer =
+        remedies.into_iter().filter(|(option, _)| works(*option)).map(|(_, text)| text).collect();
+    let is_delayed_ack =
         matches!(mechanism, StallMechanism::NagleDelayedAck | StallMechanism::WindowDelayedAck);
     let advice = match cures.is_empty() {
-        _ if !by_timer => "No socket option helps here.".to_owned(),
+        _ if !is_delayed_ack => "No socket option helps here.".to_owned(),
         true if !were_tried => {
             "The run ended before any option was tried; run again to find a remedy.".to_owned()
         }
@@ -110,29 +113,29 @@ fn of_pattern(pattern: StallPattern, cells: &[StallMeasurement]) -> Option<Findi
     Some(finding(FindingCode::Stalled, Severity::Warning, message, &advice))
 }
 
-/// Reports batches that stalled at the congestion window even with `TCP_NODELAY`.
-fn of_window(cells: &[StallMeasurement]) -> Option<Finding> {
-    let held = cells.iter().find(|cell| {
+/// Returns a finding if batches stalled at the congestion window in spite of `TCP_NODELAY`.
+fn window_finding(cells: &[StallMeasurement]) -> Option<Finding> {
+    let stalled_batch = cells.iter().find(|cell| {
         cell.option == StallSocketOption::NoDelay
             && cell.mechanism == Some(StallMechanism::WindowDelayedAck)
-            && stalls(cell) == Some(true)
+            && has_stalled(cell) == Some(true)
     })?;
-    let window = held.far_tcp.map_or(0, |tcp| tcp.cwnd);
+    let window = stalled_batch.far_tcp.map_or(0, |tcp| tcp.cwnd);
     let message = format!(
         "With TCP_NODELAY, {} small writes stalled in {} of {} exchanges: {} (its size at the far \
          end: {window} segments).",
-        held.writes,
-        held.stalled,
-        held.exchanges,
-        holder(StallMechanism::WindowDelayedAck)
+        stalled_batch.writes,
+        stalled_batch.stalled,
+        stalled_batch.exchanges,
+        mechanism_description(StallMechanism::WindowDelayedAck)
     );
     let advice = "Write the batch in one call; or raise initcwnd of the route at the writing end; \
                   or set TCP_QUICKACK before every receive at the other.";
     Some(finding(FindingCode::Stalled, Severity::Warning, message, advice))
 }
 
-/// Returns advice for watched traffic.
-pub(super) fn of_watch(watch: &WatchedTraffic) -> Option<Finding> {
+/// Returns a finding if the watched traffic stalled.
+pub(super) fn watch_finding(watch: &WatchedTraffic) -> Option<Finding> {
     let worst = watch.connections.first()?;
     let stalls = worst.client_stalls.saturating_add(worst.server_stalls);
     let mechanism = worst.mechanism.filter(|_| stalls > 0)?;
@@ -146,7 +149,7 @@ pub(super) fn of_watch(watch: &WatchedTraffic) -> Option<Finding> {
         watch.connections.len(),
         worst.client,
         worst.server,
-        holder(mechanism)
+        mechanism_description(mechanism)
     );
     let advice = format!(
         "Set TCP_NODELAY at the {writer}, or TCP_CORK around writes that belong together (nginx: \
@@ -195,21 +198,21 @@ mod tests {
             cell(StallSocketOption::NoDelay, 0, nagle),
             cell(StallSocketOption::QuickAckEach, 9, nagle),
         ];
-        let findings = of_cells(&cells);
+        let findings = pattern_findings(&cells);
         assert_eq!(findings.len(), 1);
         assert!(findings[0].message.contains("9 of 10 exchanges"), "{findings:?}");
         assert!(findings[0].advice.contains("TCP_NODELAY at the writing end"));
         assert!(
             !findings[0].advice.contains("TCP_QUICKACK at") && !findings[0].advice.contains("CORK")
         );
-        assert!(of_cells(&cells[1..2]).is_empty());
+        assert!(pattern_findings(&cells[1..2]).is_empty());
     }
 
     #[test]
     fn options_that_were_not_tried_are_not_recommended() {
         let nagle = StallMechanism::NagleDelayedAck;
         let mut cells = vec![cell(StallSocketOption::None, 9, nagle)];
-        let advice = |cells: &[StallMeasurement]| of_cells(cells)[0].advice.clone();
+        let advice = |cells: &[StallMeasurement]| pattern_findings(cells)[0].advice.clone();
         assert!(
             advice(&cells).starts_with("The run ended before any option"),
             "{}",
@@ -221,7 +224,8 @@ mod tests {
 
     #[test]
     fn a_late_answer_has_no_option() {
-        let findings = of_cells(&[cell(StallSocketOption::None, 9, StallMechanism::LateAnswer)]);
+        let findings =
+            pattern_findings(&[cell(StallSocketOption::None, 9, StallMechanism::LateAnswer)]);
         assert!(findings[0].advice.contains("No socket option"), "{findings:?}");
     }
 
@@ -245,8 +249,8 @@ mod tests {
             connections_untracked: 0,
             packets_dropped: 0,
         };
-        assert!(of_watch(&watch).unwrap().advice.contains("Set TCP_NODELAY at the server"));
+        assert!(watch_finding(&watch).unwrap().advice.contains("Set TCP_NODELAY at the server"));
         watch.connections[0].mechanism = None;
-        assert!(of_watch(&watch).is_none());
+        assert!(watch_finding(&watch).is_none());
     }
 }

@@ -1,5 +1,5 @@
-//! Capture of the packets of a port, by a packet socket in a thread of its own. Only headers are
-//! read, and only the state in [`Flows`] is stored.
+//! Capture of a port's TCP segments by a packet socket in a thread of its own. Only headers are
+//! captured, and only the state in [`Flows`] is stored.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -18,68 +18,69 @@ use horolog_time::{Clock, Timestamp, Utc};
 use super::flow::Flows;
 use super::segment::TcpSegment;
 
-/// Bytes of a frame that hold all headers.
-const SNAP: usize = 160;
-const SLOTS: usize = 64;
+/// Capture length: bytes of a frame that include all headers.
+const SNAP_LEN: usize = 160;
+const BATCH_PACKETS: usize = 64;
 const BUFFER_BYTES: usize = 8 << 20;
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Running capture; dropping it ends it.
+/// Running capture; dropping it stops the thread.
 pub(super) struct StallCapture {
     flows: Arc<Mutex<Flows>>,
-    over: Arc<AtomicBool>,
+    is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<u64>>,
 }
 
 impl StallCapture {
-    /// Follows the connections of `flows` on an interface, 0 for all interfaces.
+    /// Starts a capture on an interface (index; 0 for all) that adds segments to `flows`.
     ///
     /// # Errors
     ///
     /// `PermissionDenied` without `CAP_NET_RAW`.
     pub(super) fn start(interface: u32, port: u16, flows: Flows) -> io::Result<Self> {
         let socket = packet::open()?;
-        // On loopback each packet would be captured twice; elsewhere both directions are needed.
+        // On loopback each packet would be captured twice, outgoing and incoming.
         if packet::interface_index("lo").is_ok_and(|lo| lo == interface) {
             packet::ignore_outgoing(&socket)?;
         }
-        socket.attach_filter(&filter(port))?;
+        socket.attach_filter(&port_filter(port))?;
         socket.set_receive_buffer(BUFFER_BYTES)?;
         socket.enable_frame_timestamps(false)?;
         packet::bind(&socket, interface, Some(packet::ANY_PROTOCOL))?;
         let (flows, over) = (Arc::new(Mutex::new(flows)), Arc::new(AtomicBool::new(false)));
-        let (theirs, end) = (Arc::clone(&flows), Arc::clone(&over));
-        let work = move || follow(&socket, &theirs, &end);
+        let (thread_flows, thread_is_over) = (Arc::clone(&flows), Arc::clone(&over));
+        let work = move || capture_packets(&socket, &thread_flows, &thread_is_over);
         let thread = thread::Builder::new().name("stall-packets".to_owned()).spawn(work)?;
-        Ok(Self { flows, over, thread: Some(thread) })
+        Ok(Self { flows, is_over: over, thread: Some(thread) })
     }
 
-    /// Calls a function with the state so far.
-    pub(super) fn with<T>(&self, work: impl FnOnce(&mut Flows) -> T) -> T {
-        // A thread that panicked has reported it; its numbers stand.
+    /// Calls a function with the present state of the connections.
+    pub(super) fn with_flows<T>(&self, work: impl FnOnce(&mut Flows) -> T) -> T {
+        // A thread that panicked has reported it; the state remains usable.
         work(&mut self.flows.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Ends the capture; returns the packets dropped before it could read them.
-    pub(super) fn end(&mut self) -> u64 {
-        self.over.store(true, Ordering::Relaxed);
+    /// Stops the capture; returns the number of packets that the kernel dropped before they were
+    /// read.
+    pub(super) fn finish(&mut self) -> u64 {
+        self.is_over.store(true, Ordering::Relaxed);
         self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or(0)
     }
 }
 
 impl Drop for StallCapture {
     fn drop(&mut self) {
-        self.end();
+        self.finish();
     }
 }
 
-fn follow(socket: &Socket, flows: &Mutex<Flows>, over: &AtomicBool) -> u64 {
-    let mut table = MessageTable::new(SLOTS);
-    let mut buffers = vec![[0_u8; SNAP]; SLOTS];
+fn capture_packets(socket: &Socket, flows: &Mutex<Flows>, over: &AtomicBool) -> u64 {
+    let mut table = MessageTable::new(BATCH_PACKETS);
+    let mut buffers = vec![[0_u8; SNAP_LEN]; BATCH_PACKETS];
     loop {
-        // Packets that arrived before the end are still read.
+        // Read first, so that packets which arrived before the stop are still processed.
         let is_over = over.load(Ordering::Relaxed);
-        // A socket that fails, for example because its interface goes down, yields no more packets.
+        // A failed socket, for example after its interface went down, yields no more packets.
         let is_readable =
             socket.wait_readable(if is_over { Duration::ZERO } else { POLL_INTERVAL });
         if !matches!(is_readable, Ok(true)) {
@@ -96,22 +97,22 @@ fn follow(socket: &Socket, flows: &Mutex<Flows>, over: &AtomicBool) -> u64 {
             let frame = buffer.get(..received.len).unwrap_or_default();
             let at = received.control.received_at.unwrap_or_else(|| Realtime.now());
             if let Some(segment) = TcpSegment::parse(frame) {
-                flows.take(&segment, since_1970(at));
+                flows.add_segment(&segment, unix_ns(at));
             }
         }
     }
     packet::statistics(socket).map_or(0, |counts| counts.dropped.into())
 }
 
-fn since_1970(at: Timestamp<Utc>) -> u64 {
+fn unix_ns(at: Timestamp<Utc>) -> u64 {
     u64::try_from(at.as_ns()).unwrap_or(0)
 }
 
-/// Returns a filter program for the headers of TCP segments from and to a port, over IPv4 and IPv6.
-/// The kernel strips VLAN tags.
-fn filter(port: u16) -> Vec<BpfInstruction> {
+/// Returns a BPF program that passes the headers of TCP segments from and to a port, over IPv4 and
+/// IPv6. The kernel has stripped VLAN tags.
+fn port_filter(port: u16) -> Vec<BpfInstruction> {
     let port = u32::from(port);
-    let keep = SNAP as u32;
+    let snap_len = SNAP_LEN as u32;
     vec![
         BpfInstruction::load_half(12),
         BpfInstruction::jump_if_equal(0x0800, 0, 7),
@@ -129,7 +130,7 @@ fn filter(port: u16) -> Vec<BpfInstruction> {
         BpfInstruction::jump_if_equal(port, 2, 0),
         BpfInstruction::load_half(56),
         BpfInstruction::jump_if_equal(port, 0, 1),
-        BpfInstruction::finish(keep),
+        BpfInstruction::finish(snap_len),
         BpfInstruction::finish(0),
     ]
 }

@@ -1,5 +1,5 @@
-//! Run of one pattern under one option: exchange by exchange, with a sample of the data held by the
-//! socket whenever a read waits.
+//! Execution of one write pattern with one socket option. Whenever a read waits, the data held back
+//! by the socket is sampled.
 
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
@@ -12,15 +12,16 @@ use horolog_sys::tcp;
 use super::plan::PatternPlan;
 use crate::path::tcp::protocol::FarEndReport;
 use crate::path::tcp::{
-    ConnectionLoss, EarlyEnd, SETTLE, TcpPathError, TcpSession, count_held, figures, observe_wait,
+    ConnectionLoss, EarlyEnd, TcpPathError, TcpSession, WELCOME_DELAY, add_held_sample,
+    held_sample_delay, tcp_info_summary,
 };
 
-/// Measured exchange.
+/// Measured exchange of a write pattern.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct StallExchange {
     /// Time from the first write to the last byte read.
-    pub(super) took: Duration,
-    /// Read that waited longest, counted from 1.
+    pub(super) duration: Duration,
+    /// Number of the read that waited longest, from 1.
     pub(super) longest_read: u32,
 }
 
@@ -28,36 +29,39 @@ pub(super) struct StallExchange {
 #[derive(Debug, Default)]
 pub(super) struct PatternOutcome {
     pub(super) exchanges: Vec<StallExchange>,
-    /// Samples of the data held by this end's socket while it waited.
-    pub(super) held: HeldDataSamples,
-    pub(super) near: Option<TcpInfoSummary>,
+    /// Samples of the data held back by this end's socket, taken while it waited.
+    pub(super) held_samples: HeldDataSamples,
+    pub(super) near_tcp: Option<TcpInfoSummary>,
     pub(super) report: Option<FarEndReport>,
-    /// Reason for which the far end was lost; [`ConnectionLoss::Ended`] is not one.
-    pub(super) lost: Option<EarlyEnd>,
+    /// Loss of the far end; a requested end of the run ([`ConnectionLoss::RunEnded`]) is none.
+    pub(super) early_end: Option<EarlyEnd>,
 }
 
-/// Runs a pattern.
-pub(super) fn run(
+/// Runs all exchanges of a pattern, over one or more connections.
+pub(super) fn run_pattern(
     address: SocketAddr,
     plan: &PatternPlan,
     is_over: &AtomicBool,
 ) -> Result<PatternOutcome, TcpPathError> {
     let mut outcome = PatternOutcome::default();
-    let connections = if plan.is_one_by_one() { plan.exchanges } else { 1 };
+    let connections = if plan.has_connection_per_exchange() { plan.exchanges } else { 1 };
     for _ in 0..connections {
         let mut session = TcpSession::open(address, &plan.hello(), is_over)?;
-        if plan.hello().flags.settle {
-            thread::sleep(SETTLE);
+        if plan.hello().flags.delay_welcome {
+            thread::sleep(WELCOME_DELAY);
         }
-        let wait = session.stream.set_read_timeout(Some(observe_wait()));
+        let wait = session.stream.set_read_timeout(Some(held_sample_delay()));
         let ran = wait
             .map_err(ConnectionLoss::from)
-            .and_then(|()| connection(&mut session, plan, &mut outcome));
-        outcome.near = tcp::info(&session.stream).ok().map(|info| figures(&info)).or(outcome.near);
+            .and_then(|()| run_connection(&mut session, plan, &mut outcome));
+        outcome.near_tcp = tcp::info(&session.stream)
+            .ok()
+            .map(|info| tcp_info_summary(&info))
+            .or(outcome.near_tcp);
         match ran {
             Ok(report) => outcome.report = report.map(|report| *report).or(outcome.report),
             Err(lost) => {
-                outcome.lost = lost.loss();
+                outcome.early_end = lost.early_end();
                 break;
             }
         }
@@ -68,40 +72,51 @@ pub(super) fn run(
     Ok(outcome)
 }
 
-/// Runs all exchanges of a connection; returns the far end's report if there is one.
-fn connection(
+/// Runs the exchanges of one connection; returns the far end's report, `None` if the far end closes
+/// the connection itself.
+fn run_connection(
     session: &mut TcpSession<'_>,
     plan: &PatternPlan,
     outcome: &mut PatternOutcome,
 ) -> Result<Option<Box<FarEndReport>>, ConnectionLoss> {
-    let sent = vec![0; plan.sent_bytes() as usize];
+    let sent = vec![0; plan.write_payload_bytes() as usize];
     let mut received = vec![0; plan.reads().1 as usize];
-    let count = if plan.is_one_by_one() { 1 } else { plan.exchanges };
+    let count = if plan.has_connection_per_exchange() { 1 } else { plan.exchanges };
     for number in 1..=count {
         if session.is_over() {
             break;
         }
         let is_last = number == count && plan.pattern == StallPattern::LastWithEnd;
-        let exchange = exchange(session, plan, (&sent, &mut received), is_last, &mut outcome.held)?;
+        let exchange = run_exchange(
+            session,
+            plan,
+            (&sent, &mut received),
+            is_last,
+            &mut outcome.held_samples,
+        )?;
         outcome.exchanges.push(exchange);
     }
-    if plan.is_one_by_one() { Ok(None) } else { session.finish().map(Some) }
+    if plan.has_connection_per_exchange() {
+        Ok(None)
+    } else {
+        session.finish_and_read_report().map(Some)
+    }
 }
 
-fn exchange(
+fn run_exchange(
     session: &mut TcpSession<'_>,
     plan: &PatternPlan,
     (sent, received): (&[u8], &mut [u8]),
     is_last: bool,
     samples: &mut HeldDataSamples,
 ) -> Result<StallExchange, ConnectionLoss> {
-    let corked = plan.option == StallSocketOption::Cork && !plan.is_of_far_end();
+    let corked = plan.option == StallSocketOption::Cork && !plan.has_far_end_writes();
     let begun = Instant::now();
     if corked {
         tcp::set_cork(&session.stream, true)?;
     }
     for _ in 0..plan.writes {
-        session.write(sent)?;
+        session.write_all(sent)?;
     }
     if corked {
         tcp::set_cork(&session.stream, false)?;
@@ -115,14 +130,14 @@ fn exchange(
         if plan.option == StallSocketOption::QuickAckEach {
             tcp::set_quick_ack(&session.stream, true)?;
         }
-        session.read_watching(received, |stream| {
+        session.read_reply_observed(received, |stream| {
             if let Ok(info) = tcp::info(stream) {
-                count_held(&info, false, samples);
+                add_held_sample(&info, false, samples);
             }
         })?;
         let now = Instant::now();
         longest = longest.max((now - before, read));
         before = now;
     }
-    Ok(StallExchange { took: before - begun, longest_read: longest.1 })
+    Ok(StallExchange { duration: before - begun, longest_read: longest.1 })
 }

@@ -59,14 +59,14 @@ fn held(cells: &[StallMeasurement], window: &[CongestionWindowStep], id: &str) -
     let kernel = kernel();
     let measured = StallClaimInput {
         cells,
-        is_whole: true,
+        is_complete: true,
         window,
         kernel: &kernel,
         congestion_control: None,
-        last_with_end: Some(LastWithEnd { took_ns: MS / 10, stalls_before: true }),
+        final_write: Some(FinalWriteExchange { duration_ns: MS / 10, previous_stalled: true }),
         threshold_ns: 10 * MS,
     };
-    all(&measured).into_iter().find(|claim| claim.id == id).unwrap().holds
+    all_claims(&measured).into_iter().find(|claim| claim.id == id).unwrap().holds
 }
 
 #[test]
@@ -74,14 +74,14 @@ fn what_is_not_run_is_neither_held_nor_not() {
     let kernel = kernel();
     let measured = StallClaimInput {
         cells: &[],
-        is_whole: false,
+        is_complete: false,
         window: &[],
         kernel: &kernel,
         congestion_control: None,
-        last_with_end: None,
+        final_write: None,
         threshold_ns: 0,
     };
-    let claims = all(&measured);
+    let claims = all_claims(&measured);
     let decided: Vec<_> = claims.iter().filter(|claim| claim.holds.is_some()).collect();
     assert_eq!(decided.len(), 1, "tcp_delack_min alone: {decided:?}");
     let mut ids: Vec<_> = claims.iter().map(|claim| &claim.id).collect();
@@ -158,6 +158,6 @@ fn windows_are_judged() {
 
 #[test]
 fn runs_of_numbers_are_ranges() {
-    assert_eq!(list(&vec![1, 2, 3, 5, 7, 8]), "1–3, 5, 7–8");
-    assert_eq!(list(&Vec::new()), "none");
+    assert_eq!(format_ranges(&vec![1, 2, 3, 5, 7, 8]), "1–3, 5, 7–8");
+    assert_eq!(format_ranges(&Vec::new()), "none");
 }

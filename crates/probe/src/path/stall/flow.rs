@@ -1,139 +1,147 @@
-//! Stalls in the packets of connections: the delay of acknowledgements without data, and data that
-//! was held until then. Pure: the input is packets with their times.
+//! Detection of stalls in captured TCP segments: delayed pure acknowledgements, and data that was
+//! held back until one arrived. Pure.
 //!
-//! Data that is sent right after a late acknowledgement, with no other cause, was held by the
-//! sender: by Nagle's algorithm if a single small segment was in flight, by the congestion window
-//! if there were several.
+//! Data sent immediately after a late acknowledgement is taken as held back by the sender: by
+//! Nagle's algorithm if one segment was in flight, by the congestion window if there were several.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use horolog_record::{AckCounts, AckDelaySummary, StallMechanism, WatchedConnection};
 
-use super::judge::ns;
+use super::judge::saturating_ns;
 use super::segment::TcpSegment;
 use super::snapshot::{self, ConnectionSnapshot};
-use super::stalls::{ConnectionEnds, Stalls, UntrackedConnections, records};
+use super::stalls::{ConnectionEnds, StallCounts, UntrackedConnections, into_sorted_records};
 
 /// Maximum number of tracked connections.
 const FLOWS_MAX: usize = 4_096;
-/// Maximum number of delays stored per connection.
+/// Maximum number of acknowledgement delays stored per connection.
 const DELAYS_MAX: usize = 10_000;
-/// Longest time from an acknowledgement to the sending of data that waited for it.
-const RELEASE: Duration = Duration::from_millis(2);
+/// Longest time from an acknowledgement to data that was held back until it arrived.
+const RELEASE_MAX: Duration = Duration::from_millis(2);
 
-/// Connections of a port, or with a far end.
+/// Tracked connections of a server port.
 #[derive(Debug)]
 pub(super) struct Flows {
     /// Port of the server.
     port: u16,
-    /// Time from which an acknowledgement is late.
-    late: Duration,
+    /// Delay from which an acknowledgement counts as late.
+    late_after: Duration,
     by_ends: HashMap<ConnectionEnds, StallFlow>,
-    missed: UntrackedConnections,
+    untracked: UntrackedConnections,
 }
 
-/// One connection; of each two the client's first.
+/// One connection; arrays have the client's value first.
 #[derive(Debug, Default)]
 struct StallFlow {
     sides: [FlowEndState; 2],
-    /// End that sent data last.
-    speaker: Option<usize>,
+    /// Index of the end that sent data last: 0 is the client.
+    last_sender: Option<usize>,
     answers: u64,
-    pure: u64,
+    pure_acks: u64,
     delays_ns: Vec<u64>,
-    stalls: Stalls,
+    stalls: StallCounts,
 }
 
-/// Data of one end.
+/// Unacknowledged data of one end.
 #[derive(Debug, Default)]
 struct FlowEndState {
-    /// Sequence number after the last byte sent, and its time.
+    /// Sequence number after the last byte sent, and its send time in ns.
     sent: Option<(u32, u64)>,
-    /// Segments since all was acknowledged.
-    under_way: u32,
-    /// Latest late acknowledgement: its time, its delay, and the segments that were in flight.
+    /// Number of segments sent since all data was acknowledged.
+    segments_in_flight: u32,
+    /// Latest late acknowledgement: arrival and delay in ns, and the number of segments that were
+    /// in flight.
     late_ack: Option<(u64, u64, u32)>,
 }
 
 impl Flows {
     pub(super) fn new(port: u16, late: Duration) -> Self {
-        Self { port, late, by_ends: HashMap::new(), missed: UntrackedConnections::default() }
+        Self {
+            port,
+            late_after: late,
+            by_ends: HashMap::new(),
+            untracked: UntrackedConnections::default(),
+        }
     }
 
-    /// Takes a segment captured at a time in ns.
-    pub(super) fn take(&mut self, segment: &TcpSegment, at_ns: u64) {
+    /// Adds a segment captured at `at_ns`; other ports are ignored.
+    pub(super) fn add_segment(&mut self, segment: &TcpSegment, at_ns: u64) {
         let is_from_client = segment.to.port() == self.port;
         if !is_from_client && segment.from.port() != self.port {
             return;
         }
         let key =
             if is_from_client { (segment.from, segment.to) } else { (segment.to, segment.from) };
-        let late_ns = ns(self.late);
+        let late_after_ns = saturating_ns(self.late_after);
         if !self.by_ends.contains_key(&key) && self.by_ends.len() >= FLOWS_MAX {
-            self.missed.take(key);
+            self.untracked.insert(key);
             return;
         }
         let flow = self.by_ends.entry(key).or_default();
-        if segment.is_first {
-            // A reused port starts a new connection; the counts stay.
+        if segment.is_syn {
+            // A reused port pair starts a new connection; its counts are added to the previous
+            // ones.
             flow.sides = Default::default();
             return;
         }
-        flow.take(segment, usize::from(!is_from_client), at_ns, late_ns);
+        flow.add_segment(segment, usize::from(!is_from_client), at_ns, late_after_ns);
     }
 
-    /// Returns the acknowledgement delays of all connections and clears them.
-    pub(super) fn drain(&mut self) -> AckCounts {
+    /// Returns the acknowledgement counts of all connections and removes the connections.
+    pub(super) fn take_ack_counts(&mut self) -> AckCounts {
         let flows = std::mem::take(&mut self.by_ends);
         let mut delays: Vec<u64> = Vec::new();
         let (mut pure, mut released) = (0, 0);
         for flow in flows.into_values() {
-            pure += flow.pure;
+            pure += flow.pure_acks;
             released += flow.stalls.total();
             delays.extend(flow.delays_ns);
         }
-        acks(pure, released, delays)
+        ack_counts(pure, released, delays)
     }
 
     /// Returns the number of untracked connections.
-    pub(super) fn missed(&self) -> u64 {
-        self.missed.count()
+    pub(super) fn untracked_count(&self) -> u64 {
+        self.untracked.count()
     }
 
-    /// Returns the connections that have exchanged data so far.
-    pub(super) fn now(&self) -> Vec<ConnectionSnapshot> {
-        let spoke = self.by_ends.iter().filter(|(_, flow)| flow.speaker.is_some());
-        snapshot::sorted(spoke.map(|(ends, flow)| flow.stalls.now(*ends, Some(flow.answers))))
+    /// Returns snapshots of the connections that have carried data.
+    pub(super) fn snapshots(&self) -> Vec<ConnectionSnapshot> {
+        let with_data = self.by_ends.iter().filter(|(_, flow)| flow.last_sender.is_some());
+        snapshot::sort_snapshots(
+            with_data.map(|(ends, flow)| flow.stalls.snapshot(*ends, Some(flow.answers))),
+        )
     }
 
-    /// Returns the connections that exchanged data, most stalls first.
-    pub(super) fn connections(self) -> Vec<WatchedConnection> {
-        let spoke = |flow: &StallFlow| flow.speaker.is_some();
-        let flows = self.by_ends.into_iter().filter(|(_, flow)| spoke(flow));
-        records(flows.map(|(ends, flow)| flow.into_record(ends)))
+    /// Returns the records of the connections that carried data, most stalls first.
+    pub(super) fn into_connections(self) -> Vec<WatchedConnection> {
+        let has_data = |flow: &StallFlow| flow.last_sender.is_some();
+        let flows = self.by_ends.into_iter().filter(|(_, flow)| has_data(flow));
+        into_sorted_records(flows.map(|(ends, flow)| flow.into_record(ends)))
     }
 }
 
 impl StallFlow {
-    fn take(&mut self, segment: &TcpSegment, from: usize, at_ns: u64, late_ns: u64) {
+    fn add_segment(&mut self, segment: &TcpSegment, from: usize, at_ns: u64, late_after_ns: u64) {
         let to = 1 - from;
-        if segment.payload > 0 {
-            self.data(segment, from, at_ns);
+        if segment.payload_len > 0 {
+            self.add_data(segment, from, at_ns);
         }
-        let Some(acknowledged) = segment.acknowledged else { return };
-        let is_pure = segment.payload == 0 && !segment.is_last;
-        self.pure += u64::from(is_pure);
+        let Some(acknowledged) = segment.acknowledgement else { return };
+        let is_pure = segment.payload_len == 0 && !segment.is_fin_or_rst;
+        self.pure_acks += u64::from(is_pure);
         let other = &mut self.sides[to];
         let Some((end, sent_ns)) = other.sent else { return };
         if is_before(acknowledged, end) {
             return;
         }
-        // All data of the other end is acknowledged.
-        let under_way = std::mem::take(&mut other.under_way);
+        // All data of the other end is now acknowledged.
+        let under_way = std::mem::take(&mut other.segments_in_flight);
         other.sent = None;
         let delay_ns = at_ns.saturating_sub(sent_ns);
-        if is_pure && delay_ns >= late_ns {
+        if is_pure && delay_ns >= late_after_ns {
             other.late_ack = Some((at_ns, delay_ns, under_way));
             if self.delays_ns.len() < DELAYS_MAX {
                 self.delays_ns.push(delay_ns);
@@ -141,35 +149,35 @@ impl StallFlow {
         }
     }
 
-    fn data(&mut self, segment: &TcpSegment, from: usize, at_ns: u64) {
-        if self.speaker.replace(from).is_some_and(|last| last != from) {
+    fn add_data(&mut self, segment: &TcpSegment, from: usize, at_ns: u64) {
+        if self.last_sender.replace(from).is_some_and(|last| last != from) {
             self.answers += 1;
         }
         let side = &mut self.sides[from];
         if let Some((ack_ns, delay_ns, under_way)) = side.late_ack.take()
-            && at_ns.saturating_sub(ack_ns) <= ns(RELEASE)
+            && at_ns.saturating_sub(ack_ns) <= saturating_ns(RELEASE_MAX)
         {
             let by = if under_way > 1 {
                 StallMechanism::WindowDelayedAck
             } else {
                 StallMechanism::NagleDelayedAck
             };
-            self.stalls.count(from, delay_ns, by);
+            self.stalls.count_stall(from, delay_ns, by);
         }
-        let end = segment.end();
+        let end = segment.end_sequence();
         if side.sent.is_none_or(|(sent, _)| is_before(sent, end)) {
             side.sent = Some((end, at_ns));
-            side.under_way += 1;
+            side.segments_in_flight += 1;
         }
     }
 
     fn into_record(self, ends: ConnectionEnds) -> WatchedConnection {
-        let acks = acks(self.pure, self.stalls.total(), self.delays_ns);
+        let acks = ack_counts(self.pure_acks, self.stalls.total(), self.delays_ns);
         self.stalls.into_record(ends, Some(self.answers), Some(acks))
     }
 }
 
-fn acks(pure: u64, released: u64, mut delays: Vec<u64>) -> AckCounts {
+fn ack_counts(pure: u64, released: u64, mut delays: Vec<u64>) -> AckCounts {
     delays.sort_unstable();
     let delay_ns = delays.first().zip(delays.last()).map(|(min, max)| AckDelaySummary {
         min: *min,
@@ -179,8 +187,7 @@ fn acks(pure: u64, released: u64, mut delays: Vec<u64>) -> AckCounts {
     AckCounts { pure, delayed: delays.len() as u64, delay_ns, released }
 }
 
-/// Returns true if a sequence number lies before another one, across wrap-around (RFC 9293, section
-/// 3.4).
+/// Returns true if `one` precedes `other` in sequence space, modulo 2^32 (RFC 9293, section 3.4).
 const fn is_before(one: u32, other: u32) -> bool {
     (one.wrapping_sub(other) as i32) < 0
 }
@@ -200,17 +207,17 @@ mod tests {
             from,
             to,
             sequence,
-            acknowledged: Some(acknowledged),
-            payload,
-            is_first: false,
-            is_last: false,
+            acknowledgement: Some(acknowledged),
+            payload_len: payload,
+            is_syn: false,
+            is_fin_or_rst: false,
         }
     }
 
     fn flows(segments: &[(u64, TcpSegment)]) -> Flows {
         let mut flows = Flows::new(80, Duration::from_millis(10));
         for (at_ms, segment) in segments {
-            flows.take(segment, at_ms * MS);
+            flows.add_segment(segment, at_ms * MS);
         }
         flows
     }
@@ -228,7 +235,7 @@ mod tests {
             (43, segment(false, start.wrapping_add(1_155), 1_321, 165)),
             (44, segment(true, 1_321, start.wrapping_add(1_320), 0)),
         ]);
-        let connections = tracked.connections();
+        let connections = tracked.into_connections();
         let one = &connections[0];
         assert_eq!((one.client_stalls, one.server_stalls, one.in_band), (0, 1, 1));
         assert_eq!(one.mechanism, Some(StallMechanism::NagleDelayedAck));
@@ -247,7 +254,7 @@ mod tests {
             (41, segment(true, 1_189, 397, 0)),
             (41, segment(false, 397, 1_189, 792)),
         ]);
-        assert_eq!(tracked.connections()[0].mechanism, Some(StallMechanism::WindowDelayedAck));
+        assert_eq!(tracked.into_connections()[0].mechanism, Some(StallMechanism::WindowDelayedAck));
     }
 
     #[test]
@@ -259,24 +266,24 @@ mod tests {
             (900, segment(true, 21, 21, 20)),
             (901, segment(false, 21, 41, 20)),
         ]);
-        let acks = tracked.drain();
+        let acks = tracked.take_ack_counts();
         assert_eq!((acks.delayed, acks.released), (1, 0));
         assert_eq!(acks.delay_ns.unwrap().p50, 40 * MS);
-        assert_eq!(tracked.drain().pure, 0, "it is forgotten");
+        assert_eq!(tracked.take_ack_counts().pure, 0, "it is forgotten");
     }
 
     #[test]
     fn other_ports_are_not_followed_and_there_is_an_end_to_the_number() {
         let mut flows = Flows::new(81, Duration::from_millis(10));
-        flows.take(&segment(true, 1, 1, 20), 0);
-        assert!(flows.connections().is_empty());
+        flows.add_segment(&segment(true, 1, 1, 20), 0);
+        assert!(flows.into_connections().is_empty());
         let mut flows = Flows::new(80, Duration::from_millis(10));
         // Each occurs twice, and is one connection all the same.
         for port in (1..=FLOWS_MAX as u16 + 3).chain(1..=FLOWS_MAX as u16 + 3) {
             let mut one = segment(true, 1, 1, 20);
             one.from.set_port(port.wrapping_add(1_000));
-            flows.take(&one, 0);
+            flows.add_segment(&one, 0);
         }
-        assert_eq!((flows.missed(), flows.connections().len()), (3, FLOWS_MAX));
+        assert_eq!((flows.untracked_count(), flows.into_connections().len()), (3, FLOWS_MAX));
     }
 }

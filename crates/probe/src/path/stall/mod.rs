@@ -1,9 +1,9 @@
-//! Stalls of TCP: exchanges that wait for a timer of the kernel instead of for the path or the far
-//! end. Write patterns that provoke them are run with a Horolog far end ([`StallRun`]), or the
-//! traffic of a port is watched ([`PortWatch`]).
+//! TCP stalls: exchanges that wait for a kernel timer instead of for the path or the far end. Write
+//! patterns that provoke stalls are run against a Horolog far end ([`StallRun`]), or the traffic of
+//! a port is watched ([`PortWatch`]).
 //!
-//! `TCP_INFO` of both ends while an exchange waits shows what holds data back, and so do the
-//! packets, if this process may capture them. Kernel settings are never changed.
+//! The mechanism that holds data back is found from `TCP_INFO` of both ends during a wait and, if
+//! this process may capture them, from the packets. Kernel settings are never changed.
 
 mod advice;
 mod capture;

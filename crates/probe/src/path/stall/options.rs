@@ -1,4 +1,4 @@
-//! Options of a search for stalls, with their bounds.
+//! Options of `path stall`, with their bounds.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use horolog_time::Span;
 
 use crate::path::tcp::TcpPathError;
 
-/// Most exchanges of one pattern.
+/// Maximum number of exchanges of one pattern.
 pub const COUNT_MAX: u32 = 300;
-/// Most writes in a batch.
+/// Maximum number of writes in a batch.
 pub const BATCH_MAX: u32 = 256;
 const BATCHES_MAX: usize = 256;
-/// Least threshold; below it a stall cannot be distinguished from the noise of a busy host.
-const STALL_MIN: Duration = Duration::from_millis(2);
-const STALL_MAX: Duration = Duration::from_secs(1);
+/// Minimum stall threshold; less cannot be distinguished from the noise of a busy host.
+const STALL_THRESHOLD_MIN: Duration = Duration::from_millis(2);
+const STALL_THRESHOLD_MAX: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 
-/// Options of a search for stalls.
+/// Options of a run of write patterns.
 #[derive(Clone, Debug)]
 pub struct StallOptions {
     /// Far end.
@@ -26,11 +26,11 @@ pub struct StallOptions {
     pub family: Option<AddressFamily>,
     /// Exchanges of each pattern under each option.
     pub count: u32,
-    /// Writes in a batch, one number per batch size.
+    /// Batch sizes, in writes.
     pub batches: Vec<u32>,
-    /// Excess time of a stalled exchange over one without a wait.
+    /// Time by which a stalled exchange exceeds one without a wait.
     pub stall_min: Duration,
-    /// Idle time of a connection before its window is measured again.
+    /// Idle time before the congestion window is measured again.
     pub pause: Duration,
     /// True to capture packets if permitted.
     pub packets: bool,
@@ -40,30 +40,32 @@ pub struct StallOptions {
 
 impl StallOptions {
     pub(super) fn check(&self) -> Result<(), TcpPathError> {
-        let number = |reason: String| Err(TcpPathError::Number(reason));
+        let invalid_number = |reason: String| Err(TcpPathError::InvalidNumber(reason));
         if !(2..=COUNT_MAX).contains(&self.count) {
-            return number(format!(
+            return invalid_number(format!(
                 "the number of exchanges must be from 2 to {COUNT_MAX}, not {}",
                 self.count
             ));
         }
         if self.batches.len() > BATCHES_MAX {
-            return number(format!("at most {BATCHES_MAX} batches can be tried"));
+            return invalid_number(format!("at most {BATCHES_MAX} batches can be tried"));
         }
         if let Some(wrong) = self.batches.iter().find(|one| !(1..=BATCH_MAX).contains(*one)) {
-            return number(format!("a batch has from 1 to {BATCH_MAX} writes, not {wrong}"));
+            return invalid_number(format!(
+                "a batch has from 1 to {BATCH_MAX} writes, not {wrong}"
+            ));
         }
-        if !(STALL_MIN..=STALL_MAX).contains(&self.stall_min) {
-            return number(format!(
+        if !(STALL_THRESHOLD_MIN..=STALL_THRESHOLD_MAX).contains(&self.stall_min) {
+            return invalid_number(format!(
                 "a stall is from {} to {}, not {}",
-                Span::from(STALL_MIN),
-                Span::from(STALL_MAX),
+                Span::from(STALL_THRESHOLD_MIN),
+                Span::from(STALL_THRESHOLD_MAX),
                 Span::from(self.stall_min)
             ));
         }
         if self.pause > PAUSE_MAX {
             let (most, pause) = (Span::from(PAUSE_MAX), Span::from(self.pause));
-            return number(format!("a pause lasts at most {most}, not {pause}"));
+            return invalid_number(format!("a pause lasts at most {most}, not {pause}"));
         }
         Ok(())
     }

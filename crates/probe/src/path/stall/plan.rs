@@ -1,32 +1,32 @@
-//! Plan of the write patterns and the socket options they run under. Pure.
+//! Plan of the write patterns and socket options. Pure.
 
 use horolog_record::{StallPattern, StallSocketOption};
 
 use crate::path::tcp::protocol::{ConnectionFlags, ConnectionJob, Hello};
 
-/// Payload of a write of a batch, as sent by services that were found to stall.
+/// Payload of each write of a batch in bytes, as sent by services that were observed to stall.
 const BATCH_BYTES: u32 = 132;
 /// Payload of each of two small writes.
 const SMALL_BYTES: u32 = 10;
 const REQUEST_BYTES: u32 = 64;
 const HEAD_BYTES: u32 = 200;
-/// Body that fits in a segment together with its header.
+/// Body in bytes; fits into one segment with its header.
 const BODY_BYTES: u32 = 1_000;
-/// Exchanges with a forgotten cork, which costs a fifth of a second each time.
-const FORGOTTEN_COUNT: u32 = 3;
-/// Time that a connection may need beyond its exchanges, in ms.
-const TIME_MIN_MS: u32 = 2_000;
-/// Longest time of one exchange in ms: a forgotten cork, and a little.
+/// Number of exchanges with a cork that is never removed, each of which takes 200 ms.
+const FORGOTTEN_CORK_EXCHANGES: u32 = 3;
+/// Time that a connection may take in addition to its exchanges, in ms.
+const TIME_MARGIN_MS: u32 = 2_000;
+/// Longest time of one exchange in ms: the kernel's cork timer plus a margin.
 const EXCHANGE_MS_MAX: u32 = 300;
 
-/// Pattern under an option.
+/// One write pattern with one socket option.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct PatternPlan {
     pub(super) pattern: StallPattern,
     pub(super) option: StallSocketOption,
     /// Writes before the reads.
     pub(super) writes: u32,
-    /// Payload of each write.
+    /// Payload of each write in bytes.
     pub(super) write_bytes: u32,
     pub(super) exchanges: u32,
 }
@@ -39,8 +39,8 @@ const OPTIONS: [StallSocketOption; 5] = [
     StallSocketOption::Cork,
 ];
 
-/// Returns all patterns; the one without a wait comes first. `mss_bytes` is the largest segment.
-pub(super) fn all(count: u32, batches: &[u32], mss_bytes: u32) -> Vec<PatternPlan> {
+/// Returns all patterns but [`PatternPlan::single`]. `mss_bytes` is the maximum segment size.
+pub(super) fn all_patterns(count: u32, batches: &[u32], mss_bytes: u32) -> Vec<PatternPlan> {
     let plan = |pattern, option, writes, write_bytes| PatternPlan {
         pattern,
         option,
@@ -62,12 +62,12 @@ pub(super) fn all(count: u32, batches: &[u32], mss_bytes: u32) -> Vec<PatternPla
     let cork = StallSocketOption::Cork;
     plans.push(plan(StallPattern::HeaderBodyClose, cork, 1, BODY_BYTES));
     let forgotten = plan(StallPattern::CorkForgotten, cork, 1, BODY_BYTES);
-    plans.push(PatternPlan { exchanges: FORGOTTEN_COUNT.min(count), ..forgotten });
+    plans.push(PatternPlan { exchanges: FORGOTTEN_CORK_EXCHANGES.min(count), ..forgotten });
     plans
 }
 
 impl PatternPlan {
-    /// Returns the pattern without a wait.
+    /// Returns the pattern of one write in each direction, which does not wait.
     pub(super) const fn single(count: u32) -> Self {
         Self {
             pattern: StallPattern::Single,
@@ -78,8 +78,8 @@ impl PatternPlan {
         }
     }
 
-    /// Returns true if the far end writes in pieces.
-    pub(super) const fn is_of_far_end(&self) -> bool {
+    /// Returns true if the far end's reply consists of two writes.
+    pub(super) const fn has_far_end_writes(&self) -> bool {
         matches!(
             self.pattern,
             StallPattern::HeaderAndBody
@@ -89,27 +89,27 @@ impl PatternPlan {
     }
 
     /// Returns true if each exchange has a connection of its own.
-    pub(super) const fn is_one_by_one(&self) -> bool {
+    pub(super) const fn has_connection_per_exchange(&self) -> bool {
         matches!(self.pattern, StallPattern::HeaderBodyClose)
     }
 
-    /// Returns the payload of each write of this end.
-    pub(super) const fn sent_bytes(&self) -> u32 {
-        if self.is_of_far_end() { REQUEST_BYTES } else { self.write_bytes }
+    /// Returns the payload of each write of the near end in bytes.
+    pub(super) const fn write_payload_bytes(&self) -> u32 {
+        if self.has_far_end_writes() { REQUEST_BYTES } else { self.write_bytes }
     }
 
-    /// Returns the reads of an exchange, and the bytes of each.
+    /// Returns the number of reads per exchange, and the bytes of each.
     pub(super) const fn reads(&self) -> (u32, u32) {
         match self.pattern {
             StallPattern::Batch => (self.writes, self.write_bytes),
-            _ if self.is_of_far_end() => (1, HEAD_BYTES + BODY_BYTES),
+            _ if self.has_far_end_writes() => (1, HEAD_BYTES + BODY_BYTES),
             _ => (1, 2 * SMALL_BYTES),
         }
     }
 
-    /// Returns the greeting for the far end.
+    /// Returns the hello that requests this pattern from the far end.
     pub(super) fn hello(&self) -> Hello {
-        let is_of_far_end = self.is_of_far_end();
+        let is_of_far_end = self.has_far_end_writes();
         let is_batch = self.pattern == StallPattern::Batch;
         let (_, read_bytes) = self.reads();
         let flags = ConnectionFlags {
@@ -118,21 +118,21 @@ impl PatternPlan {
             quick_ack_each: self.option == StallSocketOption::QuickAckEach,
             cork: self.option == StallSocketOption::Cork,
             send_file: is_of_far_end,
-            close: self.pattern == StallPattern::HeaderBodyClose,
-            forget: self.pattern == StallPattern::CorkForgotten,
+            close_to_uncork: self.pattern == StallPattern::HeaderBodyClose,
+            forget_cork: self.pattern == StallPattern::CorkForgotten,
             observe: true,
-            // An option that is set only once has been set by then.
-            settle: self.option == StallSocketOption::None,
+            // Otherwise an option that is set only once would already have taken effect.
+            delay_welcome: self.option == StallSocketOption::None,
         };
         let writes = if is_batch { 1 } else { self.writes };
         Hello {
-            work: ConnectionJob::Exchange,
+            job: ConnectionJob::Exchange,
             flags,
-            request_bytes: writes.saturating_mul(self.sent_bytes()),
+            request_bytes: writes.saturating_mul(self.write_payload_bytes()),
             head_bytes: if is_of_far_end { HEAD_BYTES } else { read_bytes },
             body_bytes: if is_of_far_end { BODY_BYTES } else { 0 },
             batch: if is_batch { self.writes } else { 1 },
-            time_ms: TIME_MIN_MS.saturating_add(self.exchanges.saturating_mul(EXCHANGE_MS_MAX)),
+            time_ms: TIME_MARGIN_MS.saturating_add(self.exchanges.saturating_mul(EXCHANGE_MS_MAX)),
             warm_up_ms: 0,
         }
     }
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn each_pattern_comes_under_the_options_that_matter() {
-        let plans = all(10, &[3, 32], 1_448);
+        let plans = all_patterns(10, &[3, 32], 1_448);
         let of = |pattern| plans.iter().filter(|plan| plan.pattern == pattern).count();
         assert_eq!((of(StallPattern::WriteWriteRead), of(StallPattern::Batch)), (5, 10));
         assert_eq!((of(StallPattern::HeaderAndBody), of(StallPattern::CorkForgotten)), (5, 1));
@@ -153,9 +153,9 @@ mod tests {
 
     #[test]
     fn both_ends_count_the_same_bytes() {
-        for plan in all(2, &[1, 7], 1_448).into_iter().chain([PatternPlan::single(2)]) {
+        for plan in all_patterns(2, &[1, 7], 1_448).into_iter().chain([PatternPlan::single(2)]) {
             let hello = plan.hello();
-            let sent = plan.writes * plan.sent_bytes();
+            let sent = plan.writes * plan.write_payload_bytes();
             let (reads, read_bytes) = plan.reads();
             let answers = sent / hello.request_bytes;
             let answered = answers * (hello.head_bytes + hello.body_bytes);

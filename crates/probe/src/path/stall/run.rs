@@ -1,4 +1,4 @@
-//! Execution of a search for stalls from its options to its record.
+//! Execution of a run of write patterns, from options to record.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,18 +16,18 @@ use horolog_sys::zone::zone_index;
 
 use super::capture::StallCapture;
 use super::cell::{self, PatternOutcome};
-use super::claims::{self, LastWithEnd, StallClaimInput};
+use super::claims::{self, FinalWriteExchange, StallClaimInput};
 use super::flow::Flows;
-use super::judge::{self, ns};
+use super::judge::{self, saturating_ns};
 use super::options::StallOptions;
 use super::plan::{self, PatternPlan};
 use super::{advice, kernel, window};
 use crate::path::tcp::protocol::{ConnectionFlags, ConnectionJob, Hello};
 use crate::path::tcp::{
-    EarlyEnd, TcpPathError, TcpSession, finding, near_end, same_machine, watched,
+    EarlyEnd, TcpPathError, TcpSession, finding, near_end, run_watched, same_host_finding,
 };
 
-/// Greeted far end with the planned patterns.
+/// Run of write patterns whose far end has answered.
 pub struct StallRun {
     options: StallOptions,
     address: SocketAddr,
@@ -42,19 +42,19 @@ pub struct StallRun {
 struct StallOutcome {
     cells: Vec<StallMeasurement>,
     threshold_ns: u64,
-    last_with_end: Option<LastWithEnd>,
+    last_with_end: Option<FinalWriteExchange>,
     window: Vec<CongestionWindowStep>,
-    /// Reason for which the far end was lost.
-    lost: Option<EarlyEnd>,
-    /// True if the last part was cut short: the last cell or, without any, the window.
-    is_cut: bool,
+    /// Loss of the far end.
+    early_end: Option<EarlyEnd>,
+    /// True if the last measurement was cut short: the last cell or, without cells, the window.
+    is_truncated: bool,
 }
 
 impl StallOutcome {
-    /// Returns the cells that claims are judged by. A cell that was cut short supports no claim,
-    /// nor do an option's batches before all of them were run.
-    fn whole_cells(&self, plans: &[PatternPlan]) -> Vec<StallMeasurement> {
-        let whole = self.cells.len() - usize::from(self.is_cut && !self.cells.is_empty());
+    /// Returns the measurements by which claims are tested. A truncated one is left out, and so are
+    /// the batches of an option unless all of them were run.
+    fn complete_cells(&self, plans: &[PatternPlan]) -> Vec<StallMeasurement> {
+        let whole = self.cells.len() - usize::from(self.is_truncated && !self.cells.is_empty());
         let (ran, missed) = plans.split_at(whole.min(plans.len()));
         let is_missed = |plan: &PatternPlan| {
             let like =
@@ -65,14 +65,14 @@ impl StallOutcome {
         cells.map(|(cell, _)| cell.clone()).collect()
     }
 
-    /// Returns the steps of the window, if they were completed.
-    fn whole_window(&self) -> &[CongestionWindowStep] {
-        if self.is_cut && self.cells.is_empty() { &[] } else { &self.window }
+    /// Returns the steps of the congestion window; none if they are incomplete.
+    fn complete_window(&self) -> &[CongestionWindowStep] {
+        if self.is_truncated && self.cells.is_empty() { &[] } else { &self.window }
     }
 }
 
 impl StallRun {
-    /// Checks the options, resolves the far end and requests its facts.
+    /// Checks the options, resolves the far end and requests the facts about its host.
     ///
     /// # Errors
     ///
@@ -83,55 +83,58 @@ impl StallRun {
         require_unicast(address.ip())?;
         let longest = PatternPlan::single(options.count).hello();
         let hello =
-            Hello { work: ConnectionJob::Facts, flags: ConnectionFlags::default(), ..longest };
+            Hello { job: ConnectionJob::Facts, flags: ConnectionFlags::default(), ..longest };
         let over = AtomicBool::new(false);
         let session = TcpSession::open(address, &hello, &over)?;
         let info = tcp::info(&session.stream)
             .map_err(|error| TcpPathError::Environment(format!("no TCP_INFO: {error}")))?;
         let near = near_end(&session.stream);
-        let kernel = kernel::read(Some(&session.stream), Some(address.ip()));
-        let far = session.far;
+        let kernel = kernel::read_kernel_settings(Some(&session.stream), Some(address.ip()));
+        let far = session.far_end;
         Ok(Self { options, address, near, far, kernel, mss_bytes: info.mss })
     }
 
     /// Returns the number of patterns, plus one for the window.
     #[must_use]
-    pub fn rows(&self) -> u64 {
-        self.plans(self.mss_bytes).len() as u64 + 1
+    pub fn row_count(&self) -> u64 {
+        self.pattern_plans(self.mss_bytes).len() as u64 + 1
     }
 
-    fn plans(&self, mss_bytes: u32) -> Vec<PatternPlan> {
+    fn pattern_plans(&self, mss_bytes: u32) -> Vec<PatternPlan> {
         let mut plans = vec![PatternPlan::single(self.options.count)];
-        plans.extend(plan::all(self.options.count, &self.options.batches, mss_bytes));
+        plans.extend(plan::all_patterns(self.options.count, &self.options.batches, mss_bytes));
         plans
     }
 
-    /// Runs pattern by pattern, until all are done, the far end is lost, or the run is to end.
+    /// Runs one pattern after the other, until all are done, the far end is lost, or `is_over`
+    /// returns true. Calls `progress` with the number of each.
     #[must_use]
     pub fn run(self, progress: &dyn Fn(u64), is_over: &dyn Fn() -> bool) -> PathStallResult {
         let started = rfc3339_now();
-        let (mut capture, unseen) = self.capture();
-        let over = AtomicBool::new(false);
-        let ran = self.patterns(progress, is_over, &over, capture.as_ref());
-        let dropped = capture.as_mut().map_or(0, StallCapture::end);
-        let plans = self.plans(self.mss_bytes);
-        let whole = ran.whole_cells(&plans);
+        let (mut capture, capture_finding) = self.start_capture();
+        let is_stopped = AtomicBool::new(false);
+        let stall_outcome = self.run_patterns(progress, is_over, &is_stopped, capture.as_ref());
+        let dropped = capture.as_mut().map_or(0, StallCapture::finish);
+        let plans = self.pattern_plans(self.mss_bytes);
+        let whole = stall_outcome.complete_cells(&plans);
         let measured = StallClaimInput {
             cells: &whole,
-            is_whole: whole.len() == plans.len(),
-            window: ran.whole_window(),
+            is_complete: whole.len() == plans.len(),
+            window: stall_outcome.complete_window(),
             kernel: &self.kernel,
             congestion_control: self.near.congestion_control.as_deref(),
-            last_with_end: ran.last_with_end,
-            threshold_ns: ran.threshold_ns,
+            final_write: stall_outcome.last_with_end,
+            threshold_ns: stall_outcome.threshold_ns,
         };
-        let claims = claims::all(&measured);
-        let mut findings = advice::of_cells(&ran.cells);
-        findings.extend(same_machine(&self.near, self.far.as_ref()));
-        findings.extend(unseen);
-        findings.extend(ran.lost.as_ref().map(|loss| loss.finding(self.address, "pattern")));
-        findings.extend((dropped > 0).then(|| dropped_packets(dropped)));
-        if over.load(Ordering::Relaxed) {
+        let claims = claims::all_claims(&measured);
+        let mut findings = advice::pattern_findings(&stall_outcome.cells);
+        findings.extend(same_host_finding(&self.near, self.far.as_ref()));
+        findings.extend(capture_finding);
+        findings.extend(
+            stall_outcome.early_end.as_ref().map(|loss| loss.finding(self.address, "pattern")),
+        );
+        findings.extend((dropped > 0).then(|| dropped_packets_finding(dropped)));
+        if is_stopped.load(Ordering::Relaxed) {
             let message = "The run was interrupted before all patterns were tried.".to_owned();
             findings.push(finding(FindingCode::Interrupted, Severity::Note, message, ""));
         }
@@ -147,10 +150,10 @@ impl StallRun {
             near: self.near,
             far: self.far,
             kernel: self.kernel,
-            evidence: evidence(capture.is_some()),
-            stall_min_ns: ns(self.options.stall_min),
-            cells: ran.cells,
-            window: ran.window,
+            evidence: evidence_kind(capture.is_some()),
+            stall_min_ns: saturating_ns(self.options.stall_min),
+            cells: stall_outcome.cells,
+            window: stall_outcome.window,
             claims,
             watched: None,
             limits: Vec::new(),
@@ -158,55 +161,59 @@ impl StallRun {
         }
     }
 
-    fn patterns(
+    fn run_patterns(
         &self,
         progress: &dyn Fn(u64),
         is_over: &dyn Fn() -> bool,
-        over: &AtomicBool,
+        is_stopped: &AtomicBool,
         capture: Option<&StallCapture>,
     ) -> StallOutcome {
-        let mut ran = StallOutcome::default();
+        let mut stall_outcome = StallOutcome::default();
         let mut threshold = self.options.stall_min;
         let mut mss_bytes = self.mss_bytes;
         let pause = self.options.pause;
-        let grow = || window::run(self.address, mss_bytes, pause, over);
-        match watched(is_over, over, grow) {
-            // On loopback segments grow with the window.
-            Ok((steps, mss)) => (ran.window, mss_bytes) = (steps, mss),
-            Err(error) => ran.lost = Some(error.into()),
+        let measure_window = || window::measure_window(self.address, mss_bytes, pause, is_stopped);
+        match run_watched(is_over, is_stopped, measure_window) {
+            // On loopback the segment size may have grown with the window.
+            Ok((steps, mss)) => (stall_outcome.window, mss_bytes) = (steps, mss),
+            Err(error) => stall_outcome.early_end = Some(error.into()),
         }
-        ran.is_cut = over.load(Ordering::Relaxed) || ran.lost.is_some();
-        for (done, plan) in (1..).zip(&self.plans(mss_bytes)) {
+        stall_outcome.is_truncated =
+            is_stopped.load(Ordering::Relaxed) || stall_outcome.early_end.is_some();
+        for (done, plan) in (1..).zip(&self.pattern_plans(mss_bytes)) {
             progress(done);
             if is_over() {
-                over.store(true, Ordering::Relaxed);
+                is_stopped.store(true, Ordering::Relaxed);
             }
-            if over.load(Ordering::Relaxed) || ran.lost.is_some() {
-                return ran;
+            if is_stopped.load(Ordering::Relaxed) || stall_outcome.early_end.is_some() {
+                return stall_outcome;
             }
-            let mut outcome = match watched(is_over, over, || cell::run(self.address, plan, over)) {
+            let mut outcome = match run_watched(is_over, is_stopped, || {
+                cell::run_pattern(self.address, plan, is_stopped)
+            }) {
                 Ok(outcome) => outcome,
                 Err(error) => {
-                    PatternOutcome { lost: Some(error.into()), ..PatternOutcome::default() }
+                    PatternOutcome { early_end: Some(error.into()), ..PatternOutcome::default() }
                 }
             };
             if plan.pattern == StallPattern::Single {
-                threshold = judge::threshold(&outcome.exchanges, self.options.stall_min);
-                ran.threshold_ns = ns(threshold);
+                threshold = judge::stall_threshold(&outcome.exchanges, self.options.stall_min);
+                stall_outcome.threshold_ns = saturating_ns(threshold);
             }
             if plan.pattern == StallPattern::LastWithEnd {
-                ran.last_with_end = last_with_end(plan, &mut outcome, threshold);
+                stall_outcome.last_with_end = final_write_exchange(plan, &mut outcome, threshold);
             }
-            let acks = capture.map(|capture| capture.with(Flows::drain));
-            ran.cells.push(judge::cell(plan, &outcome, threshold, acks));
-            ran.lost = outcome.lost;
-            ran.is_cut = over.load(Ordering::Relaxed) || ran.lost.is_some();
+            let acks = capture.map(|capture| capture.with_flows(Flows::take_ack_counts));
+            stall_outcome.cells.push(judge::measurement(plan, &outcome, threshold, acks));
+            stall_outcome.early_end = outcome.early_end;
+            stall_outcome.is_truncated =
+                is_stopped.load(Ordering::Relaxed) || stall_outcome.early_end.is_some();
         }
-        ran
+        stall_outcome
     }
 
-    /// Returns the capture if permitted, or the finding that explains its absence.
-    fn capture(&self) -> (Option<StallCapture>, Option<Finding>) {
+    /// Starts the packet capture; returns it, or a finding if it is requested but not possible.
+    fn start_capture(&self) -> (Option<StallCapture>, Option<Finding>) {
         if !self.options.packets {
             return (None, None);
         }
@@ -216,31 +223,34 @@ impl StallRun {
         let flows = Flows::new(self.address.port(), self.options.stall_min);
         match StallCapture::start(interface, self.address.port(), flows) {
             Ok(capture) => (Some(capture), None),
-            Err(error) => (None, Some(no_packets(&error))),
+            Err(error) => (None, Some(capture_failed_finding(&error))),
         }
     }
 }
 
-/// Reduces a pattern to its last exchange, which ends with the stream. The ones before it make the
-/// other end delay its acknowledgements, and stall as two small writes do.
-fn last_with_end(
+/// Reduces an outcome to its last exchange, which ends with FIN. The exchanges before it make the
+/// other end delay acknowledgements, and stall as two small writes do.
+fn final_write_exchange(
     plan: &PatternPlan,
     outcome: &mut PatternOutcome,
     threshold: Duration,
-) -> Option<LastWithEnd> {
+) -> Option<FinalWriteExchange> {
     let last = outcome.exchanges.pop();
     let is_whole = outcome.exchanges.len() + 1 == plan.exchanges as usize;
-    let stalls_before = outcome.exchanges.drain(..).any(|before| before.took >= threshold);
+    let stalls_before = outcome.exchanges.drain(..).any(|before| before.duration >= threshold);
     let last = last.filter(|_| is_whole)?;
     outcome.exchanges.push(last);
-    Some(LastWithEnd { took_ns: ns(last.took), stalls_before })
+    Some(FinalWriteExchange {
+        duration_ns: saturating_ns(last.duration),
+        previous_stalled: stalls_before,
+    })
 }
 
-pub(super) const fn evidence(has_packets: bool) -> StallEvidence {
+pub(super) const fn evidence_kind(has_packets: bool) -> StallEvidence {
     if has_packets { StallEvidence::Packets } else { StallEvidence::TcpInfo }
 }
 
-pub(super) fn no_packets(error: &std::io::Error) -> Finding {
+pub(super) fn capture_failed_finding(error: &std::io::Error) -> Finding {
     let message = format!(
         "Packets could not be captured ({error}): mechanisms are inferred from TCP_INFO and timing \
          only."
@@ -249,7 +259,7 @@ pub(super) fn no_packets(error: &std::io::Error) -> Finding {
     finding(FindingCode::EngineFallback, Severity::Note, message, advice)
 }
 
-pub(super) fn dropped_packets(dropped: u64) -> Finding {
+pub(super) fn dropped_packets_finding(dropped: u64) -> Finding {
     let message = format!("{dropped} packets were dropped before capture.");
     finding(
         FindingCode::CaptureIncomplete,
@@ -265,12 +275,13 @@ mod tests {
 
     #[test]
     fn claims_are_judged_by_what_ran_to_its_end() {
-        let plans = [vec![PatternPlan::single(3)], plan::all(3, &[2, 3], 1_448)].concat();
+        let plans = [vec![PatternPlan::single(3)], plan::all_patterns(3, &[2, 3], 1_448)].concat();
         let threshold = Duration::from_millis(10);
-        let cell = |plan| judge::cell(plan, &PatternOutcome::default(), threshold, None);
+        let cell = |plan| judge::measurement(plan, &PatternOutcome::default(), threshold, None);
         let whole = |cells: usize, is_cut| {
             let cells = plans[..cells].iter().map(cell).collect();
-            StallOutcome { cells, is_cut, ..StallOutcome::default() }.whole_cells(&plans)
+            StallOutcome { cells, is_truncated: is_cut, ..StallOutcome::default() }
+                .complete_cells(&plans)
         };
         assert_eq!(whole(plans.len(), false).len(), plans.len());
         assert!(whole(0, true).is_empty() && whole(1, true).is_empty());
@@ -288,13 +299,13 @@ mod tests {
     fn the_exchange_with_the_end_is_measured_alone() {
         let plan = PatternPlan { pattern: StallPattern::LastWithEnd, ..PatternPlan::single(3) };
         let exchange =
-            |ms| cell::StallExchange { took: Duration::from_millis(ms), longest_read: 1 };
+            |ms| cell::StallExchange { duration: Duration::from_millis(ms), longest_read: 1 };
         let threshold = Duration::from_millis(10);
         let of = |times: &[u64]| {
             let exchanges = times.iter().map(|ms| exchange(*ms)).collect();
             let mut outcome = PatternOutcome { exchanges, ..PatternOutcome::default() };
-            let last = last_with_end(&plan, &mut outcome, threshold);
-            (last.map(|last| (last.took_ns, last.stalls_before)), outcome.exchanges)
+            let last = final_write_exchange(&plan, &mut outcome, threshold);
+            (last.map(|last| (last.duration_ns, last.previous_stalled)), outcome.exchanges)
         };
         assert_eq!(of(&[1, 40, 2]), (Some((2_000_000, true)), vec![exchange(2)]));
         assert_eq!(of(&[1, 2, 40]), (Some((40_000_000, false)), vec![exchange(40)]));

@@ -1,6 +1,5 @@
-//! TCP segment as far as stalls are concerned: sender, receiver, bytes carried and acknowledged
-//! (RFC 9293, section 3.1), parsed from an Ethernet frame that may be truncated after its headers.
-//! Pure.
+//! Parser of the TCP header fields that stall detection needs (RFC 9293, section 3.1), from an
+//! Ethernet frame that may be truncated after its headers. Pure.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -15,92 +14,92 @@ const SYN: u8 = 2;
 const RST: u8 = 4;
 const ACK: u8 = 16;
 
-/// TCP segment.
+/// Header fields of a TCP segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TcpSegment {
     /// Sender.
     pub from: SocketAddr,
     /// Receiver.
     pub to: SocketAddr,
-    /// Sequence number of its first byte.
+    /// Sequence number of the first byte of payload.
     pub sequence: u32,
-    /// Sequence number that the sender expects next; `None` without an acknowledgement.
-    pub acknowledged: Option<u32>,
-    /// Bytes of payload, by the lengths in the headers.
-    pub payload: u32,
-    /// True if it begins the connection.
-    pub is_first: bool,
-    /// True if it ends the stream or the connection.
-    pub is_last: bool,
+    /// Acknowledgement number; `None` without the ACK flag.
+    pub acknowledgement: Option<u32>,
+    /// Length of the payload in bytes, computed from the headers.
+    pub payload_len: u32,
+    /// True if SYN is set.
+    pub is_syn: bool,
+    /// True if FIN or RST is set.
+    pub is_fin_or_rst: bool,
 }
 
 impl TcpSegment {
-    /// Parses a frame; `None` if it holds no TCP segment, or only a later fragment of one.
+    /// Parses a frame; `None` if it holds no TCP header, as a later IP fragment.
     #[must_use]
     pub fn parse(frame: &[u8]) -> Option<Self> {
-        let (kind, at) = match half(frame, 12)? {
-            VLAN_TAG => (half(frame, 16)?, ETHERNET_LEN + 4),
+        let (kind, at) = match u16_at(frame, 12)? {
+            VLAN_TAG => (u16_at(frame, 16)?, ETHERNET_LEN + 4),
             kind => (kind, ETHERNET_LEN),
         };
         let packet = frame.get(at..)?;
         match kind {
-            IPV4 => Self::ipv4(packet),
-            IPV6 => Self::ipv6(packet),
+            IPV4 => Self::parse_ipv4(packet),
+            IPV6 => Self::parse_ipv6(packet),
             _ => None,
         }
     }
 
-    fn ipv4(packet: &[u8]) -> Option<Self> {
+    fn parse_ipv4(packet: &[u8]) -> Option<Self> {
         let header = usize::from(*packet.first()? & 0xf) * 4;
-        let is_later_fragment = half(packet, 6)? & 0x1fff != 0;
+        let is_later_fragment = u16_at(packet, 6)? & 0x1fff != 0;
         if *packet.get(9)? != TCP || header < 20 || is_later_fragment {
             return None;
         }
         let address = |at: usize| -> Option<IpAddr> {
             Some(Ipv4Addr::from(*packet.get(at..)?.first_chunk::<4>()?).into())
         };
-        let length = usize::from(half(packet, 2)?).checked_sub(header)?;
-        Self::tcp(packet.get(header..)?, length, address(12)?, address(16)?)
+        let length = usize::from(u16_at(packet, 2)?).checked_sub(header)?;
+        Self::parse_tcp(packet.get(header..)?, length, address(12)?, address(16)?)
     }
 
-    fn ipv6(packet: &[u8]) -> Option<Self> {
+    fn parse_ipv6(packet: &[u8]) -> Option<Self> {
         if *packet.get(6)? != TCP {
             return None;
         }
         let address = |at: usize| -> Option<IpAddr> {
             Some(Ipv6Addr::from(*packet.get(at..)?.first_chunk::<16>()?).into())
         };
-        let length = usize::from(half(packet, 4)?);
-        Self::tcp(packet.get(IPV6_LEN..)?, length, address(8)?, address(24)?)
+        let length = usize::from(u16_at(packet, 4)?);
+        Self::parse_tcp(packet.get(IPV6_LEN..)?, length, address(8)?, address(24)?)
     }
 
-    fn tcp(bytes: &[u8], length: usize, from: IpAddr, to: IpAddr) -> Option<Self> {
+    fn parse_tcp(bytes: &[u8], length: usize, from: IpAddr, to: IpAddr) -> Option<Self> {
         let header = usize::from(*bytes.get(12)? >> 4) * 4;
         let flags = *bytes.get(13)?;
         let payload = length.checked_sub(header).filter(|_| header >= 20)?;
         Some(Self {
-            from: SocketAddr::new(from, half(bytes, 0)?),
-            to: SocketAddr::new(to, half(bytes, 2)?),
-            sequence: word(bytes, 4)?,
-            acknowledged: if flags & ACK == 0 { None } else { Some(word(bytes, 8)?) },
-            payload: u32::try_from(payload).ok()?,
-            is_first: flags & SYN != 0,
-            is_last: flags & (FIN | RST) != 0,
+            from: SocketAddr::new(from, u16_at(bytes, 0)?),
+            to: SocketAddr::new(to, u16_at(bytes, 2)?),
+            sequence: u32_at(bytes, 4)?,
+            acknowledgement: if flags & ACK == 0 { None } else { Some(u32_at(bytes, 8)?) },
+            payload_len: u32::try_from(payload).ok()?,
+            is_syn: flags & SYN != 0,
+            is_fin_or_rst: flags & (FIN | RST) != 0,
         })
     }
 
-    /// Returns the sequence number after its payload.
+    /// Returns the sequence number after the payload.
     #[must_use]
-    pub const fn end(&self) -> u32 {
-        self.sequence.wrapping_add(self.payload)
+    pub const fn end_sequence(&self) -> u32 {
+        self.sequence.wrapping_add(self.payload_len)
     }
 }
 
-fn half(bytes: &[u8], at: usize) -> Option<u16> {
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-fn word(bytes: &[u8], at: usize) -> Option<u32> {
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
@@ -125,8 +124,14 @@ mod tests {
         let segment = TcpSegment::parse(&frame()).unwrap();
         assert_eq!(segment.from, "192.0.2.1:40000".parse().unwrap());
         assert_eq!(segment.to, "192.0.2.2:8625".parse().unwrap());
-        assert_eq!((segment.sequence, segment.acknowledged, segment.payload), (7, Some(9), 132));
-        assert_eq!((segment.is_first, segment.is_last, segment.end()), (false, false, 139));
+        assert_eq!(
+            (segment.sequence, segment.acknowledgement, segment.payload_len),
+            (7, Some(9), 132)
+        );
+        assert_eq!(
+            (segment.is_syn, segment.is_fin_or_rst, segment.end_sequence()),
+            (false, false, 139)
+        );
     }
 
     #[test]
@@ -149,7 +154,10 @@ mod tests {
         frame.extend([0, 80, 0x9c, 0x40, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0x01, 0, 0, 0, 0, 0, 0]);
         let segment = TcpSegment::parse(&frame).unwrap();
         assert_eq!(segment.from, "[::1]:80".parse().unwrap());
-        assert_eq!((segment.acknowledged, segment.payload, segment.is_last), (None, 5, true));
+        assert_eq!(
+            (segment.acknowledgement, segment.payload_len, segment.is_fin_or_rst),
+            (None, 5, true)
+        );
     }
 
     proptest! {

@@ -1,11 +1,11 @@
-//! Snapshot of a running watch.
+//! Snapshots of a watch in progress, for the live view.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use horolog_record::StallMechanism;
 
-use super::stalls::worst_first;
+use super::stalls::sort_by_stalls;
 
 /// Interval between snapshots.
 pub(super) const SNAPSHOT_INTERVAL: Duration = Duration::from_millis(500);
@@ -19,33 +19,33 @@ pub struct StallSnapshot {
     pub total: Duration,
     /// Connections, most stalls first.
     pub connections: Vec<ConnectionSnapshot>,
-    /// Connections not tracked for lack of room; at [`horolog_record::CONNECTIONS_MISSED_MAX`], at
-    /// least that many.
-    pub missed: u64,
+    /// Number of connections that were not tracked for lack of room; a lower bound once it is
+    /// [`horolog_record::CONNECTIONS_MISSED_MAX`].
+    pub untracked: u64,
 }
 
 /// State of one connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConnectionSnapshot {
-    /// Server: the end with the watched port.
+    /// Server: end with the watched port.
     pub server: SocketAddr,
     /// Client.
     pub client: SocketAddr,
-    /// Answers: data in one direction after data in the other; `None` without packets.
+    /// Number of changes of direction of the data; `None` without packets.
     pub answers: Option<u64>,
-    /// Number of waits of data, at the client and at the server.
+    /// Number of stalls of the client's and of the server's data.
     pub stalls: [u64; 2],
-    /// Longest wait in ns, if there was one.
+    /// Longest stall in ns; `None` if there was none.
     pub longest_ns: Option<u64>,
-    /// Mechanism that held most of them.
+    /// Most frequent mechanism of the stalls.
     pub mechanism: Option<StallMechanism>,
 }
 
-/// Sorts connections into display order.
-pub(super) fn sorted(
+/// Sorts connections by number of stalls, most first.
+pub(super) fn sort_snapshots(
     connections: impl Iterator<Item = ConnectionSnapshot>,
 ) -> Vec<ConnectionSnapshot> {
-    worst_first(connections, |one| (one.stalls, one.client))
+    sort_by_stalls(connections, |one| (one.stalls, one.client))
 }
 
 #[cfg(test)]
@@ -62,8 +62,9 @@ mod tests {
             longest_ns: None,
             mechanism: None,
         };
-        let all =
-            sorted([one(4, [1, 0]), one(3, [0, 0]), one(2, [1, 2]), one(1, [0, 1])].into_iter());
+        let all = sort_snapshots(
+            [one(4, [1, 0]), one(3, [0, 0]), one(2, [1, 2]), one(1, [0, 1])].into_iter(),
+        );
         let ports: Vec<_> = all.iter().map(|one| one.client.port()).collect();
         assert_eq!(ports, [2, 1, 4, 3]);
     }

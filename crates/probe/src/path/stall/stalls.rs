@@ -1,4 +1,4 @@
-//! Stalls of one watched connection, from packets or from sockets.
+//! Stall counts of one watched connection, from packets or socket states.
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
@@ -9,48 +9,49 @@ use horolog_record::{
 };
 use horolog_stats::Recorder;
 
-use super::judge::BAND_NS;
+use super::judge::DELAYED_ACK_BAND_NS;
 use super::snapshot::ConnectionSnapshot;
 
-/// Ends of a connection, client first.
+/// Addresses of a connection's ends, client first.
 pub(super) type ConnectionEnds = (SocketAddr, SocketAddr);
 
-/// Connections not tracked for lack of room.
+/// Set of the connections that were not tracked for lack of room, bounded by
+/// [`CONNECTIONS_MISSED_MAX`].
 #[derive(Debug, Default)]
 pub(super) struct UntrackedConnections(HashSet<ConnectionEnds>);
 
 impl UntrackedConnections {
-    /// Adds one; duplicates do not count.
-    pub(super) fn take(&mut self, ends: ConnectionEnds) {
+    /// Adds a connection, unless the set is full.
+    pub(super) fn insert(&mut self, ends: ConnectionEnds) {
         if self.count() < CONNECTIONS_MISSED_MAX {
             self.0.insert(ends);
         }
     }
 
-    /// Returns their number; at [`CONNECTIONS_MISSED_MAX`], at least that many.
+    /// Returns the number of connections; a lower bound once it is [`CONNECTIONS_MISSED_MAX`].
     pub(super) fn count(&self) -> u64 {
         self.0.len() as u64
     }
 }
 
-/// Counts of stalls.
+/// Stall counts of one connection.
 #[derive(Debug, Default)]
-pub(super) struct Stalls {
-    /// Stalls at the client and at the server.
-    at: [u64; 2],
-    times: Option<Recorder>,
+pub(super) struct StallCounts {
+    /// Number of stalls of the client's and of the server's data.
+    counts_by_end: [u64; 2],
+    durations: Option<Recorder>,
     in_band: u64,
     by_nagle: u64,
     by_window: u64,
 }
 
-impl Stalls {
-    /// Counts data of an end (0 is the client) that waited for `took_ns`, and the mechanism: the
-    /// congestion window, or otherwise Nagle's algorithm.
-    pub(super) fn count(&mut self, end: usize, took_ns: u64, by: StallMechanism) {
-        self.at[end] += 1;
-        self.times.get_or_insert_with(Recorder::new).record(took_ns);
-        self.in_band += u64::from(BAND_NS.contains(&took_ns));
+impl StallCounts {
+    /// Counts a stall of `took_ns` of an end's data (0 is the client), held back by the congestion
+    /// window or otherwise by Nagle's algorithm.
+    pub(super) fn count_stall(&mut self, end: usize, took_ns: u64, by: StallMechanism) {
+        self.counts_by_end[end] += 1;
+        self.durations.get_or_insert_with(Recorder::new).record(took_ns);
+        self.in_band += u64::from(DELAYED_ACK_BAND_NS.contains(&took_ns));
         if by == StallMechanism::WindowDelayedAck {
             self.by_window += 1;
         } else {
@@ -58,9 +59,9 @@ impl Stalls {
         }
     }
 
-    /// Returns the sum of both ends.
+    /// Returns the number of stalls of both ends.
     pub(super) const fn total(&self) -> u64 {
-        self.at[0] + self.at[1]
+        self.counts_by_end[0] + self.counts_by_end[1]
     }
 
     /// Returns the mechanism that held data most often.
@@ -72,8 +73,8 @@ impl Stalls {
         })
     }
 
-    /// Returns a snapshot.
-    pub(super) fn now(
+    /// Returns a snapshot for the live view.
+    pub(super) fn snapshot(
         &self,
         (client, server): ConnectionEnds,
         answers: Option<u64>,
@@ -82,8 +83,8 @@ impl Stalls {
             server,
             client,
             answers,
-            stalls: self.at,
-            longest_ns: self.times.as_ref().and_then(Recorder::max),
+            stalls: self.counts_by_end,
+            longest_ns: self.durations.as_ref().and_then(Recorder::max),
             mechanism: self.mechanism(),
         }
     }
@@ -97,14 +98,14 @@ impl Stalls {
         acks: Option<AckCounts>,
     ) -> WatchedConnection {
         let mechanism = self.mechanism();
-        let [client_stalls, server_stalls] = self.at;
+        let [client_stalls, server_stalls] = self.counts_by_end;
         WatchedConnection {
             server: server.to_string(),
             client: client.to_string(),
             answers,
             client_stalls,
             server_stalls,
-            stall_ns: self.times.as_ref().and_then(Distribution::from_recorder),
+            stall_ns: self.durations.as_ref().and_then(Distribution::from_recorder),
             in_band: self.in_band,
             mechanism,
             acks,
@@ -113,23 +114,23 @@ impl Stalls {
 }
 
 /// Sorts by stalls, most first, then by client.
-pub(super) fn worst_first<T, C: Ord>(
+pub(super) fn sort_by_stalls<T, C: Ord>(
     connections: impl Iterator<Item = T>,
-    of: impl Fn(&T) -> ([u64; 2], C),
+    sort_key: impl Fn(&T) -> ([u64; 2], C),
 ) -> Vec<T> {
     let mut all: Vec<_> = connections.collect();
     all.sort_by_cached_key(|one| {
-        let ([client, server], name) = of(one);
+        let ([client, server], name) = sort_key(one);
         (Reverse(client.saturating_add(server)), name)
     });
     all
 }
 
 /// Returns the records of connections, most stalls first.
-pub(super) fn records(
+pub(super) fn into_sorted_records(
     connections: impl Iterator<Item = WatchedConnection>,
 ) -> Vec<WatchedConnection> {
-    worst_first(connections, |one| ([one.client_stalls, one.server_stalls], one.client.clone()))
+    sort_by_stalls(connections, |one| ([one.client_stalls, one.server_stalls], one.client.clone()))
 }
 
 #[cfg(test)]
@@ -139,16 +140,16 @@ mod tests {
     #[test]
     fn the_dominant_mechanism_is_reported_and_the_band_is_counted() {
         let ends = ("192.0.2.2:40000".parse().unwrap(), "192.0.2.1:80".parse().unwrap());
-        let mut stalls = Stalls::default();
-        assert_eq!(stalls.now(ends, None).mechanism, None);
+        let mut stalls = StallCounts::default();
+        assert_eq!(stalls.snapshot(ends, None).mechanism, None);
         for (end, took_ns, by) in [
             (0, 40_000_000, StallMechanism::WindowDelayedAck),
             (1, 12_000_000, StallMechanism::NagleDelayedAck),
             (1, 41_000_000, StallMechanism::WindowDelayedAck),
         ] {
-            stalls.count(end, took_ns, by);
+            stalls.count_stall(end, took_ns, by);
         }
-        let now = stalls.now(ends, Some(7));
+        let now = stalls.snapshot(ends, Some(7));
         assert_eq!((now.stalls, now.longest_ns, now.answers), ([1, 2], Some(41_000_000), Some(7)));
         assert_eq!(now.mechanism, Some(StallMechanism::WindowDelayedAck));
         let record = stalls.into_record(ends, Some(7), None);

@@ -1,6 +1,5 @@
-//! Watch of the traffic of a port for stalls: by packets if this process may capture them,
-//! otherwise by the data that the sockets of this host hold (`sock_diag`). It sends nothing and
-//! changes nothing.
+//! Watch of a port's TCP traffic for stalls: by captured packets if permitted, otherwise by
+//! sampling the sockets of this host (`sock_diag`). It sends nothing and changes nothing.
 
 use std::collections::HashMap;
 use std::io;
@@ -17,12 +16,12 @@ use horolog_time::{Clock, Span};
 
 use super::capture::StallCapture;
 use super::flow::Flows;
-use super::judge::ns;
-use super::run::{dropped_packets, evidence, no_packets};
+use super::judge::saturating_ns;
+use super::run::{capture_failed_finding, dropped_packets_finding, evidence_kind};
 use super::snapshot::{self, ConnectionSnapshot, SNAPSHOT_INTERVAL, StallSnapshot};
-use super::stalls::{ConnectionEnds, Stalls, UntrackedConnections, records};
+use super::stalls::{ConnectionEnds, StallCounts, UntrackedConnections, into_sorted_records};
 use super::{advice, kernel};
-use crate::path::tcp::{TcpPathError, finding, machine};
+use crate::path::tcp::{TcpPathError, finding, host_facts};
 
 /// Sampling interval of the sockets.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(4);
@@ -38,7 +37,7 @@ pub struct WatchOptions {
     pub interface: Option<String>,
     /// Duration of the watch.
     pub time: Duration,
-    /// Wait from which data counts as stalled.
+    /// Duration from which held-back data counts as stalled.
     pub stall_min: Duration,
     /// True to capture packets if permitted.
     pub packets: bool,
@@ -46,10 +45,10 @@ pub struct WatchOptions {
     pub command: Vec<String>,
 }
 
-/// Port ready to be watched.
+/// Watch of a port, with its source opened.
 pub struct PortWatch {
     options: WatchOptions,
-    eyes: WatchSource,
+    source: WatchSource,
     capture_finding: Option<Finding>,
 }
 
@@ -59,7 +58,7 @@ enum WatchSource {
 }
 
 impl PortWatch {
-    /// Opens the source.
+    /// Opens the source: packet capture or, without permission, socket states.
     ///
     /// # Errors
     ///
@@ -79,7 +78,7 @@ impl PortWatch {
         } else {
             Err(io::Error::other("not requested"))
         };
-        let (eyes, unseen) = match capture {
+        let (source, capture_finding) = match capture {
             Ok(capture) => (WatchSource::Packets(capture), None),
             Err(error) => {
                 let sockets = SockDiag::open().map_err(|other| {
@@ -88,13 +87,16 @@ impl PortWatch {
                          root"
                     ))
                 })?;
-                (WatchSource::Sockets(sockets), options.packets.then(|| no_packets(&error)))
+                (
+                    WatchSource::Sockets(sockets),
+                    options.packets.then(|| capture_failed_finding(&error)),
+                )
             }
         };
-        Ok(Self { options, eyes, capture_finding: unseen })
+        Ok(Self { options, source, capture_finding })
     }
 
-    /// Watches until the time is over or the run is to end, and passes snapshots to the observer
+    /// Watches until the time is over or `is_over` returns true; passes snapshots to the observer
     /// twice a second.
     #[must_use]
     pub fn run(
@@ -105,62 +107,64 @@ impl PortWatch {
         let started = rfc3339_now();
         let begun = Instant::now();
         let total = self.options.time;
-        let mut shown = SnapshotTimer { observer, next: Duration::ZERO };
-        let has_packets = matches!(self.eyes, WatchSource::Packets(_));
+        let mut snapshot_timer = SnapshotTimer { observer, next_at: Duration::ZERO };
+        let has_packets = matches!(self.source, WatchSource::Packets(_));
         let (options, mut findings) = (self.options, Vec::from_iter(self.capture_finding));
-        let (connections, missed, dropped) = match self.eyes {
+        let (connections, missed, dropped) = match self.source {
             WatchSource::Packets(mut capture) => {
                 while begun.elapsed() < options.time && !is_over() {
-                    nap(SAMPLE_INTERVAL);
-                    shown.at(begun.elapsed(), total, || {
-                        capture.with(|flows| (flows.now(), flows.missed()))
+                    sleep_for(SAMPLE_INTERVAL);
+                    snapshot_timer.publish_if_due(begun.elapsed(), total, || {
+                        capture.with_flows(|flows| (flows.snapshots(), flows.untracked_count()))
                     });
                 }
-                let dropped = capture.end();
+                let dropped = capture.finish();
                 let fresh = Flows::new(options.port, options.stall_min);
-                let flows = capture.with(|flows| std::mem::replace(flows, fresh));
-                let missed = flows.missed();
-                (flows.connections(), missed, dropped)
+                let flows = capture.with_flows(|flows| std::mem::replace(flows, fresh));
+                let missed = flows.untracked_count();
+                (flows.into_connections(), missed, dropped)
             }
             WatchSource::Sockets(mut sockets) => {
-                let mut held = SocketSampler::new(&options);
+                let mut sampler = SocketSampler::new(&options);
                 while begun.elapsed() < options.time && !is_over() {
                     match sockets.connections(options.port) {
-                        Ok(connections) => held.sample(&connections, begun.elapsed()),
+                        Ok(connections) => sampler.sample(&connections, begun.elapsed()),
                         Err(error) => {
-                            findings.push(unread(&error));
+                            findings.push(unreadable_sockets_finding(&error));
                             break;
                         }
                     }
-                    nap(SAMPLE_INTERVAL);
-                    shown.at(begun.elapsed(), total, || (held.now(), held.missed.count()));
+                    sleep_for(SAMPLE_INTERVAL);
+                    snapshot_timer.publish_if_due(begun.elapsed(), total, || {
+                        (sampler.snapshots(), sampler.untracked.count())
+                    });
                 }
-                let missed = held.missed.count();
-                (held.connections(), missed, 0)
+                let missed = sampler.untracked.count();
+                (sampler.into_connections(), missed, 0)
             }
         };
         let watch = WatchedTraffic {
             port: options.port,
-            duration_ns: ns(begun.elapsed()),
+            duration_ns: saturating_ns(begun.elapsed()),
             connections,
             connections_untracked: missed,
             packets_dropped: dropped,
         };
-        findings.extend(advice::of_watch(&watch));
-        findings.extend((dropped > 0).then(|| dropped_packets(dropped)));
-        findings.extend(watch.connections.is_empty().then(|| no_connections(options.port)));
-        findings.extend((begun.elapsed() < options.time && is_over()).then(ended_early));
+        findings.extend(advice::watch_finding(&watch));
+        findings.extend((dropped > 0).then(|| dropped_packets_finding(dropped)));
+        findings.extend(watch.connections.is_empty().then(|| no_connections_finding(options.port)));
+        findings.extend((begun.elapsed() < options.time && is_over()).then(interrupted_finding));
         PathStallResult {
             schema: PATH_STALL_SCHEMA.to_owned(),
             started,
             command: options.command,
             host: Host::read(),
             target: None,
-            near: machine(),
+            near: host_facts(),
             far: None,
-            kernel: kernel::read(None, None),
-            evidence: evidence(has_packets),
-            stall_min_ns: ns(options.stall_min),
+            kernel: kernel::read_kernel_settings(None, None),
+            evidence: evidence_kind(has_packets),
+            stall_min_ns: saturating_ns(options.stall_min),
             cells: Vec::new(),
             window: Vec::new(),
             claims: Vec::new(),
@@ -171,78 +175,83 @@ impl PortWatch {
     }
 }
 
-/// Observer, and the time of the next snapshot.
+/// Publisher of snapshots at regular intervals.
 struct SnapshotTimer<'a> {
     observer: Option<&'a dyn Fn(StallSnapshot)>,
-    next: Duration,
+    next_at: Duration,
 }
 
 impl SnapshotTimer<'_> {
-    /// Passes a snapshot of the connections and the number of untracked ones from `observe` when
-    /// one is due.
-    fn at(
+    /// Passes a snapshot to the observer if one is due; `observe` returns the connections and the
+    /// number of untracked ones.
+    fn publish_if_due(
         &mut self,
         elapsed: Duration,
         total: Duration,
         observe: impl FnOnce() -> (Vec<ConnectionSnapshot>, u64),
     ) {
-        let Some(observer) = self.observer.filter(|_| elapsed >= self.next) else { return };
-        self.next = elapsed + SNAPSHOT_INTERVAL;
+        let Some(observer) = self.observer.filter(|_| elapsed >= self.next_at) else { return };
+        self.next_at = elapsed + SNAPSHOT_INTERVAL;
         let (connections, missed) = observe();
-        observer(StallSnapshot { elapsed, total, connections, missed });
+        observer(StallSnapshot { elapsed, total, connections, untracked: missed });
     }
 }
 
-fn nap(time: Duration) {
-    sleep_until(MonotonicClock.now() + Span::from_ns(ns(time) as i64));
+fn sleep_for(time: Duration) {
+    sleep_until(MonotonicClock.now() + Span::from_ns(saturating_ns(time) as i64));
 }
 
-fn unread(error: &io::Error) -> Finding {
+fn unreadable_sockets_finding(error: &io::Error) -> Finding {
     let message = format!("Sockets could no longer be observed: {error}.");
     finding(FindingCode::EngineFailed, Severity::Error, message, "")
 }
 
-fn ended_early() -> Finding {
+fn interrupted_finding() -> Finding {
     let message = "The observation was interrupted.".to_owned();
     finding(FindingCode::Interrupted, Severity::Note, message, "")
 }
 
-fn no_connections(port: u16) -> Finding {
+fn no_connections_finding(port: u16) -> Finding {
     let message = format!("No connection with data was observed at port {port}.");
     let advice = "Check that the traffic passes through this host, and through the named \
                   interface.";
     finding(FindingCode::NoReplies, Severity::Warning, message, advice)
 }
 
-/// Sampler of the data that sockets hold.
+/// Sampler of the data that sockets of this host hold back.
 struct SocketSampler {
     port: u16,
     stall_min: Duration,
-    /// State by connection, client address first.
-    found: HashMap<ConnectionEnds, SampledSocket>,
-    missed: UntrackedConnections,
+    /// Sampled state by connection.
+    sockets: HashMap<ConnectionEnds, SampledSocket>,
+    untracked: UntrackedConnections,
 }
 
 #[derive(Default)]
 struct SampledSocket {
-    /// Start of the hold at the client's and at the server's socket, with its mechanism.
-    since: [Option<HeldSince>; 2],
-    stalls: Stalls,
+    /// Data held back by the client's and by the server's socket, if any.
+    held_data: [Option<HeldData>; 2],
+    stalls: StallCounts,
 }
 
-/// Data that a socket holds.
+/// Data held back by a socket: since when, and by which mechanism.
 #[derive(Clone, Copy)]
-struct HeldSince {
-    at: Duration,
-    by: StallMechanism,
-    /// Bytes acknowledged at that time; a higher number means another wait.
+struct HeldData {
+    since: Duration,
+    mechanism: StallMechanism,
+    /// Bytes acknowledged at the start of the hold; if the number grows, a new hold has begun.
     acknowledged: u64,
 }
 
 impl SocketSampler {
     fn new(options: &WatchOptions) -> Self {
         let (port, stall_min) = (options.port, options.stall_min);
-        Self { port, stall_min, found: HashMap::new(), missed: UntrackedConnections::default() }
+        Self {
+            port,
+            stall_min,
+            sockets: HashMap::new(),
+            untracked: UntrackedConnections::default(),
+        }
     }
 
     fn sample(&mut self, connections: &[TcpConnection], now: Duration) {
@@ -253,49 +262,60 @@ impl SocketSampler {
             } else {
                 (socket.remote, socket.local)
             };
-            if !self.found.contains_key(&key) && self.found.len() >= CONNECTIONS_MAX {
-                self.missed.take(key);
+            if !self.sockets.contains_key(&key) && self.sockets.len() >= CONNECTIONS_MAX {
+                self.untracked.insert(key);
                 continue;
             }
             let side = usize::from(!is_client);
-            let one = self.found.entry(key).or_default();
+            let sampled_socket = self.sockets.entry(key).or_default();
             let info = &socket.info;
             let held = match (info.not_sent, info.unacknowledged) {
                 (0, _) | (_, 0) => None,
                 (_, under_way) if under_way >= info.cwnd => Some(StallMechanism::WindowDelayedAck),
                 _ => Some(StallMechanism::NagleDelayedAck),
             };
-            let held =
-                held.map(|by| HeldSince { at: now, by, acknowledged: info.bytes_acknowledged });
-            one.see(side, held, now, self.stall_min);
+            let held = held.map(|by| HeldData {
+                since: now,
+                mechanism: by,
+                acknowledged: info.bytes_acknowledged,
+            });
+            sampled_socket.update_held_data(side, held, now, self.stall_min);
         }
     }
 
-    fn now(&self) -> Vec<ConnectionSnapshot> {
-        snapshot::sorted(self.found.iter().map(|(ends, one)| one.stalls.now(*ends, None)))
+    fn snapshots(&self) -> Vec<ConnectionSnapshot> {
+        snapshot::sort_snapshots(
+            self.sockets.iter().map(|(ends, one)| one.stalls.snapshot(*ends, None)),
+        )
     }
 
-    fn connections(self) -> Vec<WatchedConnection> {
-        let found = self.found.into_iter();
-        records(found.map(|(ends, one)| one.stalls.into_record(ends, None, None)))
+    fn into_connections(self) -> Vec<WatchedConnection> {
+        let found = self.sockets.into_iter();
+        into_sorted_records(found.map(|(ends, one)| one.stalls.into_record(ends, None, None)))
     }
 }
 
 impl SampledSocket {
-    fn see(&mut self, side: usize, held: Option<HeldSince>, now: Duration, stall_min: Duration) {
-        let before = self.since[side];
+    fn update_held_data(
+        &mut self,
+        side: usize,
+        held: Option<HeldData>,
+        now: Duration,
+        stall_min: Duration,
+    ) {
+        let before = self.held_data[side];
         if let (Some(before), Some(held)) = (before, held)
             && before.acknowledged == held.acknowledged
         {
             return;
         }
-        self.since[side] = held;
+        self.held_data[side] = held;
         let Some(before) = before else { return };
-        let took = now.saturating_sub(before.at);
+        let took = now.saturating_sub(before.since);
         if took < stall_min {
             return;
         }
-        self.stalls.count(side, ns(took), before.by);
+        self.stalls.count_stall(side, saturating_ns(took), before.mechanism);
     }
 }
 
@@ -311,8 +331,9 @@ mod tests {
             [(0, 7), (4, 7), (40, 0), (44, 0), (50, 9), (54, 0), (60, 10), (96, 20), (100, 0)];
         for (at_ms, acknowledged) in samples {
             let at = ms(at_ms);
-            let since = HeldSince { at, by: StallMechanism::NagleDelayedAck, acknowledged };
-            one.see(1, (acknowledged > 0).then_some(since), at, ms(10));
+            let since =
+                HeldData { since: at, mechanism: StallMechanism::NagleDelayedAck, acknowledged };
+            one.update_held_data(1, (acknowledged > 0).then_some(since), at, ms(10));
         }
         let client = "192.0.2.1:1".parse().unwrap();
         let ends = (client, "192.0.2.2:80".parse().unwrap());

@@ -1,4 +1,4 @@
-//! Growth of the congestion window from its initial size, and the effect of a pause on it.
+//! Growth of the congestion window from its initial size, and its size after a pause.
 
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
@@ -8,28 +8,28 @@ use std::time::{Duration, Instant};
 use horolog_record::CongestionWindowStep;
 use horolog_sys::tcp;
 
-use super::judge::ns;
+use super::judge::saturating_ns;
 use crate::path::tcp::protocol::{ConnectionFlags, ConnectionJob, Hello};
 use crate::path::tcp::{ConnectionLoss, TcpPathError, TcpSession};
 
-/// Bursts before the pause and after it.
+/// Number of bursts before and after the pause.
 const BURSTS: [u32; 2] = [6, 2];
-/// Length of a burst, more than any initial window: in segments, and in bytes at most.
-const SEGMENTS: u32 = 64;
-const BYTES_MAX: u32 = 1 << 20;
+/// Length of a burst in segments, more than any initial window, and its maximum in bytes.
+const BURST_SEGMENTS: u32 = 64;
+const BURST_BYTES_MAX: u32 = 1 << 20;
 const TIME_MS: u32 = 5_000;
 
-/// Sends bursts, each answered by one byte. Returns the steps until the end or the loss of the
-/// connection, and the final segment size.
-pub(super) fn run(
+/// Sends bursts, each answered by one byte. Returns one step per burst, up to the end of the run or
+/// the loss of the connection, and the final segment size in bytes.
+pub(super) fn measure_window(
     address: SocketAddr,
     mss_bytes: u32,
     pause: Duration,
     is_over: &AtomicBool,
 ) -> Result<(Vec<CongestionWindowStep>, u32), TcpPathError> {
-    let burst = mss_bytes.saturating_mul(SEGMENTS).clamp(2, BYTES_MAX);
+    let burst = mss_bytes.saturating_mul(BURST_SEGMENTS).clamp(2, BURST_BYTES_MAX);
     let hello = Hello {
-        work: ConnectionJob::Exchange,
+        job: ConnectionJob::Exchange,
         flags: ConnectionFlags { no_delay: true, ..ConnectionFlags::default() },
         request_bytes: burst,
         head_bytes: 1,
@@ -48,14 +48,14 @@ pub(super) fn run(
         for index in 0..count {
             let after_pause = part > 0 && index == 0;
             let sent_bytes = u64::from(burst) * steps.len() as u64;
-            match step(&mut session, &payload) {
+            match send_burst(&mut session, &payload) {
                 Ok((cwnd, took)) => steps.push(CongestionWindowStep {
                     sent_bytes,
                     after_pause,
                     cwnd: cwnd.into(),
-                    exchange_ns: ns(took),
+                    exchange_ns: saturating_ns(took),
                 }),
-                // Keep the steps; the loss of the far end is reported elsewhere.
+                // The loss of the far end is reported by the next pattern.
                 Err(_) => return Ok((steps, mss_bytes)),
             }
         }
@@ -64,15 +64,18 @@ pub(super) fn run(
     Ok((steps, mss_bytes))
 }
 
-/// Sends one burst; returns the window before it and its duration.
-fn step(session: &mut TcpSession<'_>, payload: &[u8]) -> Result<(u32, Duration), ConnectionLoss> {
+/// Sends one burst; returns the congestion window before it and the duration of the exchange.
+fn send_burst(
+    session: &mut TcpSession<'_>,
+    payload: &[u8],
+) -> Result<(u32, Duration), ConnectionLoss> {
     let begun = Instant::now();
-    // The kernel evaluates the pause when the first byte is written, and that byte alone does not
-    // let the window grow.
+    // The first byte is sent separately: with it the kernel applies the restart after idle, and one
+    // byte does not let the window grow.
     let (first, rest) = payload.split_at(1);
-    session.write(first)?;
+    session.write_all(first)?;
     let cwnd = tcp::info(&session.stream)?.cwnd;
-    session.write(rest)?;
-    session.read(&mut [0])?;
+    session.write_all(rest)?;
+    session.read_reply(&mut [0])?;
     Ok((cwnd, begun.elapsed()))
 }

@@ -1,4 +1,4 @@
-//! Bandwidth: messages of one size in one direction, as many as possible; the receiver counts.
+//! TCP bandwidth: a stream of messages of one size in one direction, counted by the receiver.
 
 use std::net::SocketAddr;
 use std::sync::Barrier;
@@ -9,19 +9,19 @@ use std::time::Instant;
 use horolog_record::{ProgressSlots, TcpBandwidth, TcpDirection, TcpInfoSummary, ZeroCopyCounts};
 use horolog_sys::tcp::{self, ZeroCopySender};
 
-use super::client::{TcpSession, keep_tail};
+use super::client::{TcpSession, keep_last_bytes};
 use super::early_end::{ConnectionLoss, EarlyEnd};
 use super::error::TcpPathError;
-use super::latency::{TcpRowOutcome, flags, ns};
+use super::latency::{TcpRowOutcome, connection_flags, saturating_ns};
 use super::live::ProgressReporter;
-use super::options::{TcpOptions, ms};
+use super::options::{TcpOptions, ceil_ms};
 use super::protocol::{ConnectionFlags, ConnectionJob, FarEndReport, Hello, REPORT_LEN};
-use super::row::{combined, figures};
+use super::row::{combined_tcp_info, tcp_info_summary};
 
-/// Receive buffer size; a read takes one message at most.
-const ROOM: usize = 256 << 10;
+/// Maximum receive buffer size in bytes; a read returns at most one message.
+const RECEIVE_BUFFER_BYTES: usize = 256 << 10;
 
-/// Outcome of one connection.
+/// Outcome of one connection of a bandwidth row.
 #[derive(Default)]
 struct BandwidthConnectionOutcome {
     bytes: u64,
@@ -31,8 +31,9 @@ struct BandwidthConnectionOutcome {
     lost: Option<EarlyEnd>,
 }
 
-/// Measures messages of one size; connections publish progress in `slots`.
-pub(super) fn measure(
+/// Measures one row: a message size in one direction, over all connections, which publish progress
+/// in `slots`.
+pub(super) fn measure_bandwidth(
     address: SocketAddr,
     size: u64,
     direction: TcpDirection,
@@ -41,55 +42,61 @@ pub(super) fn measure(
     slots: Option<&ProgressSlots>,
 ) -> Result<TcpRowOutcome<TcpBandwidth>, TcpPathError> {
     let settings = &options.settings;
-    let hello = hello(size as u32, direction, options);
+    let hello = bandwidth_hello(size as u32, direction, options);
     let sessions = (0..settings.connections).map(|_| TcpSession::open(address, &hello, is_over));
     let sessions = sessions.collect::<Result<Vec<_>, _>>()?;
     let start = Barrier::new(sessions.len());
-    let one = |index: usize, mut session: TcpSession<'_>| {
+    let run_connection = |index: usize, mut session: TcpSession<'_>| {
         start.wait();
-        let teller = ProgressReporter::new(slots, index);
+        let reporter = ProgressReporter::new(slots, index);
         match direction {
-            TcpDirection::Forward => send(&mut session, size as usize, options, teller),
-            TcpDirection::Backward => receive(&mut session, size as usize, options, teller),
+            TcpDirection::Forward => send_stream(&mut session, size as usize, options, reporter),
+            TcpDirection::Backward => {
+                receive_stream(&mut session, size as usize, options, reporter)
+            }
         }
     };
     let outcomes: Vec<BandwidthConnectionOutcome> = thread::scope(|scope| {
-        let one = &one;
+        let one = &run_connection;
         let spawned = |(index, session)| scope.spawn(move || one(index, session));
         let running: Vec<_> = sessions.into_iter().enumerate().map(spawned).collect();
         running.into_iter().filter_map(|thread| thread.join().ok()).collect()
     });
-    Ok(summed(outcomes, size, direction))
+    Ok(combined_outcome(outcomes, size, direction))
 }
 
-fn hello(size: u32, direction: TcpDirection, options: &TcpOptions) -> Hello {
+fn bandwidth_hello(size: u32, direction: TcpDirection, options: &TcpOptions) -> Hello {
     let (work, request_bytes, head_bytes) = match direction {
-        TcpDirection::Forward => (ConnectionJob::Sink, size, 0),
-        TcpDirection::Backward => (ConnectionJob::Source, 0, size),
+        TcpDirection::Forward => (ConnectionJob::Receive, size, 0),
+        TcpDirection::Backward => (ConnectionJob::Send, 0, size),
     };
     Hello {
-        work,
-        // A cork around a message would be removed at once by the next one. The receiver of a
-        // stream that begins with a dialogue would acknowledge it as one: late, which makes Nagle's
-        // algorithm send more and smaller segments.
-        flags: ConnectionFlags { cork: false, settle: true, ..flags(&options.settings) },
+        job: work,
+        // A cork would be removed at once by the next message. The welcome is delayed because the
+        // receiver of a stream that begins with a dialogue delays its acknowledgements, which makes
+        // Nagle's algorithm send more and smaller segments.
+        flags: ConnectionFlags {
+            cork: false,
+            delay_welcome: true,
+            ..connection_flags(&options.settings)
+        },
         request_bytes,
         head_bytes,
         body_bytes: 0,
         batch: 1,
-        time_ms: ms(options.time()),
-        warm_up_ms: ms(options.warm_up()),
+        time_ms: ceil_ms(options.time()),
+        warm_up_ms: ceil_ms(options.warm_up()),
     }
 }
 
-fn summed(
+fn combined_outcome(
     outcomes: Vec<BandwidthConnectionOutcome>,
     size: u64,
     direction: TcpDirection,
 ) -> TcpRowOutcome<TcpBandwidth> {
     let duration_ns = outcomes.iter().map(|outcome| outcome.duration_ns).max().unwrap_or(0);
     let received_bytes = outcomes.iter().fold(0_u64, |sum, one| sum.saturating_add(one.bytes));
-    // Connections do not end at the very same time, so each has its own rate.
+    // Connections end at different times, so rates are computed per connection.
     let rate_of = |one: &BandwidthConnectionOutcome| match one.duration_ns {
         0 => 0.0,
         ns => one.bytes as f64 * 1e9 / ns as f64,
@@ -109,53 +116,54 @@ fn summed(
         rate,
         message_rate: rate / size as f64,
         zero_copy,
-        tcp: combined(&tcp),
+        tcp: combined_tcp_info(&tcp),
     };
-    TcpRowOutcome { figures, lost: outcomes.into_iter().find_map(|outcome| outcome.lost) }
+    TcpRowOutcome { figures, early_end: outcomes.into_iter().find_map(|outcome| outcome.lost) }
 }
 
-fn send(
+fn send_stream(
     session: &mut TcpSession<'_>,
     size: usize,
     options: &TcpOptions,
-    teller: ProgressReporter<'_>,
+    reporter: ProgressReporter<'_>,
 ) -> BandwidthConnectionOutcome {
     let mut outcome = BandwidthConnectionOutcome::default();
     let payload = vec![0; size];
     let counted_from = Instant::now() + options.warm_up();
-    let meter = Meter { teller, counted_from, until: counted_from + options.time(), bytes: 0 };
+    let meter =
+        SendMeter { reporter, counted_from, until: counted_from + options.time(), bytes: 0 };
     let sent = if options.settings.zero_copy {
         send_zero_copy(session, payload, meter, &mut outcome)
     } else {
         send_copies(session, &payload, meter)
     };
-    outcome.tcp = tcp::info(&session.stream).ok().map(|info| figures(&info));
-    let ended = sent.and_then(|()| session.finish());
-    if let Ok(report) | Err(ConnectionLoss::Bound(_, report)) = &ended {
+    outcome.tcp = tcp::info(&session.stream).ok().map(|info| tcp_info_summary(&info));
+    let ended = sent.and_then(|()| session.finish_and_read_report());
+    if let Ok(report) | Err(ConnectionLoss::BudgetReached(_, report)) = &ended {
         outcome.bytes = report.bytes;
         outcome.duration_ns = report.duration_ns;
     }
-    outcome.lost = ended.err().and_then(|lost| lost.loss());
+    outcome.lost = ended.err().and_then(|lost| lost.early_end());
     outcome
 }
 
-/// Meter of a sending connection: its end time, and the bytes written so far for the live view. The
-/// result uses the bytes that the far end received.
-struct Meter<'a> {
-    teller: ProgressReporter<'a>,
+/// End condition and live progress of a sending connection. The result uses the bytes that the far
+/// end received, not these.
+struct SendMeter<'a> {
+    reporter: ProgressReporter<'a>,
     counted_from: Instant,
     until: Instant,
     bytes: u64,
 }
 
-impl Meter<'_> {
-    /// Returns true to go on, after another `sent` bytes.
-    fn goes_on(&mut self, sent: usize) -> bool {
+impl SendMeter<'_> {
+    /// Adds `sent` bytes; returns true until the time is over.
+    fn should_continue(&mut self, sent: usize) -> bool {
         let now = Instant::now();
         if now > self.counted_from {
             self.bytes += sent as u64;
         }
-        self.teller.bytes(now, self.bytes);
+        self.reporter.publish_bytes(now, self.bytes);
         now < self.until
     }
 }
@@ -163,11 +171,11 @@ impl Meter<'_> {
 fn send_copies(
     session: &mut TcpSession<'_>,
     payload: &[u8],
-    mut meter: Meter<'_>,
+    mut meter: SendMeter<'_>,
 ) -> Result<(), ConnectionLoss> {
     let mut sent = 0;
-    while meter.goes_on(sent) && !session.is_over() {
-        session.write(payload)?;
+    while meter.should_continue(sent) && !session.is_over() {
+        session.write_all(payload)?;
         sent = payload.len();
     }
     Ok(())
@@ -176,21 +184,21 @@ fn send_copies(
 fn send_zero_copy(
     session: &TcpSession<'_>,
     payload: Vec<u8>,
-    mut meter: Meter<'_>,
+    mut meter: SendMeter<'_>,
     outcome: &mut BandwidthConnectionOutcome,
 ) -> Result<(), ConnectionLoss> {
     let size = payload.len();
     let mut sender = ZeroCopySender::new(&session.stream, payload.into_boxed_slice())?;
     let mut since = None;
-    let (mut from, mut last) = (0, 0);
-    while meter.goes_on(std::mem::take(&mut last)) && !session.is_over() {
-        match sender.send(from) {
+    let (mut offset, mut last) = (0, 0);
+    while meter.should_continue(std::mem::take(&mut last)) && !session.is_over() {
+        match sender.send(offset) {
             Ok(sent) => {
                 last = sent;
-                from = if from + sent == size { 0 } else { from + sent };
+                offset = if offset + sent == size { 0 } else { offset + sent };
                 since = None;
             }
-            Err(error) => session.tick(error, &mut since)?,
+            Err(error) => session.check_timeout(error, &mut since)?,
         }
     }
     sender.finish()?;
@@ -199,56 +207,57 @@ fn send_zero_copy(
     Ok(())
 }
 
-fn receive(
+fn receive_stream(
     session: &mut TcpSession<'_>,
     size: usize,
     options: &TcpOptions,
-    teller: ProgressReporter<'_>,
+    reporter: ProgressReporter<'_>,
 ) -> BandwidthConnectionOutcome {
     let mut outcome = BandwidthConnectionOutcome::default();
-    let ended = take_all(session, size, options, &mut outcome, teller);
-    if let Ok(report) | Err(ConnectionLoss::Bound(_, report)) = &ended {
+    let ended = receive_to_end(session, size, options, &mut outcome, reporter);
+    if let Ok(report) | Err(ConnectionLoss::BudgetReached(_, report)) = &ended {
         outcome.tcp = Some(report.tcp);
     }
-    outcome.lost = ended.err().and_then(|lost| lost.loss());
+    outcome.lost = ended.err().and_then(|lost| lost.early_end());
     outcome
 }
 
-/// Reads to the end of the stream; the last bytes are the far end's report.
-fn take_all(
+/// Receives to the end of the stream, whose last bytes are the far end's report.
+fn receive_to_end(
     session: &mut TcpSession<'_>,
     size: usize,
     options: &TcpOptions,
     outcome: &mut BandwidthConnectionOutcome,
-    mut teller: ProgressReporter<'_>,
+    mut reporter: ProgressReporter<'_>,
 ) -> Result<Box<FarEndReport>, ConnectionLoss> {
-    let mut buffer = vec![0; size.min(ROOM)];
-    let mut tail = [0; REPORT_LEN];
+    let mut buffer = vec![0; size.min(RECEIVE_BUFFER_BYTES)];
+    let mut last_bytes = [0; REPORT_LEN];
     let mut counted_from = None;
     let mut last = Instant::now();
     loop {
         if options.settings.quick_ack {
             tcp::set_quick_ack(&session.stream, true)?;
         }
-        let received = session.read_some(&mut buffer)?;
+        let received = session.read_available(&mut buffer)?;
         if received == 0 {
             break;
         }
         if session.is_over() {
-            return Err(ConnectionLoss::Ended);
+            return Err(ConnectionLoss::RunEnded);
         }
-        keep_tail(&mut tail, &buffer[..received]);
+        keep_last_bytes(&mut last_bytes, &buffer[..received]);
         last = Instant::now();
         if last > *counted_from.get_or_insert(last + options.warm_up()) {
             outcome.bytes += received as u64;
         }
-        teller.bytes(last, outcome.bytes);
+        reporter.publish_bytes(last, outcome.bytes);
     }
     outcome.bytes = outcome.bytes.saturating_sub(REPORT_LEN as u64);
     let begun = counted_from.unwrap_or(last);
-    outcome.duration_ns = ns(last.saturating_duration_since(begun));
-    let gone = || ConnectionLoss::Gone(std::io::ErrorKind::UnexpectedEof.into());
-    FarEndReport::parse(&tail).ok_or_else(gone)?.whole()
+    outcome.duration_ns = saturating_ns(last.saturating_duration_since(begun));
+    let missing_report =
+        || ConnectionLoss::ConnectionLost(std::io::ErrorKind::UnexpectedEof.into());
+    FarEndReport::parse(&last_bytes).ok_or_else(missing_report)?.into_complete()
 }
 
 #[cfg(test)]
@@ -263,7 +272,7 @@ mod tests {
             ..BandwidthConnectionOutcome::default()
         };
         let outcomes = vec![one(1_000, 1_000_000_000), one(1_000, 500_000_000), one(0, 0)];
-        let row = summed(outcomes, 100, TcpDirection::Forward).figures;
+        let row = combined_outcome(outcomes, 100, TcpDirection::Forward).figures;
         assert_eq!((row.received_bytes, row.duration_ns), (2_000, 1_000_000_000));
         assert!((row.rate - 3_000.0).abs() < 1e-6 && (row.message_rate - 30.0).abs() < 1e-9);
     }

@@ -1,33 +1,32 @@
-//! Byte budgets of the far end: one per connection, and one per hour for all of them. Connections
-//! draw on the hourly budget in portions, so that no message waits for a lock. Nothing here reads a
-//! clock.
+//! Byte budgets of the far end: one per connection, and one per hour for all connections, on which
+//! they draw in portions so that messages need no lock. The clock is a parameter.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::protocol::ByteBudget;
 
-/// Bytes that a connection draws at a time.
-const PORTION: u64 = 16 << 20;
+/// Bytes that a connection draws from the hourly budget at a time.
+const PORTION_BYTES: u64 = 16 << 20;
 const HOUR: Duration = Duration::from_hours(1);
 
-/// Byte budget of all connections: an hour's worth at once, refilled evenly.
+/// Byte budget of all connections: a token bucket with an hour's worth of bytes, refilled evenly.
 #[derive(Debug)]
 pub(super) struct HourlyBudget {
     bytes: u64,
-    /// Bytes left, and the instant of that value.
-    left: Mutex<(u64, Instant)>,
+    /// Remaining bytes, and when they were computed.
+    remaining: Mutex<(u64, Instant)>,
 }
 
 impl HourlyBudget {
     pub(super) fn new(bytes: u64, now: Instant) -> Self {
-        Self { bytes, left: Mutex::new((bytes, now)) }
+        Self { bytes, remaining: Mutex::new((bytes, now)) }
     }
 
-    /// Calls a function with the bytes left now. The numbers are consistent even after a panic of a
-    /// thread.
-    fn with<T>(&self, now: Instant, change: impl FnOnce(&mut u64) -> T) -> T {
-        let mut guard = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Calls a function with the bytes that remain at `now`. The value stays valid if a thread
+    /// panics.
+    fn with_remaining<T>(&self, now: Instant, change: impl FnOnce(&mut u64) -> T) -> T {
+        let mut guard = self.remaining.lock().unwrap_or_else(PoisonError::into_inner);
         let (left, since) = &mut *guard;
         let passed = now.saturating_duration_since(*since).min(HOUR);
         let more = u128::from(self.bytes) * passed.as_nanos() / HOUR.as_nanos();
@@ -39,70 +38,73 @@ impl HourlyBudget {
         change(left)
     }
 
-    /// Takes up to `most` bytes.
-    fn take(&self, most: u64, now: Instant) -> u64 {
-        self.with(now, |left| {
+    /// Draws up to `most` bytes; returns the number drawn.
+    fn draw_bytes(&self, most: u64, now: Instant) -> u64 {
+        self.with_remaining(now, |left| {
             let taken = most.min(*left);
             *left -= taken;
             taken
         })
     }
 
-    /// Returns bytes that were taken and not used.
-    fn give_back(&self, bytes: u64, now: Instant) {
-        self.with(now, |left| *left = left.saturating_add(bytes).min(self.bytes));
+    /// Puts back bytes that were drawn and not used.
+    fn return_bytes(&self, bytes: u64, now: Instant) {
+        self.with_remaining(now, |left| *left = left.saturating_add(bytes).min(self.bytes));
     }
 
-    /// Returns the time until there is enough for one more connection; zero if there is.
-    pub(super) fn wait(&self, now: Instant) -> Duration {
-        let enough = PORTION.min(self.bytes / 100).max(1);
-        let missing = enough.saturating_sub(self.with(now, |left| *left));
+    /// Returns the time until the budget suffices for another connection; zero if it does.
+    pub(super) fn time_until_available(&self, now: Instant) -> Duration {
+        let enough = PORTION_BYTES.min(self.bytes / 100).max(1);
+        let missing = enough.saturating_sub(self.with_remaining(now, |left| *left));
         HOUR.mul_f64(missing as f64 / self.bytes.max(1) as f64)
     }
 }
 
-/// Byte budget of one connection. Bytes drawn and not used go back when it ends.
+/// Byte budget of one connection; unused bytes are returned to the hourly budget at its end.
 #[derive(Debug)]
 pub(super) struct ConnectionBudget<'a> {
-    hour: &'a HourlyBudget,
-    left: u64,
-    drawn: u64,
+    hourly_budget: &'a HourlyBudget,
+    remaining: u64,
+    drawn_bytes: u64,
 }
 
 impl<'a> ConnectionBudget<'a> {
     pub(super) const fn new(hour: &'a HourlyBudget, bytes: u64) -> Self {
-        Self { hour, left: bytes, drawn: 0 }
+        Self { hourly_budget: hour, remaining: bytes, drawn_bytes: 0 }
     }
 
-    /// Spends `bytes`, all or none. `now` is called when a portion is drawn.
+    /// Spends `bytes`, or none and returns the exhausted budget. `now` is called only when a
+    /// portion is drawn.
     pub(super) fn spend(
         &mut self,
         bytes: u64,
         now: impl FnOnce() -> Instant,
     ) -> Result<(), ByteBudget> {
-        if bytes > self.left {
+        if bytes > self.remaining {
             return Err(ByteBudget::Connection);
         }
-        if bytes > self.drawn {
-            let most = (bytes - self.drawn).max(PORTION).min(self.left - self.drawn);
-            self.drawn += self.hour.take(most, now());
-            if bytes > self.drawn {
+        if bytes > self.drawn_bytes {
+            let most = (bytes - self.drawn_bytes)
+                .max(PORTION_BYTES)
+                .min(self.remaining - self.drawn_bytes);
+            self.drawn_bytes += self.hourly_budget.draw_bytes(most, now());
+            if bytes > self.drawn_bytes {
                 return Err(ByteBudget::Hour);
             }
         }
-        self.left -= bytes;
-        self.drawn -= bytes;
+        self.remaining -= bytes;
+        self.drawn_bytes -= bytes;
         Ok(())
     }
 
-    /// Returns the bytes left for the connection.
-    pub(super) const fn left(&self) -> u64 {
-        self.left
+    /// Returns the bytes that the connection may still spend.
+    pub(super) const fn remaining(&self) -> u64 {
+        self.remaining
     }
 
-    /// Ends the budget.
-    pub(super) fn end(&mut self, now: Instant) {
-        self.hour.give_back(std::mem::take(&mut self.drawn), now);
+    /// Returns drawn bytes that were not used to the hourly budget.
+    pub(super) fn return_unused(&mut self, now: Instant) {
+        self.hourly_budget.return_bytes(std::mem::take(&mut self.drawn_bytes), now);
     }
 }
 
@@ -114,9 +116,9 @@ mod tests {
     fn a_connection_carries_its_bytes_and_no_more() {
         let now = Instant::now();
         let hour = HourlyBudget::new(1 << 40, now);
-        let mut allowance = ConnectionBudget::new(&hour, 3 * PORTION);
+        let mut allowance = ConnectionBudget::new(&hour, 3 * PORTION_BYTES);
         for _ in 0..3 {
-            assert_eq!(allowance.spend(PORTION, || now), Ok(()));
+            assert_eq!(allowance.spend(PORTION_BYTES, || now), Ok(()));
         }
         assert_eq!(allowance.spend(1, || now), Err(ByteBudget::Connection));
     }
@@ -124,17 +126,17 @@ mod tests {
     #[test]
     fn what_was_not_used_goes_back() {
         let now = Instant::now();
-        let hour = HourlyBudget::new(2 * PORTION, now);
+        let hour = HourlyBudget::new(2 * PORTION_BYTES, now);
         let spend = |bytes| {
             let mut allowance = ConnectionBudget::new(&hour, u64::MAX);
             let spent = allowance.spend(bytes, || now);
-            allowance.end(now);
+            allowance.return_unused(now);
             spent
         };
         for _ in 0..10 {
             assert_eq!(spend(1), Ok(()));
         }
-        let all = 2 * PORTION - 10;
+        let all = 2 * PORTION_BYTES - 10;
         assert_eq!(spend(all + 1), Err(ByteBudget::Hour));
         assert_eq!(spend(all), Ok(()));
     }
@@ -142,20 +144,20 @@ mod tests {
     #[test]
     fn an_hour_is_shared_and_comes_again_evenly() {
         let begun = Instant::now();
-        let hour = HourlyBudget::new(3_600 * PORTION, begun);
+        let hour = HourlyBudget::new(3_600 * PORTION_BYTES, begun);
         let [mut one, mut other] = [(); 2].map(|()| ConnectionBudget::new(&hour, u64::MAX));
-        assert_eq!(one.spend(3_000 * PORTION, || begun), Ok(()));
-        assert_eq!(other.spend(600 * PORTION, || begun), Ok(()));
+        assert_eq!(one.spend(3_000 * PORTION_BYTES, || begun), Ok(()));
+        assert_eq!(other.spend(600 * PORTION_BYTES, || begun), Ok(()));
         assert_eq!(other.spend(1, || begun), Err(ByteBudget::Hour));
-        assert!((hour.wait(begun).as_secs_f64() - 1.0).abs() < 1e-3);
+        assert!((hour.time_until_available(begun).as_secs_f64() - 1.0).abs() < 1e-3);
         let later = begun + Duration::from_secs(10);
-        assert_eq!(hour.wait(later), Duration::ZERO);
-        assert_eq!(one.spend(9 * PORTION, || later), Ok(()));
-        assert_eq!(other.spend(2 * PORTION, || later), Err(ByteBudget::Hour));
-        assert_eq!(other.spend(PORTION, || later), Ok(()), "it drew what was left");
+        assert_eq!(hour.time_until_available(later), Duration::ZERO);
+        assert_eq!(one.spend(9 * PORTION_BYTES, || later), Ok(()));
+        assert_eq!(other.spend(2 * PORTION_BYTES, || later), Err(ByteBudget::Hour));
+        assert_eq!(other.spend(PORTION_BYTES, || later), Ok(()), "it drew what was left");
         let next_day = begun + 24 * HOUR;
         assert_eq!(
-            one.spend(3_601 * PORTION, || next_day),
+            one.spend(3_601 * PORTION_BYTES, || next_day),
             Err(ByteBudget::Hour),
             "no more than one"
         );

@@ -1,5 +1,5 @@
-//! Near end of one connection: connecting, greeting, reading the result. All waits are bounded; a
-//! far end without progress for [`IDLE_TIMEOUT`] counts as lost.
+//! Near end of one TCP connection: connect, exchange hello and welcome, read replies and the
+//! report. All waits are bounded; a far end without progress for [`IDLE_TIMEOUT`] counts as lost.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -12,32 +12,33 @@ use horolog_sys::tcp;
 use super::early_end::ConnectionLoss;
 use super::error::TcpPathError;
 use super::protocol::{FarEndReport, Hello, REPORT_LEN, TcpWelcome, WELCOME_LEN};
-use super::row::TICK;
+use super::row::WAIT_CHECK_INTERVAL;
 
-/// Timeout of connecting and greeting.
+/// Timeout of connecting and of the hello.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Time without a byte after which the far end is lost.
 pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
-/// Size and number of reads of the data that a lost far end left behind.
-const LEFT_BYTES: usize = 4_096;
-const LEFT_READS: u32 = 1_000;
+/// Size in bytes and maximum number of reads that search the remaining data of a closed connection
+/// for a report.
+const REMAINDER_READ_BYTES: usize = 4_096;
+const REMAINDER_READS_MAX: u32 = 1_000;
 
-/// Connection accepted by the far end.
+/// Connection that the far end has accepted.
 pub(crate) struct TcpSession<'a> {
     pub(crate) stream: TcpStream,
-    /// Facts that the far end sent about itself.
-    pub(crate) far: Option<PathEndpoint>,
+    /// Facts about the far end's host, from its welcome.
+    pub(crate) far_end: Option<PathEndpoint>,
     is_over: &'a AtomicBool,
 }
 
 impl<'a> TcpSession<'a> {
-    /// Connects and greets.
+    /// Connects, sends the hello and reads the welcome.
     pub(crate) fn open(
         address: SocketAddr,
         hello: &Hello,
         is_over: &'a AtomicBool,
     ) -> Result<Self, TcpPathError> {
-        let failed = |source| TcpPathError::connection(address, source);
+        let failed = |source| TcpPathError::from_io_error(address, source);
         let mut stream = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).map_err(failed)?;
         stream.set_nodelay(hello.flags.no_delay).map_err(failed)?;
         if hello.flags.quick_ack_once {
@@ -45,10 +46,10 @@ impl<'a> TcpSession<'a> {
         }
         stream.set_read_timeout(Some(CONNECT_TIMEOUT)).map_err(failed)?;
         stream.set_write_timeout(Some(CONNECT_TIMEOUT)).map_err(failed)?;
-        let far = greet(&mut stream, address, hello)?;
-        stream.set_read_timeout(Some(TICK)).map_err(failed)?;
-        stream.set_write_timeout(Some(TICK)).map_err(failed)?;
-        Ok(Self { stream, far, is_over })
+        let far = exchange_hello(&mut stream, address, hello)?;
+        stream.set_read_timeout(Some(WAIT_CHECK_INTERVAL)).map_err(failed)?;
+        stream.set_write_timeout(Some(WAIT_CHECK_INTERVAL)).map_err(failed)?;
+        Ok(Self { stream, far_end: far, is_over })
     }
 
     /// Returns true if the run is to end.
@@ -57,42 +58,44 @@ impl<'a> TcpSession<'a> {
     }
 
     /// Writes all bytes.
-    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), ConnectionLoss> {
+    pub(crate) fn write_all(&mut self, bytes: &[u8]) -> Result<(), ConnectionLoss> {
         let mut written = 0;
         let mut since = None;
         while written < bytes.len() {
             match self.stream.write(&bytes[written..]) {
-                Ok(0) => return Err(ConnectionLoss::Gone(io::ErrorKind::WriteZero.into())),
+                Ok(0) => {
+                    return Err(ConnectionLoss::ConnectionLost(io::ErrorKind::WriteZero.into()));
+                }
                 Ok(sent) => {
                     written += sent;
                     since = None;
                 }
-                Err(error) => self.tick(error, &mut since)?,
+                Err(error) => self.check_timeout(error, &mut since)?,
             }
         }
         Ok(())
     }
 
-    /// Reads an answer that fills `bytes`, and calls `waiting` whenever a wait expires.
+    /// Reads a reply that fills `bytes`; calls `waiting` each time the read timeout expires.
     ///
-    /// Answers are all zeros. A far end that reached a bound of its own sends its report in place
-    /// of an answer, and closes the connection.
-    pub(crate) fn read_watching(
+    /// Replies are all zeros. A far end whose byte budget is exhausted sends its report instead and
+    /// closes the connection.
+    pub(crate) fn read_reply_observed(
         &mut self,
         bytes: &mut [u8],
         waiting: impl FnMut(&TcpStream),
     ) -> Result<(), ConnectionLoss> {
-        let received_len = self.fill(bytes, waiting)?;
+        let received_len = self.read_full(bytes, waiting)?;
         let is_answer =
             received_len == bytes.len() && bytes.first().is_none_or(|first| *first == 0);
         if is_answer {
             return Ok(());
         }
-        Err(self.gone(io::ErrorKind::UnexpectedEof.into(), &bytes[..received_len]))
+        Err(self.far_end_loss(io::ErrorKind::UnexpectedEof.into(), &bytes[..received_len]))
     }
 
-    /// Reads exactly `bytes`, or up to the end of the stream; returns the number of bytes.
-    fn fill(
+    /// Reads until `bytes` is full or the stream ends; returns the number of bytes.
+    fn read_full(
         &self,
         bytes: &mut [u8],
         mut waiting: impl FnMut(&TcpStream),
@@ -107,7 +110,7 @@ impl<'a> TcpSession<'a> {
                     since = None;
                 }
                 Err(error) => {
-                    self.tick(error, &mut since)?;
+                    self.check_timeout(error, &mut since)?;
                     waiting(&self.stream);
                 }
             }
@@ -115,60 +118,62 @@ impl<'a> TcpSession<'a> {
         Ok(received_len)
     }
 
-    /// Reads an answer that fills `bytes`.
-    pub(crate) fn read(&mut self, bytes: &mut [u8]) -> Result<(), ConnectionLoss> {
-        self.read_watching(bytes, |_| ())
+    /// Reads a reply that fills `bytes`.
+    pub(crate) fn read_reply(&mut self, bytes: &mut [u8]) -> Result<(), ConnectionLoss> {
+        self.read_reply_observed(bytes, |_| ())
     }
 
-    /// Reads available bytes; returns 0 at the end of the stream.
-    pub(crate) fn read_some(&mut self, bytes: &mut [u8]) -> Result<usize, ConnectionLoss> {
+    /// Reads available bytes; returns their number, 0 at the end of the stream.
+    pub(crate) fn read_available(&mut self, bytes: &mut [u8]) -> Result<usize, ConnectionLoss> {
         let mut since = None;
         loop {
             match self.stream.read(bytes) {
                 Ok(received_len) => return Ok(received_len),
-                Err(error) => self.tick(error, &mut since)?,
+                Err(error) => self.check_timeout(error, &mut since)?,
             }
         }
     }
 
-    /// Shuts the sending side down, and reads the far end's report, which comes last.
-    pub(crate) fn finish(&mut self) -> Result<Box<FarEndReport>, ConnectionLoss> {
+    /// Shuts down the sending direction and reads the far end's report, which comes last.
+    pub(crate) fn finish_and_read_report(&mut self) -> Result<Box<FarEndReport>, ConnectionLoss> {
         match self.stream.shutdown(Shutdown::Write) {
-            // Already shut down, and the far end has finished.
+            // The far end has closed the connection already.
             Err(error) if error.kind() == io::ErrorKind::NotConnected => {}
             done => done?,
         }
         let mut bytes = [0; REPORT_LEN];
-        // The report of an interrupted run is needed too, so the wait is unconditional.
+        // Does not stop at the end of the run, since the report is needed then too.
         let never = AtomicBool::new(false);
         let stream = self.stream.try_clone()?;
-        TcpSession { stream, far: None, is_over: &never }.fill(&mut bytes, |_| ())?;
+        TcpSession { stream, far_end: None, is_over: &never }.read_full(&mut bytes, |_| ())?;
         let report = FarEndReport::parse(&bytes);
-        let report =
-            report.ok_or_else(|| ConnectionLoss::Gone(io::ErrorKind::UnexpectedEof.into()))?;
-        report.whole()
+        let report = report
+            .ok_or_else(|| ConnectionLoss::ConnectionLost(io::ErrorKind::UnexpectedEof.into()))?;
+        report.into_complete()
     }
 
-    /// Returns the reason for which the far end closed the connection: its report, if it left one;
-    /// the front of the report may be in `received`.
-    fn gone(&self, error: io::Error, received: &[u8]) -> ConnectionLoss {
-        let mut tail = [0; REPORT_LEN];
-        keep_tail(&mut tail, received);
-        let mut buffer = [0; LEFT_BYTES];
-        for _ in 0..LEFT_READS {
+    /// Returns the reason why the far end closed the connection: an exhausted byte budget if its
+    /// report says so, otherwise `error`. `received` is data already read, which may contain the
+    /// beginning of the report.
+    fn far_end_loss(&self, error: io::Error, received: &[u8]) -> ConnectionLoss {
+        let mut last_bytes = [0; REPORT_LEN];
+        keep_last_bytes(&mut last_bytes, received);
+        let mut buffer = [0; REMAINDER_READ_BYTES];
+        for _ in 0..REMAINDER_READS_MAX {
             match (&self.stream).read(&mut buffer) {
                 Ok(0) | Err(_) => break,
-                Ok(left) => keep_tail(&mut tail, &buffer[..left]),
+                Ok(left) => keep_last_bytes(&mut last_bytes, &buffer[..left]),
             }
         }
-        match FarEndReport::parse(&tail).map(FarEndReport::whole) {
+        match FarEndReport::parse(&last_bytes).map(FarEndReport::into_complete) {
             Some(Err(bound)) => bound,
-            _ => ConnectionLoss::Gone(error),
+            _ => ConnectionLoss::ConnectionLost(error),
         }
     }
 
-    /// Handles an expired wait.
-    pub(crate) fn tick(
+    /// Handles an I/O error: `Ok` to retry after a timeout, `Err` if the run is to end or the far
+    /// end is lost. `since` is when the current wait began.
+    pub(crate) fn check_timeout(
         &self,
         error: io::Error,
         since: &mut Option<Instant>,
@@ -177,49 +182,49 @@ impl<'a> TcpSession<'a> {
             io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => {
                 let since = *since.get_or_insert_with(Instant::now);
                 if self.is_over() {
-                    Err(ConnectionLoss::Ended)
+                    Err(ConnectionLoss::RunEnded)
                 } else if since.elapsed() > IDLE_TIMEOUT {
-                    Err(ConnectionLoss::Gone(error))
+                    Err(ConnectionLoss::ConnectionLost(error))
                 } else {
                     Ok(())
                 }
             }
-            _ => Err(self.gone(error, &[])),
+            _ => Err(self.far_end_loss(error, &[])),
         }
     }
 }
 
-fn greet(
+fn exchange_hello(
     stream: &mut TcpStream,
     address: SocketAddr,
     hello: &Hello,
 ) -> Result<Option<PathEndpoint>, TcpPathError> {
     let failed = |error: io::Error| match error.kind() {
-        // A server of another protocol closes the connection or sends something else.
+        // Another server closes the connection or sends something else.
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => {
-            TcpPathError::Foreign(address)
+            TcpPathError::OtherProtocol(address)
         }
-        _ => TcpPathError::connection(address, error),
+        _ => TcpPathError::from_io_error(address, error),
     };
     stream.write_all(&hello.emit()).map_err(failed)?;
     let mut bytes = [0; WELCOME_LEN];
     stream.read_exact(&mut bytes).map_err(failed)?;
-    let welcome = TcpWelcome::parse(&bytes).ok_or(TcpPathError::Foreign(address))?;
+    let welcome = TcpWelcome::parse(&bytes).ok_or(TcpPathError::OtherProtocol(address))?;
     let mut facts = vec![0; usize::from(welcome.facts_bytes)];
     stream.read_exact(&mut facts).map_err(failed)?;
-    match TcpPathError::verdict(address, welcome) {
+    match TcpPathError::from_welcome(address, welcome) {
         Some(refused) => Err(refused),
-        None => Ok(super::far_end(&facts)),
+        None => Ok(super::parse_far_end(&facts)),
     }
 }
 
-/// Keeps the last bytes of a stream, whatever the pieces in which it arrives.
-pub(super) fn keep_tail(tail: &mut [u8; REPORT_LEN], received: &[u8]) {
+/// Appends `received` to a buffer that keeps the last bytes of a stream.
+pub(super) fn keep_last_bytes(last_bytes: &mut [u8; REPORT_LEN], received: &[u8]) {
     if let Some(last) = received.last_chunk::<REPORT_LEN>() {
-        *tail = *last;
+        *last_bytes = *last;
     } else {
-        tail.copy_within(received.len().., 0);
-        tail[REPORT_LEN - received.len()..].copy_from_slice(received);
+        last_bytes.copy_within(received.len().., 0);
+        last_bytes[REPORT_LEN - received.len()..].copy_from_slice(received);
     }
 }
 
@@ -232,7 +237,7 @@ mod tests {
         let stream: Vec<u8> = (0..=255).collect();
         for piece in [1, 7, REPORT_LEN - 1, REPORT_LEN, 100, 256] {
             let mut tail = [0; REPORT_LEN];
-            stream.chunks(piece).for_each(|received| keep_tail(&mut tail, received));
+            stream.chunks(piece).for_each(|received| keep_last_bytes(&mut tail, received));
             assert_eq!(tail[..], stream[256 - REPORT_LEN..], "{piece}");
         }
     }

@@ -1,4 +1,4 @@
-//! Reasons for the loss of an established connection, as text and as a finding.
+//! Early end of a measurement on an established connection: reason, text and finding.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,31 +10,31 @@ use super::error::TcpPathError;
 use super::protocol::{ByteBudget, FarEndReport};
 use super::run::finding;
 
-/// Reason for which an established connection is unusable.
+/// Reason why an established connection can no longer be used.
 #[derive(Debug)]
 pub(crate) enum ConnectionLoss {
-    /// Run is to end.
-    Ended,
-    /// Bound of the far end reached; its report covers the time before.
-    Bound(ByteBudget, Box<FarEndReport>),
-    /// Far end or path lost.
-    Gone(io::Error),
+    /// Requested end of the run.
+    RunEnded,
+    /// Byte budget of the far end exhausted; its report covers the time before.
+    BudgetReached(ByteBudget, Box<FarEndReport>),
+    /// Connection or far end lost.
+    ConnectionLost(io::Error),
 }
 
 impl From<io::Error> for ConnectionLoss {
     fn from(error: io::Error) -> Self {
-        Self::Gone(error)
+        Self::ConnectionLost(error)
     }
 }
 
 impl ConnectionLoss {
-    /// Returns the loss for the result; `None` if nothing is wrong.
-    pub(crate) fn loss(&self) -> Option<EarlyEnd> {
-        let gone = |reason: String| Some(EarlyEnd { reason, bound: None });
+    /// Returns the early end for the result; `None` if the end was requested.
+    pub(crate) fn early_end(&self) -> Option<EarlyEnd> {
+        let gone = |reason: String| Some(EarlyEnd { reason, budget: None });
         match self {
-            Self::Ended => None,
-            Self::Bound(bound, report) => {
-                let bytes = report.bound_bytes;
+            Self::RunEnded => None,
+            Self::BudgetReached(bound, report) => {
+                let bytes = report.budget_bytes;
                 let reason = match bound {
                     ByteBudget::Connection => {
                         format!("its limit for a connection is {bytes} bytes")
@@ -43,9 +43,9 @@ impl ConnectionLoss {
                         format!("its limit for all connections is {bytes} bytes in an hour")
                     }
                 };
-                Some(EarlyEnd { reason, bound: Some(*bound) })
+                Some(EarlyEnd { reason, budget: Some(*bound) })
             }
-            Self::Gone(error) => match error.kind() {
+            Self::ConnectionLost(error) => match error.kind() {
                 io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
                     gone(format!("no data in either direction for {} s", IDLE_TIMEOUT.as_secs()))
                 }
@@ -57,35 +57,36 @@ impl ConnectionLoss {
 }
 
 impl FarEndReport {
-    /// Returns the report if the far end completed the work and did not end at a bound of its own.
-    pub(super) fn whole(self) -> Result<Box<Self>, ConnectionLoss> {
+    /// Returns the report, or an error if a byte budget was exhausted before the job was complete.
+    pub(super) fn into_complete(self) -> Result<Box<Self>, ConnectionLoss> {
         let report = Box::new(self);
-        match report.bound {
+        match report.exhausted_budget {
             None => Ok(report),
-            Some(bound) => Err(ConnectionLoss::Bound(bound, report)),
+            Some(bound) => Err(ConnectionLoss::BudgetReached(bound, report)),
         }
     }
 }
 
-/// Reason for which a measurement ended before it was complete, without a request to end.
+/// Reason why a measurement ended before it was complete, other than a requested end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct EarlyEnd {
     reason: String,
-    /// Bound of the far end that was reached, if that is the reason.
-    bound: Option<ByteBudget>,
+    /// Exhausted byte budget of the far end, if that is the reason.
+    budget: Option<ByteBudget>,
 }
 
 impl From<TcpPathError> for EarlyEnd {
     fn from(error: TcpPathError) -> Self {
-        let bound = matches!(error, TcpPathError::Spent { .. }).then_some(ByteBudget::Hour);
-        Self { reason: error.to_string(), bound }
+        let bound =
+            matches!(error, TcpPathError::BudgetExhausted { .. }).then_some(ByteBudget::Hour);
+        Self { reason: error.to_string(), budget: bound }
     }
 }
 
 impl EarlyEnd {
-    /// Returns the finding; `part` names a part of the measurement, such as a row.
+    /// Returns the finding; `part` is what the measurement consists of, such as "row".
     pub(crate) fn finding(&self, address: SocketAddr, part: &str) -> Finding {
-        let (code, what, advice) = match self.bound {
+        let (code, what, advice) = match self.budget {
             None => (
                 FindingCode::FarEndUnreachable,
                 "was lost during the measurement",

@@ -1,5 +1,4 @@
-//! Errors for which a TCP path cannot be measured, and their class. Errors during a measurement are
-//! in its result.
+//! Errors that prevent a TCP path measurement. Errors during a measurement are in its result.
 
 use horolog_sys::explain::explain_to;
 use std::io;
@@ -12,7 +11,7 @@ use thiserror::Error;
 use super::options::{CONNECTIONS_MAX, MESSAGE_BYTES_MAX, SIZES_MAX, TIME_MAX};
 use super::protocol::{AdmissionVerdict, TcpWelcome};
 
-/// Reason for which a path cannot be measured.
+/// Reason why a TCP path cannot be measured.
 #[derive(Debug, Error)]
 pub enum TcpPathError {
     /// Target without an address.
@@ -20,31 +19,31 @@ pub enum TcpPathError {
     Target(#[from] TargetNameError),
     /// Message size out of range.
     #[error("message sizes are from 1 to {MESSAGE_BYTES_MAX} bytes, not {0}")]
-    Size(u64),
+    MessageSize(u64),
     /// Too many sizes, or none.
     #[error("from 1 to {SIZES_MAX} sizes can be measured, not {0}")]
-    Sizes(usize),
+    SizeCount(usize),
     /// Number of connections out of range.
     #[error("the number of connections must be from 1 to {CONNECTIONS_MAX}, not {0}")]
-    Connections(u32),
+    ConnectionCount(u32),
     /// Time out of range.
     #[error("a measurement takes from 10 ms to {}, not {}", Span::from(TIME_MAX), Span::from(*.0))]
-    Time(std::time::Duration),
-    /// Another number out of range.
+    Duration(std::time::Duration),
+    /// Other number out of range; the text says which.
     #[error("{0}")]
-    Number(String),
-    /// Connection refused: nothing listens there.
+    InvalidNumber(String),
+    /// Connection refused: no program listens at the address.
     #[error("no program listens at {0}; start 'horolog path serve' there, or specify its port")]
-    Closed(SocketAddr),
-    /// Timeout: nothing answers there.
+    NothingListens(SocketAddr),
+    /// No answer within the timeout.
     #[error(
         "no reply from {0} within {wait}; check that it is up and that firewalls pass TCP",
         wait = Span::from(super::client::CONNECT_TIMEOUT)
     )]
     NoReply(SocketAddr),
-    /// Another protocol answers there.
+    /// Answer of another protocol.
     #[error("{0} does not speak the protocol of 'horolog path serve' of this version")]
-    Foreign(SocketAddr),
+    OtherProtocol(SocketAddr),
     /// Far end at its connection limit.
     #[error(
         "{address} refused the connection: its limit is {limit} connection{}{}; use fewer \
@@ -52,28 +51,28 @@ pub enum TcpPathError {
         if *.limit == 1 { "" } else { "s" },
         if *.of_address { " for one address" } else { "" }
     )]
-    Busy {
+    ConnectionLimitReached {
         /// Far end.
         address: SocketAddr,
-        /// Its limit of connections.
+        /// Far end's connection limit.
         limit: u32,
         /// True if only this client's address is at its limit.
         of_address: bool,
     },
-    /// Hourly byte budget of the far end used up.
+    /// Hourly byte budget of the far end exhausted.
     #[error("{address} has reached its hourly byte limit; try again in {seconds} s")]
-    Spent {
+    BudgetExhausted {
         /// Far end.
         address: SocketAddr,
-        /// Time until there is more, in seconds.
+        /// Time until it suffices for another connection, in seconds.
         seconds: u32,
     },
-    /// Limit of the far end below the request.
+    /// Request above a limit of the far end.
     #[error("{address} refuses: {reason}")]
     Refused {
         /// Far end.
         address: SocketAddr,
-        /// Its limit in words.
+        /// Limit that was exceeded.
         reason: String,
     },
     /// Connection that could not be made or used.
@@ -90,39 +89,41 @@ pub enum TcpPathError {
 }
 
 impl TcpPathError {
-    /// Returns true if other options would help, rather than another environment.
+    /// Returns true if the error can be fixed by other options.
     #[must_use]
-    pub const fn is_usage(&self) -> bool {
+    pub const fn is_usage_error(&self) -> bool {
         match self {
             Self::Target(error) => error.is_usage_error(),
-            Self::Size(_)
-            | Self::Sizes(_)
-            | Self::Connections(_)
-            | Self::Time(_)
-            | Self::Number(_)
+            Self::MessageSize(_)
+            | Self::SizeCount(_)
+            | Self::ConnectionCount(_)
+            | Self::Duration(_)
+            | Self::InvalidNumber(_)
             | Self::Refused { .. } => true,
             _ => false,
         }
     }
 
-    /// Converts a system error of a connection to a readable one.
-    pub(crate) fn connection(address: SocketAddr, source: io::Error) -> Self {
+    /// Returns the error for an I/O error while connecting or in the exchange of hello and welcome.
+    pub(crate) fn from_io_error(address: SocketAddr, source: io::Error) -> Self {
         match source.kind() {
-            io::ErrorKind::ConnectionRefused => Self::Closed(address),
+            io::ErrorKind::ConnectionRefused => Self::NothingListens(address),
             io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => Self::NoReply(address),
             _ => Self::Connection { address, source },
         }
     }
 
-    /// Converts the verdict of the far end.
-    pub(crate) fn verdict(address: SocketAddr, welcome: TcpWelcome) -> Option<Self> {
+    /// Returns the error for a refusal of the far end; `None` if it accepted.
+    pub(crate) fn from_welcome(address: SocketAddr, welcome: TcpWelcome) -> Option<Self> {
         let limit = welcome.limit;
         let refused = |reason: String| Some(Self::Refused { address, reason });
         match welcome.verdict {
             AdmissionVerdict::Accepted => None,
-            AdmissionVerdict::Busy => Some(Self::Busy { address, limit, of_address: false }),
-            AdmissionVerdict::BusyForAddress => {
-                Some(Self::Busy { address, limit, of_address: true })
+            AdmissionVerdict::ConnectionLimit => {
+                Some(Self::ConnectionLimitReached { address, limit, of_address: false })
+            }
+            AdmissionVerdict::AddressConnectionLimit => {
+                Some(Self::ConnectionLimitReached { address, limit, of_address: true })
             }
             AdmissionVerdict::TooLong => refused(format!(
                 "its limit for the duration of a connection is {limit} ms; measure for a shorter \
@@ -131,8 +132,10 @@ impl TcpPathError {
             AdmissionVerdict::TooLarge => {
                 refused(format!("its limit for a message is {limit} bytes"))
             }
-            AdmissionVerdict::Malformed => Some(Self::Foreign(address)),
-            AdmissionVerdict::BudgetExhausted => Some(Self::Spent { address, seconds: limit }),
+            AdmissionVerdict::InvalidHello => Some(Self::OtherProtocol(address)),
+            AdmissionVerdict::BudgetExhausted => {
+                Some(Self::BudgetExhausted { address, seconds: limit })
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Facts of an end: its CPU, kernel and distribution, and the interface of a connection. An
+//! Facts about the host of an end: CPU, kernel, distribution, and interface of the connection. An
 //! unreadable fact is absent.
 
 use std::fs;
@@ -8,20 +8,20 @@ use horolog_record::{Host, PathEndpoint};
 use horolog_sys::netlink::{Link, Netlink};
 use horolog_sys::tcp;
 
-/// Returns this program and its version.
-pub(super) fn program() -> String {
+/// Returns name and version of this program.
+pub(super) fn program_version() -> String {
     format!("horolog {}", env!("CARGO_PKG_VERSION"))
 }
 
-/// Returns the facts of this end of a connection.
+/// Returns the facts about this host and its end of a connection.
 #[must_use]
 pub(crate) fn near_end(stream: &TcpStream) -> PathEndpoint {
     let local = stream.local_addr().ok().map(|local| local.ip().to_canonical());
     let link = local.and_then(interface_of);
-    let mut end = machine();
+    let mut end = host_facts();
     end.congestion_control = tcp::congestion_control(stream).ok();
     if let Some(link) = link {
-        end.nic = kind(&link);
+        end.nic = interface_kind(&link);
         end.mtu = Some(link.mtu.into());
         end.interface = Some(link.name);
     }
@@ -30,38 +30,40 @@ pub(crate) fn near_end(stream: &TcpStream) -> PathEndpoint {
 
 /// Returns the facts of this host, without a connection.
 #[must_use]
-pub(crate) fn machine() -> PathEndpoint {
+pub(crate) fn host_facts() -> PathEndpoint {
     let host = Host::read();
     PathEndpoint {
-        hostname: line("/proc/sys/kernel/hostname"),
+        hostname: read_trimmed("/proc/sys/kernel/hostname"),
         cpu: host.cpu,
         cores: Some(host.cores as u64),
         kernel: host.kernel,
-        distribution: fs::read_to_string("/etc/os-release").ok().and_then(|text| pretty(&text)),
-        program: Some(program()),
+        distribution: fs::read_to_string("/etc/os-release")
+            .ok()
+            .and_then(|text| distribution_name(&text)),
+        program: Some(program_version()),
         ..PathEndpoint::default()
     }
 }
 
-/// Parses the facts that a far end sent; `None` if there are none but its program.
+/// Parses the facts of the far end; `None` if there are none.
 #[must_use]
-pub(crate) fn far_end(facts: &[u8]) -> Option<PathEndpoint> {
-    let end = super::protocol::facts(facts);
+pub(crate) fn parse_far_end(facts: &[u8]) -> Option<PathEndpoint> {
+    let end = super::protocol::parse_facts(facts);
     (end != PathEndpoint::default()).then_some(end)
 }
 
-fn line(path: &str) -> Option<String> {
+fn read_trimmed(path: &str) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     Some(text.trim().to_owned()).filter(|line| !line.is_empty())
 }
 
-/// Returns the name in os-release(5).
-fn pretty(text: &str) -> Option<String> {
+/// Returns the distribution's name (`PRETTY_NAME` of os-release(5)).
+fn distribution_name(text: &str) -> Option<String> {
     let value = text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="))?;
     Some(value.trim_matches(['"', '\'']).to_owned()).filter(|name| !name.is_empty())
 }
 
-/// Returns the interface that has an address of this host.
+/// Returns the interface with a local address.
 fn interface_of(local: IpAddr) -> Option<Link> {
     let mut netlink = Netlink::open().ok()?;
     let addresses = netlink.addresses().ok()?;
@@ -71,16 +73,16 @@ fn interface_of(local: IpAddr) -> Option<Link> {
     netlink.link_by_index(found.index).ok()
 }
 
-/// Returns the kind of an interface: of a virtual one its type, of a NIC its driver.
-fn kind(link: &Link) -> Option<String> {
+/// Returns the type of a virtual interface, or the driver of a NIC.
+fn interface_kind(link: &Link) -> Option<String> {
     if let Some(kind) = &link.kind {
         return Some(kind.clone());
     }
     if link.name == "lo" {
         return Some("loopback".to_owned());
     }
-    // In a network namespace of its own a process may see the files of another one's interfaces;
-    // such a name leads nowhere, or to an interface that is as virtual as this one is.
+    // In another network namespace `/sys` may show an equally named interface of the initial one;
+    // its driver does not exist or is virtual as well.
     let driver = fs::read_link(format!("/sys/class/net/{}/device/driver", link.name)).ok()?;
     Some(driver.file_name()?.to_string_lossy().into_owned())
 }
@@ -103,7 +105,7 @@ mod tests {
     #[test]
     fn a_distribution_has_a_name() {
         let text = "ID=debian\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\n";
-        assert_eq!(pretty(text).unwrap(), "Debian GNU/Linux 12 (bookworm)");
-        assert_eq!(pretty("ID=x\nPRETTY_NAME=\n"), None);
+        assert_eq!(distribution_name(text).unwrap(), "Debian GNU/Linux 12 (bookworm)");
+        assert_eq!(distribution_name("ID=x\nPRETTY_NAME=\n"), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Round trips of messages of one size, one at a time on each connection.
+//! TCP latency: round trips of messages of one size, one at a time on each connection.
 
 use std::net::SocketAddr;
 use std::sync::Barrier;
@@ -14,25 +14,25 @@ use super::client::TcpSession;
 use super::early_end::{ConnectionLoss, EarlyEnd};
 use super::error::TcpPathError;
 use super::live::ProgressReporter;
-use super::options::{TcpOptions, ms};
+use super::options::{TcpOptions, ceil_ms};
 use super::protocol::{ConnectionFlags, ConnectionJob, Hello};
-use super::row::{combined, figures};
+use super::row::{combined_tcp_info, tcp_info_summary};
 
-/// Outcome of a row.
+/// Values of a row, and why it is incomplete, if it is.
 pub(super) struct TcpRowOutcome<T> {
     pub(super) figures: T,
-    /// Reason for which it is incomplete.
-    pub(super) lost: Option<EarlyEnd>,
+    /// Reason why the row is incomplete.
+    pub(super) early_end: Option<EarlyEnd>,
 }
 
-/// Outcome of one connection.
+/// Outcome of one connection of a latency row.
 struct LatencyConnectionOutcome {
     times: Recorder,
     tcp: Option<TcpInfoSummary>,
-    lost: Option<EarlyEnd>,
+    early_end: Option<EarlyEnd>,
 }
 
-pub(super) fn flags(settings: &TcpSettings) -> ConnectionFlags {
+pub(super) fn connection_flags(settings: &TcpSettings) -> ConnectionFlags {
     ConnectionFlags {
         no_delay: settings.no_delay,
         quick_ack_each: settings.quick_ack,
@@ -41,8 +41,9 @@ pub(super) fn flags(settings: &TcpSettings) -> ConnectionFlags {
     }
 }
 
-/// Measures messages of one size; connections publish progress in `slots`.
-pub(super) fn measure(
+/// Measures one row: round trips of one message size, over all connections, which publish progress
+/// in `slots`.
+pub(super) fn measure_latency(
     address: SocketAddr,
     size: u64,
     options: &TcpOptions,
@@ -52,24 +53,26 @@ pub(super) fn measure(
     let settings = &options.settings;
     let bytes = size as u32;
     let hello = Hello {
-        work: ConnectionJob::Exchange,
-        flags: flags(settings),
+        job: ConnectionJob::Exchange,
+        flags: connection_flags(settings),
         request_bytes: bytes,
         head_bytes: bytes,
         body_bytes: 0,
         batch: 1,
-        time_ms: ms(options.time()),
-        warm_up_ms: ms(options.warm_up()),
+        time_ms: ceil_ms(options.time()),
+        warm_up_ms: ceil_ms(options.warm_up()),
     };
     let sessions = (0..settings.connections).map(|_| TcpSession::open(address, &hello, is_over));
     let sessions = sessions.collect::<Result<Vec<_>, _>>()?;
     let start = Barrier::new(sessions.len());
     let outcomes: Vec<_> = thread::scope(|scope| {
         let start = &start;
-        let one = |(index, session)| {
-            scope.spawn(move || ping_pong(session, size as usize, options, (start, slots, index)))
+        let start_connection = |(index, session)| {
+            scope.spawn(move || {
+                measure_connection(session, size as usize, options, (start, slots, index))
+            })
         };
-        let running: Vec<_> = sessions.into_iter().enumerate().map(one).collect();
+        let running: Vec<_> = sessions.into_iter().enumerate().map(start_connection).collect();
         running.into_iter().filter_map(|thread| thread.join().ok()).collect()
     });
     let mut times = Recorder::new();
@@ -81,12 +84,15 @@ pub(super) fn measure(
         size_bytes: size,
         round_trips: times.count(),
         rtt_ns: Distribution::from_recorder(&times),
-        tcp: combined(&tcp),
+        tcp: combined_tcp_info(&tcp),
     };
-    Ok(TcpRowOutcome { figures, lost: outcomes.into_iter().find_map(|outcome| outcome.lost) })
+    Ok(TcpRowOutcome {
+        figures,
+        early_end: outcomes.into_iter().find_map(|outcome| outcome.early_end),
+    })
 }
 
-fn ping_pong(
+fn measure_connection(
     mut session: TcpSession<'_>,
     size: usize,
     options: &TcpOptions,
@@ -94,50 +100,50 @@ fn ping_pong(
 ) -> LatencyConnectionOutcome {
     let mut times = Recorder::new();
     start.wait();
-    let teller = ProgressReporter::new(slots, index);
-    let outcome = exchanges(&mut session, size, options, &mut times, teller);
-    let tcp = tcp::info(&session.stream).ok().map(|info| figures(&info));
-    let ended = outcome.and_then(|()| session.finish());
-    let lost = ended.err().and_then(|lost| lost.loss());
-    LatencyConnectionOutcome { times, tcp, lost }
+    let reporter = ProgressReporter::new(slots, index);
+    let outcome = run_exchanges(&mut session, size, options, &mut times, reporter);
+    let tcp = tcp::info(&session.stream).ok().map(|info| tcp_info_summary(&info));
+    let ended = outcome.and_then(|()| session.finish_and_read_report());
+    let lost = ended.err().and_then(|lost| lost.early_end());
+    LatencyConnectionOutcome { times, tcp, early_end: lost }
 }
 
-fn exchanges(
+fn run_exchanges(
     session: &mut TcpSession<'_>,
     size: usize,
     options: &TcpOptions,
     times: &mut Recorder,
-    mut teller: ProgressReporter<'_>,
+    mut reporter: ProgressReporter<'_>,
 ) -> Result<(), ConnectionLoss> {
     let settings = &options.settings;
-    let (out, mut back) = (vec![0; size], vec![0; size]);
-    let counted_from = Instant::now() + options.warm_up();
-    let until = counted_from + options.time();
+    let (request, mut reply_buffer) = (vec![0; size], vec![0; size]);
+    let measure_from = Instant::now() + options.warm_up();
+    let until = measure_from + options.time();
     let mut begun = Instant::now();
     while begun < until && !session.is_over() {
         if settings.cork {
             tcp::set_cork(&session.stream, true)?;
         }
-        session.write(&out)?;
+        session.write_all(&request)?;
         if settings.cork {
             tcp::set_cork(&session.stream, false)?;
         }
         if settings.quick_ack {
             tcp::set_quick_ack(&session.stream, true)?;
         }
-        session.read(&mut back)?;
-        // One reading of the clock ends an exchange and begins the next.
+        session.read_reply(&mut reply_buffer)?;
+        // One clock reading ends an exchange and begins the next.
         let ended = Instant::now();
-        if begun >= counted_from {
-            times.record(ns(ended - begun));
+        if begun >= measure_from {
+            times.record(saturating_ns(ended - begun));
         }
-        // The time of publishing is not part of an exchange.
-        begun = if teller.round_trips(ended, times) { Instant::now() } else { ended };
+        // Read again after publishing, which is not part of an exchange.
+        begun = if reporter.publish_round_trips(ended, times) { Instant::now() } else { ended };
     }
     Ok(())
 }
 
-pub(super) fn ns(duration: Duration) -> u64 {
+pub(super) fn saturating_ns(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 

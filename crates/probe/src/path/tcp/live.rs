@@ -1,5 +1,5 @@
-//! Progress of connections for the observer, and rows as it sees them. Live values come from
-//! numbers that exist anyway: an unobserved connection does no work for them.
+//! Progress of connections and summaries of rows for the live view. An unobserved connection does
+//! no work for it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -13,9 +13,9 @@ use horolog_stats::Recorder;
 use horolog_time::{Monotonic, Timestamp};
 
 use super::super::live_sampler::{CurrentRow, PathLiveSampler, PathObserver};
-use super::latency::ns;
+use super::latency::saturating_ns;
 
-/// Observer, and the sampler state carried from row to row.
+/// Live view of a TCP measurement: observer and sampler.
 pub(super) struct TcpSampler<'a> {
     observer: &'a dyn PathObserver,
     sampler: PathLiveSampler,
@@ -26,17 +26,17 @@ impl<'a> TcpSampler<'a> {
         Self { observer, sampler: PathLiveSampler::new() }
     }
 
-    /// Samples while a row is measured, in a thread of its own.
-    pub(super) fn during<T>(
+    /// Runs `measure` while another thread samples the row for the observer.
+    pub(super) fn sample_during<T>(
         &self,
-        under: CurrentRow<'_>,
+        current_row: CurrentRow<'_>,
         connections: u32,
         measure: impl FnOnce(&ProgressSlots) -> T,
     ) -> T {
         let slots = ProgressSlots::new(connections as usize);
         let is_done = AtomicBool::new(false);
         thread::scope(|scope| {
-            scope.spawn(|| self.sampler.sample_until(self.observer, under, &slots, &is_done));
+            scope.spawn(|| self.sampler.sample_until(self.observer, current_row, &slots, &is_done));
             let measured = measure(&slots);
             is_done.store(true, Ordering::Relaxed);
             measured
@@ -44,44 +44,49 @@ impl<'a> TcpSampler<'a> {
     }
 
     /// Reports a completed row.
-    pub(super) fn end(&mut self, under: CurrentRow<'_>, (counts, row): (LiveCounts, PartSummary)) {
-        self.sampler.end(self.observer, under, counts, row);
+    pub(super) fn report_row(
+        &mut self,
+        current_row: CurrentRow<'_>,
+        (counts, row): (LiveCounts, PartSummary),
+    ) {
+        self.sampler.report_row(self.observer, current_row, counts, row);
     }
 }
 
-/// Publishes the counts of one connection several times a second.
+/// Publisher of one connection's progress, several times a second.
 pub(super) struct ProgressReporter<'a> {
-    begun: Instant,
+    started_at: Instant,
     publisher: Option<ProgressPublisher<'a>>,
 }
 
 impl<'a> ProgressReporter<'a> {
-    /// Returns the reporter of the connection with this index, inactive without an observer.
+    /// Returns the reporter of a connection; without an observer (`slots` is `None`) it does
+    /// nothing.
     pub(super) fn new(slots: Option<&'a ProgressSlots>, index: usize) -> Self {
         let begun = Instant::now();
         let slot = slots.and_then(|slots| slots.slot(index));
         Self {
-            begun,
+            started_at: begun,
             publisher: slot.map(|slot| ProgressPublisher::new(slot, Timestamp::from_ns(0))),
         }
     }
 
-    /// Publishes round trips if due. Returns true if it did, since that took a moment.
-    pub(super) fn round_trips(&mut self, now: Instant, times: &Recorder) -> bool {
+    /// Publishes round trips if due. Returns true if it published, which takes time.
+    pub(super) fn publish_round_trips(&mut self, now: Instant, times: &Recorder) -> bool {
         self.publish(now, |progress| {
-            progress.counts = exchanges(times.count());
+            progress.counts = answered_counts(times.count());
             progress.latency.merge(times);
         })
     }
 
     /// Publishes bytes if due.
-    pub(super) fn bytes(&mut self, now: Instant, bytes: u64) {
+    pub(super) fn publish_bytes(&mut self, now: Instant, bytes: u64) {
         self.publish(now, |progress| progress.counts.bytes = bytes);
     }
 
     fn publish(&mut self, now: Instant, what: impl FnOnce(&mut Progress)) -> bool {
         let Some(publisher) = &mut self.publisher else { return false };
-        let since = i64::try_from(ns(now.saturating_duration_since(self.begun)));
+        let since = i64::try_from(saturating_ns(now.saturating_duration_since(self.started_at)));
         let now = Timestamp::<Monotonic>::from_ns(since.unwrap_or(i64::MAX));
         let Some(mut progress) = publisher.slot_if_due(now) else { return false };
         progress.clear();
@@ -90,42 +95,43 @@ impl<'a> ProgressReporter<'a> {
     }
 }
 
-/// Returns counts in which each message was answered: otherwise the connection would be over.
-fn exchanges(count: u64) -> LiveCounts {
+/// Returns counts of `count` messages that were all answered; an unanswered one would have ended
+/// the connection.
+fn answered_counts(count: u64) -> LiveCounts {
     LiveCounts { sent: count, received: count, ..LiveCounts::default() }
 }
 
-fn sent_again(tcp: Option<&TcpInfoSummary>) -> Option<u64> {
+fn retransmitted_segments(tcp: Option<&TcpInfoSummary>) -> Option<u64> {
     tcp.map(|tcp| tcp.retransmitted)
 }
 
-/// Returns a completed row of round trips. They follow one another on each connection, so the sum
-/// of their times is its duration, also for a row that was ended early.
-pub(super) fn of_latency(row: &TcpLatency, connections: u32) -> (LiveCounts, PartSummary) {
+/// Returns counts and summary of a latency row. Round trips follow one another on each connection,
+/// so the duration is the sum of their times, even if the row was ended early.
+pub(super) fn latency_row_summary(row: &TcpLatency, connections: u32) -> (LiveCounts, PartSummary) {
     let mean_s = row.rtt_ns.as_ref().map_or(0.0, |rtt| rtt.mean / 1e9);
     let achieved_rate = if mean_s > 0.0 { f64::from(connections) / mean_s } else { 0.0 };
-    let ended = PartSummary {
+    let summary = PartSummary {
         achieved_rate,
         duration_s: row.round_trips as f64 * mean_s / f64::from(connections.max(1)),
         sent: row.round_trips,
         received: row.round_trips,
-        retransmitted: sent_again(row.tcp.as_ref()),
+        retransmitted: retransmitted_segments(row.tcp.as_ref()),
         latency_ns: row.rtt_ns.as_ref().map(Percentiles::from_distribution),
         ..PartSummary::default()
     };
-    (exchanges(row.round_trips), ended)
+    (answered_counts(row.round_trips), summary)
 }
 
-/// Returns a completed row of transfers.
-pub(super) fn of_bandwidth(row: &TcpBandwidth) -> (LiveCounts, PartSummary) {
-    let ended = PartSummary {
+/// Returns counts and summary of a bandwidth row.
+pub(super) fn bandwidth_row_summary(row: &TcpBandwidth) -> (LiveCounts, PartSummary) {
+    let summary = PartSummary {
         achieved_rate: row.message_rate,
         duration_s: row.duration_ns as f64 / 1e9,
         byte_rate: Some(row.rate),
-        retransmitted: sent_again(row.tcp.as_ref()),
+        retransmitted: retransmitted_segments(row.tcp.as_ref()),
         ..PartSummary::default()
     };
-    (LiveCounts { bytes: row.received_bytes, ..LiveCounts::default() }, ended)
+    (LiveCounts { bytes: row.received_bytes, ..LiveCounts::default() }, summary)
 }
 
 #[cfg(test)]
@@ -141,14 +147,19 @@ mod tests {
             (ProgressReporter::new(Some(&slots), 0), ProgressReporter::new(None, 0));
         let mut times = Recorder::new();
         times.record(1_000);
-        let now = watched.begun;
-        assert!(watched.round_trips(now, &times) && !alone.round_trips(now, &times));
+        let now = watched.started_at;
+        assert!(
+            watched.publish_round_trips(now, &times) && !alone.publish_round_trips(now, &times)
+        );
         times.record(3_000);
-        assert!(!watched.round_trips(now + Duration::from_millis(1), &times), "it was just now");
+        assert!(
+            !watched.publish_round_trips(now + Duration::from_millis(1), &times),
+            "it was just now"
+        );
         let mut sum = Progress::default();
         slots.sum(&mut sum);
         assert_eq!((sum.counts.received, sum.latency.count()), (1, 1));
-        assert!(watched.round_trips(now + Duration::from_secs(1), &times));
+        assert!(watched.publish_round_trips(now + Duration::from_secs(1), &times));
         slots.sum(&mut sum);
         assert_eq!((sum.counts.received, sum.latency.count()), (2, 2));
     }

@@ -1,7 +1,7 @@
-//! TCP from this end to a Horolog far end: latency and bandwidth by message size, and the far end
-//! itself ([`serve()`]), which `path stall` uses too.
+//! TCP measurements: latency and bandwidth by message size against a Horolog far end, and that far
+//! end ([`serve()`]), which `path stall` uses too.
 //!
-//! [`protocol`] is bytes and values, separate from sockets.
+//! [`protocol`] is the wire format, independent of sockets.
 
 mod bandwidth;
 mod bounds;
@@ -27,9 +27,11 @@ pub use serve::{FarEndSettings, TcpFarEnd, TcpLimits, serve};
 
 pub(crate) use client::TcpSession;
 pub(crate) use early_end::{ConnectionLoss, EarlyEnd};
-pub(crate) use facts::{far_end, machine, near_end};
-pub(crate) use row::{SETTLE, count_held, figures, observe_wait, same_machine};
-pub(crate) use run::{finding, watched};
+pub(crate) use facts::{host_facts, near_end, parse_far_end};
+pub(crate) use row::{
+    WELCOME_DELAY, add_held_sample, held_sample_delay, same_host_finding, tcp_info_summary,
+};
+pub(crate) use run::{finding, run_watched};
 
 /// Default port of the far end.
 pub use horolog_wire::path_probe::PORT;

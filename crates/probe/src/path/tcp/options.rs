@@ -7,11 +7,11 @@ use horolog_record::TcpSettings;
 
 use super::error::TcpPathError;
 
-/// Most payload of a message.
+/// Maximum message size in bytes.
 pub const MESSAGE_BYTES_MAX: u64 = 64 << 20;
-/// Most sizes in a sweep.
+/// Maximum number of message sizes in a run.
 pub const SIZES_MAX: usize = 1_000;
-/// Most parallel connections.
+/// Maximum number of parallel connections.
 pub const CONNECTIONS_MAX: u32 = 64;
 /// Longest measurement of one row.
 pub const TIME_MAX: Duration = Duration::from_mins(1);
@@ -22,10 +22,10 @@ const WARM_UP_MAX: Duration = Duration::from_secs(10);
 /// Directions of transfers to measure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TcpDirections {
-    /// To the far end.
-    pub out: bool,
-    /// From the far end.
-    pub back: bool,
+    /// Near to far end.
+    pub forward: bool,
+    /// Far to near end.
+    pub backward: bool,
 }
 
 /// Options of a TCP measurement.
@@ -41,7 +41,7 @@ pub struct TcpOptions {
     pub bandwidth_sizes: Vec<u64>,
     /// Directions of transfers.
     pub directions: TcpDirections,
-    /// Use of connections.
+    /// Number of connections, their socket options, and times.
     pub settings: TcpSettings,
     /// Command line, for the record.
     pub command: Vec<String>,
@@ -52,22 +52,22 @@ impl TcpOptions {
         let sizes = || self.latency_sizes.iter().chain(&self.bandwidth_sizes);
         let count = sizes().count();
         if count == 0 || count > SIZES_MAX {
-            return Err(TcpPathError::Sizes(count));
+            return Err(TcpPathError::SizeCount(count));
         }
         if let Some(size) = sizes().find(|size| !(1..=MESSAGE_BYTES_MAX).contains(*size)) {
-            return Err(TcpPathError::Size(*size));
+            return Err(TcpPathError::MessageSize(*size));
         }
         let settings = &self.settings;
         if !(1..=CONNECTIONS_MAX).contains(&settings.connections) {
-            return Err(TcpPathError::Connections(settings.connections));
+            return Err(TcpPathError::ConnectionCount(settings.connections));
         }
         let time = Duration::from_nanos(settings.time_ns);
         if !(TIME_MIN..=TIME_MAX).contains(&time) {
-            return Err(TcpPathError::Time(time));
+            return Err(TcpPathError::Duration(time));
         }
         if Duration::from_nanos(settings.warm_up_ns) > WARM_UP_MAX {
             let reason = format!("a warm-up lasts at most {} s", WARM_UP_MAX.as_secs());
-            return Err(TcpPathError::Number(reason));
+            return Err(TcpPathError::InvalidNumber(reason));
         }
         Ok(())
     }
@@ -81,7 +81,7 @@ impl TcpOptions {
     }
 }
 
-/// Returns a time of the protocol in ms, rounded up.
-pub(super) fn ms(duration: Duration) -> u32 {
+/// Converts a duration to whole ms, rounded up.
+pub(super) fn ceil_ms(duration: Duration) -> u32 {
     u32::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u32::MAX)
 }

@@ -1,23 +1,23 @@
-//! Messages between both ends: a greeting that defines the work on a connection, a welcome with
-//! facts or a refusal, and a report at the end. Numbers are big-endian. Pure; any input is parsed
-//! without a panic, and a parsed message is emitted as the same bytes.
+//! Messages of a TCP path measurement: a hello that requests a job, a welcome with facts about the
+//! far end's host or a refusal, and a report at the end. Numbers are big-endian. Pure; parsing
+//! never panics, and a parsed message is emitted as the same bytes.
 //!
-//! | greeting, 40 bytes | | welcome, 16 bytes | | report, 88 bytes | |
+//! | hello, 40 bytes | | welcome, 16 bytes | | report, 88 bytes | |
 //! |---|---|---|---|---|---|
 //! | 0..8 | [`MAGIC`] | 0..8 | [`MAGIC`] | 0..8 | [`MAGIC`] |
 //! | 8 | version | 8 | version | 8..40 | bytes, ns, exchanges, longest response time in ns |
-//! | 9 | work | 9 | verdict | 40..56 | samples of held data |
+//! | 9 | job | 9 | verdict | 40..56 | samples of held-back data |
 //! | 10..12 | flags | 10..12 | length of the facts | 56..60 | congestion window |
-//! | 12..16 | bytes of a request | 12..16 | the exceeded limit | 60..64 | segment size |
+//! | 12..16 | bytes of a request | 12..16 | exceeded limit | 60..64 | segment size |
 //! | 16..20 | bytes of a header | then | facts as text | 64..68 | round trip in µs |
 //! | 20..24 | bytes of a body | | | 68..72 | retransmitted segments |
-//! | 24..28 | answers in a batch | | | 72..76 | acknowledgement timeout in µs |
-//! | 28..32 | time in ms | | | 76 | the bound that was reached |
+//! | 24..28 | replies in a batch | | | 72..76 | acknowledgement timeout in µs |
+//! | 28..32 | time in ms | | | 76 | exhausted byte budget |
 //! | 32..36 | warm-up in ms | | | 77..80 | 0 |
-//! | 36..40 | 0 | | | 80..88 | that bound in bytes |
+//! | 36..40 | 0 | | | 80..88 | that budget in bytes |
 //!
-//! Requests and answers are all zeros. A far end that reaches a bound of its own sends its report
-//! at once, in place of an answer, and ends.
+//! Requests and replies are all zeros. A far end whose byte budget is exhausted sends its report at
+//! once, in place of a reply, and closes the connection.
 
 use horolog_record::{HeldDataSamples, PathEndpoint, TcpInfoSummary};
 
@@ -25,34 +25,34 @@ use horolog_record::{HeldDataSamples, PathEndpoint, TcpInfoSummary};
 pub const MAGIC: [u8; 8] = *b"horo-tcp";
 /// Version of this protocol.
 pub const VERSION: u8 = 1;
-/// Length of a greeting.
+/// Length of a hello in bytes.
 pub const HELLO_LEN: usize = 40;
-/// Length of a welcome without its facts.
+/// Length of a welcome in bytes, without the facts after it.
 pub const WELCOME_LEN: usize = 16;
-/// Length of a report.
+/// Length of a report in bytes.
 pub const REPORT_LEN: usize = 88;
-/// Most bytes of facts.
+/// Maximum length of the facts in bytes.
 pub const FACTS_MAX: usize = 2_048;
-/// Most characters of one fact.
+/// Maximum number of characters of one fact.
 const FACT_CHARS_MAX: usize = 200;
 
-/// Purpose of a connection.
+/// Job that the far end does on a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ConnectionJob {
-    /// Facts only.
+    /// Send the facts about the host, no more.
     Facts,
-    /// Requests and answers, in turn.
+    /// Answer requests one by one.
     Exchange,
-    /// Far end receives.
-    Sink,
-    /// Far end sends.
-    Source,
+    /// Receive a stream and count its bytes.
+    Receive,
+    /// Send a stream of messages.
+    Send,
 }
 
-const WORKS: [ConnectionJob; 4] =
-    [ConnectionJob::Facts, ConnectionJob::Exchange, ConnectionJob::Sink, ConnectionJob::Source];
+const CONNECTION_JOBS: [ConnectionJob; 4] =
+    [ConnectionJob::Facts, ConnectionJob::Exchange, ConnectionJob::Receive, ConnectionJob::Send];
 
-/// Socket options and answering mode of the far end. Names as in the socket options.
+/// Socket options and reply mode of the far end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "they are independent switches of a socket")]
 pub struct ConnectionFlags {
@@ -64,16 +64,17 @@ pub struct ConnectionFlags {
     pub quick_ack_each: bool,
     /// `TCP_CORK` before the first answer of a batch, and off after the last one.
     pub cork: bool,
-    /// Body sent from a file.
+    /// Send the body from a file (sendfile).
     pub send_file: bool,
-    /// Connection closed instead of the cork removed.
-    pub close: bool,
-    /// Cork never removed.
-    pub forget: bool,
-    /// Far end samples the data held by its socket while it waits.
+    /// Close the connection after a batch, instead of removing the cork.
+    pub close_to_uncork: bool,
+    /// Leave the cork set, so that the kernel's timer releases the data.
+    pub forget_cork: bool,
+    /// Sample the data held back by the socket while the far end waits.
     pub observe: bool,
-    /// Welcome delayed so long that the kernel does not take the greeting for a dialogue.
-    pub settle: bool,
+    /// Delay the welcome, so that the kernel does not take the hello for the start of an
+    /// interactive dialogue (`pingpong` mode).
+    pub delay_welcome: bool,
 }
 
 impl ConnectionFlags {
@@ -86,10 +87,10 @@ impl ConnectionFlags {
             self.quick_ack_each,
             self.cork,
             self.send_file,
-            self.close,
-            self.forget,
+            self.close_to_uncork,
+            self.forget_cork,
             self.observe,
-            self.settle,
+            self.delay_welcome,
         ]
     }
 
@@ -107,61 +108,61 @@ impl ConnectionFlags {
             quick_ack_each: bits >> 2 & 1 != 0,
             cork: bits >> 3 & 1 != 0,
             send_file: bits >> 4 & 1 != 0,
-            close: bits >> 5 & 1 != 0,
-            forget: bits >> 6 & 1 != 0,
+            close_to_uncork: bits >> 5 & 1 != 0,
+            forget_cork: bits >> 6 & 1 != 0,
             observe: bits >> 7 & 1 != 0,
-            settle: bits >> 8 & 1 != 0,
+            delay_welcome: bits >> 8 & 1 != 0,
         })
     }
 }
 
-/// Greeting: the work on a connection.
+/// First message of a connection: the job and its parameters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hello {
     /// Purpose.
-    pub work: ConnectionJob,
+    pub job: ConnectionJob,
     /// Flags.
     pub flags: ConnectionFlags,
-    /// Bytes after which the far end answers, or size of a message of a sink.
+    /// Bytes of a request, which the far end answers; of a stream to the far end, the message size.
     pub request_bytes: u32,
-    /// Bytes of its first write.
+    /// Bytes of the far end's first write per reply, or of each message of its stream.
     pub head_bytes: u32,
-    /// Bytes of its second write; 0 for a single write.
+    /// Bytes of the second write per reply; 0 for a single write.
     pub body_bytes: u32,
-    /// Answers grouped under a cork.
+    /// Number of replies under one cork.
     pub batch: u32,
-    /// Time for which the connection is needed, in ms.
+    /// Measuring time in ms, without the warm-up.
     pub time_ms: u32,
-    /// Warm-up of a sink, during which it counts nothing, in ms.
+    /// Warm-up in ms, which a receiving far end does not count.
     pub warm_up_ms: u32,
 }
 
 impl Hello {
-    /// Parses a greeting; `None` if it is none of this version.
+    /// Parses a hello; `None` if it is invalid or of another version.
     #[must_use]
     pub fn parse(bytes: &[u8; HELLO_LEN]) -> Option<Self> {
         if bytes[..8] != MAGIC || bytes[8] != VERSION || bytes[36..] != [0; 4] {
             return None;
         }
         Some(Self {
-            work: *WORKS.get(usize::from(bytes[9]))?,
+            job: *CONNECTION_JOBS.get(usize::from(bytes[9]))?,
             flags: ConnectionFlags::from_bits(u16::from_be_bytes([bytes[10], bytes[11]]))?,
-            request_bytes: word(bytes, 12),
-            head_bytes: word(bytes, 16),
-            body_bytes: word(bytes, 20),
-            batch: word(bytes, 24),
-            time_ms: word(bytes, 28),
-            warm_up_ms: word(bytes, 32),
+            request_bytes: u32_at(bytes, 12),
+            head_bytes: u32_at(bytes, 16),
+            body_bytes: u32_at(bytes, 20),
+            batch: u32_at(bytes, 24),
+            time_ms: u32_at(bytes, 28),
+            warm_up_ms: u32_at(bytes, 32),
         })
     }
 
-    /// Returns the bytes of a greeting.
+    /// Returns the hello as bytes.
     #[must_use]
     pub fn emit(&self) -> [u8; HELLO_LEN] {
         let mut bytes = [0; HELLO_LEN];
         bytes[..8].copy_from_slice(&MAGIC);
         bytes[8] = VERSION;
-        bytes[9] = WORKS.iter().position(|work| *work == self.work).unwrap_or(0) as u8;
+        bytes[9] = CONNECTION_JOBS.iter().position(|work| *work == self.job).unwrap_or(0) as u8;
         bytes[10..12].copy_from_slice(&self.flags.bits().to_be_bytes());
         let words = [
             self.request_bytes,
@@ -171,54 +172,55 @@ impl Hello {
             self.time_ms,
             self.warm_up_ms,
         ];
-        put(&mut bytes, 12, &words);
+        write_words(&mut bytes, 12, &words);
         bytes
     }
 }
 
-/// Decision of the far end.
+/// Verdict of the far end on a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AdmissionVerdict {
     /// Accepted.
     Accepted,
     /// Connection limit reached.
-    Busy,
-    /// Connection limit of this address reached.
-    BusyForAddress,
-    /// Time above its limit.
+    ConnectionLimit,
+    /// Connection limit of the client's address reached.
+    AddressConnectionLimit,
+    /// Requested time above the limit.
     TooLong,
-    /// Message size above its limit.
+    /// Message size above the limit.
     TooLarge,
     /// Invalid greeting.
-    Malformed,
-    /// Hourly byte budget used up.
+    InvalidHello,
+    /// Hourly byte budget exhausted.
     BudgetExhausted,
 }
 
 const VERDICTS: [AdmissionVerdict; 7] = [
     AdmissionVerdict::Accepted,
-    AdmissionVerdict::Busy,
-    AdmissionVerdict::BusyForAddress,
+    AdmissionVerdict::ConnectionLimit,
+    AdmissionVerdict::AddressConnectionLimit,
     AdmissionVerdict::TooLong,
     AdmissionVerdict::TooLarge,
-    AdmissionVerdict::Malformed,
+    AdmissionVerdict::InvalidHello,
     AdmissionVerdict::BudgetExhausted,
 ];
 
-/// Response to a greeting.
+/// Response to a hello.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TcpWelcome {
-    /// Decision of the far end.
+    /// Verdict on the connection.
     pub verdict: AdmissionVerdict,
     /// Bytes of facts that follow.
     pub facts_bytes: u16,
-    /// Exceeded limit, in connections, ms or bytes; for a used-up budget, the seconds until there
-    /// is more.
+    /// Exceeded limit (connections, ms or bytes); for an exhausted budget, the time until there is
+    /// more, in s.
     pub limit: u32,
 }
 
 impl TcpWelcome {
-    /// Parses a welcome; `None` if it is none of this version, or announces too much.
+    /// Parses a welcome; `None` if it is invalid, of another version, or announces facts above
+    /// [`FACTS_MAX`].
     #[must_use]
     pub fn parse(bytes: &[u8; WELCOME_LEN]) -> Option<Self> {
         let facts_bytes = u16::from_be_bytes([bytes[10], bytes[11]]);
@@ -226,10 +228,10 @@ impl TcpWelcome {
             return None;
         }
         let verdict = *VERDICTS.get(usize::from(bytes[9]))?;
-        Some(Self { verdict, facts_bytes, limit: word(bytes, 12) })
+        Some(Self { verdict, facts_bytes, limit: u32_at(bytes, 12) })
     }
 
-    /// Returns the bytes of a welcome.
+    /// Returns the welcome as bytes.
     #[must_use]
     pub fn emit(&self) -> [u8; WELCOME_LEN] {
         let mut bytes = [0; WELCOME_LEN];
@@ -237,12 +239,12 @@ impl TcpWelcome {
         bytes[8] = VERSION;
         bytes[9] = VERDICTS.iter().position(|one| *one == self.verdict).unwrap_or(0) as u8;
         bytes[10..12].copy_from_slice(&self.facts_bytes.to_be_bytes());
-        put(&mut bytes, 12, &[self.limit]);
+        write_words(&mut bytes, 12, &[self.limit]);
         bytes
     }
 }
 
-/// Bound of the far end on the bytes that it carries.
+/// Byte budget of the far end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ByteBudget {
     /// Per connection.
@@ -251,63 +253,62 @@ pub enum ByteBudget {
     Hour,
 }
 
-const BOUNDS: [Option<ByteBudget>; 3] =
+const BYTE_BUDGETS: [Option<ByteBudget>; 3] =
     [None, Some(ByteBudget::Connection), Some(ByteBudget::Hour)];
 
-/// Far end's observation of a connection.
+/// Far end's report on a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FarEndReport {
     /// Bytes received after the warm-up.
     pub bytes: u64,
-    /// Time in which they arrived, in ns.
+    /// Time in which these bytes arrived, in ns.
     pub duration_ns: u64,
     /// Requests answered.
     pub exchanges: u64,
-    /// Longest time from a complete request to the write of its answer, in ns.
+    /// Longest response time: from a complete request to the write of the reply, in ns.
     pub service_max_ns: u64,
-    /// Samples of the data held by its socket while it waited.
-    pub held: HeldDataSamples,
+    /// Samples of the data held back by the far end's socket while it waited.
+    pub held_samples: HeldDataSamples,
     /// State of its socket at the end.
     pub tcp: TcpInfoSummary,
-    /// Bound of its own at which it ended, if it did.
-    pub bound: Option<ByteBudget>,
-    /// Size of that bound in bytes.
-    pub bound_bytes: u64,
+    /// Byte budget that ended the connection, if one did.
+    pub exhausted_budget: Option<ByteBudget>,
+    /// Size of that budget in bytes.
+    pub budget_bytes: u64,
 }
 
 impl FarEndReport {
-    /// Parses a report; `None` if it is none.
+    /// Parses a report; `None` if the bytes are no report.
     #[must_use]
     pub fn parse(bytes: &[u8; REPORT_LEN]) -> Option<Self> {
         if bytes[..8] != MAGIC || bytes[77..80] != [0; 3] {
             return None;
         }
-        let small = |at: usize| u64::from(word(bytes, at));
+        let u32_field = |at: usize| u64::from(u32_at(bytes, at));
         Some(Self {
-            bytes: long(bytes, 8),
-            duration_ns: long(bytes, 16),
-            exchanges: long(bytes, 24),
-            service_max_ns: long(bytes, 32),
-            held: HeldDataSamples {
-                nagle: small(40),
-                window: small(44),
-                cork: small(48),
-                delivered: small(52),
+            bytes: u64_at(bytes, 8),
+            duration_ns: u64_at(bytes, 16),
+            exchanges: u64_at(bytes, 24),
+            service_max_ns: u64_at(bytes, 32),
+            held_samples: HeldDataSamples {
+                nagle: u32_field(40),
+                window: u32_field(44),
+                cork: u32_field(48),
+                delivered: u32_field(52),
             },
             tcp: TcpInfoSummary {
-                cwnd: small(56),
-                mss_bytes: small(60),
-                rtt_ns: small(64) * 1_000,
-                retransmitted: small(68),
-                ato_ns: small(72) * 1_000,
+                cwnd: u32_field(56),
+                mss_bytes: u32_field(60),
+                rtt_ns: u32_field(64) * 1_000,
+                retransmitted: u32_field(68),
+                ato_ns: u32_field(72) * 1_000,
             },
-            bound: *BOUNDS.get(usize::from(bytes[76]))?,
-            bound_bytes: long(bytes, 80),
+            exhausted_budget: *BYTE_BUDGETS.get(usize::from(bytes[76]))?,
+            budget_bytes: u64_at(bytes, 80),
         })
     }
 
-    /// Returns the bytes of a report. A value too large for its field is emitted as the field's
-    /// maximum.
+    /// Returns the report as bytes. Values too large for their field are saturated.
     #[must_use]
     pub fn emit(&self) -> [u8; REPORT_LEN] {
         let mut bytes = [0; REPORT_LEN];
@@ -316,7 +317,7 @@ impl FarEndReport {
         for (index, value) in longs.into_iter().enumerate() {
             bytes[8 + 8 * index..][..8].copy_from_slice(&value.to_be_bytes());
         }
-        let (held, tcp) = (self.held, self.tcp);
+        let (held, tcp) = (self.held_samples, self.tcp);
         let words = [
             held.nagle,
             held.window,
@@ -328,33 +329,35 @@ impl FarEndReport {
             tcp.retransmitted,
             tcp.ato_ns / 1_000,
         ];
-        put(&mut bytes, 40, &words.map(|value| u32::try_from(value).unwrap_or(u32::MAX)));
-        bytes[76] = BOUNDS.iter().position(|bound| *bound == self.bound).unwrap_or(0) as u8;
-        bytes[80..].copy_from_slice(&self.bound_bytes.to_be_bytes());
+        write_words(&mut bytes, 40, &words.map(|value| u32::try_from(value).unwrap_or(u32::MAX)));
+        bytes[76] =
+            BYTE_BUDGETS.iter().position(|bound| *bound == self.exhausted_budget).unwrap_or(0)
+                as u8;
+        bytes[80..].copy_from_slice(&self.budget_bytes.to_be_bytes());
         bytes
     }
 }
 
-fn word(bytes: &[u8], at: usize) -> u32 {
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
     let field = bytes.get(at..).and_then(|rest| rest.first_chunk());
     field.copied().map_or(0, u32::from_be_bytes)
 }
 
-fn long(bytes: &[u8], at: usize) -> u64 {
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
     let field = bytes.get(at..).and_then(|rest| rest.first_chunk());
     field.copied().map_or(0, u64::from_be_bytes)
 }
 
-fn put(bytes: &mut [u8], at: usize, words: &[u32]) {
+fn write_words(bytes: &mut [u8], at: usize, words: &[u32]) {
     let fields = bytes.get_mut(at..).unwrap_or_default().chunks_exact_mut(4);
     for (field, value) in fields.zip(words) {
         field.copy_from_slice(&value.to_be_bytes());
     }
 }
 
-/// Returns the facts of an end as the text that follows a welcome: one line `name=value` each.
+/// Returns the facts about a host as the text after a welcome: lines of the form `name=value`.
 #[must_use]
-pub fn facts_text(end: &PathEndpoint) -> Vec<u8> {
+pub fn format_facts(end: &PathEndpoint) -> Vec<u8> {
     let number = |value: Option<u64>| value.map(|value| value.to_string());
     let facts = [
         ("node", end.hostname.clone()),
@@ -370,7 +373,7 @@ pub fn facts_text(end: &PathEndpoint) -> Vec<u8> {
     ];
     let mut text = Vec::new();
     for (name, value) in facts {
-        let Some(value) = value.and_then(|value| shown(&value)) else { continue };
+        let Some(value) = value.and_then(|value| displayable(&value)) else { continue };
         let line = format!("{name}={value}\n");
         if text.len() + line.len() <= FACTS_MAX {
             text.extend(line.bytes());
@@ -379,13 +382,13 @@ pub fn facts_text(end: &PathEndpoint) -> Vec<u8> {
     text
 }
 
-/// Parses facts. Unknown and unprintable ones are left out.
+/// Parses facts about a host; unknown names are skipped, control characters are removed.
 #[must_use]
-pub fn facts(text: &[u8]) -> PathEndpoint {
+pub fn parse_facts(text: &[u8]) -> PathEndpoint {
     let text = String::from_utf8_lossy(text.get(..FACTS_MAX).unwrap_or(text));
     let mut end = PathEndpoint::default();
     for (name, value) in text.lines().filter_map(|line| line.split_once('=')) {
-        let value = shown(value);
+        let value = displayable(value);
         let number = || value.as_ref().and_then(|value| value.parse().ok());
         match name {
             "cores" => end.cores = number(),
@@ -404,8 +407,9 @@ pub fn facts(text: &[u8]) -> PathEndpoint {
     end
 }
 
-/// Returns a fact without terminal control characters, truncated to the display limit.
-fn shown(value: &str) -> Option<String> {
+/// Removes control characters from a fact and truncates it to [`FACT_CHARS_MAX`]; `None` if nothing
+/// remains.
+fn displayable(value: &str) -> Option<String> {
     let value: String = value.chars().filter(|c| !c.is_control()).take(FACT_CHARS_MAX).collect();
     let value = value.trim();
     (!value.is_empty()).then(|| value.to_owned())

@@ -5,11 +5,11 @@ use proptest::prelude::*;
 use super::*;
 
 fn hello() -> impl Strategy<Value = Hello> {
-    let what = (0..WORKS.len(), 0_u16..1 << ConnectionFlags::COUNT, any::<[u32; 6]>());
+    let what = (0..CONNECTION_JOBS.len(), 0_u16..1 << ConnectionFlags::COUNT, any::<[u32; 6]>());
     what.prop_map(|(work, flags, words)| {
         let [request_bytes, head_bytes, body_bytes, batch, time_ms, warm_up_ms] = words;
         Hello {
-            work: WORKS[work],
+            job: CONNECTION_JOBS[work],
             flags: ConnectionFlags::from_bits(flags).unwrap(),
             request_bytes,
             head_bytes,
@@ -41,7 +41,7 @@ proptest! {
     fn a_report_is_read_as_it_was_written(
         longs: [u64; 5],
         words: [u32; 9],
-        bound in 0..BOUNDS.len(),
+        bound in 0..BYTE_BUDGETS.len(),
     ) {
         let at = |place: usize| u64::from(words[place]);
         let report = FarEndReport {
@@ -49,7 +49,7 @@ proptest! {
             duration_ns: longs[1],
             exchanges: longs[2],
             service_max_ns: longs[3],
-            held: HeldDataSamples { nagle: at(0), window: at(1), cork: at(2), delivered: at(3) },
+            held_samples: HeldDataSamples { nagle: at(0), window: at(1), cork: at(2), delivered: at(3) },
             tcp: TcpInfoSummary {
                 cwnd: at(4),
                 mss_bytes: at(5),
@@ -57,18 +57,18 @@ proptest! {
                 retransmitted: at(7),
                 ato_ns: at(8) * 1_000,
             },
-            bound: BOUNDS[bound],
-            bound_bytes: longs[4],
+            exhausted_budget: BYTE_BUDGETS[bound],
+            budget_bytes: longs[4],
         };
         prop_assert_eq!(FarEndReport::parse(&report.emit()), Some(report));
     }
 
     #[test]
     fn any_facts_are_read_and_written_again(text: Vec<u8>) {
-        let end = facts(&text);
-        let written = facts_text(&end);
+        let end = parse_facts(&text);
+        let written = format_facts(&end);
         prop_assert!(written.len() <= FACTS_MAX);
-        prop_assert_eq!(facts(&written), end);
+        prop_assert_eq!(parse_facts(&written), end);
     }
 }
 
@@ -76,7 +76,7 @@ proptest! {
 fn the_bytes_are_at_the_offsets_of_the_table() {
     let flags = ConnectionFlags { no_delay: true, observe: true, ..ConnectionFlags::default() };
     let hello = Hello {
-        work: ConnectionJob::Exchange,
+        job: ConnectionJob::Exchange,
         flags,
         request_bytes: 20,
         head_bytes: 0x0102_0304,
@@ -103,14 +103,16 @@ fn what_is_no_message_is_refused() {
         bytes[offset] = wrong;
         assert_eq!(Hello::parse(&bytes), None, "{offset}");
     }
-    let welcome = TcpWelcome { verdict: AdmissionVerdict::Busy, facts_bytes: 7, limit: 64 };
+    let welcome =
+        TcpWelcome { verdict: AdmissionVerdict::ConnectionLimit, facts_bytes: 7, limit: 64 };
     assert_eq!(TcpWelcome::parse(&welcome.emit()), Some(welcome));
     let long = TcpWelcome { facts_bytes: FACTS_MAX as u16 + 1, ..welcome };
     assert_eq!(TcpWelcome::parse(&long.emit()), None);
     assert_eq!(FarEndReport::parse(&[0; REPORT_LEN]), None);
-    let report = FarEndReport { bound: Some(ByteBudget::Hour), ..FarEndReport::default() }.emit();
+    let report =
+        FarEndReport { exhausted_budget: Some(ByteBudget::Hour), ..FarEndReport::default() }.emit();
     assert_eq!(
-        (report[76], FarEndReport::parse(&report).unwrap().bound),
+        (report[76], FarEndReport::parse(&report).unwrap().exhausted_budget),
         (2, Some(ByteBudget::Hour))
     );
     for offset in [76, 77] {
@@ -122,7 +124,7 @@ fn what_is_no_message_is_refused() {
 
 #[test]
 fn facts_that_a_terminal_would_act_upon_are_harmless() {
-    let end = facts(b"cpu=\x1b[31mred\nmtu=x\nmtu\n=\nnode=\n\xffkernel=6\nkernel=6.1");
+    let end = parse_facts(b"cpu=\x1b[31mred\nmtu=x\nmtu\n=\nnode=\n\xffkernel=6\nkernel=6.1");
     assert_eq!(end.cpu.as_deref(), Some("[31mred"));
     assert_eq!((end.mtu, end.hostname), (None, None));
     assert_eq!(end.kernel.as_deref(), Some("6.1"));

@@ -1,5 +1,4 @@
-//! Values derived from the kernel's state of a socket: the recorded part of `TCP_INFO`, and the
-//! mechanism that holds data back. Pure.
+//! Values from `TCP_INFO`: the recorded subset, and the mechanism that holds data back. Pure.
 
 use std::time::Duration;
 
@@ -8,22 +7,22 @@ use horolog_record::{
 };
 use horolog_sys::tcp::TcpInfo;
 
-/// Interval at which a wait checks whether to end.
-pub(crate) const TICK: Duration = Duration::from_millis(200);
+/// Read and write timeout after which a wait checks whether to end.
+pub(crate) const WAIT_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Wait after which the held data of the socket is sampled: shorter than any timer of the kernel's
-/// TCP, and longer than the round trip of a local network.
-pub(crate) const fn observe_wait() -> Duration {
+/// Wait after which the socket is sampled for held-back data: shorter than any TCP timer of the
+/// kernel, longer than the round trip of a local network.
+pub(crate) const fn held_sample_delay() -> Duration {
     Duration::from_millis(4)
 }
 
-/// Time without a segment after which the kernel does not take sent data for an answer: longer than
-/// the time for which it delays an acknowledgement.
-pub(crate) const SETTLE: Duration = Duration::from_millis(60);
+/// Delay of the welcome after which the kernel does not take it for a reply in a dialogue: longer
+/// than the delay of an acknowledgement.
+pub(crate) const WELCOME_DELAY: Duration = Duration::from_millis(60);
 
-/// Returns the recorded values of a connection.
+/// Returns the recorded subset of `TCP_INFO`.
 #[must_use]
-pub(crate) fn figures(info: &TcpInfo) -> TcpInfoSummary {
+pub(crate) fn tcp_info_summary(info: &TcpInfo) -> TcpInfoSummary {
     let ns = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
     TcpInfoSummary {
         cwnd: info.cwnd.into(),
@@ -34,9 +33,10 @@ pub(crate) fn figures(info: &TcpInfo) -> TcpInfoSummary {
     }
 }
 
-/// Combines several connections: sums of counts, maxima of other values.
+/// Combines the values of several connections: sums of counts, maxima of other values; `None`
+/// without connections.
 #[must_use]
-pub(crate) fn combined(all: &[TcpInfoSummary]) -> Option<TcpInfoSummary> {
+pub(crate) fn combined_tcp_info(all: &[TcpInfoSummary]) -> Option<TcpInfoSummary> {
     all.iter().copied().reduce(|one, other| TcpInfoSummary {
         cwnd: one.cwnd.max(other.cwnd),
         mss_bytes: one.mss_bytes.max(other.mss_bytes),
@@ -46,12 +46,12 @@ pub(crate) fn combined(all: &[TcpInfoSummary]) -> Option<TcpInfoSummary> {
     })
 }
 
-/// Counts the data held by a waiting socket, by mechanism.
-pub(crate) fn count_held(info: &TcpInfo, is_corked: bool, samples: &mut HeldDataSamples) {
+/// Adds a sample of a waiting socket, by the mechanism that holds its data back.
+pub(crate) fn add_held_sample(info: &TcpInfo, is_corked: bool, samples: &mut HeldDataSamples) {
     if info.not_sent == 0 {
         samples.delivered += u64::from(info.unacknowledged == 0);
     } else if info.unacknowledged == 0 {
-        // Under a cork it waits for more data; without one, for its turn in a queue.
+        // With a cork the data waits for more; without one it is queued in the host.
         samples.cork += u64::from(is_corked);
     } else if info.unacknowledged >= info.cwnd {
         samples.window += 1;
@@ -62,8 +62,11 @@ pub(crate) fn count_held(info: &TcpInfo, is_corked: bool, samples: &mut HeldData
     }
 }
 
-/// Reports that both ends share a host: its CPUs did the work of both.
-pub(crate) fn same_machine(near: &PathEndpoint, far: Option<&PathEndpoint>) -> Option<Finding> {
+/// Returns a finding if both ends run on one host, whose CPUs did the work of both.
+pub(crate) fn same_host_finding(
+    near: &PathEndpoint,
+    far: Option<&PathEndpoint>,
+) -> Option<Finding> {
     let far = far?;
     let is_same =
         near.hostname.is_some() && (&near.hostname, &near.kernel) == (&far.hostname, &far.kernel);
@@ -85,7 +88,7 @@ mod tests {
         let counts_of = |not_sent, unacknowledged, cwnd, is_corked| {
             let mut samples = HeldDataSamples::default();
             let info = TcpInfo { not_sent, unacknowledged, cwnd, ..TcpInfo::default() };
-            count_held(&info, is_corked, &mut samples);
+            add_held_sample(&info, is_corked, &mut samples);
             [samples.nagle, samples.window, samples.cork, samples.delivered]
         };
         assert_eq!(counts_of(10, 1, 10, false), [1, 0, 0, 0]);
@@ -99,8 +102,8 @@ mod tests {
     fn several_connections_are_summed_up() {
         let one = TcpInfoSummary { cwnd: 10, retransmitted: 2, ..TcpInfoSummary::default() };
         let other = TcpInfoSummary { cwnd: 7, retransmitted: 3, ..TcpInfoSummary::default() };
-        let both = combined(&[one, other]).unwrap();
+        let both = combined_tcp_info(&[one, other]).unwrap();
         assert_eq!((both.cwnd, both.retransmitted), (10, 5));
-        assert_eq!(combined(&[]), None);
+        assert_eq!(combined_tcp_info(&[]), None);
     }
 }

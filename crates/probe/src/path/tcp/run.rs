@@ -17,37 +17,37 @@ use super::client::TcpSession;
 use super::early_end::EarlyEnd;
 use super::error::TcpPathError;
 use super::latency::{TcpRowOutcome, is_set};
-use super::live::{TcpSampler, of_bandwidth, of_latency};
-use super::options::{TcpOptions, ms};
+use super::live::{TcpSampler, bandwidth_row_summary, latency_row_summary};
+use super::options::{TcpOptions, ceil_ms};
 use super::protocol::{ConnectionFlags, ConnectionJob, Hello};
 use super::{bandwidth, facts, latency};
 
 /// Interval between checks of whether the run is to end.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Greeted far end with the planned measurements.
+/// TCP measurement whose far end has answered.
 pub struct TcpRun {
     options: TcpOptions,
     address: SocketAddr,
-    near: PathEndpoint,
-    far: Option<PathEndpoint>,
+    near_end: PathEndpoint,
+    far_end: Option<PathEndpoint>,
 }
 
-/// Row of the sweep.
+/// Planned row: message size in bytes, and direction of a transfer.
 #[derive(Clone, Copy)]
-enum SweepStep {
+enum TcpRowPlan {
     Latency(u64),
     Bandwidth(u64, TcpDirection),
 }
 
-/// Outcome of one step of the sweep.
-enum StepOutcome {
+/// Measured row.
+enum MeasuredTcpRow {
     Latency(TcpRowOutcome<TcpLatency>),
     Bandwidth(TcpRowOutcome<TcpBandwidth>),
 }
 
-impl SweepStep {
-    /// Returns the row name for the observer.
+impl TcpRowPlan {
+    /// Returns the row's name for the live view.
     fn name(self) -> String {
         match self {
             Self::Latency(size) => format!("latency {size} B"),
@@ -58,7 +58,7 @@ impl SweepStep {
 }
 
 impl TcpRun {
-    /// Checks the options, resolves the far end and requests its facts.
+    /// Checks the options, resolves the far end and requests the facts about its host.
     ///
     /// # Errors
     ///
@@ -68,46 +68,46 @@ impl TcpRun {
         let address = options.target.resolve(options.family, None)?;
         require_unicast(address.ip())?;
         let hello = Hello {
-            work: ConnectionJob::Facts,
+            job: ConnectionJob::Facts,
             flags: ConnectionFlags::default(),
-            request_bytes: largest(&options),
+            request_bytes: message_bytes_max(&options),
             head_bytes: 0,
             body_bytes: 0,
             batch: 1,
-            time_ms: ms(options.time()),
-            warm_up_ms: ms(options.warm_up()),
+            time_ms: ceil_ms(options.time()),
+            warm_up_ms: ceil_ms(options.warm_up()),
         };
-        let over = AtomicBool::new(false);
-        let session = TcpSession::open(address, &hello, &over)?;
+        let is_stopped = AtomicBool::new(false);
+        let session = TcpSession::open(address, &hello, &is_stopped)?;
         let near = facts::near_end(&session.stream);
-        let far = session.far;
-        Ok(Self { options, address, near, far })
+        let far = session.far_end;
+        Ok(Self { options, address, near_end: near, far_end: far })
     }
 
     /// Returns the number of rows.
     #[must_use]
-    pub fn rows(&self) -> u64 {
-        self.steps().len() as u64
+    pub fn row_count(&self) -> u64 {
+        self.row_plans().len() as u64
     }
 
-    fn steps(&self) -> Vec<SweepStep> {
+    fn row_plans(&self) -> Vec<TcpRowPlan> {
         let options = &self.options;
         let mut steps: Vec<_> =
-            options.latency_sizes.iter().map(|size| SweepStep::Latency(*size)).collect();
+            options.latency_sizes.iter().map(|size| TcpRowPlan::Latency(*size)).collect();
         for size in &options.bandwidth_sizes {
             let directions = options.directions;
             steps.extend(
-                directions.out.then_some(SweepStep::Bandwidth(*size, TcpDirection::Forward)),
+                directions.forward.then_some(TcpRowPlan::Bandwidth(*size, TcpDirection::Forward)),
             );
             steps.extend(
-                directions.back.then_some(SweepStep::Bandwidth(*size, TcpDirection::Backward)),
+                directions.backward.then_some(TcpRowPlan::Bandwidth(*size, TcpDirection::Backward)),
             );
         }
         steps
     }
 
-    /// Measures row by row, until all are done, the far end is lost, or the run is to end; the
-    /// observer takes snapshots meanwhile.
+    /// Measures row by row, until all are done, the far end is lost, or `is_over` returns true. The
+    /// observer receives snapshots meanwhile.
     ///
     /// # Errors
     ///
@@ -118,21 +118,21 @@ impl TcpRun {
         is_over: &dyn Fn() -> bool,
         observer: Option<&dyn PathObserver>,
     ) -> Result<PathTcpResult, TcpPathError> {
-        let mut result = self.empty();
-        let over = AtomicBool::new(false);
+        let mut result = self.empty_result();
+        let is_stopped = AtomicBool::new(false);
         let mut sampler = observer.map(TcpSampler::new);
-        for (done, step) in (0..).zip(self.steps()) {
+        for (done, step) in (0..).zip(self.row_plans()) {
             progress(done);
             if is_over() {
-                over.store(true, Ordering::Relaxed);
+                is_stopped.store(true, Ordering::Relaxed);
             }
-            if is_set(&over) {
-                result.findings.push(interrupted());
+            if is_set(&is_stopped) {
+                result.findings.push(interrupted_finding());
                 return Ok(result);
             }
             let row = (done as usize, step);
-            let work = || self.step(row, &over, &mut result, sampler.as_mut());
-            let lost = match watched(is_over, &over, work) {
+            let work = || self.run_row(row, &is_stopped, &mut result, sampler.as_mut());
+            let lost = match run_watched(is_over, &is_stopped, work) {
                 Ok(lost) => lost,
                 Err(error) if done == 0 => return Err(error),
                 Err(error) => Some(error.into()),
@@ -142,83 +142,84 @@ impl TcpRun {
                 return Ok(result);
             }
         }
-        if is_set(&over) {
-            result.findings.push(interrupted());
+        if is_set(&is_stopped) {
+            result.findings.push(interrupted_finding());
         }
-        result.findings.extend(copied(&result));
+        result.findings.extend(zero_copy_finding(&result));
         Ok(result)
     }
 
-    /// Measures one row; also returns the reason for which the far end was lost, if it was.
-    fn step(
+    /// Measures one row and adds it to the result; returns the reason if the far end was lost.
+    fn run_row(
         &self,
-        (index, step): (usize, SweepStep),
-        over: &AtomicBool,
+        (index, step): (usize, TcpRowPlan),
+        is_stopped: &AtomicBool,
         result: &mut PathTcpResult,
         sampler: Option<&mut TcpSampler<'_>>,
     ) -> Result<Option<EarlyEnd>, TcpPathError> {
         let connections = self.options.settings.connections;
         let name = step.name();
-        let under = self.under(index, step, &name);
+        let current_row = self.current_row(index, step, &name);
         let measured = match sampler.as_deref() {
-            None => self.measure(step, over, None),
-            Some(sampler) => {
-                sampler.during(under, connections, |slots| self.measure(step, over, Some(slots)))
-            }
+            None => self.measure_row(step, is_stopped, None),
+            Some(sampler) => sampler.sample_during(current_row, connections, |slots| {
+                self.measure_row(step, is_stopped, Some(slots))
+            }),
         }?;
         if let Some(sampler) = sampler {
-            sampler.end(
-                under,
+            sampler.report_row(
+                current_row,
                 match &measured {
-                    StepOutcome::Latency(row) => of_latency(&row.figures, connections),
-                    StepOutcome::Bandwidth(row) => of_bandwidth(&row.figures),
+                    MeasuredTcpRow::Latency(row) => latency_row_summary(&row.figures, connections),
+                    MeasuredTcpRow::Bandwidth(row) => bandwidth_row_summary(&row.figures),
                 },
             );
         }
         Ok(match measured {
-            StepOutcome::Latency(row) => {
+            MeasuredTcpRow::Latency(row) => {
                 result.latency.push(row.figures);
-                row.lost
+                row.early_end
             }
-            StepOutcome::Bandwidth(row) => {
+            MeasuredTcpRow::Bandwidth(row) => {
                 result.bandwidth.push(row.figures);
-                row.lost
+                row.early_end
             }
         })
     }
 
-    /// Returns a row as the observer sees it.
-    fn under<'a>(&self, index: usize, step: SweepStep, name: &'a str) -> CurrentRow<'a> {
+    /// Returns the planned values of a row for the live view.
+    fn current_row<'a>(&self, index: usize, step: TcpRowPlan, name: &'a str) -> CurrentRow<'a> {
         let time = self.options.warm_up() + self.options.time();
         CurrentRow {
             index,
             name,
             rate: None,
             duration_s: Some(time.as_secs_f64()),
-            is_transfer: matches!(step, SweepStep::Bandwidth(..)),
+            is_transfer: matches!(step, TcpRowPlan::Bandwidth(..)),
         }
     }
 
-    fn measure(
+    fn measure_row(
         &self,
-        step: SweepStep,
-        over: &AtomicBool,
+        step: TcpRowPlan,
+        is_stopped: &AtomicBool,
         slots: Option<&ProgressSlots>,
-    ) -> Result<StepOutcome, TcpPathError> {
+    ) -> Result<MeasuredTcpRow, TcpPathError> {
         let (address, options) = (self.address, &self.options);
         match step {
-            SweepStep::Latency(size) => {
-                latency::measure(address, size, options, over, slots).map(StepOutcome::Latency)
+            TcpRowPlan::Latency(size) => {
+                latency::measure_latency(address, size, options, is_stopped, slots)
+                    .map(MeasuredTcpRow::Latency)
             }
-            SweepStep::Bandwidth(size, direction) => {
-                bandwidth::measure(address, size, direction, options, over, slots)
-                    .map(StepOutcome::Bandwidth)
+            TcpRowPlan::Bandwidth(size, direction) => {
+                bandwidth::measure_bandwidth(address, size, direction, options, is_stopped, slots)
+                    .map(MeasuredTcpRow::Bandwidth)
             }
         }
     }
 
-    fn empty(&self) -> PathTcpResult {
-        let shared = super::row::same_machine(&self.near, self.far.as_ref());
+    fn empty_result(&self) -> PathTcpResult {
+        let shared = super::row::same_host_finding(&self.near_end, self.far_end.as_ref());
         PathTcpResult {
             schema: PATH_TCP_SCHEMA.to_owned(),
             started: rfc3339_now(),
@@ -228,8 +229,8 @@ impl TcpRun {
                 address: self.address,
                 name: self.options.target.name().map(str::to_owned),
             },
-            near: self.near.clone(),
-            far: self.far.clone(),
+            near: self.near_end.clone(),
+            far: self.far_end.clone(),
             settings: self.options.settings,
             latency: Vec::new(),
             bandwidth: Vec::new(),
@@ -239,21 +240,21 @@ impl TcpRun {
     }
 }
 
-fn largest(options: &TcpOptions) -> u32 {
+fn message_bytes_max(options: &TcpOptions) -> u32 {
     let sizes = options.latency_sizes.iter().chain(&options.bandwidth_sizes);
     sizes.copied().max().and_then(|size| u32::try_from(size).ok()).unwrap_or(0)
 }
 
-/// Runs a long operation and meanwhile checks whether the run is to end; sets the flag if so.
-pub(crate) fn watched<T: Send>(
+/// Runs `work` in a thread and returns its result; sets `is_stopped` when `is_over` returns true.
+pub(crate) fn run_watched<T: Send>(
     is_over: &dyn Fn() -> bool,
-    over: &AtomicBool,
+    is_stopped: &AtomicBool,
     work: impl FnOnce() -> T + Send,
 ) -> T {
     let (done, end) = mpsc::channel();
     thread::scope(|scope| {
         scope.spawn(move || {
-            // The receiver stays until this has arrived, or is gone with the process.
+            // The receiver waits until this has arrived.
             let _ = done.send(work());
         });
         loop {
@@ -261,7 +262,7 @@ pub(crate) fn watched<T: Send>(
                 Ok(result) => return result,
                 Err(RecvTimeoutError::Timeout) => {
                     if is_over() {
-                        over.store(true, Ordering::Relaxed);
+                        is_stopped.store(true, Ordering::Relaxed);
                     }
                 }
                 // The work panicked; the scope will as well.
@@ -271,13 +272,13 @@ pub(crate) fn watched<T: Send>(
     })
 }
 
-fn interrupted() -> Finding {
+fn interrupted_finding() -> Finding {
     let message = "The run was interrupted before all rows were measured.".to_owned();
     finding(FindingCode::Interrupted, Severity::Note, message, "")
 }
 
-/// Reports that the kernel copied data that was to be sent without a copy.
-fn copied(result: &PathTcpResult) -> Option<Finding> {
+/// Returns a finding if the kernel copied data of zero-copy sends.
+fn zero_copy_finding(result: &PathTcpResult) -> Option<Finding> {
     let counts = result.bandwidth.iter().filter_map(|row| row.zero_copy);
     let (sends, copied) = counts.fold((0_u64, 0_u64), |(sends, copied), one| {
         (sends.saturating_add(one.sends), copied.saturating_add(one.copied))

@@ -1,9 +1,9 @@
-//! Far end: a listener that measures with any client, within bounds, since it may be on the public
-//! Internet. The work on a connection is in `session.rs`.
+//! TCP far end: a listener that measures with any client, within limits, since it may be on the
+//! public Internet. The jobs on a connection are in `session.rs`.
 //!
-//! Connections are limited in number, in number per address, in time and in bytes, and all of them
-//! together in bytes per hour; a client that exceeds a limit gets a refusal with that limit. No
-//! client data is stored, and data is sent only on established connections, no more than requested.
+//! Limits: connections in total and per address, time and bytes per connection, and bytes per hour
+//! of all connections. A client above a limit gets a refusal that states it. Nothing is stored
+//! about clients, and no more data is sent than requested.
 
 use std::io;
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -24,29 +24,29 @@ use crate::path::serve::ServiceCounts;
 
 /// Listen backlog.
 const BACKLOG: u32 = 128;
-/// Refusals sent at a time to clients above the connection limit; further connections are closed
-/// without a response.
+/// Maximum number of refusals in progress; further connections above the limit are closed without a
+/// response.
 const REFUSALS_MAX: usize = 16;
 /// Pause after an accept failure, such as no free descriptor.
-const PAUSE: Duration = Duration::from_millis(5);
-const INCOMING: u64 = 0;
-const STOPPED: u64 = 1;
-const IDLE: Duration = Duration::from_hours(1);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(5);
+const LISTENER_TOKEN: u64 = 0;
+const STOP_TOKEN: u64 = 1;
+const EPOLL_TIMEOUT: Duration = Duration::from_hours(1);
 
 /// Limits of the service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TcpLimits {
-    /// Connections at a time.
+    /// Maximum number of concurrent connections.
     pub connections: u32,
-    /// Connections at a time per address.
-    pub connections_of_address: u32,
-    /// Longest time of a connection.
+    /// Maximum number of concurrent connections per address.
+    pub connections_per_address: u32,
+    /// Maximum duration of a job.
     pub time: Duration,
-    /// Bytes of payload on one connection, in both directions.
+    /// Maximum payload of one connection in bytes, both directions together.
     pub bytes: u64,
-    /// Bytes on all connections per hour.
-    pub bytes_in_hour: u64,
-    /// Bytes of a message.
+    /// Maximum payload of all connections per hour, in bytes.
+    pub bytes_per_hour: u64,
+    /// Maximum size of a message in bytes.
     pub message_bytes: u32,
 }
 
@@ -54,21 +54,21 @@ impl Default for TcpLimits {
     fn default() -> Self {
         Self {
             connections: 128,
-            connections_of_address: 64,
+            connections_per_address: 64,
             time: Duration::from_mins(2),
             bytes: 16 << 30,
-            bytes_in_hour: 256 << 30,
+            bytes_per_hour: 256 << 30,
             message_bytes: super::MESSAGE_BYTES_MAX as u32,
         }
     }
 }
 
-/// Settings of a far end.
+/// Settings of a TCP far end.
 #[derive(Clone, Debug, Default)]
 pub struct FarEndSettings {
     /// Limits.
     pub limits: TcpLimits,
-    /// True to withhold the facts of its host.
+    /// True to send no facts about the host but the program version.
     pub hides_host_facts: bool,
 }
 
@@ -76,11 +76,11 @@ pub struct FarEndSettings {
 #[derive(Debug)]
 pub(super) struct FarEndState {
     pub(super) settings: FarEndSettings,
-    pub(super) hour: HourlyBudget,
+    pub(super) hourly_budget: HourlyBudget,
     pub(super) counters: ServiceCounters,
 }
 
-/// Counts of the service, by name.
+/// Counters of the service, by name.
 #[derive(Debug)]
 pub(super) struct ServiceCounters(Mutex<ServiceCounts>);
 
@@ -97,21 +97,23 @@ impl ServiceCounters {
         *counts.entry(name).or_default() += count;
     }
 
-    /// Counts the verdict on a greeting.
-    pub(super) fn verdict(&self, verdict: AdmissionVerdict) {
+    /// Counts the verdict on a hello.
+    pub(super) fn count_verdict(&self, verdict: AdmissionVerdict) {
         let name = match verdict {
             AdmissionVerdict::Accepted => "served",
-            AdmissionVerdict::Busy | AdmissionVerdict::BusyForAddress => "too many",
+            AdmissionVerdict::ConnectionLimit | AdmissionVerdict::AddressConnectionLimit => {
+                "too many"
+            }
             AdmissionVerdict::TooLong
             | AdmissionVerdict::TooLarge
             | AdmissionVerdict::BudgetExhausted => "over a limit",
-            AdmissionVerdict::Malformed => "malformed",
+            AdmissionVerdict::InvalidHello => "malformed",
         };
         self.add(name, 1);
     }
 
     /// Counts the payload of a connection in bytes, in both directions.
-    pub(super) fn carried(&self, bytes: u64) {
+    pub(super) fn count_payload(&self, bytes: u64) {
         self.add("bytes carried", bytes);
     }
 }
@@ -121,12 +123,12 @@ impl ServiceCounters {
 pub struct TcpFarEnd {
     address: SocketAddr,
     shared: Arc<FarEndState>,
-    /// Closing it stops the thread.
-    alive: Option<UnixStream>,
+    /// Dropping it stops the thread.
+    stop_signal: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Measures with any client that connects to `listen`, until the value is dropped.
+/// Starts a far end that serves clients at `listen` until it is dropped.
 ///
 /// # Errors
 ///
@@ -136,23 +138,27 @@ pub fn serve(listen: SocketAddr, settings: FarEndSettings) -> io::Result<TcpFarE
     let address = listener.local_addr()?;
     let (alive, closed) = UnixStream::pair()?;
     let mut events = Epoll::new(2)?;
-    events.add(listener.as_fd(), INCOMING)?;
-    events.add(closed.as_fd(), STOPPED)?;
-    let hour = HourlyBudget::new(settings.limits.bytes_in_hour, Instant::now());
-    let shared = Arc::new(FarEndState { settings, hour, counters: ServiceCounters::default() });
-    let of_thread = Arc::clone(&shared);
+    events.add(listener.as_fd(), LISTENER_TOKEN)?;
+    events.add(closed.as_fd(), STOP_TOKEN)?;
+    let hour = HourlyBudget::new(settings.limits.bytes_per_hour, Instant::now());
+    let shared = Arc::new(FarEndState {
+        settings,
+        hourly_budget: hour,
+        counters: ServiceCounters::default(),
+    });
+    let thread_state = Arc::clone(&shared);
     let work = move || {
         let _closed = closed;
         let mut open = OpenConnections::default();
         while let Ok(false) =
-            events.wait(IDLE).map(|mut tokens| tokens.any(|token| token == STOPPED))
+            events.wait(EPOLL_TIMEOUT).map(|mut tokens| tokens.any(|token| token == STOP_TOKEN))
         {
-            open.take_in(&listener, &of_thread);
+            open.accept_connection(&listener, &thread_state);
         }
-        open.end();
+        open.close_all();
     };
     let thread = thread::Builder::new().name("path-tcp".to_owned()).spawn(work)?;
-    Ok(TcpFarEnd { address, shared, alive: Some(alive), thread: Some(thread) })
+    Ok(TcpFarEnd { address, shared, stop_signal: Some(alive), thread: Some(thread) })
 }
 
 impl TcpFarEnd {
@@ -162,21 +168,21 @@ impl TcpFarEnd {
         self.address
     }
 
-    /// Returns true if its thread has ended by itself.
+    /// Returns true if the listener's thread has ended without request.
     #[must_use]
-    pub fn has_died(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         self.thread.as_ref().is_some_and(JoinHandle::is_finished)
     }
 
-    /// Closes its connections and ends its threads; returns the counts.
+    /// Closes all connections, stops the threads and returns the counts.
     #[must_use]
-    pub fn end(mut self) -> ServiceCounts {
+    pub fn shut_down(mut self) -> ServiceCounts {
         self.stop();
         self.shared.counters.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn stop(&mut self) {
-        drop(self.alive.take());
+        drop(self.stop_signal.take());
         if let Some(thread) = self.thread.take() {
             // A thread that panicked has reported it on stderr; there is nothing to add here.
             let _ = thread.join();
@@ -204,11 +210,11 @@ struct ServedConnection {
 }
 
 impl OpenConnections {
-    fn take_in(&mut self, listener: &TcpListener, shared: &Arc<FarEndState>) {
+    fn accept_connection(&mut self, listener: &TcpListener, shared: &Arc<FarEndState>) {
         let (stream, from) = match listener.accept() {
             Ok(accepted) => accepted,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-            Err(_) => return thread::sleep(PAUSE),
+            Err(_) => return thread::sleep(ACCEPT_PAUSE),
         };
         let from = from.ip().to_canonical();
         self.served.retain(|one| !one.thread.is_finished());
@@ -216,9 +222,9 @@ impl OpenConnections {
         let limits = &shared.settings.limits;
         let of_address = self.served.iter().filter(|one| one.address == from).count();
         let (verdict, limit) = if self.served.len() >= limits.connections as usize {
-            (AdmissionVerdict::Busy, limits.connections)
-        } else if of_address >= limits.connections_of_address as usize {
-            (AdmissionVerdict::BusyForAddress, limits.connections_of_address)
+            (AdmissionVerdict::ConnectionLimit, limits.connections)
+        } else if of_address >= limits.connections_per_address as usize {
+            (AdmissionVerdict::AddressConnectionLimit, limits.connections_per_address)
         } else {
             (AdmissionVerdict::Accepted, 0)
         };
@@ -228,24 +234,26 @@ impl OpenConnections {
             &mut self.refused
         };
         if verdict != AdmissionVerdict::Accepted && list.len() >= REFUSALS_MAX {
-            shared.counters.verdict(verdict);
+            shared.counters.count_verdict(verdict);
             return;
         }
         let (stream, shared) = (Arc::new(stream), Arc::clone(shared));
-        let held = Arc::downgrade(&stream);
-        // The near end reports the reason for the end of a connection.
-        let work = move || drop(session::run(&stream, &shared, (verdict, limit)));
+        let weak_stream = Arc::downgrade(&stream);
+        // Errors are dropped: the near end reports why a connection ended.
+        let work = move || drop(session::serve_connection(&stream, &shared, (verdict, limit)));
         match thread::Builder::new().name("path-tcp-one".to_owned()).spawn(work) {
-            Ok(thread) => list.push(ServedConnection { address: from, stream: held, thread }),
-            Err(_) => thread::sleep(PAUSE),
+            Ok(thread) => {
+                list.push(ServedConnection { address: from, stream: weak_stream, thread });
+            }
+            Err(_) => thread::sleep(ACCEPT_PAUSE),
         }
     }
 
-    fn end(self) {
+    fn close_all(self) {
         let all: Vec<_> = self.served.into_iter().chain(self.refused).collect();
         for one in &all {
             if let Some(stream) = one.stream.upgrade() {
-                // It may be closed already.
+                // Fails if the connection is closed already.
                 let _ = stream.shutdown(Shutdown::Both);
             }
         }
@@ -256,10 +264,13 @@ impl OpenConnections {
 }
 
 impl FarEndSettings {
-    /// Returns the facts of its host for a connection.
+    /// Returns the facts about this host that are sent on a connection.
     pub(super) fn facts(&self, stream: &TcpStream) -> PathEndpoint {
         if self.hides_host_facts {
-            PathEndpoint { program: Some(super::facts::program()), ..PathEndpoint::default() }
+            PathEndpoint {
+                program: Some(super::facts::program_version()),
+                ..PathEndpoint::default()
+            }
         } else {
             super::facts::near_end(stream)
         }

@@ -22,7 +22,7 @@ fn options(address: SocketAddr) -> TcpOptions {
         family: None,
         latency_sizes: vec![1, 5_000],
         bandwidth_sizes: vec![700],
-        directions: TcpDirections { out: true, back: true },
+        directions: TcpDirections { forward: true, backward: true },
         settings: TcpSettings {
             no_delay: false,
             quick_ack: false,
@@ -42,7 +42,7 @@ fn run(options: TcpOptions) -> PathTcpResult {
 
 fn hello() -> Hello {
     Hello {
-        work: ConnectionJob::Exchange,
+        job: ConnectionJob::Exchange,
         flags: ConnectionFlags::default(),
         request_bytes: 10,
         head_bytes: 20,
@@ -67,7 +67,7 @@ fn round_trips_and_transfers_are_measured_both_ways() {
     let codes: Vec<_> = result.findings.iter().map(|finding| finding.code).collect();
     assert_eq!(codes, [FindingCode::SharedMachine]);
     assert_eq!(result.far.unwrap().kernel, result.near.kernel);
-    let counted = far.end();
+    let counted = far.shut_down();
     let none = ["too many", "over a limit", "malformed"].iter().all(|what| counted[what] == 0);
     assert!(none && counted["served"] > 4 && counted["bytes carried"] > 5_000, "{counted:?}");
 }
@@ -98,10 +98,13 @@ fn a_connection_beyond_the_limit_is_refused_with_the_limit() {
     let over = AtomicBool::new(false);
     let held = TcpSession::open(far.address(), &hello(), &over).unwrap();
     let refused = TcpSession::open(far.address(), &hello(), &over).map(drop).unwrap_err();
-    assert!(matches!(refused, TcpPathError::Busy { limit: 1, of_address: false, .. }), "{refused}");
-    assert!(!refused.is_usage());
+    assert!(
+        matches!(refused, TcpPathError::ConnectionLimitReached { limit: 1, of_address: false, .. }),
+        "{refused}"
+    );
+    assert!(!refused.is_usage_error());
     drop(held);
-    let counted = far.end();
+    let counted = far.shut_down();
     assert_eq!((counted["served"], counted["too many"]), (1, 1));
 }
 
@@ -110,7 +113,7 @@ fn what_is_beyond_the_limits_is_refused_with_the_limit() {
     let limits = TcpLimits {
         time: Duration::from_millis(500),
         message_bytes: 10,
-        connections_of_address: 3,
+        connections_per_address: 3,
         ..TcpLimits::default()
     };
     let far = far_end(limits);
@@ -123,7 +126,7 @@ fn what_is_beyond_the_limits_is_refused_with_the_limit() {
     assert!(refusal(large).contains("a message is 10 bytes"));
     let empty = Hello { request_bytes: 0, head_bytes: 1, ..large };
     assert!(refusal(empty).contains("'horolog path serve' of this version"));
-    let counted = far.end();
+    let counted = far.shut_down();
     assert_eq!(["served", "over a limit", "malformed"].map(|what| counted[what]), [0, 2, 1]);
 }
 
@@ -165,14 +168,14 @@ fn a_byte_limit_ends_a_run_with_a_finding_and_what_was_measured() {
     let limits = TcpLimits { bytes: 1 << 20, ..TcpLimits::default() };
     let out = bounded(limits, |options| {
         options.latency_sizes.clear();
-        options.directions.back = false;
+        options.directions.backward = false;
     });
     assert!(limit_message(&out).contains("a connection is 1048576 bytes"));
     let row = &out.bandwidth[0];
     assert!(row.received_bytes > 1 << 18 && row.received_bytes <= 1 << 20, "{row:?}");
     let back = bounded(limits, |options| {
         options.latency_sizes.clear();
-        options.directions.out = false;
+        options.directions.forward = false;
     });
     assert!(limit_message(&back).contains("a connection is 1048576 bytes"));
     let row = &back.bandwidth[0];
@@ -181,14 +184,17 @@ fn a_byte_limit_ends_a_run_with_a_finding_and_what_was_measured() {
 
 #[test]
 fn a_spent_hourly_limit_is_reported_during_a_run_and_at_its_start() {
-    let limits = TcpLimits { bytes_in_hour: 1_000_000, ..TcpLimits::default() };
+    let limits = TcpLimits { bytes_per_hour: 1_000_000, ..TcpLimits::default() };
     let far = far_end(limits);
     let mut options = options(far.address());
     options.latency_sizes = vec![5_000];
     let result = run(options.clone());
     assert!(limit_message(&result).contains("1000000 bytes in an hour"));
     let refused = TcpRun::open(options).map(drop).unwrap_err();
-    assert!(matches!(refused, TcpPathError::Spent { .. }) && !refused.is_usage(), "{refused}");
+    assert!(
+        matches!(refused, TcpPathError::BudgetExhausted { .. }) && !refused.is_usage_error(),
+        "{refused}"
+    );
 }
 
 #[test]
@@ -281,8 +287,8 @@ fn options_that_cannot_be_are_refused_before_anything_is_sent() {
         (wrong(|options| options.latency_sizes = vec![1 << 40]), "from 1 to"),
         (wrong(|options| options.settings.time_ns = 1), "from 10 ms to 60 s"),
     ] {
-        assert!(error.is_usage() && error.to_string().contains(expected), "{error}");
+        assert!(error.is_usage_error() && error.to_string().contains(expected), "{error}");
     }
     let error = wrong(|_| ());
-    assert!(!error.is_usage() && error.to_string().contains("no program listens"), "{error}");
+    assert!(!error.is_usage_error() && error.to_string().contains("no program listens"), "{error}");
 }

@@ -1,5 +1,5 @@
-//! Far end of one connection: read the greeting, respond to it, do the work, report. Every wait and
-//! every number is bounded.
+//! Far end of one connection: reads the hello, sends the welcome, does the job and reports. Every
+//! wait and every size is bounded.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -13,25 +13,28 @@ use horolog_sys::tcp;
 use super::bounds::ConnectionBudget;
 use super::protocol::{
     AdmissionVerdict, ByteBudget, ConnectionJob, FarEndReport, HELLO_LEN, Hello, TcpWelcome,
-    facts_text,
+    format_facts,
 };
-use super::row::{SETTLE, TICK, count_held, figures, observe_wait};
+use super::row::{
+    WAIT_CHECK_INTERVAL, WELCOME_DELAY, add_held_sample, held_sample_delay, tcp_info_summary,
+};
 use super::serve::{FarEndState, TcpLimits};
 
-/// Timeout of a greeting.
+/// Timeout of the hello.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(2);
 /// Grace period of a connection beyond the requested time.
-const GRACE: Duration = Duration::from_secs(5);
-/// Time for which a connection that ended at a bound stays open, so that its report arrives: a
-/// socket that is closed with unread data retransmits nothing.
-const LINGER: Duration = Duration::from_millis(500);
-/// Most bytes read or written at once.
-const CHUNK_MAX: usize = 256 << 10;
-/// Least buffer size of a sink.
-const SINK_CHUNK: usize = 128 << 10;
+const GRACE_PERIOD: Duration = Duration::from_secs(5);
+/// Time for which a connection stays open after its budget is exhausted, so that the report
+/// arrives: closing a socket with unread data resets the connection.
+const REPORT_LINGER: Duration = Duration::from_millis(500);
+/// Maximum number of bytes read or written at once.
+const CHUNK_BYTES_MAX: usize = 256 << 10;
+/// Minimum receive buffer size in bytes.
+const SINK_BUFFER_BYTES_MIN: usize = 128 << 10;
 
-/// Serves a connection from its greeting to its end. The verdict is by the number of connections.
-pub(super) fn run(
+/// Serves a connection from the hello to its end. `verdict` and `limit` are the decision on the
+/// number of connections.
+pub(super) fn serve_connection(
     mut stream: &TcpStream,
     shared: &FarEndState,
     (verdict, limit): (AdmissionVerdict, u32),
@@ -43,52 +46,56 @@ pub(super) fn run(
     let parsed = Hello::parse(&bytes);
     let (verdict, limit) = match parsed {
         _ if verdict != AdmissionVerdict::Accepted => (verdict, limit),
-        None => (AdmissionVerdict::Malformed, 0),
-        Some(hello) => match judge(&hello, &shared.settings.limits) {
-            (AdmissionVerdict::Accepted, _) => spent(shared.hour.wait(Instant::now())),
+        None => (AdmissionVerdict::InvalidHello, 0),
+        Some(hello) => match check_hello(&hello, &shared.settings.limits) {
+            (AdmissionVerdict::Accepted, _) => {
+                budget_verdict(shared.hourly_budget.time_until_available(Instant::now()))
+            }
             refused => refused,
         },
     };
-    shared.counters.verdict(verdict);
+    shared.counters.count_verdict(verdict);
     let facts = match verdict {
-        AdmissionVerdict::Accepted => facts_text(&shared.settings.facts(stream)),
+        AdmissionVerdict::Accepted => format_facts(&shared.settings.facts(stream)),
         _ => Vec::new(),
     };
-    if parsed.is_some_and(|hello| hello.flags.settle) && verdict == AdmissionVerdict::Accepted {
-        thread::sleep(SETTLE);
+    if parsed.is_some_and(|hello| hello.flags.delay_welcome)
+        && verdict == AdmissionVerdict::Accepted
+    {
+        thread::sleep(WELCOME_DELAY);
     }
     let facts_bytes = facts.len() as u16;
     let welcome = TcpWelcome { verdict, facts_bytes, limit };
-    // In one write, so that no half of it waits for an acknowledgement.
+    // In one write, so that no part waits for an acknowledgement.
     stream.write_all(&[&welcome.emit()[..], &facts].concat())?;
     match parsed {
         Some(hello) if verdict == AdmissionVerdict::Accepted => {
-            FarEndSession::new(stream, hello, shared)?.work()
+            FarEndSession::new(stream, hello, shared)?.run_job()
         }
         _ => stream.shutdown(Shutdown::Write),
     }
 }
 
-/// Checks a greeting against the limits.
-fn judge(hello: &Hello, limits: &TcpLimits) -> (AdmissionVerdict, u32) {
+/// Checks a hello against the limits; returns the verdict and the exceeded limit.
+fn check_hello(hello: &Hello, limits: &TcpLimits) -> (AdmissionVerdict, u32) {
     let time_ms = u32::try_from(limits.time.as_millis()).unwrap_or(u32::MAX);
     let bytes = [hello.request_bytes, hello.head_bytes, hello.body_bytes];
     if hello.time_ms.saturating_add(hello.warm_up_ms) > time_ms {
         (AdmissionVerdict::TooLong, time_ms)
     } else if bytes.into_iter().any(|bytes| bytes > limits.message_bytes) {
         (AdmissionVerdict::TooLarge, limits.message_bytes)
-    } else if bytes == [0; 3] && hello.work != ConnectionJob::Facts
-        || hello.work == ConnectionJob::Exchange && (hello.request_bytes == 0 || hello.batch == 0)
-        || hello.work == ConnectionJob::Source && hello.head_bytes == 0
+    } else if bytes == [0; 3] && hello.job != ConnectionJob::Facts
+        || hello.job == ConnectionJob::Exchange && (hello.request_bytes == 0 || hello.batch == 0)
+        || hello.job == ConnectionJob::Send && hello.head_bytes == 0
     {
-        (AdmissionVerdict::Malformed, 0)
+        (AdmissionVerdict::InvalidHello, 0)
     } else {
         (AdmissionVerdict::Accepted, 0)
     }
 }
 
-/// Returns the verdict by the time until there are bytes for a connection.
-fn spent(wait: Duration) -> (AdmissionVerdict, u32) {
+/// Returns the verdict for a time `wait` until the hourly budget suffices.
+fn budget_verdict(wait: Duration) -> (AdmissionVerdict, u32) {
     if wait.is_zero() {
         return (AdmissionVerdict::Accepted, 0);
     }
@@ -98,21 +105,21 @@ fn spent(wait: Duration) -> (AdmissionVerdict, u32) {
     )
 }
 
-/// Reason for which the work on a connection ended before the near end had finished.
+/// Reason why a job ended before the near end was finished.
 enum ConnectionStopReason {
-    At(ByteBudget),
-    By(io::Error),
+    BudgetReached(ByteBudget),
+    IoError(io::Error),
 }
 
 impl From<io::Error> for ConnectionStopReason {
     fn from(error: io::Error) -> Self {
-        Self::By(error)
+        Self::IoError(error)
     }
 }
 
 impl From<ByteBudget> for ConnectionStopReason {
     fn from(bound: ByteBudget) -> Self {
-        Self::At(bound)
+        Self::BudgetReached(bound)
     }
 }
 
@@ -120,11 +127,11 @@ struct FarEndSession<'a> {
     stream: &'a TcpStream,
     hello: Hello,
     buffer: Vec<u8>,
-    /// Body, if it is sent from a file.
+    /// File with the body, if it is sent by sendfile.
     body: Option<File>,
     report: FarEndReport,
-    ends: Instant,
-    allowance: ConnectionBudget<'a>,
+    deadline: Instant,
+    budget: ConnectionBudget<'a>,
     shared: &'a FarEndState,
 }
 
@@ -136,12 +143,17 @@ impl<'a> FarEndSession<'a> {
         if flags.quick_ack_once {
             tcp::set_quick_ack(stream, true)?;
         }
-        stream.set_read_timeout(Some(if flags.observe { observe_wait() } else { TICK }))?;
-        stream.set_write_timeout(Some(TICK))?;
-        let least = if hello.work == ConnectionJob::Sink { SINK_CHUNK } else { 1 };
+        stream.set_read_timeout(Some(if flags.observe {
+            held_sample_delay()
+        } else {
+            WAIT_CHECK_INTERVAL
+        }))?;
+        stream.set_write_timeout(Some(WAIT_CHECK_INTERVAL))?;
+        let buffer_min =
+            if hello.job == ConnectionJob::Receive { SINK_BUFFER_BYTES_MIN } else { 1 };
         let message = hello.request_bytes.max(hello.head_bytes).max(hello.body_bytes) as usize;
         let body = if flags.send_file && hello.body_bytes > 0 {
-            Some(tcp::memory_file(&vec![0; (hello.body_bytes as usize).min(CHUNK_MAX)])?)
+            Some(tcp::memory_file(&vec![0; (hello.body_bytes as usize).min(CHUNK_BYTES_MAX)])?)
         } else {
             None
         };
@@ -149,69 +161,71 @@ impl<'a> FarEndSession<'a> {
         Ok(Self {
             stream,
             hello,
-            buffer: vec![0; message.clamp(least, CHUNK_MAX)],
+            buffer: vec![0; message.clamp(buffer_min, CHUNK_BYTES_MAX)],
             body,
             report: FarEndReport::default(),
-            ends: Instant::now() + Duration::from_millis(requested_ms) + GRACE,
-            allowance: ConnectionBudget::new(&shared.hour, limits.bytes),
+            deadline: Instant::now() + Duration::from_millis(requested_ms) + GRACE_PERIOD,
+            budget: ConnectionBudget::new(&shared.hourly_budget, limits.bytes),
             shared,
         })
     }
 
-    fn work(&mut self) -> io::Result<()> {
-        let done = match self.hello.work {
+    fn run_job(&mut self) -> io::Result<()> {
+        let done = match self.hello.job {
             ConnectionJob::Facts => Ok(true),
-            ConnectionJob::Exchange => self.exchange(),
-            ConnectionJob::Sink => self.sink().map(|()| true),
-            ConnectionJob::Source => self.source().map(|()| true),
+            ConnectionJob::Exchange => self.run_exchanges(),
+            ConnectionJob::Receive => self.receive_stream().map(|()| true),
+            ConnectionJob::Send => self.send_stream().map(|()| true),
         };
-        self.allowance.end(Instant::now());
+        self.budget.return_unused(Instant::now());
         let shared = self.shared;
         let limits = &shared.settings.limits;
-        shared.counters.carried(limits.bytes - self.allowance.left());
+        shared.counters.count_payload(limits.bytes - self.budget.remaining());
         match done {
             Ok(true) => {}
             Ok(false) => return Ok(()),
-            Err(ConnectionStopReason::At(bound)) => {
-                self.report.bound = Some(bound);
-                self.report.bound_bytes = match bound {
+            Err(ConnectionStopReason::BudgetReached(bound)) => {
+                self.report.exhausted_budget = Some(bound);
+                self.report.budget_bytes = match bound {
                     ByteBudget::Connection => limits.bytes,
-                    ByteBudget::Hour => limits.bytes_in_hour,
+                    ByteBudget::Hour => limits.bytes_per_hour,
                 };
             }
-            Err(ConnectionStopReason::By(error)) => return Err(error),
+            Err(ConnectionStopReason::IoError(error)) => return Err(error),
         }
-        self.report.tcp = tcp::info(self.stream).map(|info| figures(&info)).unwrap_or_default();
+        self.report.tcp =
+            tcp::info(self.stream).map(|info| tcp_info_summary(&info)).unwrap_or_default();
         let report = self.report.emit();
-        self.write(&report)?;
+        self.write_all(&report)?;
         self.stream.shutdown(Shutdown::Write)?;
-        if self.report.bound.is_some() {
-            thread::sleep(LINGER);
+        if self.report.exhausted_budget.is_some() {
+            thread::sleep(REPORT_LINGER);
         }
         Ok(())
     }
 
-    /// Answers until the near end sends no more; returns true if a report is expected.
-    fn exchange(&mut self) -> Result<bool, ConnectionStopReason> {
+    /// Answers requests until the near end sends no more. Returns true if the near end expects a
+    /// report, false if the connection is to be closed.
+    fn run_exchanges(&mut self) -> Result<bool, ConnectionStopReason> {
         let flags = self.hello.flags;
         let request = self.hello.request_bytes as usize;
-        let answer = u64::from(self.hello.head_bytes) + u64::from(self.hello.body_bytes);
-        let both = answer.saturating_add(request as u64);
+        let reply_bytes = u64::from(self.hello.head_bytes) + u64::from(self.hello.body_bytes);
+        let exchange_bytes = reply_bytes.saturating_add(request as u64);
         let mut in_batch = 0;
-        while self.receive(request)? == request {
-            self.allowance.spend(both, Instant::now)?;
+        while self.read_request(request)? == request {
+            self.budget.spend(exchange_bytes, Instant::now)?;
             let begun = Instant::now();
             if flags.cork && in_batch == 0 {
                 tcp::set_cork(self.stream, true)?;
             }
-            self.answer()?;
+            self.write_reply()?;
             in_batch += 1;
             if in_batch == self.hello.batch {
                 in_batch = 0;
-                if flags.close {
+                if flags.close_to_uncork {
                     return Ok(false);
                 }
-                if flags.cork && !flags.forget {
+                if flags.cork && !flags.forget_cork {
                     tcp::set_cork(self.stream, false)?;
                 }
             }
@@ -223,37 +237,37 @@ impl<'a> FarEndSession<'a> {
         Ok(true)
     }
 
-    fn answer(&mut self) -> io::Result<()> {
+    fn write_reply(&mut self) -> io::Result<()> {
         self.write_message(self.hello.head_bytes as usize)?;
         let body = self.hello.body_bytes as usize;
         let Some(file) = self.body.take() else { return self.write_message(body) };
         let mut left = body;
         while left > 0 {
-            match tcp::send_file(self.stream, file.as_fd(), 0, left.min(CHUNK_MAX)) {
+            match tcp::send_file(self.stream, file.as_fd(), 0, left.min(CHUNK_BYTES_MAX)) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(sent) => left -= sent,
-                Err(error) => self.tick(error)?,
+                Err(error) => self.check_timeout(error)?,
             }
         }
         self.body = Some(file);
         Ok(())
     }
 
-    fn sink(&mut self) -> Result<(), ConnectionStopReason> {
+    fn receive_stream(&mut self) -> Result<(), ConnectionStopReason> {
         let warm_up = Duration::from_millis(self.hello.warm_up_ms.into());
         let mut begun: Option<Instant> = None;
         let mut last = Instant::now();
-        // As an application that reads messages: no more than one at a time.
+        // Like an application that reads messages: at most one at a time.
         let message = self.hello.request_bytes.max(1) as usize;
         let ended = loop {
             if self.hello.flags.quick_ack_each {
                 tcp::set_quick_ack(self.stream, true)?;
             }
-            let received = self.read_some(message)?;
+            let received = self.read_available(message)?;
             if received == 0 {
                 break Ok(());
             }
-            if let Err(bound) = self.allowance.spend(received as u64, Instant::now) {
+            if let Err(bound) = self.budget.spend(received as u64, Instant::now) {
                 break Err(bound.into());
             }
             last = Instant::now();
@@ -267,26 +281,27 @@ impl<'a> FarEndSession<'a> {
         ended
     }
 
-    fn source(&mut self) -> Result<(), ConnectionStopReason> {
+    fn send_stream(&mut self) -> Result<(), ConnectionStopReason> {
         let time = u64::from(self.hello.time_ms) + u64::from(self.hello.warm_up_ms);
         let until = Instant::now() + Duration::from_millis(time);
         let length = self.hello.head_bytes;
         while Instant::now() < until {
-            self.allowance.spend(length.into(), Instant::now)?;
+            self.budget.spend(length.into(), Instant::now)?;
             self.write_message(length as usize)?;
             self.report.exchanges += 1;
         }
         Ok(())
     }
 
-    /// Reads and discards bytes; returns the number of bytes before the end of the stream.
-    fn receive(&mut self, wanted: usize) -> io::Result<usize> {
+    /// Receives and discards `wanted` bytes; returns the number of bytes, fewer at the end of the
+    /// stream.
+    fn read_request(&mut self, wanted: usize) -> io::Result<usize> {
         if self.hello.flags.quick_ack_each {
             tcp::set_quick_ack(self.stream, true)?;
         }
         let mut got = 0;
         while got < wanted {
-            match self.read_some(wanted - got)? {
+            match self.read_available(wanted - got)? {
                 0 => break,
                 received => got += received,
             }
@@ -294,48 +309,48 @@ impl<'a> FarEndSession<'a> {
         Ok(got)
     }
 
-    fn read_some(&mut self, most: usize) -> io::Result<usize> {
+    fn read_available(&mut self, most: usize) -> io::Result<usize> {
         let room = most.min(self.buffer.len());
         loop {
             match (&mut &*self.stream).read(&mut self.buffer[..room]) {
                 Ok(received) => return Ok(received),
-                Err(error) => self.tick(error)?,
+                Err(error) => self.check_timeout(error)?,
             }
         }
     }
 
-    /// Writes `length` bytes, in one write or in as many as it takes.
+    /// Writes `length` zero bytes, in as few writes as the buffer allows.
     fn write_message(&mut self, length: usize) -> io::Result<()> {
         let mut left = length;
         while left > 0 {
             match (&mut &*self.stream).write(&self.buffer[..left.min(self.buffer.len())]) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(sent) => left -= sent,
-                Err(error) => self.tick(error)?,
+                Err(error) => self.check_timeout(error)?,
             }
         }
         Ok(())
     }
 
-    fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+    fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             match (&mut &*self.stream).write(bytes) {
                 Ok(sent) => bytes = &bytes[sent..],
-                Err(error) => self.tick(error)?,
+                Err(error) => self.check_timeout(error)?,
             }
         }
         Ok(())
     }
 
-    /// Handles an expired wait: the end of the connection's time, or a sample of the data held by
-    /// the socket.
-    fn tick(&mut self, error: io::Error) -> io::Result<()> {
+    /// Handles an I/O error: `Ok` to retry, after sampling held-back data if requested; a timeout
+    /// error after the connection's deadline.
+    fn check_timeout(&mut self, error: io::Error) -> io::Result<()> {
         match error.kind() {
-            io::ErrorKind::WouldBlock if Instant::now() < self.ends => {
+            io::ErrorKind::WouldBlock if Instant::now() < self.deadline => {
                 if self.hello.flags.observe
                     && let Ok(info) = tcp::info(self.stream)
                 {
-                    count_held(&info, self.hello.flags.cork, &mut self.report.held);
+                    add_held_sample(&info, self.hello.flags.cork, &mut self.report.held_samples);
                 }
                 Ok(())
             }

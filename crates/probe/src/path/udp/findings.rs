@@ -5,32 +5,33 @@ use horolog_record::{
     RowEndReason, Severity, TimestampSource,
 };
 
-use crate::path::time;
+use crate::path::format_time;
 
-/// Relative deviation tolerated between planned and achieved rate or load.
-const TOLERANCE: f64 = 0.01;
-/// Replies below which the 99.9th percentile is a single one's.
+/// Tolerated relative deviation of achieved from intended rate or load.
+const RATE_TOLERANCE: f64 = 0.01;
+/// Number of replies below which the 99.9th percentile is that of a single reply.
 const SAMPLES_MIN: u64 = 1_000;
-/// Median of T from which queueing of datagrams is suspected, in ns.
-const QUEUE_NS: u64 = 1_000_000;
+/// Median of T (half the round trip) from which queueing of datagrams is suspected, in ns.
+const QUEUEING_MEDIAN_NS: u64 = 1_000_000;
 
 /// Context of a run, not part of its record.
 #[derive(Debug, Default)]
 pub(super) struct UdpRunContext {
-    /// True if it was ended early.
+    /// True if the run was interrupted.
     pub(super) interrupted: bool,
     /// Rows in which the system clock was stepped.
     pub(super) stepped: Vec<usize>,
 }
 
 /// Returns all findings, in no order.
-pub(super) fn all(result: &PathUdpResult, circumstances: &UdpRunContext) -> Vec<Finding> {
+pub(super) fn all_findings(result: &PathUdpResult, context: &UdpRunContext) -> Vec<Finding> {
     let rows = result.rows.iter().enumerate();
-    let mut findings: Vec<_> = rows.flat_map(|(index, row)| of_row(result, row, index)).collect();
-    findings.extend(circumstances.stepped.iter().map(|row| {
+    let mut findings: Vec<_> =
+        rows.flat_map(|(index, row)| row_findings(result, row, index)).collect();
+    findings.extend(context.stepped.iter().map(|row| {
         Finding {
             trial: Some(*row),
-            ..whole(
+            ..finding(
                 FindingCode::ClockStepped,
                 Severity::Warning,
                 "The system clock was stepped during the run: one-way delays and kernel times are \
@@ -40,9 +41,9 @@ pub(super) fn all(result: &PathUdpResult, circumstances: &UdpRunContext) -> Vec<
             )
         }
     }));
-    findings.extend(of_run(result));
-    if circumstances.interrupted {
-        findings.push(whole(
+    findings.extend(run_findings(result));
+    if context.interrupted {
+        findings.push(finding(
             FindingCode::Interrupted,
             Severity::Note,
             if result.rows.is_empty() {
@@ -60,21 +61,21 @@ pub(super) fn all(result: &PathUdpResult, circumstances: &UdpRunContext) -> Vec<
     findings
 }
 
-/// Returns true if a row was ended before the first request that counts.
+/// Returns true if a row was interrupted before its first counted request.
 fn is_warming_up(row: &PathRow) -> bool {
     row.ended == Some(RowEndReason::Interrupted) && row.counts.sent == 0
 }
 
-fn whole(code: FindingCode, severity: Severity, message: String, advice: &str) -> Finding {
+fn finding(code: FindingCode, severity: Severity, message: String, advice: &str) -> Finding {
     Finding { code, severity, message, advice: advice.to_owned(), trial: None }
 }
 
-fn of_run(result: &PathUdpResult) -> Vec<Finding> {
+fn run_findings(result: &PathUdpResult) -> Vec<Finding> {
     let mut findings = Vec::new();
     let target = &result.target;
     let answered = || result.rows.iter().filter(|row| row.counts.received > 0);
     if target.same_clock {
-        findings.push(whole(
+        findings.push(finding(
             FindingCode::SharedMachine,
             Severity::Note,
             "Both ends run on one kernel and share its CPUs.".into(),
@@ -83,10 +84,10 @@ fn of_run(result: &PathUdpResult) -> Vec<Finding> {
     }
     if answered().next().is_some() && answered().all(|row| row.forward_ns.is_none()) {
         let apart = match target.clock_error_ns {
-            Some(ns) => format!("may be {} apart", time(ns)),
+            Some(ns) => format!("may be {} apart", format_time(ns)),
             None => "may not be synchronised".to_owned(),
         };
-        findings.push(whole(
+        findings.push(finding(
             FindingCode::OneWayUnavailable,
             Severity::Note,
             format!("The ends' clocks {apart}: one-way delays are unavailable."),
@@ -96,7 +97,7 @@ fn of_run(result: &PathUdpResult) -> Vec<Finding> {
     if result.timestamps == TimestampSource::Kernel
         && answered().any(|row| row.host_send_ns.is_none())
     {
-        findings.push(whole(
+        findings.push(finding(
             FindingCode::TimestampsMissing,
             Severity::Warning,
             "The kernel took no transmit timestamps: host and wire delays are not \
@@ -105,21 +106,21 @@ fn of_run(result: &PathUdpResult) -> Vec<Finding> {
             "'ethtool -T' shows the interface's timestamping capabilities.",
         ));
     }
-    findings.extend(crowded(result));
+    findings.extend(overload_finding(result));
     findings
 }
 
-fn of_row(result: &PathUdpResult, row: &PathRow, index: usize) -> Vec<Finding> {
+fn row_findings(result: &PathUdpResult, row: &PathRow, index: usize) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut add_finding = |code, severity, message: String, advice: &str| {
-        let finding = whole(code, severity, message, advice);
+        let finding = finding(code, severity, message, advice);
         findings.push(Finding { trial: Some(index), ..finding });
     };
     let counts = &row.counts;
-    if let Some((message, advice)) = outage(row, result.protocol) {
+    if let Some((message, advice)) = outage_message(row, result.protocol) {
         add_finding(FindingCode::FarEndUnreachable, Severity::Error, message, advice);
     } else if counts.lost > 0 {
-        let (message, advice) = loss(row);
+        let (message, advice) = loss_message(row);
         add_finding(FindingCode::PathLoss, Severity::Warning, message, advice);
     }
     if counts.reordered > 0 {
@@ -127,7 +128,7 @@ fn of_row(result: &PathUdpResult, row: &PathRow, index: usize) -> Vec<Finding> {
             "{} of {} replies were reordered{}.",
             counts.reordered,
             counts.received,
-            split(row, |way| way.reordered)
+            per_direction_text(row, |way| way.reordered)
         );
         add_finding(
             FindingCode::PathReordered,
@@ -140,7 +141,7 @@ fn of_row(result: &PathUdpResult, row: &PathRow, index: usize) -> Vec<Finding> {
         let message = format!(
             "{} duplicate replies were received{}.",
             counts.duplicate,
-            split(row, |way| way.duplicate)
+            per_direction_text(row, |way| way.duplicate)
         );
         add_finding(
             FindingCode::DuplicateReplies,
@@ -166,7 +167,7 @@ fn of_row(result: &PathUdpResult, row: &PathRow, index: usize) -> Vec<Finding> {
         );
         add_finding(FindingCode::Fragmented, Severity::Note, message, "");
     }
-    if let Some((there, back)) = dscp(result.dscp, row) {
+    if let Some((there, back)) = changed_dscp(result.dscp, row) {
         let message = format!(
             "Requests were sent with DSCP {}, arrived with {there}, and replies returned with \
              {back}.",
@@ -180,8 +181,8 @@ fn of_row(result: &PathUdpResult, row: &PathRow, index: usize) -> Vec<Finding> {
         );
     }
     let load = &row.load;
-    // At either end of a row load may be ahead by the share of one request.
-    let tolerance = TOLERANCE + 2.0 / counts.sent.max(1) as f64;
+    // At the start and the end of a row the load may be ahead by that of one request.
+    let tolerance = RATE_TOLERANCE + 2.0 / counts.sent.max(1) as f64;
     if row.ended.is_none()
         && (load.ratio - load.planned_ratio).abs() > load.planned_ratio * tolerance
     {
@@ -196,7 +197,7 @@ fn of_row(result: &PathUdpResult, row: &PathRow, index: usize) -> Vec<Finding> {
             "Use longer rows.",
         );
     }
-    pace(result, row, &mut add_finding);
+    rate_findings(result, row, &mut add_finding);
     if (1..SAMPLES_MIN).contains(&counts.received) {
         let message = format!("{} replies are too few for a 99.9th percentile.", counts.received);
         add_finding(
@@ -209,19 +210,19 @@ fn of_row(result: &PathUdpResult, row: &PathRow, index: usize) -> Vec<Finding> {
     findings
 }
 
-/// Reports a missed rate, and lateness in the values.
-fn pace(
+/// Adds findings on a missed rate, late sending, and queueing.
+fn rate_findings(
     result: &PathUdpResult,
     row: &PathRow,
     add_finding: &mut impl FnMut(FindingCode, Severity, String, &str),
 ) {
     let sent = row.counts.sent + row.counts.refused;
     if let Some(planned) = row.intended_rate.filter(|_| sent > 100 && row.ended.is_none())
-        && row.achieved_rate < planned * (1.0 - TOLERANCE)
+        && row.achieved_rate < planned * (1.0 - RATE_TOLERANCE)
     {
         let message =
             format!("The achieved rate was {:.0}/s instead of {planned:.0}/s.", row.achieved_rate);
-        let is_crowded = result.host.cores > 0 && spinning(result) >= result.host.cores as u64;
+        let is_crowded = result.host.cores > 0 && busy_threads(result) >= result.host.cores as u64;
         let advice =
             if is_crowded { "Lower the rate." } else { "Lower the rate, or use more flows." };
         add_finding(FindingCode::GeneratorBehind, Severity::Warning, message, advice);
@@ -233,47 +234,47 @@ fn pace(
         let message = format!(
             "Every hundredth request was sent at least {} late, and T has a 99th percentile of {}: \
              the upper percentiles are caused by this host.",
-            time(late.p99),
-            time(delay.p99)
+            format_time(late.p99),
+            format_time(delay.p99)
         );
         let advice = if result.busy_polling { "Lower the rate." } else { "Try --busy-poll." };
         add_finding(FindingCode::RequestsLate, Severity::Warning, message, advice);
     }
     let delay = row.delay_ns.as_ref().filter(|_| result.mode == PathSendMode::OpenLoop);
-    let is_queue = |delay: &&Distribution| delay.p50 > QUEUE_NS.max(delay.min.saturating_mul(10));
+    let is_queue =
+        |delay: &&Distribution| delay.p50 > QUEUEING_MEDIAN_NS.max(delay.min.saturating_mul(10));
     if let Some(delay) = delay.filter(is_queue) {
         let message = format!(
             "T has a median of {} and a minimum of {}: datagrams queue on the path or on a host \
              that is too slow for this rate.",
-            time(delay.p50),
-            time(delay.min)
+            format_time(delay.p50),
+            format_time(delay.min)
         );
         let advice = "Lower the rate until T no longer grows with it.";
         add_finding(FindingCode::RequestsLate, Severity::Warning, message, advice);
     }
 }
 
-/// Returns the number of threads of this end that never sleep; if both ends share this host, the
-/// far end has more.
-fn spinning(result: &PathUdpResult) -> u64 {
+/// Returns the number of busy-polling threads of this end; a far end on the same host has more.
+fn busy_threads(result: &PathUdpResult) -> u64 {
     let threads = if result.mode == PathSendMode::OpenLoop { 2 } else { 1 };
     if result.busy_polling { result.flows.saturating_mul(threads) } else { 0 }
 }
 
-/// Reports busy-polling threads that do not have a CPU each.
-fn crowded(result: &PathUdpResult) -> Option<Finding> {
-    let (threads, cores) = (spinning(result), result.host.cores as u64);
+/// Returns a finding if there are more busy-polling threads than CPUs.
+fn overload_finding(result: &PathUdpResult) -> Option<Finding> {
+    let (threads, cores) = (busy_threads(result), result.host.cores as u64);
     (cores > 0 && threads > cores).then(|| {
         let message = format!(
             "{threads} threads busy-poll on {cores} CPUs: they wait for each other, which the \
              results include."
         );
         let advice = "Omit --busy-poll, or use fewer --flows.";
-        whole(FindingCode::GeneratorLimit, Severity::Warning, message, advice)
+        finding(FindingCode::GeneratorLimit, Severity::Warning, message, advice)
     })
 }
 
-fn outage(row: &PathRow, protocol: PathProtocol) -> Option<(String, &'static str)> {
+fn outage_message(row: &PathRow, protocol: PathProtocol) -> Option<(String, &'static str)> {
     let answered = row.counts.received;
     match row.ended {
         Some(RowEndReason::Vanished) => Some((
@@ -299,8 +300,8 @@ fn outage(row: &PathRow, protocol: PathProtocol) -> Option<(String, &'static str
     }
 }
 
-/// Describes the losses by location, with the best remedy.
-fn loss(row: &PathRow) -> (String, &'static str) {
+/// Returns message and advice on losses, by their locations.
+fn loss_message(row: &PathRow) -> (String, &'static str) {
     let (counts, share) = (&row.counts, row.loss_ratio() * 100.0);
     let (lost, sent) = (counts.lost, counts.sent);
     let longer = "Use a longer --timeout.";
@@ -312,7 +313,7 @@ fn loss(row: &PathRow) -> (String, &'static str) {
         0 => String::new(),
         late => format!("; replies to {late} of them were late"),
     };
-    let ways = split(row, |way| way.lost);
+    let ways = per_direction_text(row, |way| way.lost);
     let message =
         format!("{lost} of {sent} requests received no reply in time ({share:.3}%){ways}{late}.");
     let Some(at) =
@@ -356,8 +357,11 @@ fn loss(row: &PathRow) -> (String, &'static str) {
     (message, advice)
 }
 
-/// Formats a count of the forward and of the backward direction.
-fn split(row: &PathRow, of: impl Fn(&horolog_record::PathDirectionCounts) -> u64) -> String {
+/// Formats a count by direction, for the middle of a message; empty if unknown.
+fn per_direction_text(
+    row: &PathRow,
+    of: impl Fn(&horolog_record::PathDirectionCounts) -> u64,
+) -> String {
     match (&row.forward, &row.backward) {
         (Some(there), Some(back)) => {
             format!(", {} forward and {} backward", of(there), of(back))
@@ -366,8 +370,8 @@ fn split(row: &PathRow, of: impl Fn(&horolog_record::PathDirectionCounts) -> u64
     }
 }
 
-/// Returns the DSCPs on arrival, if one differs from the DSCP sent.
-fn dscp(sent: u8, row: &PathRow) -> Option<(u8, u8)> {
+/// Returns the DSCPs with which requests and replies arrived, if one differs from `sent`.
+fn changed_dscp(sent: u8, row: &PathRow) -> Option<(u8, u8)> {
     let there = row.dscp_forward.unwrap_or(sent);
     let back = row.dscp_backward.unwrap_or(sent);
     (there != sent || back != sent).then_some((there, back))

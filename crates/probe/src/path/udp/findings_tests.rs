@@ -87,7 +87,7 @@ fn result(row: PathRow) -> PathUdpResult {
 }
 
 fn texts_of(result: &PathUdpResult, code: FindingCode) -> Vec<(String, String)> {
-    let all = all(result, &UdpRunContext::default());
+    let all = all_findings(result, &UdpRunContext::default());
     let of_code = all.into_iter().filter(|finding| finding.code == code);
     of_code.map(|finding| (finding.message, finding.advice)).collect()
 }
@@ -167,7 +167,7 @@ fn pollers_need_a_processor_each() {
 fn an_end_in_the_warm_up_is_reported() {
     let message_of = |row| {
         let circumstances = UdpRunContext { interrupted: true, ..UdpRunContext::default() };
-        let findings = all(&result(row), &circumstances);
+        let findings = all_findings(&result(row), &circumstances);
         let one = findings.into_iter().find(|finding| finding.code == FindingCode::Interrupted);
         one.unwrap().message
     };

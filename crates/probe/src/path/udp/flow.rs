@@ -1,5 +1,5 @@
-//! One conversation with the far end: its socket, its buffers, and the sending, receiving and
-//! timestamping of a datagram. The send times are decided elsewhere.
+//! UDP flow to the far end: socket and buffers; sends, receives and timestamps datagrams. Send
+//! times are decided elsewhere.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -11,45 +11,48 @@ use horolog_sys::socket::Socket;
 use horolog_wire::path_probe::{FLAG_KERNEL_TIME, FLAG_TRAFFIC_CLASS, Header};
 use horolog_wire::stamp::SENDER_HOP_LIMIT;
 
-use super::codec::Codec;
+use super::codec::ProbeCodec;
 use super::error::UdpPathError;
-use super::hello::{self, hello};
+use super::hello::{self, request_session};
 use super::options::PathUdpOptions;
 use super::prepare::stamp_codec;
 
 /// Socket buffer size, for a burst of long datagrams.
 const BUFFER_BYTES: usize = 4 << 20;
-/// Maximum length of a datagram.
-const ROOM: usize = 65_536;
+/// Maximum length of a datagram in bytes.
+const DATAGRAM_BYTES_MAX: usize = 65_536;
 
 /// Flow ready for use.
 pub(super) struct UdpFlow {
     pub(super) socket: Socket,
-    pub(super) codec: Codec,
+    pub(super) codec: ProbeCodec,
     pub(super) wait: WaitMode,
-    /// True if the kernel takes timestamps.
-    pub(super) kernel: bool,
+    /// True if kernel timestamps are enabled.
+    pub(super) kernel_timestamps: bool,
     /// True if the traffic class of replies is received.
     receives_class: bool,
     envelope: MessageHeader,
-    pub(super) out: Vec<u8>,
-    pub(super) input: Vec<u8>,
-    /// Datagrams sent since the kernel numbers them.
-    pub(super) sent: u32,
-    /// Traffic class of received replies.
-    pub(super) class_back: Option<u8>,
+    pub(super) send_buffer: Vec<u8>,
+    pub(super) receive_buffer: Vec<u8>,
+    /// Number of datagrams sent since the kernel began to number them for timestamps.
+    pub(super) sent_count: u32,
+    /// Traffic class of the latest reply that had one.
+    pub(super) reply_traffic_class: Option<u8>,
 }
 
 /// Received datagram.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReceivedDatagram {
     pub(super) len: usize,
-    /// Kernel receive timestamp, in ns since 1970.
+    /// Kernel receive timestamp in ns since 1970; `None` if not enabled.
     pub(super) received_ns: Option<i64>,
 }
 
-/// Returns a socket that is connected to the far end, with the options for all its datagrams.
-pub(super) fn connected(options: &PathUdpOptions, to: SocketAddr) -> io::Result<Socket> {
+/// Opens a socket connected to the far end, with the options of the run.
+pub(super) fn open_connected_socket(
+    options: &PathUdpOptions,
+    to: SocketAddr,
+) -> io::Result<Socket> {
     let socket = Socket::udp(to)?;
     if let Some(interface) = &options.interface {
         socket.bind_to_interface(interface)?;
@@ -61,7 +64,7 @@ pub(super) fn connected(options: &PathUdpOptions, to: SocketAddr) -> io::Result<
     socket.bind((any, 0).into())?;
     socket.allow_fragmentation(to)?;
     if options.dscp != 0 {
-        // Before the route is looked up: another class may have another route.
+        // Before connecting, since the traffic class may select another route.
         socket.set_traffic_class(to, options.dscp << 2)?;
     }
     socket.connect(to)?;
@@ -78,7 +81,7 @@ impl UdpFlow {
         length: u64,
     ) -> Result<Self, UdpPathError> {
         let failed = |source| UdpPathError::Socket { address: to, source };
-        let socket = connected(options, to).map_err(failed)?;
+        let socket = open_connected_socket(options, to).map_err(failed)?;
         let receives_class = options.dscp != 0;
         let codec = if options.is_stamp {
             socket.set_hop_limit(to, SENDER_HOP_LIMIT).map_err(failed)?;
@@ -86,11 +89,11 @@ impl UdpFlow {
         } else {
             let kernel = if options.kernel_timestamps { FLAG_KERNEL_TIME } else { 0 };
             let class = if receives_class { FLAG_TRAFFIC_CLASS } else { 0 };
-            let welcome = hello(&socket, to, kernel | class)?;
+            let welcome = request_session(&socket, to, kernel | class)?;
             if options.rows.iter().any(|row| row.load_ratio > 0.0) {
-                hello::begin(&socket, welcome.session).map_err(failed)?;
+                hello::begin_session(&socket, welcome.session).map_err(failed)?;
             }
-            Codec::Horolog { session: welcome.session }
+            ProbeCodec::Horolog { session: welcome.session }
         };
         if receives_class {
             socket.enable_traffic_class(to, true).map_err(failed)?;
@@ -99,56 +102,59 @@ impl UdpFlow {
             socket.enable_all_timestamps().map_err(failed)?;
         }
         if options.busy_polling {
-            // Only drivers with busy polling benefit, and it may need a privilege.
+            // Best effort: it needs driver support and possibly a privilege.
             let _ = socket.set_busy_poll(50);
         }
         Ok(Self {
             socket,
             codec,
             wait: if options.busy_polling { WaitMode::NonBlocking } else { WaitMode::Blocking },
-            kernel: options.kernel_timestamps,
+            kernel_timestamps: options.kernel_timestamps,
             receives_class,
             envelope: MessageHeader::new(),
-            out: vec![0; length as usize],
-            input: vec![0; ROOM],
-            sent: 0,
-            class_back: None,
+            send_buffer: vec![0; length as usize],
+            receive_buffer: vec![0; DATAGRAM_BYTES_MAX],
+            sent_count: 0,
+            reply_traffic_class: None,
         })
     }
 
-    /// Sets the longest sleep of a receive call.
-    pub(super) fn sleep_at_most(&self, wait: Duration) -> Result<(), io::Error> {
+    /// Sets the timeout of a receive call.
+    pub(super) fn set_receive_timeout(&self, wait: Duration) -> Result<(), io::Error> {
         self.socket.set_receive_timeout(wait)
     }
 
     /// Receives a datagram into the buffer.
     pub(super) fn receive(&mut self) -> io::Result<ReceivedDatagram> {
-        if !self.kernel && !self.receives_class {
-            let len = datagram::receive(self.socket.as_fd(), &mut self.input, self.wait)?;
+        if !self.kernel_timestamps && !self.receives_class {
+            let len = datagram::receive(self.socket.as_fd(), &mut self.receive_buffer, self.wait)?;
             return Ok(ReceivedDatagram { len, received_ns: None });
         }
-        let received = self.envelope.receive(self.socket.as_fd(), &mut self.input, self.wait)?;
-        self.class_back = received.control.traffic_class.or(self.class_back);
+        let received =
+            self.envelope.receive(self.socket.as_fd(), &mut self.receive_buffer, self.wait)?;
+        self.reply_traffic_class = received.control.traffic_class.or(self.reply_traffic_class);
         let received_ns = received.control.received_at.map(horolog_time::Timestamp::as_ns);
         Ok(ReceivedDatagram { len: received.len, received_ns })
     }
 
-    /// Returns the next kernel transmit timestamp: the datagram's number and the instant.
+    /// Returns the next kernel transmit timestamp: number of the datagram, and instant in ns since
+    /// 1970.
     pub(super) fn transmit_timestamp(&mut self) -> Option<(u32, i64)> {
-        let stamp = self.envelope.receive_transmit_timestamp(self.socket.as_fd()).ok()?;
-        Some((stamp.timestamp_id?, stamp.received_at?.as_ns()))
+        let received = self.envelope.receive_transmit_timestamp(self.socket.as_fd()).ok()?;
+        Some((received.timestamp_id?, received.received_at?.as_ns()))
     }
 
-    /// Ends the session; returns the far end's counts of it.
-    pub(super) fn end(&self) -> Option<Header> {
+    /// Ends the session; returns the far end's counts datagram, `None` without one.
+    pub(super) fn end_session(&self) -> Option<Header> {
         match self.codec {
-            Codec::Horolog { session } => hello::end(&self.socket, session),
-            Codec::Stamp { .. } => None,
+            ProbeCodec::Horolog { session } => hello::end_session(&self.socket, session),
+            ProbeCodec::Stamp { .. } => None,
         }
     }
 
-    /// Returns true if the far end is reachable: a period without replies may have another reason.
-    pub(super) fn is_there(&self, to: SocketAddr) -> bool {
-        matches!(self.codec, Codec::Horolog { .. }) && hello(&self.socket, to, 0).is_ok()
+    /// Returns true if the far end answers a hello, so that missing replies have another reason.
+    pub(super) fn is_reachable(&self, to: SocketAddr) -> bool {
+        matches!(self.codec, ProbeCodec::Horolog { .. })
+            && request_session(&self.socket, to, 0).is_ok()
     }
 }

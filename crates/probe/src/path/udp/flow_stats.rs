@@ -1,5 +1,5 @@
-//! Stats of the replies of one flow in one row: first, late, duplicate and reordered ones, and
-//! times. Owned by one thread; recording allocates nothing. Pure.
+//! Stats of one flow in one row: replies by class, and times. Owned by one thread; recording
+//! allocates nothing. Pure.
 
 use horolog_record::{LiveCounts, PathCounts, PathDirectionCounts, Progress};
 use horolog_stats::{DuplicateWindow, MarkOutcome, Recorder, SignedRecorder};
@@ -8,26 +8,26 @@ use horolog_wire::path_probe::{HostLosses, SessionCounts};
 
 use super::codec::ProbeReply;
 
-/// Instants of an exchange at the near end, in ns; the UTC ones are of one clock.
+/// Times of an exchange at the near end, in ns; those in UTC are of one clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ExchangeTimes {
-    /// Latency: from the instant that counts to the reply.
+    /// Latency: from the intended send time (open loop) or the send time (ping-pong) to the reply.
     pub(super) latency: Span,
     /// User transmit time of the request, UTC.
-    pub(super) sent_ns: i64,
+    pub(super) user_sent_ns: i64,
     /// User receive time of the reply, UTC.
-    pub(super) taken_ns: i64,
+    pub(super) user_received_ns: i64,
     /// Kernel transmit timestamp of the request.
-    pub(super) left_ns: Option<i64>,
+    pub(super) kernel_sent_ns: Option<i64>,
     /// Kernel receive timestamp of the reply.
-    pub(super) received_ns: Option<i64>,
+    pub(super) kernel_received_ns: Option<i64>,
 }
 
 /// Class of a reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ReplyClass {
-    /// First one to its request, in time.
-    First,
+    /// First reply to its request, within the timeout.
+    FirstInTime,
     /// Warm-up, late or duplicate.
     Other,
 }
@@ -35,63 +35,65 @@ pub(super) enum ReplyClass {
 /// Stats of a flow.
 #[derive(Debug)]
 pub(super) struct FlowStats {
-    /// Number of the first request that counts.
+    /// Sequence number of the first counted request.
     warm_up: u32,
     timeout: Span,
     pub(super) counts: PathCounts,
-    /// Duplicate replies that were duplicated in the forward direction.
+    /// Duplicates that arose on the way to the far end.
     forward_duplicate: u64,
-    /// One past the highest number received.
-    next: u32,
-    /// Far end's count in the first replies; it distinguishes duplicates by direction.
-    arrivals_of: Box<[u32]>,
-    /// Far end's counts, as of the most recent reply.
-    pub(super) counted: Option<SessionCounts>,
-    /// Losses of its host, as reported at the end.
+    /// Highest received sequence number plus one.
+    next_sequence: u32,
+    /// Far end's arrival count in the first reply to each recent request, by sequence number modulo
+    /// its length; distinguishes duplicates by direction.
+    arrivals_by_sequence: Box<[u32]>,
+    /// Far end's counts in the latest reply.
+    pub(super) far_counts: Option<SessionCounts>,
+    /// Losses at the far end's host, reported at the end of the session.
     pub(super) far_losses: Option<HostLosses>,
     /// Packets dropped by this host's socket.
     pub(super) dropped: Option<u64>,
     pub(super) rtt: Recorder,
     pub(super) forward: SignedRecorder,
     pub(super) backward: SignedRecorder,
-    pub(super) far: Recorder,
+    pub(super) far_residence: Recorder,
     pub(super) host_send: Recorder,
     pub(super) host_receive: Recorder,
     pub(super) wire: Recorder,
-    pub(super) class_there: Option<u8>,
-    /// Error bound of the far end's clock, from its last reply.
+    pub(super) request_traffic_class: Option<u8>,
+    /// Error bound of the far end's clock in its latest reply.
     pub(super) far_error: Option<Span>,
 }
 
-/// Numbers stored with the far end's count; a copy arrives soon after the original.
-const REMEMBERED: usize = 4_096;
+/// Number of recent requests whose arrival count is stored; a duplicate arrives soon after the
+/// original.
+const ARRIVALS_STORED: usize = 4_096;
 
 impl FlowStats {
-    /// Returns empty stats. Requests below `warm_up` are not counted.
+    /// Returns empty stats; requests with numbers below `warm_up` are not counted.
     pub(super) fn new(warm_up: u32, timeout: Span) -> Self {
         Self {
             warm_up,
             timeout,
             counts: PathCounts::default(),
             forward_duplicate: 0,
-            next: 0,
-            arrivals_of: vec![0; REMEMBERED].into_boxed_slice(),
-            counted: None,
+            next_sequence: 0,
+            arrivals_by_sequence: vec![0; ARRIVALS_STORED].into_boxed_slice(),
+            far_counts: None,
             far_losses: None,
             dropped: None,
             rtt: Recorder::new(),
             forward: SignedRecorder::new(),
             backward: SignedRecorder::new(),
-            far: Recorder::new(),
+            far_residence: Recorder::new(),
             host_send: Recorder::new(),
             host_receive: Recorder::new(),
             wire: Recorder::new(),
-            class_there: None,
+            request_traffic_class: None,
             far_error: None,
         }
     }
 
-    /// Publishes the counts so far; `sent` is the number of requests sent.
+    /// Writes the present counts to `progress`; `sent` is the number of requests sent.
     pub(super) fn publish_progress(&self, sent: u64, progress: &mut Progress) {
         progress.clear();
         progress.counts = LiveCounts {
@@ -106,16 +108,17 @@ impl FlowStats {
         progress.latency.merge(&self.rtt);
     }
 
-    /// Returns true if a request counts.
+    /// Returns true if a request is not part of the warm-up.
     pub(super) const fn counts_request(&self, sequence: u32) -> bool {
         sequence >= self.warm_up
     }
 
-    /// Takes a reply. `window` records which requests were sent and which of them were answered.
-    pub(super) fn take(
+    /// Counts a reply, and records its times if it is the first and in time. `window` holds the
+    /// requests that were sent and which of them were answered.
+    pub(super) fn record_reply(
         &mut self,
         reply: &ProbeReply,
-        at: &ExchangeTimes,
+        times: &ExchangeTimes,
         window: &DuplicateWindow,
     ) -> ReplyClass {
         if reply.is_warm_up {
@@ -129,71 +132,74 @@ impl FlowStats {
         if !self.counts_request(reply.sequence) {
             return ReplyClass::Other;
         }
-        if let Some(counted) = reply.counted {
-            let known = self.counted.map_or(0, |counted| counted.arrivals);
+        if let Some(counted) = reply.counts {
+            let known = self.far_counts.map_or(0, |counted| counted.arrivals);
             if counted.arrivals >= known {
-                self.counted = Some(counted);
+                self.far_counts = Some(counted);
             }
         }
         if mark == MarkOutcome::Duplicate {
             self.counts.duplicate += 1;
-            self.count_copy(reply);
+            self.count_duplicate(reply);
             return ReplyClass::Other;
         }
-        self.remember(reply);
-        if at.latency > self.timeout {
+        self.store_arrivals(reply);
+        if times.latency > self.timeout {
             self.counts.late += 1;
             return ReplyClass::Other;
         }
         self.counts.received += 1;
-        if reply.sequence < self.next {
+        if reply.sequence < self.next_sequence {
             self.counts.reordered += 1;
         } else {
-            self.next = reply.sequence.saturating_add(1);
+            self.next_sequence = reply.sequence.saturating_add(1);
         }
-        self.record(reply, at);
-        ReplyClass::First
+        self.record_times(reply, times);
+        ReplyClass::FirstInTime
     }
 
-    fn remember(&mut self, reply: &ProbeReply) {
+    fn store_arrivals(&mut self, reply: &ProbeReply) {
         if let Some(arrivals) = reply.arrivals {
-            self.arrivals_of[reply.sequence as usize % REMEMBERED] = arrivals;
+            self.arrivals_by_sequence[reply.sequence as usize % ARRIVALS_STORED] = arrivals;
         }
     }
 
-    /// Counts a copy. A copy that the far end echoed separately was made in the forward direction.
-    fn count_copy(&mut self, reply: &ProbeReply) {
-        let before = self.arrivals_of[reply.sequence as usize % REMEMBERED];
+    /// Counts a duplicate; one with another arrival count was echoed separately, so it arose in the
+    /// forward direction.
+    fn count_duplicate(&mut self, reply: &ProbeReply) {
+        let before = self.arrivals_by_sequence[reply.sequence as usize % ARRIVALS_STORED];
         if reply.arrivals.is_some_and(|arrivals| arrivals != before) {
             self.forward_duplicate += 1;
         }
     }
 
-    fn record(&mut self, reply: &ProbeReply, at: &ExchangeTimes) {
+    fn record_times(&mut self, reply: &ProbeReply, times: &ExchangeTimes) {
         let ns = |span: i64| u64::try_from(span).unwrap_or(0);
-        self.rtt.record(ns(at.latency.as_ns()));
-        let (left, received_ns) =
-            (at.left_ns.unwrap_or(at.sent_ns), at.received_ns.unwrap_or(at.taken_ns));
+        self.rtt.record(ns(times.latency.as_ns()));
+        let (left, received_ns) = (
+            times.kernel_sent_ns.unwrap_or(times.user_sent_ns),
+            times.kernel_received_ns.unwrap_or(times.user_received_ns),
+        );
         self.forward.record(reply.received_ns.saturating_sub(left));
         self.backward.record(received_ns.saturating_sub(reply.sent_ns));
         let far = reply.sent_ns.saturating_sub(reply.received_ns);
-        self.far.record(ns(far));
-        if let (Some(left), Some(received_ns)) = (at.left_ns, at.received_ns) {
-            self.host_send.record(ns(left.saturating_sub(at.sent_ns)));
-            self.host_receive.record(ns(at.taken_ns.saturating_sub(received_ns)));
+        self.far_residence.record(ns(far));
+        if let (Some(left), Some(received_ns)) = (times.kernel_sent_ns, times.kernel_received_ns) {
+            self.host_send.record(ns(left.saturating_sub(times.user_sent_ns)));
+            self.host_receive.record(ns(times.user_received_ns.saturating_sub(received_ns)));
             self.wire.record(ns(received_ns.saturating_sub(left).saturating_sub(far)));
         }
-        self.class_there = reply.traffic_class.or(self.class_there);
+        self.request_traffic_class = reply.traffic_class.or(self.request_traffic_class);
         self.far_error = reply.error.or(self.far_error);
     }
 
-    /// Returns the counts of both directions, by the counts of both ends; `None` if the far end
-    /// counts nothing.
-    pub(super) fn directions(&self) -> Option<(PathDirectionCounts, PathDirectionCounts)> {
-        let counted = self.counted?;
+    /// Returns forward and backward counts, from the counts of both ends; `None` if the far end
+    /// reports none.
+    pub(super) fn direction_counts(&self) -> Option<(PathDirectionCounts, PathDirectionCounts)> {
+        let counted = self.far_counts?;
         let PathCounts { sent, received, late, duplicate, reordered, .. } = self.counts;
         let there = u64::from(counted.arrivals).saturating_sub(self.forward_duplicate);
-        let behind = u64::from(counted.behind).saturating_sub(self.forward_duplicate);
+        let behind = u64::from(counted.out_of_order).saturating_sub(self.forward_duplicate);
         let forward = PathDirectionCounts {
             lost: sent.saturating_sub(there),
             duplicate: self.forward_duplicate,
@@ -220,11 +226,11 @@ impl FlowStats {
         self.rtt.merge(&other.rtt);
         self.forward.merge(&other.forward);
         self.backward.merge(&other.backward);
-        self.far.merge(&other.far);
+        self.far_residence.merge(&other.far_residence);
         self.host_send.merge(&other.host_send);
         self.host_receive.merge(&other.host_receive);
         self.wire.merge(&other.wire);
-        self.class_there = self.class_there.or(other.class_there);
+        self.request_traffic_class = self.request_traffic_class.or(other.request_traffic_class);
         self.far_error = self.far_error.or(other.far_error);
     }
 }

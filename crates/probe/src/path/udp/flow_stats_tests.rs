@@ -18,7 +18,7 @@ fn reply(sequence: u32, arrivals: u32, behind: u32) -> ProbeReply {
         is_warm_up: false,
         received_ns: 5_000,
         sent_ns: 6_000,
-        counted: Some(SessionCounts { arrivals, behind, load: 0 }),
+        counts: Some(SessionCounts { arrivals, out_of_order: behind, load: 0 }),
         arrivals: Some(arrivals),
         traffic_class: Some(0xb8),
         error: None,
@@ -28,31 +28,39 @@ fn reply(sequence: u32, arrivals: u32, behind: u32) -> ProbeReply {
 fn at(latency_ns: i64) -> ExchangeTimes {
     ExchangeTimes {
         latency: Span::from_ns(latency_ns),
-        sent_ns: 1_000,
-        taken_ns: 9_500,
-        left_ns: Some(2_000),
-        received_ns: Some(9_000),
+        user_sent_ns: 1_000,
+        user_received_ns: 9_500,
+        kernel_sent_ns: Some(2_000),
+        kernel_received_ns: Some(9_000),
     }
 }
 
 #[test]
 fn each_reply_is_counted_as_what_it_is() {
     let (mut stats, window) = stats_and_window();
-    assert_eq!(stats.take(&reply(0, 0, 0), &at(1), &window), ReplyClass::Other, "of the warm-up");
-    assert_eq!(stats.take(&reply(2, 1, 0), &at(8_500), &window), ReplyClass::First);
+    assert_eq!(
+        stats.record_reply(&reply(0, 0, 0), &at(1), &window),
+        ReplyClass::Other,
+        "of the warm-up"
+    );
+    assert_eq!(stats.record_reply(&reply(2, 1, 0), &at(8_500), &window), ReplyClass::FirstInTime);
     // 4 overtook 3 on the way there; 6's echo overtook 5's.
     for one in [reply(4, 2, 0), reply(3, 3, 1), reply(6, 5, 1), reply(5, 4, 1)] {
-        assert_eq!(stats.take(&one, &at(8_500), &window), ReplyClass::First);
+        assert_eq!(stats.record_reply(&one, &at(8_500), &window), ReplyClass::FirstInTime);
     }
-    assert_eq!(stats.take(&reply(7, 6, 1), &at(10_000_001), &window), ReplyClass::Other, "late");
+    assert_eq!(
+        stats.record_reply(&reply(7, 6, 1), &at(10_000_001), &window),
+        ReplyClass::Other,
+        "late"
+    );
     // One copy made on the way there, one on the way back.
-    stats.take(&reply(8, 7, 1), &at(8_500), &window);
-    stats.take(&reply(8, 8, 2), &at(8_500), &window);
-    stats.take(&reply(6, 5, 1), &at(8_500), &window);
-    stats.take(&reply(1_000_000, 8, 2), &at(1), &window);
+    stats.record_reply(&reply(8, 7, 1), &at(8_500), &window);
+    stats.record_reply(&reply(8, 8, 2), &at(8_500), &window);
+    stats.record_reply(&reply(6, 5, 1), &at(8_500), &window);
+    stats.record_reply(&reply(1_000_000, 8, 2), &at(1), &window);
     let PathCounts { received, late, duplicate, reordered, invalid, .. } = stats.counts;
     assert_eq!((received, late, duplicate, reordered, invalid), (6, 1, 2, 2, 1));
-    let (forward, backward) = stats.directions().unwrap();
+    let (forward, backward) = stats.direction_counts().unwrap();
     assert_eq!((forward.lost, forward.duplicate, forward.reordered), (91, 1, 1));
     assert_eq!((backward.lost, backward.duplicate, backward.reordered), (0, 1, 1));
 }
@@ -60,14 +68,17 @@ fn each_reply_is_counted_as_what_it_is() {
 #[test]
 fn times_are_split_between_host_wire_and_far_end() {
     let (mut stats, window) = stats_and_window();
-    stats.take(&reply(2, 1, 0), &at(8_500), &window);
+    stats.record_reply(&reply(2, 1, 0), &at(8_500), &window);
     assert_eq!(stats.forward.summary().unwrap().min, 3_000);
     assert_eq!(stats.backward.summary().unwrap().min, 3_000);
     let one = |recorder: &Recorder| recorder.min().unwrap();
-    assert_eq!((one(&stats.rtt), one(&stats.far)), (8_500, 1_000));
+    assert_eq!((one(&stats.rtt), one(&stats.far_residence)), (8_500, 1_000));
     assert_eq!((one(&stats.host_send), one(&stats.host_receive)), (1_000, 500));
     assert_eq!(one(&stats.wire), 6_000);
     let mut other = FlowStats::new(WARM_UP, Span::from_ms(10));
     other.merge(&stats);
-    assert_eq!((other.rtt.count(), other.counts.sent, other.class_there), (1, 98, Some(0xb8)));
+    assert_eq!(
+        (other.rtt.count(), other.counts.sent, other.request_traffic_class),
+        (1, 98, Some(0xb8))
+    );
 }

@@ -1,5 +1,5 @@
-//! Beginning and end of a session with a far end: identification, clock, and the final counts. Each
-//! request is retried a few times before giving up.
+//! Start and end of a session with a far end: identification, clock comparison, final counts.
+//! Requests are retried.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -14,47 +14,47 @@ use horolog_time::{Clock, Timestamp};
 use horolog_wire::path_probe::{FLAG_WARM_UP, HEADER_LEN, HELLO_LEN, Header, PathDatagramKind};
 use horolog_wire::stamp;
 
-use super::codec::Codec;
+use super::codec::ProbeCodec;
 use super::error::UdpPathError;
 use crate::path::serve::udp::kernel_hash;
 
 /// Name of the far end in messages.
-pub(super) const SERVE: &str = "'horolog path serve'";
+pub(super) const FAR_END_NAME: &str = "'horolog path serve'";
 /// Name of a STAMP far end in messages.
-const REFLECTOR: &str = "a STAMP session-reflector ('horolog path serve --stamp')";
-/// Attempts of a request.
-const TRIES: u32 = 5;
-/// Timeout of the first attempt; each further one waits longer.
+const REFLECTOR_NAME: &str = "a STAMP session-reflector ('horolog path serve --stamp')";
+/// Maximum number of attempts of a request.
+const ATTEMPTS: u32 = 5;
+/// Timeout of the first attempt; that of the n-th is n times as long.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Far end's description of itself.
+/// Content of a welcome.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct UdpWelcome {
     pub(super) session: u64,
-    /// True if it runs on this kernel.
+    /// True if the far end runs on this kernel and so shares its clock.
     pub(super) same_clock: bool,
-    /// Error bound of its clock, in ns; `None` if it is not synchronised.
+    /// Error bound of the far end's clock in ns; `None` if it is not synchronised.
     pub(super) error_ns: Option<u64>,
-    /// Length of the shortest probe that it echoes.
+    /// Minimum length of probes that the far end echoes.
     pub(super) length_min: u64,
 }
 
-/// Returns an unpredictable number.
-pub(super) fn number() -> u64 {
+/// Returns a random number.
+pub(super) fn random_number() -> u64 {
     RandomState::new().hash_one(0)
 }
 
-/// Requests a session over a connected socket.
-pub(super) fn hello(
+/// Sends a hello on a connected socket; returns the welcome.
+pub(super) fn request_session(
     socket: &Socket,
     to: SocketAddr,
     flags: u8,
 ) -> Result<UdpWelcome, UdpPathError> {
-    let number = number() as u32;
-    let mut question = [0; HELLO_LEN];
-    Header { flags, ..Header::new(PathDatagramKind::Hello, 0, number) }.emit(&mut question);
+    let number = random_number() as u32;
+    let mut request = [0; HELLO_LEN];
+    Header { flags, ..Header::new(PathDatagramKind::Hello, 0, number) }.emit(&mut request);
     let mut is_foreign = false;
-    let answer = send_request(socket, &question, |bytes| match Header::parse(bytes) {
+    let reply = send_request(socket, &request, |bytes| match Header::parse(bytes) {
         Ok((header, _)) if header.sequence == number && header.kind != PathDatagramKind::Hello => {
             Some(header)
         }
@@ -64,7 +64,7 @@ pub(super) fn hello(
             None
         }
     });
-    match answer {
+    match reply {
         Ok(Some(welcome)) if welcome.kind == PathDatagramKind::Welcome => {
             let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
             let same = |boot_id: &str| welcome.received_ns == kernel_hash(boot_id, number);
@@ -78,73 +78,75 @@ pub(super) fn hello(
                 },
             })
         }
-        Ok(Some(full)) if full.kind == PathDatagramKind::Full => Err(UdpPathError::Full(to)),
-        Ok(_) if is_foreign => Err(UdpPathError::Foreign(to, SERVE)),
-        Ok(_) => Err(UdpPathError::NoReply(to, SERVE)),
-        Err(source) => Err(unasked(to, source, SERVE)),
+        Ok(Some(full)) if full.kind == PathDatagramKind::Refusal => {
+            Err(UdpPathError::SessionLimitReached(to))
+        }
+        Ok(_) if is_foreign => Err(UdpPathError::OtherProtocol(to, FAR_END_NAME)),
+        Ok(_) => Err(UdpPathError::NoReply(to, FAR_END_NAME)),
+        Err(source) => Err(send_error(to, source, FAR_END_NAME)),
     }
 }
 
-fn unasked(to: SocketAddr, source: io::Error, other: &'static str) -> UdpPathError {
+fn send_error(to: SocketAddr, source: io::Error, other: &'static str) -> UdpPathError {
     match source.kind() {
-        io::ErrorKind::ConnectionRefused => UdpPathError::Refused(to, other),
+        io::ErrorKind::ConnectionRefused => UdpPathError::NothingListens(to, other),
         _ => UdpPathError::Socket { address: to, source },
     }
 }
 
-/// Checks that a STAMP session-reflector answers.
-pub(super) fn reflected(
+/// Checks that a STAMP session-reflector replies.
+pub(super) fn check_reflector(
     socket: &Socket,
     to: SocketAddr,
-    codec: &Codec,
+    codec: &ProbeCodec,
 ) -> Result<(), UdpPathError> {
-    let mut question = [0; stamp::PACKET_LEN];
+    let mut request = [0; stamp::PACKET_LEN];
     let now =
         || Timestamp::from_ns((MonotonicClock.now() + realtime_minus_monotonic().offset).as_ns());
-    codec.write(&mut question, 0, true, now());
-    match send_request(socket, &question, |bytes| codec.read(bytes, now())) {
+    codec.write_request(&mut request, 0, true, now());
+    match send_request(socket, &request, |bytes| codec.parse_reply(bytes, now())) {
         Ok(Some(_)) => Ok(()),
-        Ok(None) => Err(UdpPathError::NoReply(to, REFLECTOR)),
-        Err(source) => Err(unasked(to, source, REFLECTOR)),
+        Ok(None) => Err(UdpPathError::NoReply(to, REFLECTOR_NAME)),
+        Err(source) => Err(send_error(to, source, REFLECTOR_NAME)),
     }
 }
 
-/// Makes the far end store a session, so that load which arrives before the first probe counts. An
-/// echo that arrives later belongs to the warm-up.
-pub(super) fn begin(socket: &Socket, session: u64) -> io::Result<()> {
-    let mut question = [0; HEADER_LEN];
+/// Makes the far end store the session, so that load before the first probe is counted. Sends a
+/// warm-up probe; a late echo of it is ignored.
+pub(super) fn begin_session(socket: &Socket, session: u64) -> io::Result<()> {
+    let mut request = [0; HEADER_LEN];
     Header { flags: FLAG_WARM_UP, ..Header::new(PathDatagramKind::Probe, session, u32::MAX) }
-        .emit(&mut question);
-    let echo = send_request(socket, &question, |bytes| {
+        .emit(&mut request);
+    let echo = send_request(socket, &request, |bytes| {
         let (header, _) = Header::parse(bytes).ok()?;
         (header.kind == PathDatagramKind::Echo && header.session == session).then_some(())
     });
     echo.map(|_| ())
 }
 
-/// Ends a session; returns the far end's counts of it, if it still answers.
-pub(super) fn end(socket: &Socket, session: u64) -> Option<Header> {
-    let mut question = [0; HEADER_LEN];
-    Header::new(PathDatagramKind::End, session, 0).emit(&mut question);
-    let tally = send_request(socket, &question, |bytes| {
+/// Ends a session; returns the far end's counts datagram, `None` if it does not answer.
+pub(super) fn end_session(socket: &Socket, session: u64) -> Option<Header> {
+    let mut request = [0; HEADER_LEN];
+    Header::new(PathDatagramKind::End, session, 0).emit(&mut request);
+    let counts_header = send_request(socket, &request, |bytes| {
         let (header, _) = Header::parse(bytes).ok()?;
-        (header.kind == PathDatagramKind::Tally && header.session == session).then_some(header)
+        (header.kind == PathDatagramKind::Counts && header.session == session).then_some(header)
     });
-    tally.ok().flatten()
+    counts_header.ok().flatten()
 }
 
-/// Sends a request until `read` accepts an answer, or no attempt is left.
+/// Sends a request until `read` accepts a reply or all attempts are used (`None`).
 fn send_request<T>(
     socket: &Socket,
-    question: &[u8],
+    request: &[u8],
     mut read: impl FnMut(&[u8]) -> Option<T>,
 ) -> io::Result<Option<T>> {
-    // An answer is no longer than the request; a longer one may be truncated.
+    // A reply is no longer than its request; a longer one is truncated.
     let mut buffer = [0; HELLO_LEN];
     let mut refused = None;
-    for attempt in 1..=TRIES {
+    for attempt in 1..=ATTEMPTS {
         let until = Instant::now() + ATTEMPT_TIMEOUT * attempt;
-        match datagram::send(socket.as_fd(), question) {
+        match datagram::send(socket.as_fd(), request) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => refused = Some(error),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}

@@ -1,16 +1,16 @@
-//! Summary of a completed UDP row for the observer. Pure.
+//! Name, counts and summary of a UDP row for the live view. Pure.
 
 use horolog_record::{LiveCounts, PartSummary, PathRow, Percentiles};
 
 use super::options::RowPlan;
 
-/// Returns the name of a row.
-pub(super) fn name(plan: &RowPlan) -> String {
+/// Returns the row's name.
+pub(super) fn row_name(plan: &RowPlan) -> String {
     format!("{} bytes, R {}", plan.length, plan.load_ratio)
 }
 
-/// Returns its counts.
-pub(super) fn counts(row: &PathRow) -> LiveCounts {
+/// Returns the row's counts.
+pub(super) fn row_counts(row: &PathRow) -> LiveCounts {
     LiveCounts {
         sent: row.counts.sent,
         received: row.counts.received,
@@ -22,8 +22,8 @@ pub(super) fn counts(row: &PathRow) -> LiveCounts {
     }
 }
 
-/// Returns its summary.
-pub(super) fn ended(row: &PathRow) -> PartSummary {
+/// Returns the row's summary.
+pub(super) fn row_summary(row: &PathRow) -> PartSummary {
     PartSummary {
         intended_rate: row.intended_rate,
         achieved_rate: row.achieved_rate,

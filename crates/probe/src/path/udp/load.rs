@@ -1,5 +1,5 @@
-//! Load on the path: meaningless datagrams at a given ratio to valid ones, to the far end or to all
-//! hosts of its link. The far end counts them and never answers.
+//! Load on the path: datagrams without content, in a given ratio to requests, to the far end or to
+//! all hosts of the link. The far end counts them and never answers.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::AsFd;
@@ -14,13 +14,13 @@ use horolog_sys::zone::zone_index;
 use horolog_wire::path_probe::{Header, PathDatagramKind};
 
 use super::error::UdpPathError;
-use super::flow::connected;
-use super::options::{LoadKind, PathUdpOptions};
+use super::flow::open_connected_socket;
+use super::options::{LoadDestination, PathUdpOptions};
 use super::shared::RowState;
 
-/// Longest single wait for room in the socket.
-const ROOM: Duration = Duration::from_millis(10);
-/// All hosts of a link (RFC 4291, section 2.7.1).
+/// Longest wait for room in the send buffer before the end condition is checked.
+const WRITABLE_WAIT_MAX: Duration = Duration::from_millis(10);
+/// All-nodes multicast address of a link (RFC 4291, section 2.7.1).
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
 /// Load generator of the path.
@@ -29,17 +29,17 @@ pub(super) struct PathLoadGenerator {
     bytes: Vec<u8>,
 }
 
-/// Returns the destination of load: as requested, otherwise broadcast if the far end is on the
-/// link.
-pub(super) fn kind(options: &PathUdpOptions, to: SocketAddr) -> LoadKind {
-    options.load_kind.unwrap_or_else(|| {
-        let is_near = !is_public(to.ip()) && interface(to).is_ok();
-        if is_near { LoadKind::Broadcast } else { LoadKind::Unicast }
+/// Returns the destination of load: as requested, otherwise broadcast if the far end is on a local
+/// link, else unicast.
+pub(super) fn load_destination(options: &PathUdpOptions, to: SocketAddr) -> LoadDestination {
+    options.load_destination.unwrap_or_else(|| {
+        let is_near = !is_public(to.ip()) && link_interface(to).is_ok();
+        if is_near { LoadDestination::Broadcast } else { LoadDestination::Unicast }
     })
 }
 
-/// Returns the interface on whose link the far end is reached without a router.
-fn interface(to: SocketAddr) -> Result<u32, String> {
+/// Returns the index of the interface to a far end on the same link, or the reason why it is not.
+fn link_interface(to: SocketAddr) -> Result<u32, String> {
     let mut netlink = Netlink::open().map_err(|error| error.to_string())?;
     let route = netlink.route_get(to.ip(), zone_index(to)).map_err(|error| error.to_string())?;
     if route.local {
@@ -54,37 +54,37 @@ fn interface(to: SocketAddr) -> Result<u32, String> {
 impl PathLoadGenerator {
     pub(super) fn open(options: &PathUdpOptions, to: SocketAddr) -> Result<Self, UdpPathError> {
         let failed = |source| UdpPathError::Socket { address: to, source };
-        let socket = match kind(options, to) {
-            LoadKind::Unicast => connected(options, to).map_err(failed)?,
-            LoadKind::Broadcast => broadcast(options, to)?,
+        let socket = match load_destination(options, to) {
+            LoadDestination::Unicast => open_connected_socket(options, to).map_err(failed)?,
+            LoadDestination::Broadcast => open_broadcast_socket(options, to)?,
         };
         Ok(Self { socket, bytes: vec![0; options.load_length as usize] })
     }
 
-    /// Sends the load that requests are owed until there are no more of them.
-    pub(super) fn run(mut self, shared: &RowState<'_>, session: u64, is_done: &AtomicBool) {
+    /// Sends load whenever the ratio permits, until the requests are done.
+    pub(super) fn send_load(mut self, shared: &RowState<'_>, session: u64, is_done: &AtomicBool) {
         let mut number = 0_u32;
-        while shared.before_load(is_done) {
+        while shared.wait_to_load(is_done) {
             Header::new(PathDatagramKind::Load, session, number).emit(&mut self.bytes);
             match datagram::send(self.socket.as_fd(), &self.bytes) {
                 Ok(()) => {
                     number = number.wrapping_add(1);
                     shared.gate.count_load();
                 }
-                // Only time is lost: it is sent again when there is room.
-                Err(_) if shared.is_to_end() => break,
+                // Not counted; it is sent again when there is room.
+                Err(_) if shared.should_stop() => break,
                 Err(_) => {
-                    let _ = self.socket.wait_writable(ROOM);
+                    let _ = self.socket.wait_writable(WRITABLE_WAIT_MAX);
                 }
             }
         }
     }
 }
 
-fn broadcast(options: &PathUdpOptions, to: SocketAddr) -> Result<Socket, UdpPathError> {
-    let cannot = |reason: String| UdpPathError::Broadcast(to, reason);
+fn open_broadcast_socket(options: &PathUdpOptions, to: SocketAddr) -> Result<Socket, UdpPathError> {
+    let cannot = |reason: String| UdpPathError::BroadcastUnavailable(to, reason);
     let failed = |source| UdpPathError::Socket { address: to, source };
-    let index = interface(to).map_err(cannot)?;
+    let index = link_interface(to).map_err(cannot)?;
     let mut netlink = Netlink::open().map_err(|error| cannot(error.to_string()))?;
     let link = netlink.link_by_index(index).map_err(|error| cannot(error.to_string()))?;
     let all: SocketAddr = match to.ip() {

@@ -5,34 +5,34 @@ use std::time::Duration;
 use horolog_io::target::{AddressFamily, TargetName};
 use horolog_wire::{path_probe::short, stamp};
 
-/// Longest datagram over IPv4, in bytes of payload: 65,535 less both headers.
+/// Maximum UDP payload over IPv4 in bytes: 65,535 less both headers.
 pub const LENGTH_MAX: u64 = 65_507;
-/// Parallel flows, at most.
+/// Maximum number of parallel flows.
 pub const FLOWS_MAX: u64 = 64;
 /// Default timeout of a reply.
-pub const TIMEOUT: Duration = Duration::from_millis(500);
+pub const REPLY_TIMEOUT: Duration = Duration::from_millis(500);
 /// Default number of warm-up requests.
 pub const WARM_UP: u64 = 100;
-/// Longest warm-up of a row, whatever the number of requests sent by then.
-pub(super) const WARM_UP_TIME: Duration = Duration::from_secs(1);
-/// Requests of a row, at most: numbers have 32 bits.
+/// Maximum duration of a row's warm-up.
+pub(super) const WARM_UP_TIME_MAX: Duration = Duration::from_secs(1);
+/// Maximum number of requests of a row; sequence numbers have 32 bits.
 pub(super) const COUNT_MAX: u64 = 1 << 31;
 
 /// Destination of load datagrams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LoadKind {
+pub enum LoadDestination {
     /// Far end.
     Unicast,
     /// All hosts of the link.
     Broadcast,
 }
 
-/// Row: a length under a load.
+/// Planned row: datagram length and load ratio.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct RowPlan {
-    /// Bytes of payload of a valid datagram.
+    /// Payload of a request in bytes.
     pub length: u64,
-    /// Load datagrams per valid one.
+    /// Load datagrams per request.
     pub load_ratio: f64,
 }
 
@@ -71,23 +71,25 @@ pub struct PathUdpOptions {
     pub rows: Vec<RowPlan>,
     /// Duration of a row.
     pub time: Duration,
-    /// Requests of a row in all flows together, if their number is to end it.
+    /// Number of requests of a row in all flows together, which ends the row; `None` if `time` ends
+    /// it.
     pub count: Option<u64>,
-    /// Requests per second in all flows together; `None` is ping-pong.
+    /// Requests per second in all flows together; `None` selects ping-pong.
     pub rate: Option<f64>,
-    /// Warm-up requests of each flow, sent first and not counted, for a second at most.
+    /// Number of warm-up requests of each flow, which are not counted; sent for at most one second.
     pub warm_up: u64,
     /// Timeout of a reply.
     pub timeout: Duration,
     /// Parallel flows.
     pub flows: u64,
-    /// Destination of load; `None` takes all hosts of the link if the far end is on it.
-    pub load_kind: Option<LoadKind>,
-    /// Bytes of payload of a load datagram.
+    /// Destination of load; `None` selects broadcast if the far end is on a local link, else
+    /// unicast.
+    pub load_destination: Option<LoadDestination>,
+    /// Payload of a load datagram in bytes.
     pub load_length: u64,
     /// DSCP of requests, 0 to 63.
     pub dscp: u8,
-    /// True to poll for replies all the time instead of sleeping.
+    /// True to busy-poll for replies instead of sleeping.
     pub busy_polling: bool,
     /// True to use kernel timestamps at both ends.
     pub kernel_timestamps: bool,
@@ -110,9 +112,9 @@ impl PathUdpOptions {
             count: None,
             rate: None,
             warm_up: WARM_UP,
-            timeout: TIMEOUT,
+            timeout: REPLY_TIMEOUT,
             flows: 1,
-            load_kind: None,
+            load_destination: None,
             load_length: 2_000,
             dscp: 0,
             busy_polling: false,
@@ -121,14 +123,14 @@ impl PathUdpOptions {
         }
     }
 
-    /// Returns the number of warm-up requests of each flow: at a fixed rate at most those sent in
-    /// [`WARM_UP_TIME`].
+    /// Returns the number of warm-up requests of each flow; at a fixed rate at most those of
+    /// [`WARM_UP_TIME_MAX`].
     pub(super) fn warm_up_within_time(&self) -> u64 {
-        let sent = |rate: f64| rate / self.flows as f64 * WARM_UP_TIME.as_secs_f64();
+        let sent = |rate: f64| rate / self.flows as f64 * WARM_UP_TIME_MAX.as_secs_f64();
         self.rate.map_or(self.warm_up, |rate| self.warm_up.min(sent(rate) as u64))
     }
 
-    /// Returns the length of the shortest datagram that holds a request.
+    /// Returns the minimum datagram length of a request.
     #[must_use]
     pub const fn length_min(&self) -> u64 {
         let length = if self.is_stamp { stamp::PACKET_LEN } else { short::LEN };

@@ -1,4 +1,4 @@
-//! Ping-pong: a request, its reply or the timeout, the next request.
+//! Ping-pong: each request is sent after the reply to the previous one, or its timeout.
 
 use std::io::ErrorKind;
 use std::os::fd::AsFd;
@@ -12,30 +12,30 @@ use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
 use super::flow::{ReceivedDatagram, UdpFlow};
 use super::flow_stats::{ExchangeTimes, FlowStats};
-use super::options::WARM_UP_TIME;
+use super::options::WARM_UP_TIME_MAX;
 use super::shared::RowState;
 
-/// Polls of the socket between two readings of the clock, when busy polling.
-const POLLS: u32 = 64;
-/// Time without replies that is no chance loss.
+/// Receive calls between two readings of the clock when busy polling.
+const POLLS_PER_CHECK: u32 = 64;
+/// Time without replies after which the far end is checked.
 pub(super) const UNREACHABLE_AFTER: Span = Span::from_ms(1_000);
-/// Consecutive rejections by the far end's host after which no listener is assumed.
-const REFUSALS: u32 = 3;
-/// Pause after the local send path refused a request.
-const PAUSE: Span = Span::from_ns(200_000);
+/// Consecutive "port unreachable" errors after which the port counts as closed.
+const REFUSALS_MAX: u32 = 3;
+/// Pause after this host refused to send a request.
+const SEND_RETRY_PAUSE: Span = Span::from_ns(200_000);
 
 /// Outcome of a flow.
 #[derive(Debug)]
 pub(super) struct FlowOutcome {
     pub(super) stats: FlowStats,
-    pub(super) begun: Option<Timestamp<Monotonic>>,
-    pub(super) over: Timestamp<Monotonic>,
-    pub(super) ended: Option<RowEndReason>,
+    pub(super) started_at: Option<Timestamp<Monotonic>>,
+    pub(super) ended_at: Timestamp<Monotonic>,
+    pub(super) end_reason: Option<RowEndReason>,
 }
 
-/// End of the wait for a reply.
+/// Outcome of the wait for a reply.
 enum ReplyWait {
-    /// Reply read by the program at this time.
+    /// Reply received; its user receive time.
     Answered(Timestamp<Monotonic>),
     TimedOut,
     Refused,
@@ -48,8 +48,8 @@ struct PingPongExchange<'a> {
     stats: &'a mut FlowStats,
     window: &'a DuplicateWindow,
     timeout: Span,
-    /// UTC minus the monotonic clock.
-    offset: Span,
+    /// `CLOCK_REALTIME` minus `CLOCK_MONOTONIC`.
+    utc_offset: Span,
 }
 
 /// Runs exchanges until the row is over.
@@ -64,24 +64,29 @@ pub(super) fn ping_pong(
     let length = Span::from_ns(shared.time.as_nanos() as i64);
     let (mut begun, mut over) = (None, MonotonicClock.now());
     let (mut last_received, mut refusals) = (over, 0);
-    let mut ended = flow.sleep_at_most(shared.timeout).err().map(|_| RowEndReason::Failed);
-    let warm_until = over + Span::from_ns(WARM_UP_TIME.as_nanos() as i64);
+    let mut ended = flow.set_receive_timeout(shared.timeout).err().map(|_| RowEndReason::Failed);
+    let warm_until = over + Span::from_ns(WARM_UP_TIME_MAX.as_nanos() as i64);
     let mut next = 0;
     while next < shared.count.unwrap_or(u32::MAX) {
-        // Numbers of unused warm-up requests are skipped.
+        // Skips the numbers of unused warm-up requests.
         let sequence = if over < warm_until { next } else { next.max(shared.warm_up) };
         next = sequence + 1;
         let is_first = sequence == shared.warm_up;
         if is_first {
             begun = Some(over);
         }
-        if ended.is_some() || shared.is_to_end() || begun.is_some_and(|at| over - at >= length) {
+        if ended.is_some() || shared.should_stop() || begun.is_some_and(|at| over - at >= length) {
             break;
         }
-        shared.before_request(is_first);
-        let mut exchange =
-            PingPongExchange { flow: &mut *flow, stats: &mut stats, window, timeout, offset };
-        let waited = exchange.once(sequence, sequence < shared.warm_up);
+        shared.wait_for_load(is_first);
+        let mut exchange = PingPongExchange {
+            flow: &mut *flow,
+            stats: &mut stats,
+            window,
+            timeout,
+            utc_offset: offset,
+        };
+        let waited = exchange.run_exchange(sequence, sequence < shared.warm_up);
         over = match waited {
             ReplyWait::Answered(taken) => taken,
             _ => MonotonicClock.now(),
@@ -96,12 +101,13 @@ pub(super) fn ping_pong(
             ReplyWait::Failed => ended = Some(RowEndReason::Failed),
             ReplyWait::Refused => {
                 refusals += 1;
-                ended = (refusals >= REFUSALS).then_some(RowEndReason::Closed);
+                ended = (refusals >= REFUSALS_MAX).then_some(RowEndReason::Closed);
             }
             ReplyWait::TimedOut
                 if over - last_received < UNREACHABLE_AFTER.max(timeout + timeout) => {}
             ReplyWait::TimedOut => {
-                if flow.is_there(shared.to) && flow.sleep_at_most(shared.timeout).is_ok() {
+                if flow.is_reachable(shared.to) && flow.set_receive_timeout(shared.timeout).is_ok()
+                {
                     last_received = over;
                 } else {
                     ended = Some(RowEndReason::Vanished);
@@ -109,51 +115,56 @@ pub(super) fn ping_pong(
             }
         }
     }
-    FlowOutcome { stats, begun, over, ended }
+    FlowOutcome { stats, started_at: begun, ended_at: over, end_reason: ended }
 }
 
 impl PingPongExchange<'_> {
     /// Runs one exchange.
-    fn once(&mut self, sequence: u32, is_warm_up: bool) -> ReplyWait {
+    fn run_exchange(&mut self, sequence: u32, is_warm_up: bool) -> ReplyWait {
         let flow = &mut *self.flow;
-        let now = if flow.codec.carries_time() { self.utc(MonotonicClock.now()) } else { 0 };
+        let now = if flow.codec.carries_time() { self.utc_ns(MonotonicClock.now()) } else { 0 };
         let flow = &mut *self.flow;
-        flow.codec.write(&mut flow.out, sequence, is_warm_up, Timestamp::from_ns(now));
+        flow.codec.write_request(
+            &mut flow.send_buffer,
+            sequence,
+            is_warm_up,
+            Timestamp::from_ns(now),
+        );
         self.window.open(u64::from(sequence));
         let sent = MonotonicClock.now();
-        if let Err(error) = datagram::send(flow.socket.as_fd(), &flow.out) {
+        if let Err(error) = datagram::send(flow.socket.as_fd(), &flow.send_buffer) {
             return match error.kind() {
-                // The error belongs to an earlier request; this one was not sent.
+                // ICMP error for an earlier request; this one was not sent.
                 ErrorKind::ConnectionRefused => ReplyWait::Refused,
-                ErrorKind::WouldBlock => self.refused(is_warm_up),
+                ErrorKind::WouldBlock => self.count_refused(is_warm_up),
                 _ if is_refusal(&error) && error.raw_os_error() != Some(90) => {
-                    self.refused(is_warm_up)
+                    self.count_refused(is_warm_up)
                 }
                 _ => ReplyWait::Failed,
             };
         }
-        flow.sent = flow.sent.wrapping_add(1);
+        flow.sent_count = flow.sent_count.wrapping_add(1);
         self.stats.counts.sent += u64::from(!is_warm_up);
-        self.wait(sequence, sent)
+        self.wait_for_reply(sequence, sent)
     }
 
-    fn refused(&mut self, is_warm_up: bool) -> ReplyWait {
+    fn count_refused(&mut self, is_warm_up: bool) -> ReplyWait {
         self.stats.counts.refused += u64::from(!is_warm_up);
-        sleep_until(MonotonicClock.now() + PAUSE);
+        sleep_until(MonotonicClock.now() + SEND_RETRY_PAUSE);
         ReplyWait::TimedOut
     }
 
-    fn utc(&self, at: Timestamp<Monotonic>) -> i64 {
-        (at + self.offset).as_ns()
+    fn utc_ns(&self, at: Timestamp<Monotonic>) -> i64 {
+        (at + self.utc_offset).as_ns()
     }
 
-    fn wait(&mut self, sequence: u32, sent: Timestamp<Monotonic>) -> ReplyWait {
+    fn wait_for_reply(&mut self, sequence: u32, sent: Timestamp<Monotonic>) -> ReplyWait {
         let mut polls = 0_u32;
         loop {
             match self.flow.receive() {
                 Ok(received) => {
                     let taken = MonotonicClock.now();
-                    if self.take(received, sequence, sent, taken) {
+                    if self.process_datagram(received, sequence, sent, taken) {
                         return ReplyWait::Answered(taken);
                     }
                     if taken - sent > self.timeout {
@@ -163,8 +174,8 @@ impl PingPongExchange<'_> {
                 Err(error) => match error.kind() {
                     ErrorKind::WouldBlock | ErrorKind::Interrupted => {
                         polls = polls.wrapping_add(1);
-                        let is_check_due =
-                            self.flow.wait == WaitMode::Blocking || polls.is_multiple_of(POLLS);
+                        let is_check_due = self.flow.wait == WaitMode::Blocking
+                            || polls.is_multiple_of(POLLS_PER_CHECK);
                         if is_check_due && MonotonicClock.now() - sent >= self.timeout {
                             return ReplyWait::TimedOut;
                         }
@@ -177,38 +188,38 @@ impl PingPongExchange<'_> {
         }
     }
 
-    /// Takes a datagram; returns true if it is the awaited reply.
-    fn take(
+    /// Processes a datagram; returns true if it is the awaited reply.
+    fn process_datagram(
         &mut self,
         received: ReceivedDatagram,
         sequence: u32,
         sent: Timestamp<Monotonic>,
         taken: Timestamp<Monotonic>,
     ) -> bool {
-        let (sent_ns, taken_ns) = (self.utc(sent), self.utc(taken));
-        let bytes = &self.flow.input[..received.len];
-        let Some(reply) = self.flow.codec.read(bytes, Timestamp::from_ns(taken_ns)) else {
+        let (sent_ns, taken_ns) = (self.utc_ns(sent), self.utc_ns(taken));
+        let bytes = &self.flow.receive_buffer[..received.len];
+        let Some(reply) = self.flow.codec.parse_reply(bytes, Timestamp::from_ns(taken_ns)) else {
             self.stats.counts.invalid += 1;
             return false;
         };
         let is_awaited = reply.sequence == sequence;
-        // Any other request is no longer awaited, so its reply is late whenever it was sent.
+        // A reply to an earlier request is late by definition.
         let latency = if is_awaited { taken - sent } else { Span::from_ns(i64::MAX) };
-        let left_ns = if self.flow.kernel { self.left() } else { None };
+        let left_ns = if self.flow.kernel_timestamps { self.kernel_transmit_ns() } else { None };
         let at = ExchangeTimes {
             latency,
-            sent_ns,
-            taken_ns,
-            left_ns,
-            received_ns: received.received_ns,
+            user_sent_ns: sent_ns,
+            user_received_ns: taken_ns,
+            kernel_sent_ns: left_ns,
+            kernel_received_ns: received.received_ns,
         };
-        self.stats.take(&reply, &at, self.window);
+        self.stats.record_reply(&reply, &at, self.window);
         is_awaited
     }
 
-    /// Returns the kernel transmit timestamp of the last request.
-    fn left(&mut self) -> Option<i64> {
-        let last = self.flow.sent.wrapping_sub(1);
+    /// Returns the kernel transmit timestamp of the last request in ns since 1970, if there is one.
+    fn kernel_transmit_ns(&mut self) -> Option<i64> {
+        let last = self.flow.sent_count.wrapping_sub(1);
         while let Some((id, at)) = self.flow.transmit_timestamp() {
             if id == last {
                 return Some(at);

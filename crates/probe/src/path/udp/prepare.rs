@@ -1,5 +1,5 @@
-//! Preparation before the first row: options are checked, the far end is identified, and the state
-//! of this host's clock is read.
+//! Preparation of a run: checks the options, identifies the far end, reads the state of this host's
+//! clock.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use horolog_time::Span;
 use horolog_wire::path_probe::HEADER_LEN;
 use horolog_wire::stamp::{ErrorEstimate, SENDER_HOP_LIMIT};
 
-use super::codec::Codec;
+use super::codec::ProbeCodec;
 use super::error::UdpPathError;
-use super::flow::connected;
-use super::hello::{hello, number, reflected};
+use super::flow::open_connected_socket;
+use super::hello::{check_reflector, random_number, request_session};
 use super::options::{COUNT_MAX, FLOWS_MAX, LENGTH_MAX, PathUdpOptions};
 
-/// Far end that answered.
+/// Properties of the far end and of the path to it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FarEndInfo {
     pub(super) same_clock: bool,
@@ -23,47 +23,51 @@ pub(super) struct FarEndInfo {
     pub(super) mtu: u32,
 }
 
-/// Returns a STAMP codec without an agreed session: its identifier is random and never zero.
-pub(super) fn stamp_codec() -> Codec {
+/// Returns a STAMP codec with a random session identifier, which is never 0.
+pub(super) fn stamp_codec() -> ProbeCodec {
     let clock = kernel_clock().ok();
     let error = clock.map_or(Span::from_ms(16_000), |clock| clock.maximum_error);
     let synchronised = clock.is_some_and(|clock| clock.synchronised);
-    let session = (number() as u16).max(1);
-    Codec::Stamp { session, error_estimate: ErrorEstimate::new(error, synchronised) }
+    let session = (random_number() as u16).max(1);
+    ProbeCodec::Stamp { session, error_estimate: ErrorEstimate::new(error, synchronised) }
 }
 
 /// Returns the error bound of this host's clock, in ns; `None` if it is not synchronised.
-pub(super) fn own_error_ns() -> Option<u64> {
+pub(super) fn local_error_bound_ns() -> Option<u64> {
     let clock = kernel_clock().ok().filter(|clock| clock.synchronised)?;
     u64::try_from(clock.maximum_error.as_ns()).ok()
 }
 
-/// Identifies the far end.
-pub(super) fn find(options: &PathUdpOptions, to: SocketAddr) -> Result<FarEndInfo, UdpPathError> {
+/// Checks that the far end answers and supports the lengths; returns its properties.
+pub(super) fn identify_far_end(
+    options: &PathUdpOptions,
+    to: SocketAddr,
+) -> Result<FarEndInfo, UdpPathError> {
     let failed = |source| UdpPathError::Socket { address: to, source };
-    let socket = connected(options, to).map_err(failed)?;
+    let socket = open_connected_socket(options, to).map_err(failed)?;
     let mtu = socket.path_mtu(to).map_err(failed)?;
     if options.is_stamp {
         socket.set_hop_limit(to, SENDER_HOP_LIMIT).map_err(failed)?;
-        reflected(&socket, to, &stamp_codec())?;
+        check_reflector(&socket, to, &stamp_codec())?;
         return Ok(FarEndInfo { same_clock: false, clock_error_ns: None, mtu });
     }
-    let welcome = hello(&socket, to, 0)?;
+    let welcome = request_session(&socket, to, 0)?;
     let (shortest, min) = (options.rows.iter().map(|row| row.length).min(), welcome.length_min);
     if let Some(length) = shortest.filter(|length| *length < min) {
         return Err(UdpPathError::TooShort { address: to, length, min });
     }
-    let apart = welcome.error_ns.zip(own_error_ns()).map(|(far, own)| far.saturating_add(own));
-    let clock_error_ns = if welcome.same_clock { Some(0) } else { apart };
-    // There is no session to end: the far end stores one from its first probe on.
+    let clock_difference_ns =
+        welcome.error_ns.zip(local_error_bound_ns()).map(|(far, own)| far.saturating_add(own));
+    let clock_error_ns = if welcome.same_clock { Some(0) } else { clock_difference_ns };
+    // No session needs to be ended: the far end stores one only after its first probe.
     Ok(FarEndInfo { same_clock: welcome.same_clock, clock_error_ns, mtu })
 }
 
-pub(super) fn check(options: &PathUdpOptions) -> Result<(), UdpPathError> {
+pub(super) fn check_options(options: &PathUdpOptions) -> Result<(), UdpPathError> {
     let min = options.length_min();
     let (rows, flows) = (&options.rows, options.flows);
     if !(1..=1_000).contains(&rows.len()) {
-        return Err(UdpPathError::Rows(rows.len()));
+        return Err(UdpPathError::RowCount(rows.len()));
     }
     let lengths = rows.iter().map(|row| (row.length, min));
     // A load datagram must hold a whole header.
@@ -79,11 +83,11 @@ pub(super) fn check(options: &PathUdpOptions) -> Result<(), UdpPathError> {
         return Err(UdpPathError::StampLoad);
     }
     if !(1..=FLOWS_MAX).contains(&flows) {
-        return Err(UdpPathError::Flows(flows));
+        return Err(UdpPathError::FlowCount(flows));
     }
     for count in options.count.into_iter().chain([options.warm_up.max(1)]) {
         if !(1..=COUNT_MAX).contains(&count) {
-            return Err(UdpPathError::Count(count));
+            return Err(UdpPathError::RequestCount(count));
         }
     }
     if let Some(rate) = options.rate.filter(|rate| !(1.0..=10e6).contains(rate)) {
@@ -106,7 +110,7 @@ mod tests {
 
     use super::*;
     use crate::path::serve::FarEnd;
-    use crate::path::serve::udp::{ListenOptions, listen};
+    use crate::path::serve::udp::{ListenOptions, start_service};
     use crate::path::udp::RowPlan;
 
     /// A far end of an older version does not announce short probes, and would not echo them.
@@ -123,9 +127,9 @@ mod tests {
         });
         let usual = PathUdpOptions::new(at.to_string().parse().unwrap());
         let rows = vec![RowPlan { length: 16, load_ratio: 0.0 }];
-        let error = find(&PathUdpOptions { rows, ..usual }, at).unwrap_err();
+        let error = identify_far_end(&PathUdpOptions { rows, ..usual }, at).unwrap_err();
         far.join().unwrap();
-        assert!(!error.is_usage() && error.to_string().contains("at least 48"), "{error}");
+        assert!(!error.is_usage_error() && error.to_string().contains("at least 48"), "{error}");
     }
 
     /// Ending a session that was never begun took as long as giving up a far end.
@@ -134,13 +138,13 @@ mod tests {
         let mut far = FarEnd::new();
         let address = "127.0.0.1:0".parse().unwrap();
         let options = ListenOptions { address, busy_polling: false, rate_max: 1_000 };
-        listen(&mut far, &options).unwrap();
-        let at = far.parts()[0].address;
+        start_service(&mut far, &options).unwrap();
+        let at = far.services()[0].address;
         let options = PathUdpOptions::new(at.to_string().parse().unwrap());
         let begun = Instant::now();
-        let found = find(&options, at).unwrap();
+        let found = identify_far_end(&options, at).unwrap();
         let took = begun.elapsed();
         assert!(found.same_clock && took < Duration::from_secs(1), "{took:?}");
-        let _ = far.end();
+        let _ = far.shut_down();
     }
 }

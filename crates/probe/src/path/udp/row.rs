@@ -11,16 +11,15 @@ use horolog_time::Span;
 use super::flow_stats::FlowStats;
 use super::options::RowPlan;
 
-/// Bytes of headers before the payload: IPv4 (RFC 791), IPv6 (RFC 8200) and its fragment header,
-/// UDP (RFC 768).
+/// Header lengths in bytes: IPv4 (RFC 791), IPv6 and its fragment header (RFC 8200), UDP (RFC 768).
 const IPV4_BYTES: u64 = 20;
 const IPV6_BYTES: u64 = 40;
 const FRAGMENT_BYTES: u64 = 8;
 const UDP_BYTES: u64 = 8;
 
-/// Returns the number of IP packets of a datagram: all fragments but the last one carry a multiple
-/// of 8 bytes.
-pub(super) fn fragments(length: u64, mtu: u64, is_ipv6: bool) -> u64 {
+/// Returns the number of IP packets of a datagram. Each fragment but the last carries a multiple of
+/// 8 bytes.
+pub(super) fn fragment_count(length: u64, mtu: u64, is_ipv6: bool) -> u64 {
     let (header, fragment) = if is_ipv6 { (IPV6_BYTES, FRAGMENT_BYTES) } else { (IPV4_BYTES, 0) };
     if length + UDP_BYTES + header <= mtu {
         return 1;
@@ -31,66 +30,66 @@ pub(super) fn fragments(length: u64, mtu: u64, is_ipv6: bool) -> u64 {
 
 /// Outcome of a row.
 #[derive(Debug)]
-pub(super) struct RowOutcome {
+pub(super) struct UdpRowOutcome {
     pub(super) stats: FlowStats,
     pub(super) directions: Option<(PathDirectionCounts, PathDirectionCounts)>,
     pub(super) host_losses: Option<PathHostLosses>,
-    pub(super) load_arrived: Option<u64>,
-    pub(super) late: Option<Recorder>,
+    pub(super) load_received: Option<u64>,
+    pub(super) send_late: Option<Recorder>,
     pub(super) duration: Span,
-    /// Largest difference between the clocks of both ends; `None` if unknown.
+    /// Largest possible difference between the clocks of both ends in ns; `None` if unknown.
     pub(super) clock_error_ns: Option<u64>,
     pub(super) load: PathLoad,
-    pub(super) class_back: Option<u8>,
-    pub(super) ended: Option<RowEndReason>,
-    pub(super) planned_rate: Option<f64>,
+    pub(super) reply_traffic_class: Option<u8>,
+    pub(super) end_reason: Option<RowEndReason>,
+    pub(super) intended_rate: Option<f64>,
     pub(super) fragments: u64,
     pub(super) receives_class: bool,
 }
 
 /// Returns the record of a row.
-pub(super) fn record(plan: &RowPlan, outcome: RowOutcome) -> PathRow {
-    let RowOutcome { stats, duration, .. } = outcome;
+pub(super) fn row_record(plan: &RowPlan, outcome: UdpRowOutcome) -> PathRow {
+    let UdpRowOutcome { stats, duration, .. } = outcome;
     let counts = PathCounts {
         lost: stats.counts.sent.saturating_sub(stats.counts.received),
         ..stats.counts
     };
     let rtt_ns = Distribution::from_recorder(&stats.rtt);
     let delay_ns = rtt_ns.as_ref().map(Distribution::halved);
-    // One-way delay is known if the clocks differ by less than the delay between the ends.
+    // One-way delays are valid if the clocks differ by at most half of the median delay.
     let is_known = |error: u64| delay_ns.as_ref().is_some_and(|delay| error <= delay.p50 / 2);
-    let one_way = outcome.clock_error_ns.is_some_and(is_known);
+    let has_one_way = outcome.clock_error_ns.is_some_and(is_known);
     let signed =
-        |recorder| if one_way { SignedDistribution::from_recorder(recorder) } else { None };
+        |recorder| if has_one_way { SignedDistribution::from_recorder(recorder) } else { None };
     let dscp = |class: Option<u8>| class.filter(|_| outcome.receives_class).map(|class| class >> 2);
     let (forward, backward) = outcome.directions.unzip();
     PathRow {
         length: plan.length,
         fragments: outcome.fragments,
         duration_s: duration.as_ns() as f64 / 1e9,
-        intended_rate: outcome.planned_rate,
-        achieved_rate: rate(counts.sent, duration),
-        load: PathLoad { arrived: outcome.load_arrived, ..outcome.load },
+        intended_rate: outcome.intended_rate,
+        achieved_rate: achieved_rate(counts.sent, duration),
+        load: PathLoad { arrived: outcome.load_received, ..outcome.load },
         counts,
         forward,
         backward,
         host_losses: outcome.host_losses,
-        send_late_ns: outcome.late.as_ref().and_then(Distribution::from_recorder),
+        send_late_ns: outcome.send_late.as_ref().and_then(Distribution::from_recorder),
         forward_ns: signed(&stats.forward),
         backward_ns: signed(&stats.backward),
-        far_ns: Distribution::from_recorder(&stats.far),
+        far_ns: Distribution::from_recorder(&stats.far_residence),
         host_send_ns: Distribution::from_recorder(&stats.host_send),
         host_receive_ns: Distribution::from_recorder(&stats.host_receive),
         wire_ns: Distribution::from_recorder(&stats.wire),
-        dscp_forward: dscp(stats.class_there),
-        dscp_backward: dscp(outcome.class_back),
-        ended: outcome.ended,
+        dscp_forward: dscp(stats.request_traffic_class),
+        dscp_backward: dscp(outcome.reply_traffic_class),
+        ended: outcome.end_reason,
         rtt_ns,
         delay_ns,
     }
 }
 
-fn rate(sent: u64, duration: Span) -> f64 {
+fn achieved_rate(sent: u64, duration: Span) -> f64 {
     let ns = u64::try_from(duration.as_ns()).unwrap_or(0);
     EventRate::from_span(sent, 0, ns).map_or(0.0, EventRate::per_second)
 }
@@ -114,9 +113,9 @@ mod tests {
             (2_889, 1_500, true, 3),
             (65_507, 65_536, false, 1),
         ] {
-            assert_eq!(fragments(length, mtu, is_ipv6), expected, "{length} of {mtu}");
+            assert_eq!(fragment_count(length, mtu, is_ipv6), expected, "{length} of {mtu}");
         }
-        assert!(fragments(100, 0, true) > 1, "an MTU that cannot be divides nothing by zero");
+        assert!(fragment_count(100, 0, true) > 1, "an MTU that cannot be divides nothing by zero");
     }
 
     #[test]
@@ -127,27 +126,27 @@ mod tests {
             stats.forward.record(9_000);
             stats.counts.sent = 2;
             stats.counts.received = 1;
-            RowOutcome {
+            UdpRowOutcome {
                 stats,
                 directions: None,
                 host_losses: None,
-                load_arrived: None,
-                late: None,
+                load_received: None,
+                send_late: None,
                 duration: Span::from_ms(1),
                 clock_error_ns,
                 load: PathLoad::default(),
-                class_back: Some(0xb8),
-                ended: None,
-                planned_rate: None,
+                reply_traffic_class: Some(0xb8),
+                end_reason: None,
+                intended_rate: None,
                 fragments: 1,
                 receives_class: true,
             }
         };
         let plan = RowPlan { length: 64, load_ratio: 0.0 };
         for (error, known) in [(Some(0), true), (Some(5_001), false), (None, false)] {
-            assert_eq!(record(&plan, outcome(error)).forward_ns.is_some(), known, "{error:?}");
+            assert_eq!(row_record(&plan, outcome(error)).forward_ns.is_some(), known, "{error:?}");
         }
-        let row = record(&plan, outcome(None));
+        let row = row_record(&plan, outcome(None));
         assert_eq!((row.delay_ns.unwrap().min, row.dscp_backward), (10_000, Some(46)));
         assert_eq!((row.counts.lost, row.achieved_rate as u64), (1, 1_000));
     }

@@ -18,7 +18,7 @@ use horolog_sys::packet::interface_index;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
 use super::super::live_sampler::{CurrentRow, PathLiveSampler, PathObserver};
-use super::codec::Codec;
+use super::codec::ProbeCodec;
 use super::cost;
 use super::error::UdpPathError;
 use super::findings::{self, UdpRunContext};
@@ -27,37 +27,37 @@ use super::flow_stats::FlowStats;
 use super::live;
 use super::load::{self, PathLoadGenerator};
 use super::open_loop::{FlowReceiver, FlowSchedule, FlowSender, FlowShared};
-use super::options::{LoadKind, PathUdpOptions, RowPlan};
+use super::options::{LoadDestination, PathUdpOptions, RowPlan};
 use super::ping_pong::{FlowOutcome, ping_pong};
-use super::prepare::{FarEndInfo, check, find, own_error_ns};
-use super::row::{self, RowOutcome};
+use super::prepare::{FarEndInfo, check_options, identify_far_end, local_error_bound_ns};
+use super::row::{self, UdpRowOutcome};
 use super::shared::{LoadRatioGate, RowState};
 use super::sum::FlowSums;
 
-/// Delay after enabling timestamps: the kernel needs a moment to start them.
-const SETTLING: Span = Span::from_ms(20);
+/// Delay after enabling timestamps, before they are reliable.
+const TIMESTAMPING_DELAY: Span = Span::from_ms(20);
 /// Time from starting the threads to the first request at a fixed rate.
-const LEAD: Span = Span::from_ms(5);
-/// Requests whose replies are recognised, at least and at most.
-const REACH: (f64, f64) = (4_096.0, 4_194_304.0);
+const START_LEAD: Span = Span::from_ms(5);
+/// Minimum and maximum number of requests that the duplicate window covers.
+const WINDOW_LEN_RANGE: (f64, f64) = (4_096.0, 4_194_304.0);
 
-/// Run ready to begin.
+/// UDP path run whose far end has been identified.
 #[derive(Debug)]
 pub struct PathUdp {
     options: PathUdpOptions,
     to: SocketAddr,
-    found: FarEndInfo,
+    far_end: FarEndInfo,
     cost: PathMeasurementCost,
 }
 
 impl PathUdp {
-    /// Checks the options, then resolves and identifies the far end.
+    /// Checks the options, and resolves and identifies the far end.
     ///
     /// # Errors
     ///
     /// If the options are invalid, or the far end does not answer.
     pub fn prepare(mut options: PathUdpOptions) -> Result<Self, UdpPathError> {
-        check(&options)?;
+        check_options(&options)?;
         options.warm_up = options.warm_up_within_time();
         if let Some(name) = &options.interface {
             interface_index(name).map_err(|_| UdpPathError::NoInterface(name.clone()))?;
@@ -65,20 +65,20 @@ impl PathUdp {
         let to = options.target.resolve(options.family, options.interface.as_deref())?;
         require_unicast(to.ip())?;
         if options.is_stamp && is_public(to.ip()) && !options.i_own_this_target {
-            return Err(UdpPathError::Public(to.ip()));
+            return Err(UdpPathError::PublicReflector(to.ip()));
         }
-        let found = find(&options, to)?;
-        Ok(Self { options, to, found, cost: cost::measure() })
+        let found = identify_far_end(&options, to)?;
+        Ok(Self { options, to, far_end: found, cost: cost::measure_cost() })
     }
 
     /// Returns the number of rows.
     #[must_use]
-    pub fn rows(&self) -> usize {
+    pub fn row_count(&self) -> usize {
         self.options.rows.len()
     }
 
-    /// Measures all rows and returns the record. `progress` is called with each row when it begins;
-    /// `is_over` returns true to end early, and the observer takes snapshots meanwhile.
+    /// Measures all rows and returns the record. Calls `progress` at the start of each row; ends
+    /// early when `is_over` returns true. The observer receives snapshots meanwhile.
     ///
     /// # Errors
     ///
@@ -92,45 +92,45 @@ impl PathUdp {
         let started = rfc3339_now();
         let mut sampler = PathLiveSampler::new();
         let mut rows: Vec<PathRow> = Vec::new();
-        let mut circumstances = UdpRunContext::default();
+        let mut context = UdpRunContext::default();
         for (index, plan) in self.options.rows.iter().enumerate() {
             if is_over() {
-                circumstances.interrupted = true;
+                context.interrupted = true;
                 break;
             }
             progress(index, plan);
             let clock = realtime_minus_monotonic();
-            let name = live::name(plan);
-            let under = self.under(index, &name);
-            let sampling = observer.map(|observer| (observer, &sampler, under));
-            let row = self.row(plan, clock, is_over, sampling)?;
+            let name = live::row_name(plan);
+            let current_row = self.current_row(index, &name);
+            let sampling = observer.map(|observer| (observer, &sampler, current_row));
+            let row = self.run_row(plan, clock, is_over, sampling)?;
             if let Some(observer) = observer {
-                sampler.end(observer, under, live::counts(&row), live::ended(&row));
+                sampler.report_row(
+                    observer,
+                    current_row,
+                    live::row_counts(&row),
+                    live::row_summary(&row),
+                );
             }
             if !clock.agrees(realtime_minus_monotonic()) {
-                circumstances.stepped.push(index);
+                context.stepped.push(index);
             }
             let ended = row.ended;
-            // A row that was ended in its warm-up has nothing to show.
+            // A row that was interrupted in its warm-up has no values.
             if ended != Some(RowEndReason::Interrupted) || row.counts.sent > 0 {
                 rows.push(row);
             }
             if ended.is_some() {
-                circumstances.interrupted = ended == Some(RowEndReason::Interrupted);
+                context.interrupted = ended == Some(RowEndReason::Interrupted);
                 break;
             }
         }
-        Ok(self.result(started, rows, &circumstances))
+        Ok(self.result(started, rows, &context))
     }
 
-    fn result(
-        self,
-        started: String,
-        rows: Vec<PathRow>,
-        circumstances: &UdpRunContext,
-    ) -> PathUdpResult {
+    fn result(self, started: String, rows: Vec<PathRow>, context: &UdpRunContext) -> PathUdpResult {
         let (options, to) = (self.options, self.to);
-        let broadcast = load::kind(&options, to) == LoadKind::Broadcast;
+        let broadcast = load::load_destination(&options, to) == LoadDestination::Broadcast;
         let has_load = options.rows.iter().any(|row| row.load_ratio > 0.0);
         let mut result = PathUdpResult {
             schema: PATH_UDP_SCHEMA.to_owned(),
@@ -140,9 +140,9 @@ impl PathUdp {
                 name: options.target.to_string(),
                 address: to.ip(),
                 port: to.port(),
-                mtu: self.found.mtu.into(),
-                same_clock: self.found.same_clock,
-                clock_error_ns: self.found.clock_error_ns,
+                mtu: self.far_end.mtu.into(),
+                same_clock: self.far_end.same_clock,
+                clock_error_ns: self.far_end.clock_error_ns,
             },
             protocol: if options.is_stamp { PathProtocol::Stamp } else { PathProtocol::Horolog },
             mode: if options.rate.is_some() {
@@ -168,12 +168,12 @@ impl PathUdp {
             limits: Vec::new(),
             findings: Vec::new(),
         };
-        result.findings = findings::all(&result, circumstances);
+        result.findings = findings::all_findings(&result, context);
         result
     }
 
-    /// Runs one row, from the opening of its flows to its record.
-    fn row(
+    /// Runs one row: opens its flows, runs them with the load, and returns the record.
+    fn run_row(
         &self,
         plan: &RowPlan,
         clock: ClockOffset,
@@ -184,32 +184,36 @@ impl PathUdp {
         let flows = (0..options.flows).map(|_| UdpFlow::open(options, self.to, plan.length));
         let flows = match flows.collect::<Result<Vec<_>, _>>() {
             Ok(flows) => flows,
-            Err(UdpPathError::NoReply(..)) => return Ok(self.missed(plan, RowEndReason::Vanished)),
-            Err(UdpPathError::Refused(..)) => return Ok(self.missed(plan, RowEndReason::Closed)),
+            Err(UdpPathError::NoReply(..)) => {
+                return Ok(self.unstarted_row(plan, RowEndReason::Vanished));
+            }
+            Err(UdpPathError::NothingListens(..)) => {
+                return Ok(self.unstarted_row(plan, RowEndReason::Closed));
+            }
             Err(error) => return Err(error),
         };
         let load = (plan.load_ratio > 0.0)
             .then(|| PathLoadGenerator::open(options, self.to))
             .transpose()?;
         if options.kernel_timestamps {
-            sleep_until(MonotonicClock.now() + SETTLING);
+            sleep_until(MonotonicClock.now() + TIMESTAMPING_DELAY);
         }
         let warm_up = options.warm_up as u32;
-        let each = options.count.map(|count| count.div_ceil(options.flows) as u32);
+        let requests_per_flow = options.count.map(|count| count.div_ceil(options.flows) as u32);
         let shared = RowState {
             to: self.to,
             warm_up,
-            count: each.map(|count| count + warm_up),
-            // A number of requests takes as long as it takes.
-            time: if each.is_some() { Duration::from_hours(24) } else { options.time },
+            count: requests_per_flow.map(|count| count + warm_up),
+            // If the number of requests ends the row, time is practically unlimited.
+            time: if requests_per_flow.is_some() { Duration::from_hours(24) } else { options.time },
             timeout: options.timeout,
             busy_polling: options.busy_polling,
             is_over,
-            ended: AtomicBool::new(false),
+            is_row_ended: AtomicBool::new(false),
             gate: LoadRatioGate::new(plan.load_ratio),
         };
         let session = match flows.first().map(|flow| flow.codec) {
-            Some(Codec::Horolog { session }) => session,
+            Some(ProbeCodec::Horolog { session }) => session,
             _ => 0,
         };
         let is_done = AtomicBool::new(false);
@@ -219,21 +223,24 @@ impl PathUdp {
             if let (Some((observer, sampler, under)), Some(slots)) = (sampling, slots) {
                 scope.spawn(move || sampler.sample_until(observer, under, slots, is_done));
             }
-            let loading = load.map(|load| scope.spawn(move || load.run(shared, session, is_done)));
-            let all = self.flows(flows, shared, clock.offset, slots);
+            let loading =
+                load.map(|load| scope.spawn(move || load.send_load(shared, session, is_done)));
+            let all = self.run_flows(flows, shared, clock.offset, slots);
             is_done.store(true, Ordering::Release);
-            // A thread that died has published its counts.
+            // A thread that panicked has already published its counts.
             loading.map(thread::ScopedJoinHandle::join);
             all
         });
-        // The last of the load is in flight before the counts are requested.
-        let all: Vec<_> =
-            all.into_iter().map(|(one, flow, late)| (tallied(one, &flow), flow, late)).collect();
-        Ok(row::record(plan, self.outcome(plan, &shared, &all)))
+        // The last load datagrams have been sent before the counts are requested.
+        let all: Vec<_> = all
+            .into_iter()
+            .map(|(one, flow, late)| (with_final_counts(one, &flow), flow, late))
+            .collect();
+        Ok(row::row_record(plan, self.row_outcome(plan, &shared, &all)))
     }
 
-    /// Returns a row as the observer sees it.
-    fn under<'a>(&self, index: usize, name: &'a str) -> CurrentRow<'a> {
+    /// Returns the planned values of a row for the live view.
+    fn current_row<'a>(&self, index: usize, name: &'a str) -> CurrentRow<'a> {
         let options = &self.options;
         let by_count = options.count.zip(options.rate).map(|(count, rate)| count as f64 / rate);
         let by_time = options.count.is_none().then_some(options.time.as_secs_f64());
@@ -247,14 +254,14 @@ impl PathUdp {
     }
 
     /// Runs all flows in parallel.
-    fn flows(
+    fn run_flows(
         &self,
         flows: Vec<UdpFlow>,
         shared: &RowState<'_>,
         offset: Span,
         slots: Option<&ProgressSlots>,
     ) -> Vec<(FlowOutcome, UdpFlow, Option<Recorder>)> {
-        let start = MonotonicClock.now() + LEAD;
+        let start = MonotonicClock.now() + START_LEAD;
         let publisher_of = |index| Some(ProgressPublisher::new(slots?.slot(index)?, start));
         thread::scope(|scope| {
             let threads: Vec<_> = flows
@@ -263,14 +270,18 @@ impl PathUdp {
                 .map(|(index, flow)| {
                     let offset_and_publisher = (offset, publisher_of(index));
                     match self.options.rate {
-                        None => {
-                            scope.spawn(move || self.ping_pong(flow, shared, offset_and_publisher))
-                        }
+                        None => scope
+                            .spawn(move || self.run_ping_pong(flow, shared, offset_and_publisher)),
                         Some(rate) => {
                             let phase = Span::from_ns((index as f64 * 1e9 / rate) as i64);
                             let begin = start + phase;
                             scope.spawn(move || {
-                                self.open_loop(flow, shared, offset_and_publisher, (rate, begin))
+                                self.run_open_loop(
+                                    flow,
+                                    shared,
+                                    offset_and_publisher,
+                                    (rate, begin),
+                                )
                             })
                         }
                     }
@@ -280,19 +291,19 @@ impl PathUdp {
         })
     }
 
-    fn ping_pong(
+    fn run_ping_pong(
         &self,
         mut flow: UdpFlow,
         shared: &RowState<'_>,
         offset_and_publisher: (Span, Option<ProgressPublisher<'_>>),
     ) -> Option<(FlowOutcome, UdpFlow, Option<Recorder>)> {
-        let window = DuplicateWindow::new(REACH.0 as u64).ok()?;
+        let window = DuplicateWindow::new(WINDOW_LEN_RANGE.0 as u64).ok()?;
         let stats = self.flow_stats();
-        let brought = ping_pong(&mut flow, shared, stats, &window, offset_and_publisher);
-        Some((brought, flow, None))
+        let outcome = ping_pong(&mut flow, shared, stats, &window, offset_and_publisher);
+        Some((outcome, flow, None))
     }
 
-    fn open_loop(
+    fn run_open_loop(
         &self,
         flow: UdpFlow,
         shared: &RowState<'_>,
@@ -304,28 +315,45 @@ impl PathUdp {
         let by_time = (own_rate * options.time.as_secs_f64()).ceil().max(1.0) as u32;
         let count = shared.count.unwrap_or(by_time.saturating_add(shared.warm_up));
         let schedule = FlowSchedule { start, interval_ns: 1e9 / own_rate, count };
-        let reach = (own_rate * options.timeout.as_secs_f64() * 2.0).clamp(REACH.0, REACH.1);
-        let reach = (reach as usize).next_power_of_two();
-        let between = FlowShared::new(DuplicateWindow::new(reach as u64).ok()?, reach);
+        let window_len = (own_rate * options.timeout.as_secs_f64() * 2.0)
+            .clamp(WINDOW_LEN_RANGE.0, WINDOW_LEN_RANGE.1);
+        let window_len = (window_len as usize).next_power_of_two();
+        let flow_shared =
+            FlowShared::new(DuplicateWindow::new(window_len as u64).ok()?, window_len);
         let socket = flow.socket.try_clone().ok()?;
-        let out = vec![0; flow.out.len()];
+        let out = vec![0; flow.send_buffer.len()];
         let codec = flow.codec;
-        let left_at = if flow.kernel { vec![0; reach] } else { Vec::new() };
-        let (sent, (mut brought, flow)) = thread::scope(|scope| {
-            let between = &between;
-            let sender =
-                FlowSender { socket: &socket, codec, out, shared, between, schedule, offset };
-            let sending = scope.spawn(move || sender.run());
+        let left_at = if flow.kernel_timestamps { vec![0; window_len] } else { Vec::new() };
+        let (sent, (mut outcome, flow)) = thread::scope(|scope| {
+            let between = &flow_shared;
+            let sender = FlowSender {
+                socket: &socket,
+                codec,
+                send_buffer: out,
+                shared,
+                flow_shared: between,
+                schedule,
+                utc_offset: offset,
+            };
+            let sending = scope.spawn(move || sender.send_all());
             let stats = self.flow_stats();
-            let receiver =
-                FlowReceiver { flow, stats, shared, between, schedule, offset, left_at, publisher };
-            let received = receiver.run();
+            let receiver = FlowReceiver {
+                flow,
+                stats,
+                shared,
+                flow_shared: between,
+                schedule,
+                utc_offset: offset,
+                transmit_timestamps: left_at,
+                publisher,
+            };
+            let received = receiver.receive_all();
             sending.join().ok().map(|sent| (sent, received))
         })?;
-        brought.stats.counts.sent = sent.left;
-        brought.stats.counts.refused = sent.refused;
-        (brought.begun, brought.over) = (sent.begun, sent.over);
-        Some((brought, flow, Some(sent.late)))
+        outcome.stats.counts.sent = sent.sent_count;
+        outcome.stats.counts.refused = sent.refused;
+        (outcome.started_at, outcome.ended_at) = (sent.first_sent_at, sent.last_sent_at);
+        Some((outcome, flow, Some(sent.send_late)))
     }
 
     fn flow_stats(&self) -> FlowStats {
@@ -333,87 +361,87 @@ impl PathUdp {
         FlowStats::new(self.options.warm_up as u32, timeout)
     }
 
-    fn outcome(
+    fn row_outcome(
         &self,
         plan: &RowPlan,
         shared: &RowState<'_>,
         all: &[(FlowOutcome, UdpFlow, Option<Recorder>)],
-    ) -> RowOutcome {
+    ) -> UdpRowOutcome {
         let options = &self.options;
         let mut stats = self.flow_stats();
         let mut late: Option<Recorder> = None;
         let mut sum = FlowSums::default();
-        for (brought, flow, own_late) in all {
-            stats.merge(&brought.stats);
+        for (outcome, flow, own_late) in all {
+            stats.merge(&outcome.stats);
             if let Some(own) = own_late {
                 late.get_or_insert_default().merge(own);
             }
-            sum.add(brought, flow);
+            sum.add(outcome, flow);
         }
-        let ended = sum.ended.or((shared.is_over)().then_some(RowEndReason::Interrupted));
+        let ended = sum.end_reason.or((shared.is_over)().then_some(RowEndReason::Interrupted));
         let relaxed = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let gate = &shared.gate;
-        let sent = gate.sent().saturating_sub(relaxed(&gate.load_before));
-        let valid = gate.valid().saturating_sub(relaxed(&gate.valid_before));
+        let sent = gate.load_sent().saturating_sub(relaxed(&gate.load_before_measurement));
+        let valid = gate.valid_sent().saturating_sub(relaxed(&gate.valid_before_measurement));
         let ratio = if valid == 0 { 0.0 } else { sent as f64 / valid as f64 };
-        let far_error = stats.far_error.zip(own_error_ns());
+        let far_error = stats.far_error.zip(local_error_bound_ns());
         let by_reply = far_error.map(|(far, own)| far.as_ns().unsigned_abs().saturating_add(own));
-        RowOutcome {
-            directions: sum.directions.filter(|_| sum.all_counted),
+        UdpRowOutcome {
+            directions: sum.directions.filter(|_| sum.have_far_counts),
             host_losses: Some(sum.host_losses),
-            load_arrived: gate.is_there().then_some(sum.load_arrived),
-            duration: sum.begun.map_or(Span::ZERO, |begun| sum.over - begun),
-            clock_error_ns: if options.is_stamp { by_reply } else { self.found.clock_error_ns },
+            load_received: gate.has_load().then_some(sum.load_received),
+            duration: sum.started_at.map_or(Span::ZERO, |begun| sum.ended_at - begun),
+            clock_error_ns: if options.is_stamp { by_reply } else { self.far_end.clock_error_ns },
             load: PathLoad {
                 planned_ratio: plan.load_ratio,
                 ratio,
                 sent,
-                sent_in_all: gate.sent(),
+                sent_in_all: gate.load_sent(),
                 arrived: None,
             },
-            class_back: sum.class_back,
-            ended,
-            planned_rate: options.rate,
-            fragments: self.fragments(plan),
+            reply_traffic_class: sum.reply_traffic_class,
+            end_reason: ended,
+            intended_rate: options.rate,
+            fragments: self.fragment_count(plan),
             receives_class: options.dscp != 0,
             stats,
-            late,
+            send_late: late,
         }
     }
 
-    fn fragments(&self, plan: &RowPlan) -> u64 {
-        row::fragments(plan.length, self.found.mtu.into(), self.to.is_ipv6())
+    fn fragment_count(&self, plan: &RowPlan) -> u64 {
+        row::fragment_count(plan.length, self.far_end.mtu.into(), self.to.is_ipv6())
     }
 
-    /// Returns a row that could not begin.
-    fn missed(&self, plan: &RowPlan, ended: RowEndReason) -> PathRow {
-        let outcome = RowOutcome {
+    /// Returns the record of a row that could not be started.
+    fn unstarted_row(&self, plan: &RowPlan, ended: RowEndReason) -> PathRow {
+        let outcome = UdpRowOutcome {
             stats: self.flow_stats(),
             directions: None,
             host_losses: None,
-            load_arrived: None,
-            late: None,
+            load_received: None,
+            send_late: None,
             duration: Span::ZERO,
             clock_error_ns: None,
             load: PathLoad { planned_ratio: plan.load_ratio, ..PathLoad::default() },
-            class_back: None,
-            ended: Some(ended),
-            planned_rate: self.options.rate,
-            fragments: self.fragments(plan),
+            reply_traffic_class: None,
+            end_reason: Some(ended),
+            intended_rate: self.options.rate,
+            fragments: self.fragment_count(plan),
             receives_class: false,
         };
-        row::record(plan, outcome)
+        row::row_record(plan, outcome)
     }
 }
 
-/// Adds the far end's final counts, if it still answers, and the drops of this host's socket.
-fn tallied(mut brought: FlowOutcome, flow: &UdpFlow) -> FlowOutcome {
-    if brought.ended.is_none()
-        && let Some(tally) = flow.end()
+/// Adds the far end's final counts, if it still answers, and the drops at this host's socket.
+fn with_final_counts(mut outcome: FlowOutcome, flow: &UdpFlow) -> FlowOutcome {
+    if outcome.end_reason.is_none()
+        && let Some(counts_header) = flow.end_session()
     {
-        brought.stats.counted = Some(tally.counted);
-        brought.stats.far_losses = tally.losses();
+        outcome.stats.far_counts = Some(counts_header.counts);
+        outcome.stats.far_losses = counts_header.losses();
     }
-    brought.stats.dropped = flow.socket.drops().ok().map(u64::from);
-    brought
+    outcome.stats.dropped = flow.socket.drops().ok().map(u64::from);
+    outcome
 }

@@ -1,4 +1,4 @@
-//! Sum over several flows of a row. Pure.
+//! Sums over the flows of a row. Pure.
 
 use horolog_record::{PathDirectionCounts, PathHostLosses, RowEndReason};
 use horolog_time::{Monotonic, Timestamp};
@@ -6,37 +6,37 @@ use horolog_time::{Monotonic, Timestamp};
 use super::flow::UdpFlow;
 use super::ping_pong::FlowOutcome;
 
-/// Sums over several flows in addition to their stats.
+/// Sums over flows of the values that [`super::flow_stats::FlowStats`] does not merge.
 pub(super) struct FlowSums {
     pub(super) directions: Option<(PathDirectionCounts, PathDirectionCounts)>,
-    pub(super) all_counted: bool,
+    pub(super) have_far_counts: bool,
     pub(super) host_losses: PathHostLosses,
-    pub(super) load_arrived: u64,
-    pub(super) begun: Option<Timestamp<Monotonic>>,
-    pub(super) over: Timestamp<Monotonic>,
-    pub(super) class_back: Option<u8>,
-    pub(super) ended: Option<RowEndReason>,
+    pub(super) load_received: u64,
+    pub(super) started_at: Option<Timestamp<Monotonic>>,
+    pub(super) ended_at: Timestamp<Monotonic>,
+    pub(super) reply_traffic_class: Option<u8>,
+    pub(super) end_reason: Option<RowEndReason>,
 }
 
 impl Default for FlowSums {
     fn default() -> Self {
         Self {
             directions: None,
-            all_counted: true,
+            have_far_counts: true,
             host_losses: PathHostLosses::default(),
-            load_arrived: 0,
-            begun: None,
-            over: Timestamp::from_ns(0),
-            class_back: None,
-            ended: None,
+            load_received: 0,
+            started_at: None,
+            ended_at: Timestamp::from_ns(0),
+            reply_traffic_class: None,
+            end_reason: None,
         }
     }
 }
 
 impl FlowSums {
     /// Adds the outcome of another flow.
-    pub(super) fn add(&mut self, brought: &FlowOutcome, flow: &UdpFlow) {
-        match brought.stats.directions() {
+    pub(super) fn add(&mut self, outcome: &FlowOutcome, flow: &UdpFlow) {
+        match outcome.stats.direction_counts() {
             Some((forward, backward)) => {
                 let (there, back) = self.directions.get_or_insert_default();
                 for (all, one) in [(there, forward), (back, backward)] {
@@ -45,25 +45,26 @@ impl FlowSums {
                     all.reordered += one.reordered;
                 }
             }
-            None => self.all_counted = false,
+            None => self.have_far_counts = false,
         }
-        let hosts = &mut self.host_losses;
-        if let Some(losses) = brought.stats.far_losses {
-            let limited = hosts.far_limited.unwrap_or(0);
-            hosts.far_limited = Some(limited.saturating_add(losses.limited));
-            // All flows arrive at one socket, whose drops each of them reports.
-            hosts.far_dropped = hosts.far_dropped.max(Some(losses.dropped));
+        let host_losses = &mut self.host_losses;
+        if let Some(losses) = outcome.stats.far_losses {
+            let limited = host_losses.far_limited.unwrap_or(0);
+            host_losses.far_limited = Some(limited.saturating_add(losses.limited));
+            // All flows share one socket of the far end, so each reports the same drops.
+            host_losses.far_dropped = host_losses.far_dropped.max(Some(losses.dropped));
         }
-        if let Some(dropped) = brought.stats.dropped {
-            hosts.near_dropped = Some(hosts.near_dropped.unwrap_or(0).saturating_add(dropped));
+        if let Some(dropped) = outcome.stats.dropped {
+            host_losses.near_dropped =
+                Some(host_losses.near_dropped.unwrap_or(0).saturating_add(dropped));
         }
-        self.load_arrived += brought.stats.counted.map_or(0, |counted| u64::from(counted.load));
-        self.begun = match (self.begun, brought.begun) {
+        self.load_received += outcome.stats.far_counts.map_or(0, |counted| u64::from(counted.load));
+        self.started_at = match (self.started_at, outcome.started_at) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
         };
-        self.over = self.over.max(brought.over);
-        self.class_back = self.class_back.or(flow.class_back);
-        self.ended = self.ended.or(brought.ended);
+        self.ended_at = self.ended_at.max(outcome.ended_at);
+        self.reply_traffic_class = self.reply_traffic_class.or(flow.reply_traffic_class);
+        self.end_reason = self.end_reason.or(outcome.end_reason);
     }
 }

@@ -1,59 +1,70 @@
-//! Findings about requests that were not sent or not answered, with known causes.
+//! Findings on requests that were not sent or not answered, with their causes if known.
 
 use horolog_record::{Finding, FindingCode, QueryCounts, QueryResult, ServerResult, Severity};
 
-use super::{QueryRunContext, QueryServerContext, finding, join_servers, other_replies, requested};
+use super::{
+    QueryRunContext, QueryServerContext, finding, join_servers, other_replies, polled_server,
+};
 
-/// Share of requests without a reply above which the finding is a warning.
-const NOTED_LOSS: f64 = 0.01;
+/// Ratio of unanswered requests above which the finding is a warning.
+const LOSS_WARNING_RATIO: f64 = 0.01;
 
-/// Requests of one server without any reply, by cause where known.
-struct Missing<'a> {
+/// Unanswered requests of one server, by cause if known.
+struct UnansweredRequests<'a> {
     server: &'a ServerResult,
     all: u64,
-    /// Rejected by its host with "port unreachable".
-    closed: u64,
-    /// Rejected with another ICMP error: no route.
+    /// Rejected by the server's host with ICMP "port unreachable".
+    port_unreachable: u64,
+    /// Rejected with another ICMP error.
     unreachable: u64,
 }
 
-impl<'a> Missing<'a> {
-    /// Returns the losses of a server that answered other requests.
-    fn of(server: &'a ServerResult, context: &QueryServerContext) -> Option<Self> {
+impl<'a> UnansweredRequests<'a> {
+    /// Returns the unanswered requests of a server that answered others; `None` without any.
+    fn from_server(server: &'a ServerResult, context: &QueryServerContext) -> Option<Self> {
         let QueryCounts { received, lost, unreachable, .. } = &server.counts;
         let all = lost.saturating_sub(other_replies(&server.counts));
-        let closed = context.closed.min(all);
-        let unreachable = unreachable.saturating_sub(context.closed).min(all - closed);
-        (*received > 0 && all > 0).then_some(Self { server, all, closed, unreachable })
+        let closed = context.port_unreachable.min(all);
+        let unreachable = unreachable.saturating_sub(context.port_unreachable).min(all - closed);
+        (*received > 0 && all > 0).then_some(Self {
+            server,
+            all,
+            port_unreachable: closed,
+            unreachable,
+        })
     }
 
-    /// Returns the count of missing replies and the total, with `since` and the causes.
-    fn text(&self, since: &str) -> String {
+    /// Describes the unanswered requests with their causes; `since` is inserted after the numbers.
+    fn describe(&self, since: &str) -> String {
         let all = self.all;
         let mut causes = Vec::new();
-        if self.closed > 0 {
-            causes.push(format!("port closed: {} of {all}", self.closed));
+        if self.port_unreachable > 0 {
+            causes.push(format!("port closed: {} of {all}", self.port_unreachable));
         }
         if self.unreachable > 0 {
             causes.push(format!("host or network unreachable: {} of {all}", self.unreachable));
         }
         let causes =
             if causes.is_empty() { String::new() } else { format!(" ({})", causes.join(", ")) };
-        format!("{}: {all} of {}{since}{causes}", requested(self.server), self.server.counts.sent)
+        format!(
+            "{}: {all} of {}{since}{causes}",
+            polled_server(self.server),
+            self.server.counts.sent
+        )
     }
 
     const fn unexplained(&self) -> u64 {
-        self.all - self.closed - self.unreachable
+        self.all - self.port_unreachable - self.unreachable
     }
 }
 
-/// Returns true if a server answered at first and then stopped; a single loss does not count.
-const fn has_ceased(server: &ServerResult, context: &QueryServerContext) -> bool {
-    context.unanswered > 1 && server.counts.received > 0
+/// Returns true if a server answered and then stopped for at least two requests.
+const fn has_stopped_replying(server: &ServerResult, context: &QueryServerContext) -> bool {
+    context.unanswered_at_end > 1 && server.counts.received > 0
 }
 
-/// Reports requests that this host did not send.
-pub(super) fn unsent(servers: &[ServerResult]) -> Option<Finding> {
+/// Returns a finding if this host did not send all requests.
+pub(super) fn unsent_finding(servers: &[ServerResult]) -> Option<Finding> {
     let what = |server: &ServerResult| {
         let QueryCounts { sent, refused, .. } = server.counts;
         (refused > 0).then(|| format!("{refused} of {}", sent.saturating_add(refused)))
@@ -67,18 +78,24 @@ pub(super) fn unsent(servers: &[ServerResult]) -> Option<Finding> {
     ))
 }
 
-pub(super) fn ceased(result: &QueryResult, about: &QueryRunContext<'_>) -> Option<Finding> {
-    let each = result.servers.iter().zip(about.servers);
-    let each = each.filter(|(server, context)| has_ceased(server, context));
-    let each: Vec<_> = each.filter_map(|(server, context)| Missing::of(server, context)).collect();
+pub(super) fn outage_finding(
+    result: &QueryResult,
+    run_context: &QueryRunContext<'_>,
+) -> Option<Finding> {
+    let each = result.servers.iter().zip(run_context.servers);
+    let each = each.filter(|(server, context)| has_stopped_replying(server, context));
+    let each: Vec<_> = each
+        .filter_map(|(server, context)| UnansweredRequests::from_server(server, context))
+        .collect();
     let since = |server: &ServerResult| {
         server.samples.last().map_or_else(String::new, |last| {
             let ns = last.sequence.saturating_mul(result.interval_ns);
             format!(", the last answered one at {:.1} s after the start", ns as f64 / 1e9)
         })
     };
-    let texts: Vec<_> = each.iter().map(|missing| missing.text(&since(missing.server))).collect();
-    let has_ended = each.iter().all(|missing| missing.closed > 0);
+    let texts: Vec<_> =
+        each.iter().map(|missing| missing.describe(&since(missing.server))).collect();
+    let has_ended = each.iter().all(|missing| missing.port_unreachable > 0);
     (!texts.is_empty()).then(|| {
         finding(
             FindingCode::ServerOutage,
@@ -93,14 +110,20 @@ pub(super) fn ceased(result: &QueryResult, about: &QueryRunContext<'_>) -> Optio
     })
 }
 
-pub(super) fn unanswered(result: &QueryResult, about: &QueryRunContext<'_>) -> Option<Finding> {
-    let each = result.servers.iter().zip(about.servers);
-    let each = each.filter(|(server, context)| !has_ceased(server, context));
-    let each: Vec<_> = each.filter_map(|(server, context)| Missing::of(server, context)).collect();
-    let is_much =
-        |missing: &Missing<'_>| missing.all as f64 > NOTED_LOSS * missing.server.counts.sent as f64;
+pub(super) fn loss_finding(
+    result: &QueryResult,
+    run_context: &QueryRunContext<'_>,
+) -> Option<Finding> {
+    let each = result.servers.iter().zip(run_context.servers);
+    let each = each.filter(|(server, context)| !has_stopped_replying(server, context));
+    let each: Vec<_> = each
+        .filter_map(|(server, context)| UnansweredRequests::from_server(server, context))
+        .collect();
+    let is_much = |missing: &UnansweredRequests<'_>| {
+        missing.all as f64 > LOSS_WARNING_RATIO * missing.server.counts.sent as f64
+    };
     let severity = if each.iter().any(is_much) { Severity::Warning } else { Severity::Note };
-    let texts: Vec<_> = each.iter().map(|missing| missing.text("")).collect();
+    let texts: Vec<_> = each.iter().map(|missing| missing.describe("")).collect();
     (!texts.is_empty()).then(|| {
         finding(
             FindingCode::PathLoss,
@@ -111,9 +134,9 @@ pub(super) fn unanswered(result: &QueryResult, about: &QueryRunContext<'_>) -> O
     })
 }
 
-fn unanswered_advice(each: &[Missing<'_>]) -> String {
+fn unanswered_advice(each: &[UnansweredRequests<'_>]) -> String {
     let mut advice = Vec::new();
-    if each.iter().any(|missing| missing.closed > 0) {
+    if each.iter().any(|missing| missing.port_unreachable > 0) {
         advice.push("while its port was closed, the server was down or restarting");
     }
     if each.iter().any(|missing| missing.unreachable > 0) {
@@ -124,5 +147,5 @@ fn unanswered_advice(each: &[Missing<'_>]) -> String {
             .push("requests or replies were lost on the path, or the server limits its reply rate");
     }
     advice.push("results cover the other requests");
-    super::sentence(&advice.join("; "))
+    super::to_sentence(&advice.join("; "))
 }

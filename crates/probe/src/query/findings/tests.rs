@@ -48,9 +48,9 @@ fn findings_of(
     no_nic_clock: Option<&str>,
 ) -> Vec<Finding> {
     let context = QueryServerContext {
-        no_nic_clock: no_nic_clock.map(str::to_owned),
-        unanswered: 0,
-        closed: 0,
+        nic_clock_error: no_nic_clock.map(str::to_owned),
+        unanswered_at_end: 0,
+        port_unreachable: 0,
         hint: None,
     };
     let contexts = vec![context; servers.len()];
@@ -78,7 +78,7 @@ fn findings_in_context(
         limits: Vec::new(),
         findings: Vec::new(),
     };
-    all(&result, &QueryRunContext { clock_synchronised: Some(true), servers: contexts })
+    all_findings(&result, &QueryRunContext { clock_synchronised: Some(true), servers: contexts })
 }
 
 fn only(findings: &[Finding], code: FindingCode) -> &Finding {
@@ -114,7 +114,7 @@ fn an_outage_is_reported_with_the_last_answered_request() {
     };
     let found = |lost, unanswered| {
         let contexts = [
-            QueryServerContext { unanswered, ..QueryServerContext::default() },
+            QueryServerContext { unanswered_at_end: unanswered, ..QueryServerContext::default() },
             QueryServerContext::default(),
         ];
         findings_in_context(vec![half(lost), server("b")], false, Vec::new(), &contexts)
@@ -134,7 +134,11 @@ fn what_a_closed_port_explains_is_not_laid_on_the_way() {
     let counts =
         QueryCounts { sent: 8, received: 2, lost: 6, unreachable: 6, ..Default::default() };
     let of = |unanswered, closed| {
-        let contexts = [QueryServerContext { unanswered, closed, ..QueryServerContext::default() }];
+        let contexts = [QueryServerContext {
+            unanswered_at_end: unanswered,
+            port_unreachable: closed,
+            ..QueryServerContext::default()
+        }];
         let server = ServerResult { counts: counts.clone(), ..server("a") };
         findings_in_context(vec![server], false, Vec::new(), &contexts)
     };
@@ -148,7 +152,7 @@ fn what_a_closed_port_explains_is_not_laid_on_the_way() {
         one.message.contains("port closed: 2 of 6, host or network unreachable: 4 of 6"),
         "{one:?}"
     );
-    let contexts = [QueryServerContext { closed: 8, ..QueryServerContext::default() }];
+    let contexts = [QueryServerContext { port_unreachable: 8, ..QueryServerContext::default() }];
     let closed = unanswered_server("a");
     let found = findings_in_context(vec![closed], false, Vec::new(), &contexts);
     let one = only(&found, FindingCode::NoReplies);

@@ -7,7 +7,7 @@ use horolog_io::{FaultPlan, FaultyDevice};
 use horolog_record::{InvalidReason, TimestampCounts};
 use horolog_time::{Clock, NS_PER_S, SimulatedClock, Utc};
 use horolog_wire::ethernet::MacAddress;
-use horolog_wire::frame::Builder;
+use horolog_wire::frame::UdpFrameBuilder;
 use proptest::prelude::*;
 
 use super::*;
@@ -45,7 +45,7 @@ impl QueryClock for SimulatedPace {
 struct SimulatedNicClock;
 
 impl NicClock for SimulatedNicClock {
-    fn compare(&mut self) {}
+    fn compare_if_due(&mut self) {}
 
     fn convert(&self, time: HardwareTimestamp) -> Option<PacketTimestamp> {
         let at = Timestamp::from_ns(time.ns - PHC_AHEAD_NS);
@@ -157,7 +157,7 @@ impl Wire {
 }
 
 fn framed(payload: &[u8]) -> Vec<u8> {
-    let builder = Builder {
+    let builder = UdpFrameBuilder {
         destination_mac: MacAddress([2; 6]),
         source_mac: MacAddress([4; 6]),
         vlan: None,
@@ -222,7 +222,7 @@ fn kiss(reply: &mut [u8], code: [u8; 4]) {
 
 fn plan(count: u64, interleaved: bool) -> PollPlan {
     let start = Timestamp::from_ns(START + 1_000_000);
-    PollPlan { start, interval: Duration::from_millis(100), count, closing: interleaved }
+    PollPlan { start, interval: Duration::from_millis(100), count, has_final_request: interleaved }
 }
 
 fn poll_over<D: BatchDevice<Address = Endpoints>>(
@@ -233,14 +233,18 @@ fn poll_over<D: BatchDevice<Address = Endpoints>>(
 ) -> PollOutcome {
     let options = PollOptions {
         version: 4,
-        interleaved: plan.closing,
+        interleaved: plan.has_final_request,
         timeout: Duration::from_millis(50),
         precision: -30,
     };
     let pace = SimulatedPace(Arc::clone(clock));
     let nic_clock = with_nic_clock.then(|| Box::new(SimulatedNicClock) as Box<dyn NicClock>);
-    let random = Nonces::new().unwrap();
-    ServerPoller::new(device, options, None, nic_clock, random, &pace).run(plan, &|| {}, &|| false)
+    let random = NonceStream::new().unwrap();
+    ServerPoller::new(device, options, None, nic_clock, random, &pace).run_plan(
+        plan,
+        &|| {},
+        &|| false,
+    )
 }
 
 fn poll(wire: Wire, with_nic_clock: bool, plan: &PollPlan) -> PollOutcome {
@@ -250,8 +254,8 @@ fn poll(wire: Wire, with_nic_clock: bool, plan: &PollPlan) -> PollOutcome {
 
 #[test]
 fn timestamps_of_the_kernel_give_the_offset_within_its_bound() {
-    let ServerStats { counts, samples, server_state, ended, .. } =
-        poll(Wire::new(faithful), false, &plan(20, false)).account;
+    let ServerStats { counts, samples, server_state, end_reason: ended, .. } =
+        poll(Wire::new(faithful), false, &plan(20, false)).stats;
     assert_eq!((counts.sent, counts.received, counts.lost), (20, 20, 0));
     assert_eq!((samples.len(), ended), (20, None));
     assert_eq!(server_state.unwrap().reference_id, "GPS");
@@ -275,7 +279,7 @@ fn timestamps_of_the_kernel_give_the_offset_within_its_bound() {
 fn a_nic_measures_less_delay_than_the_kernel_and_this_program_more() {
     let delay = |wire: Wire, with_nic_clock| {
         let done = poll(wire, with_nic_clock, &plan(5, false));
-        let account = done.account;
+        let account = done.stats;
         (
             account.samples[2].delay_ns,
             account.transmit_timestamps,
@@ -307,14 +311,14 @@ fn a_nic_measures_less_delay_than_the_kernel_and_this_program_more() {
 fn the_error_of_the_phc_conversion_is_dispersion() {
     let dispersion = |with_nic_clock| {
         let wire = Wire { best_source: TimestampSource::Hardware, ..Wire::new(faithful) };
-        poll(wire, with_nic_clock, &plan(1, false)).account.samples[0].dispersion_ns
+        poll(wire, with_nic_clock, &plan(1, false)).stats.samples[0].dispersion_ns
     };
     assert_eq!(dispersion(true), dispersion(false) + 80);
 }
 
 #[test]
 fn interleaved_mode_learns_when_replies_really_left() {
-    let account = poll(Wire::new(faithful), false, &plan(10, true)).account;
+    let account = poll(Wire::new(faithful), false, &plan(10, true)).stats;
     assert_eq!((account.samples.len(), account.counts.sent), (10, 11), "one more to close");
     assert_eq!(account.counts.interleaved, 10);
     for sample in &account.samples {
@@ -326,7 +330,7 @@ fn interleaved_mode_learns_when_replies_really_left() {
 #[test]
 fn a_server_that_knows_no_interleaved_mode_is_measured_all_the_same() {
     let wire = Wire { forgetful: true, ..Wire::new(faithful) };
-    let account = poll(wire, false, &plan(10, true)).account;
+    let account = poll(wire, false, &plan(10, true)).stats;
     assert_eq!((account.samples.len(), account.counts.interleaved), (10, 0));
     assert!(account.samples.iter().all(|sample| !sample.interleaved));
 }
@@ -344,7 +348,7 @@ fn invalid_replies_give_no_sample() {
         6 => reply[40..48].fill(0), // No transmit timestamp.
         _ => reply[0] = 0x1c,       // Version 3.
     };
-    let account = poll(Wire::new(humour), false, &plan(8, false)).account;
+    let account = poll(Wire::new(humour), false, &plan(8, false)).stats;
     let expected = [(Length, 2), (BadMode, 1), (Version, 1), (Origin, 1), (Stratum, 1)];
     let expected = expected.into_iter().chain([(Timestamp, 1)]);
     assert_eq!(account.counts.invalid, expected.collect::<BTreeMap<_, _>>());
@@ -356,7 +360,7 @@ fn invalid_replies_give_no_sample() {
 fn a_second_reply_at_the_same_time_is_a_duplicate() {
     let mut wire = Wire::new(faithful);
     wire.twice = true;
-    let account = poll(wire, false, &plan(6, false)).account;
+    let account = poll(wire, false, &plan(6, false)).stats;
     assert_eq!((account.counts.received, account.counts.duplicate), (6, 6));
     assert_eq!(account.samples.len(), 6);
 }
@@ -368,11 +372,11 @@ fn a_kiss_rate_reduces_the_polling_rate() {
             kiss(reply, *b"RATE");
         }
     };
-    let account = poll(Wire::new(humour), false, &plan(5, false)).account;
+    let account = poll(Wire::new(humour), false, &plan(5, false)).stats;
     assert_eq!(account.counts.kisses, BTreeMap::from([("RATE".to_owned(), 1)]));
     let slots: Vec<_> = account.samples.iter().map(|sample| sample.sequence).collect();
     assert_eq!(slots, [0, 3, 5, 7], "1 was the kiss");
-    assert_eq!(account.ended, None);
+    assert_eq!(account.end_reason, None);
 }
 
 #[test]
@@ -382,9 +386,9 @@ fn a_kiss_deny_ends_it() {
             kiss(reply, *b"DENY");
         }
     };
-    let account = poll(Wire::new(humour), false, &plan(50, false)).account;
+    let account = poll(Wire::new(humour), false, &plan(50, false)).stats;
     assert_eq!((account.counts.sent, account.samples.len()), (3, 2));
-    assert_eq!(account.ended.unwrap().reason, QueryEndReason::Kiss);
+    assert_eq!(account.end_reason.unwrap().reason, QueryEndReason::Kiss);
 }
 
 #[test]
@@ -394,7 +398,7 @@ fn a_lost_exchange_leaves_a_gap_on_the_grid() {
             reply.clear();
         }
     };
-    let account = poll(Wire::new(humour), false, &plan(4, false)).account;
+    let account = poll(Wire::new(humour), false, &plan(4, false)).stats;
     let slots: Vec<_> = account.samples.iter().map(|sample| sample.sequence).collect();
     assert_eq!(slots, [0, 2, 3]);
     assert_eq!((account.counts.sent, account.counts.received, account.counts.lost), (4, 3, 1));
@@ -406,7 +410,7 @@ fn a_slow_server_s_replies_are_late_and_the_grid_holds() {
     // On its way back for a second when the first request goes out.
     let stale = (START + NS_PER_S, vec![0; HEADER_LEN]);
     wire.coming.push_back(stale);
-    let account = poll(wire, false, &plan(12, false)).account;
+    let account = poll(wire, false, &plan(12, false)).stats;
     // Replies wait behind it: nothing is received until it has come.
     assert!(account.counts.late >= 9, "{:?}", account.counts);
     assert!(account.samples.iter().all(|sample| sample.sequence >= 9), "{:?}", account.samples);
@@ -427,18 +431,18 @@ fn stopping_keeps_what_there_is() {
         timeout: Duration::from_millis(50),
         precision: -30,
     };
-    let poller = ServerPoller::new(wire, options, None, None, Nonces::new().unwrap(), &pace);
+    let poller = ServerPoller::new(wire, options, None, None, NonceStream::new().unwrap(), &pace);
     let until = START + NS_PER_S / 2;
     let stop = || Clock::<Utc>::now(&*clock).as_ns() > until;
-    let account = poller.run(&plan(1_000, false), &|| {}, &stop).account;
+    let account = poller.run_plan(&plan(1_000, false), &|| {}, &stop).stats;
     assert_eq!((account.samples.len(), account.counts.sent), (5, 5));
-    assert_eq!(account.ended.unwrap().reason, QueryEndReason::Interrupted);
+    assert_eq!(account.end_reason.unwrap().reason, QueryEndReason::Interrupted);
 }
 
 #[test]
 fn who_sends_for_ever_does_not_hold_it_up() {
     let done = poll(Wire { flooded: true, ..Wire::new(faithful) }, false, &plan(3, false));
-    let counts = done.account.counts;
+    let counts = done.stats.counts;
     assert_eq!((counts.received, counts.sent), (3, 3));
     assert!(counts.invalid[&InvalidReason::Length] >= DRAIN_BATCHES as u64, "{counts:?}");
 }
@@ -454,8 +458,8 @@ proptest! {
         let wire = Wire::new(faithful);
         let clock = Arc::clone(&wire.clock);
         let faults = FaultPlan { seed, loss, duplication, reordering, ..FaultPlan::default() };
-        let device = FaultyDevice::new(wire, faults, Arc::clone(&clock) as _, 8, CAPACITY);
-        let account = poll_over(device, &clock, false, &plan(60, interleaved)).account;
+        let device = FaultyDevice::new(wire, faults, Arc::clone(&clock) as _, 8, FRAME_CAPACITY);
+        let account = poll_over(device, &clock, false, &plan(60, interleaved)).stats;
         let counts = &account.counts;
         prop_assert_eq!(counts.received + counts.lost, counts.sent);
         prop_assert!(account.samples.len() as u64 <= counts.received);

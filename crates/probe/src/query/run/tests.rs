@@ -37,7 +37,7 @@ fn what_cannot_be_is_refused() {
         (options(&["no-such-name.invalid"]), false),
     ] {
         let error = refused(options);
-        assert_eq!(error.is_usage(), usage, "{error}");
+        assert_eq!(error.is_usage_error(), usage, "{error}");
     }
 }
 
@@ -50,7 +50,7 @@ fn a_public_server_is_not_polled_too_often() {
     };
     for (count, interval_ms) in [(8, 999), (9, 15_999), (10_000, 1_000)] {
         let error = refused(public(count, Some(interval_ms)));
-        assert!(matches!(error, QueryError::Impolite(_)), "{error}");
+        assert!(matches!(error, QueryError::IntervalTooShort(_)), "{error}");
     }
     let interval = |options| Query::prepare(options).unwrap().interval();
     assert_eq!(interval(public(8, None)), INTERVAL_POLITE);

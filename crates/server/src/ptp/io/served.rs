@@ -89,7 +89,7 @@ impl ServedTime<'_> {
     /// Returns true if the PHC of an interface is within [`PHC_ERROR_MAX`] of the served time at
     /// `now`.
     pub(super) fn is_phc_on_served_time(&self, interface: u32, now: Timestamp<Monotonic>) -> bool {
-        let shown = self.ptp_time_at(now).and_then(|served| served.since(PtpTimestamp::ZERO));
+        let shown = self.ptp_time_at(now).and_then(|served| served.ns_since(PtpTimestamp::ZERO));
         let at =
             shown.and_then(|ns| self.conversions.monotonic_of(HardwareTimestamp { interface, ns }));
         at.is_some_and(|at| (at - now).as_ns().abs() <= PHC_ERROR_MAX.as_ns())
@@ -112,12 +112,12 @@ impl ServedTime<'_> {
                 LeapIndicator::Delete => PtpFlags::LEAP_59,
                 LeapIndicator::None | LeapIndicator::Unsynchronised => PtpFlags::default(),
             };
-            flags = leaping.with(PtpFlags::PTP_TIMESCALE).with(PtpFlags::UTC_OFFSET_VALID);
+            flags = leaping.union(PtpFlags::PTP_TIMESCALE).union(PtpFlags::UTC_OFFSET_VALID);
             let stepped = now >= page.timebase.step_at;
             utc_offset = before_step - if stepped { (page.timebase.step >> 32) as i16 } else { 0 };
         }
         if time_source != SOURCE_OSCILLATOR && !self.has_low_accuracy() {
-            flags = flags.with(PtpFlags::TIME_TRACEABLE).with(PtpFlags::FREQUENCY_TRACEABLE);
+            flags = flags.union(PtpFlags::TIME_TRACEABLE).union(PtpFlags::FREQUENCY_TRACEABLE);
         }
         // The error bound of a free-running clock is unknown.
         let is_bounded = time_source != SOURCE_OSCILLATOR && page.root_distance > Span::ZERO;
@@ -212,7 +212,7 @@ mod tests {
         }
         page.tai_minus_utc_s = None;
         let utc = ptp_time_of_page(&page, NOW).unwrap();
-        assert_eq!(before.since(utc), Some(36 * NS_PER_S), "UTC, with the second deleted");
+        assert_eq!(before.ns_since(utc), Some(36 * NS_PER_S), "UTC, with the second deleted");
         assert_eq!(ptp_time_of_page(&page, page.timebase.expires), None);
     }
 
@@ -221,16 +221,16 @@ mod tests {
         let primary = state(|_| ());
         assert!(primary.usable);
         assert_eq!((primary.clock_class, primary.time_source), (6, SOURCE_GNSS));
-        let expected = PtpFlags::PTP_TIMESCALE.with(PtpFlags::UTC_OFFSET_VALID);
-        assert!(primary.flags.has(expected.with(PtpFlags::TIME_TRACEABLE)));
+        let expected = PtpFlags::PTP_TIMESCALE.union(PtpFlags::UTC_OFFSET_VALID);
+        assert!(primary.flags.contains(expected.union(PtpFlags::TIME_TRACEABLE)));
         let ntp = state(|page| page.variables.stratum = 2);
         assert_eq!((ntp.clock_class, ntp.time_source), (248, SOURCE_NTP));
         let own = state(|page| page.variables.reference_id = *b"LOCL");
         assert_eq!((own.clock_class, own.time_source), (248, SOURCE_OSCILLATOR));
-        assert!(!own.flags.has(PtpFlags::TIME_TRACEABLE));
+        assert!(!own.flags.contains(PtpFlags::TIME_TRACEABLE));
         let unknown = state(|page| page.tai_minus_utc_s = None);
         assert_eq!((unknown.clock_class, unknown.utc_offset), (13, 0));
-        assert!(!unknown.flags.has(PtpFlags::PTP_TIMESCALE));
+        assert!(!unknown.flags.contains(PtpFlags::PTP_TIMESCALE));
         let old = |page: &mut ClockPage| {
             let reference = page.variables.reference.wrapping_add(Span::from_ns(-301 * NS_PER_S));
             page.variables.reference = reference;
@@ -249,9 +249,9 @@ mod tests {
         let coarse = at(Span::from_ms(500));
         assert_eq!((coarse.clock_class, coarse.time_source), (248, SOURCE_GNSS));
         assert_eq!(coarse.accuracy, 0x2f, "within a second");
-        assert!(!coarse.flags.has(PtpFlags::TIME_TRACEABLE));
-        assert!(!coarse.flags.has(PtpFlags::FREQUENCY_TRACEABLE));
-        assert!(coarse.flags.has(PtpFlags::PTP_TIMESCALE));
+        assert!(!coarse.flags.contains(PtpFlags::TIME_TRACEABLE));
+        assert!(!coarse.flags.contains(PtpFlags::FREQUENCY_TRACEABLE));
+        assert!(coarse.flags.contains(PtpFlags::PTP_TIMESCALE));
     }
 
     #[test]
@@ -264,9 +264,9 @@ mod tests {
             })
         };
         let before = leaping(NOW + Span::from_ns(1));
-        assert_eq!((before.utc_offset, before.flags.has(PtpFlags::LEAP_61)), (37, true));
+        assert_eq!((before.utc_offset, before.flags.contains(PtpFlags::LEAP_61)), (37, true));
         let after = leaping(NOW);
-        assert_eq!((after.utc_offset, after.flags.has(PtpFlags::LEAP_61)), (38, false));
+        assert_eq!((after.utc_offset, after.flags.contains(PtpFlags::LEAP_61)), (38, false));
     }
 
     #[test]

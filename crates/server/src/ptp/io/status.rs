@@ -106,20 +106,20 @@ pub struct AnnouncedClock {
 impl AnnouncedClock {
     fn from_clock_state(clock: &PtpClockState) -> Self {
         let leap = match clock.flags {
-            flags if flags.has(PtpFlags::LEAP_61) => "leap61",
-            flags if flags.has(PtpFlags::LEAP_59) => "leap59",
+            flags if flags.contains(PtpFlags::LEAP_61) => "leap61",
+            flags if flags.contains(PtpFlags::LEAP_59) => "leap59",
             _ => "none",
         };
-        let is_valid = clock.flags.has(PtpFlags::UTC_OFFSET_VALID);
+        let is_valid = clock.flags.contains(PtpFlags::UTC_OFFSET_VALID);
         Self {
             clock_class: clock.clock_class,
             clock_accuracy: clock.accuracy,
             accuracy_ns: accuracy_bound(clock.accuracy).map(Span::as_ns),
             time_source: source_name(clock.time_source),
-            ptp_timescale: clock.flags.has(PtpFlags::PTP_TIMESCALE),
+            ptp_timescale: clock.flags.contains(PtpFlags::PTP_TIMESCALE),
             utc_offset_s: Some(clock.utc_offset).filter(|_| is_valid),
-            time_traceable: clock.flags.has(PtpFlags::TIME_TRACEABLE),
-            frequency_traceable: clock.flags.has(PtpFlags::FREQUENCY_TRACEABLE),
+            time_traceable: clock.flags.contains(PtpFlags::TIME_TRACEABLE),
+            frequency_traceable: clock.flags.contains(PtpFlags::FREQUENCY_TRACEABLE),
             leap,
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use horolog_io::{Batch, BatchDevice, Endpoints, TransmitTimestamp, UdpDevice, UdpOptions};
 use horolog_time::{Monotonic, Timestamp};
-use horolog_wire::frame::{TransmittedFrame, looped};
+use horolog_wire::frame::{TransmittedFrame, parse_looped_frame};
 use horolog_wire::ptp::{EVENT_PORT, GENERAL_PORT, IPV6_PADDING_LEN};
 
 use super::link::{
@@ -217,7 +217,7 @@ impl PortLink for UdpLink {
         let now = now();
         for packet in self.looped.iter() {
             if let (Some(sent), Some(timestamp)) =
-                (looped(packet.bytes), served.ptp_timestamp(&packet, now))
+                (parse_looped_frame(packet.bytes), served.ptp_timestamp(&packet, now))
             {
                 each(&TransmittedMessage {
                     bytes: sent.payload,

@@ -1,16 +1,16 @@
 //! What is granted, for how long, and what is denied.
 
-use horolog_wire::ptp::tlv::{Ended, Unicast};
+use horolog_wire::ptp::tlv::{UnicastCancellation, UnicastNegotiation};
 use proptest::prelude::*;
 
 use super::*;
 
-fn request(kind: MessageType, log_interval: i8, duration_s: u32) -> Unicast {
-    Unicast::Request { kind, log_interval, duration_s }
+fn request(kind: MessageType, log_interval: i8, duration_s: u32) -> UnicastNegotiation {
+    UnicastNegotiation::Request { kind, log_interval, duration_s }
 }
 
 /// A message with these negotiations.
-fn signaling_message(all: &[Unicast], target: PortIdentity) -> Vec<u8> {
+fn signaling_message(all: &[UnicastNegotiation], target: PortIdentity) -> Vec<u8> {
     let mut suffix = [0; 512];
     let mut length = 0;
     for negotiation in all {
@@ -24,12 +24,19 @@ fn signaling_message(all: &[Unicast], target: PortIdentity) -> Vec<u8> {
 }
 
 /// What is said in a message.
-fn negotiations(sent: &Sent) -> Vec<Unicast> {
-    sent.message().tlvs().map(|tlv| Unicast::from_tlv(&tlv.unwrap()).unwrap().unwrap()).collect()
+fn negotiations(sent: &Sent) -> Vec<UnicastNegotiation> {
+    sent.message()
+        .tlvs()
+        .map(|tlv| UnicastNegotiation::from_tlv(&tlv.unwrap()).unwrap().unwrap())
+        .collect()
 }
 
 /// What a client is answered.
-fn negotiate(port: &mut ClockPort, all: &[Unicast], now: Timestamp<Monotonic>) -> Vec<Unicast> {
+fn negotiate(
+    port: &mut ClockPort,
+    all: &[UnicastNegotiation],
+    now: Timestamp<Monotonic>,
+) -> Vec<UnicastNegotiation> {
     let mut out = RecordingOutbox::default();
     port.receive(&arrival(&signaling_message(all, PortIdentity::ALL)), &GOOD, now, &mut out);
     assert!(out.0.len() <= 1);
@@ -37,8 +44,8 @@ fn negotiate(port: &mut ClockPort, all: &[Unicast], now: Timestamp<Monotonic>) -
 }
 
 /// Whether the answer to a request is for some time.
-fn is_granted(answer: Unicast) -> bool {
-    matches!(answer, Unicast::Grant { duration_s: 1.., .. })
+fn is_granted(answer: UnicastNegotiation) -> bool {
+    matches!(answer, UnicastNegotiation::Grant { duration_s: 1.., .. })
 }
 
 fn unicast_master() -> (ClockPort, Timestamp<Monotonic>) {
@@ -71,7 +78,7 @@ fn several_requests_in_a_message_are_granted_in_one() {
     let granted: Vec<_> = answers.iter().copied().map(is_granted).collect();
     assert_eq!(granted, [true, true, true, false]);
     let renewal_invited = true;
-    let first = Unicast::Grant {
+    let first = UnicastNegotiation::Grant {
         kind: MessageType::Announce,
         log_interval: 0,
         duration_s: 60,
@@ -102,7 +109,7 @@ fn streams_are_unicast_and_numbered_each_by_itself() {
         );
         let header = sync.message().header;
         assert_eq!(i64::from(header.sequence_id), sequence_id);
-        assert_eq!(header.flags, PtpFlags::UNICAST.with(PtpFlags::TWO_STEP));
+        assert_eq!(header.flags, PtpFlags::UNICAST.union(PtpFlags::TWO_STEP));
         assert_eq!(header.log_interval, NO_INTERVAL);
     }
 }
@@ -142,11 +149,11 @@ fn renewals_do_not_bring_more_messages() {
 fn cancelling_and_requesting_again_does_not_bring_more_messages() {
     let (mut port, now) = unicast_master();
     let kind = MessageType::Sync;
-    let ended = Ended { kind, maintain_request: false, maintain_grant: false };
+    let ended = UnicastCancellation { kind, maintain_request: false, maintain_grant: false };
     let mut sent = 0;
     for count in 0..100 {
         let now = now + Span::from_ms(count);
-        negotiate(&mut port, &[Unicast::Cancel(ended), request(kind, 0, 60)], now);
+        negotiate(&mut port, &[UnicastNegotiation::Cancel(ended), request(kind, 0, 60)], now);
         let mut out = RecordingOutbox::default();
         port.process_due(&GOOD, now, &mut out);
         sent += out.0.len();
@@ -193,12 +200,12 @@ fn a_client_ends_its_grant() {
     let (mut port, now) = unicast_master();
     let kind = MessageType::Sync;
     negotiate(&mut port, &[request(kind, 0, 60)], now);
-    let maintained = Ended { kind, maintain_request: true, maintain_grant: false };
-    assert_eq!(negotiate(&mut port, &[Unicast::Cancel(maintained)], now), []);
+    let maintained = UnicastCancellation { kind, maintain_request: true, maintain_grant: false };
+    assert_eq!(negotiate(&mut port, &[UnicastNegotiation::Cancel(maintained)], now), []);
     assert_eq!(port.view(&GOOD).grants, 1, "it ended what it had granted, which is nothing");
-    let ended = Ended { maintain_request: false, ..maintained };
-    let answers = negotiate(&mut port, &[Unicast::Cancel(ended)], now);
-    assert_eq!(answers, [Unicast::AcknowledgeCancel(ended)]);
+    let ended = UnicastCancellation { maintain_request: false, ..maintained };
+    let answers = negotiate(&mut port, &[UnicastNegotiation::Cancel(ended)], now);
+    assert_eq!(answers, [UnicastNegotiation::AcknowledgeCancel(ended)]);
     assert_eq!((port.view(&GOOD).grants, run(&mut port, now, 3).len()), (0, 0));
 }
 
@@ -215,7 +222,7 @@ fn an_unusable_clock_ends_all_grants() {
     let mut kinds: Vec<_> = negotiations(cancel)
         .into_iter()
         .map(|negotiation| match negotiation {
-            Unicast::Cancel(ended) => ended.kind,
+            UnicastNegotiation::Cancel(ended) => ended.kind,
             other => panic!("{other:?}"),
         })
         .collect();
@@ -249,7 +256,7 @@ fn what_is_out_of_bounds_is_denied() {
         (request(MessageType::Announce, -4, 60), 0),
         (request(MessageType::Sync, -4, 60), 60),
     ] {
-        let [Unicast::Grant { duration_s: granted, renewal_invited, .. }] =
+        let [UnicastNegotiation::Grant { duration_s: granted, renewal_invited, .. }] =
             negotiate(&mut port, &[requested], now)[..]
         else {
             panic!("{requested:?}")
@@ -321,7 +328,7 @@ fn a_message_of_many_requests_is_answered_in_part() {
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    Negotiate(u8, Unicast),
+    Negotiate(u8, UnicastNegotiation),
     Wait(u16),
     Unusable,
 }
@@ -332,7 +339,11 @@ fn steps() -> impl Strategy<Value = Step> {
     let negotiation =
         (kinds, -9i8..12, 0u32..40, 0u8..8).prop_map(|(kind, log_interval, duration_s, which)| {
             if which == 0 {
-                Unicast::Cancel(Ended { kind, maintain_request: false, maintain_grant: false })
+                UnicastNegotiation::Cancel(UnicastCancellation {
+                    kind,
+                    maintain_request: false,
+                    maintain_grant: false,
+                })
             } else {
                 request(kind, log_interval, duration_s)
             }

@@ -1,18 +1,22 @@
 //! What management is told, and what it is refused.
 
 use horolog_wire::ptp::management::data::{
-    ClockDescription, Data, DefaultDataSet, Parent, PortDataSet, TimeProperties, id,
+    ClockDescription, DefaultDataSet, FixedLengthData, ParentDataSet, PortDataSet,
+    TimePropertiesDataSet, id,
 };
-use horolog_wire::ptp::management::{Addressee, Managed, ManagementAction, RefusalCode, Refused};
+use horolog_wire::ptp::management::{
+    ManagementAction, ManagementErrorId, ManagementErrorTlv, ManagementHeader, ManagementTlv,
+};
 
 use super::*;
 
 /// A question as `pmc` asks it: with as much data as the answer has, or none.
 fn question(action: ManagementAction, id: u16, data: &[u8]) -> Vec<u8> {
-    let managed = Managed { id, data };
+    let managed = ManagementTlv { id, data };
     let mut suffix = vec![0; managed.tlv_len()];
     managed.emit(&mut suffix);
-    let addressee = Addressee { target: PortIdentity::ALL, starting_hops: 3, hops: 1, action };
+    let addressee =
+        ManagementHeader { target: PortIdentity::ALL, starting_hops: 3, hops: 1, action };
     bytes(&Message {
         header: header(),
         body: PtpMessageBody::Management(addressee),
@@ -32,7 +36,7 @@ fn managed_data(id: u16) -> Vec<u8> {
     let (mut port, _) = master();
     let sent = answer_to(&mut port, &question(ManagementAction::Get, id, &[]));
     let tlv = sent.message().tlvs().next().unwrap().unwrap();
-    let managed = Managed::from_tlv(&tlv).unwrap().unwrap();
+    let managed = ManagementTlv::from_tlv(&tlv).unwrap().unwrap();
     assert_eq!(managed.id, id);
     managed.data.to_vec()
 }
@@ -42,11 +46,11 @@ fn refused(
     port: &mut ClockPort,
     action: ManagementAction,
     id: u16,
-) -> (ManagementAction, RefusalCode) {
+) -> (ManagementAction, ManagementErrorId) {
     let sent = answer_to(port, &question(action, id, &[1, 0]));
     let PtpMessageBody::Management(addressee) = sent.message().body else { panic!() };
     let tlv = sent.message().tlvs().next().unwrap().unwrap();
-    let refused = Refused::from_tlv(&tlv).unwrap().unwrap();
+    let refused = ManagementErrorTlv::from_tlv(&tlv).unwrap().unwrap();
     assert_eq!(refused.id, id);
     (addressee.action, refused.code)
 }
@@ -61,7 +65,7 @@ fn a_response_goes_to_its_requester() {
         (PtpDestination::Manager(CLIENT_ADDRESS, CLIENT_PORT), false, question.len())
     );
     let action = ManagementAction::Response;
-    let expected = Addressee { target: CLIENT, starting_hops: 2, hops: 2, action };
+    let expected = ManagementHeader { target: CLIENT, starting_hops: 2, hops: 2, action };
     assert_eq!(sent.message().body, PtpMessageBody::Management(expected));
     assert_eq!(sent.message().header.sequence_id, 0xabcd);
     let mut out = RecordingOutbox::default();
@@ -74,11 +78,11 @@ fn the_data_sets_are_the_clock_s() {
     let default = DefaultDataSet::parse(&managed_data(id::DEFAULT_DATA_SET)).unwrap();
     assert_eq!((default.two_step, default.slave_only, default.ports), (true, false, 1));
     assert_eq!((default.clock.identity, default.clock.clock_class), (OWN, 6));
-    let parent = Parent::parse(&managed_data(id::PARENT_DATA_SET)).unwrap();
+    let parent = ParentDataSet::parse(&managed_data(id::PARENT_DATA_SET)).unwrap();
     assert_eq!(parent.port, PortIdentity { clock: OWN, port: 0 });
     assert_eq!(parent.grandmaster, default.clock);
-    let time = TimeProperties::parse(&managed_data(id::TIME_PROPERTIES_DATA_SET)).unwrap();
-    assert_eq!(time, TimeProperties { utc_offset: 37, flags: 0x3c, time_source: 0x20 });
+    let time = TimePropertiesDataSet::parse(&managed_data(id::TIME_PROPERTIES_DATA_SET)).unwrap();
+    assert_eq!(time, TimePropertiesDataSet { utc_offset: 37, flags: 0x3c, time_source: 0x20 });
     let port = PortDataSet::parse(&managed_data(id::PORT_DATA_SET)).unwrap();
     assert_eq!((port.state, port.log_announce, port.log_sync), (6, 1, 0));
     assert_eq!((port.delay_mechanism, port.version, port.announce_receipt_timeout), (1, 2, 3));
@@ -123,14 +127,14 @@ fn the_time_is_reported_while_the_clock_is_usable() {
     port.receive(&arrival(&question), &UNUSABLE, START, &mut out);
     let sent = out.0.remove(0);
     let tlv = sent.message().tlvs().next().unwrap().unwrap();
-    let refused = Refused::from_tlv(&tlv).unwrap().unwrap();
-    assert_eq!((refused.id, refused.code), (id::TIME, RefusalCode::NotSupported));
+    let refused = ManagementErrorTlv::from_tlv(&tlv).unwrap().unwrap();
+    assert_eq!((refused.id, refused.code), (id::TIME, ManagementErrorId::NotSupported));
 }
 
 #[test]
 fn nothing_can_be_changed() {
     use ManagementAction::{Acknowledge, Command, Get, Response, Set};
-    use RefusalCode as Code;
+    use ManagementErrorId as Code;
 
     let (mut port, _) = master();
     for (action, id, expected) in [
@@ -170,7 +174,7 @@ fn an_answer_is_not_answered() {
         let question = question(action, id::PRIORITY1, &[0, 0]);
         port.receive(&arrival(&question), &GOOD, START, &mut out);
     }
-    let empty = PtpMessageBody::Management(Addressee {
+    let empty = PtpMessageBody::Management(ManagementHeader {
         target: PortIdentity::ALL,
         starting_hops: 0,
         hops: 0,
@@ -190,7 +194,7 @@ fn the_longest_texts_fit() {
         ClockPort::new(clock, PortSettings { address, ..settings(PtpProfile::DefaultE2e) }, START);
     let sent = answer_to(&mut port, &question(ManagementAction::Get, id::CLOCK_DESCRIPTION, &[]));
     let tlv = sent.message().tlvs().next().unwrap().unwrap();
-    let managed = Managed::from_tlv(&tlv).unwrap().unwrap();
+    let managed = ManagementTlv::from_tlv(&tlv).unwrap().unwrap();
     let description = ClockDescription::parse(managed.data).unwrap();
     assert_eq!((description.user.len(), description.protocol_address.len()), (254, 16));
 }

@@ -57,7 +57,7 @@ fn net_sync_monitor_gets_the_data_sets_and_a_sync() {
     assert_eq!((sync.to, sync.event, sync.stamp), (PtpDestination::To(CLIENT_ADDRESS), true, true));
     let header = sync.message().header;
     assert_eq!((sync.kind(), header.sequence_id), (MessageType::Sync, 0xabcd));
-    assert_eq!(header.flags, PtpFlags::UNICAST.with(PtpFlags::TWO_STEP));
+    assert_eq!(header.flags, PtpFlags::UNICAST.union(PtpFlags::TWO_STEP));
 
     let mut out = RecordingOutbox::default();
     port.process_transmitted(&sync.bytes, sync.to, SENT, &mut out);
@@ -86,7 +86,7 @@ fn one_step_needs_no_follow_up() {
     port.process_due(&GOOD, now + seconds(1), &mut out);
     let sync = out.0.iter().find(|sent| sent.kind() == MessageType::Sync).unwrap();
     assert!(sync.stamp, "a card writes into what it is to stamp");
-    assert!(!sync.message().header.flags.has(PtpFlags::TWO_STEP));
+    assert!(!sync.message().header.flags.contains(PtpFlags::TWO_STEP));
     let mut after = RecordingOutbox::default();
     port.process_transmitted(&sync.bytes, sync.to, SENT, &mut after);
     assert!(after.0.is_empty());
@@ -252,7 +252,7 @@ fn what_follows_a_message_is_passed_over() {
     port.receive(&arrival(&request), &GOOD, now, &mut out);
     assert_eq!((out.0.len(), request.len()), (1, TIMESTAMP_MESSAGE_LEN + 2));
     let mut unknown = [0; 8];
-    let length = Tlv { number: 0x2fff, value: &[1, 2] }.emit(&mut unknown);
+    let length = Tlv { type_number: 0x2fff, value: &[1, 2] }.emit(&mut unknown);
     let request = Message { suffix: &unknown[..length], ..delay_req() };
     assert_eq!(replies_to(&mut port, &request, now).len(), 1, "an unknown TLV");
 }

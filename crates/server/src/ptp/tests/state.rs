@@ -358,7 +358,7 @@ fn a_time_that_jumps_is_not_sent_to_its_followers() {
 #[test]
 fn a_leap_second_is_no_jump() {
     let (mut port, now) = master();
-    let before = PtpClockState { flags: GOOD.flags.with(PtpFlags::LEAP_61), ..GOOD };
+    let before = PtpClockState { flags: GOOD.flags.union(PtpFlags::LEAP_61), ..GOOD };
     let after = PtpClockState { utc_offset: 38, ..GOOD };
     for clock in [before, after, after] {
         port.process_due(&clock, now, &mut RecordingOutbox::default());

@@ -1,12 +1,13 @@
-//! Management data: data sets and other state of a clock (IEEE 1588-2019, clauses 8.2 and 15.5.3).
-//! Data of one byte has no type here: it is that byte and a zero.
+//! Data of management TLVs: the data sets and other state of a clock (IEEE 1588-2019, clauses 8.2
+//! and 15.5.3). Data of one byte has no type here; it is encoded as that byte and a zero.
 
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::layouts::{
-    CurrentLayout, DefaultLayout, ParentLayout, PortDataLayout, TimePropertiesLayout,
+    CurrentDataSetLayout, DefaultDataSetLayout, ParentDataSetLayout, PortDataSetLayout,
+    TimePropertiesLayout,
 };
-use crate::Malformed;
+use crate::ParseError;
 use crate::ptp::message::Grandmaster;
 use crate::ptp::{PortIdentity, PtpTimestamp, TimeInterval, TimestampLayout};
 
@@ -24,11 +25,11 @@ pub mod id {
     pub const FAULT_LOG: u16 = 0x0006;
     /// See [`super::DefaultDataSet`].
     pub const DEFAULT_DATA_SET: u16 = 0x2000;
-    /// See [`super::Current`].
+    /// See [`super::CurrentDataSet`].
     pub const CURRENT_DATA_SET: u16 = 0x2001;
-    /// See [`super::Parent`].
+    /// See [`super::ParentDataSet`].
     pub const PARENT_DATA_SET: u16 = 0x2002;
-    /// See [`super::TimeProperties`].
+    /// See [`super::TimePropertiesDataSet`].
     pub const TIME_PROPERTIES_DATA_SET: u16 = 0x2003;
     /// See [`super::PortDataSet`].
     pub const PORT_DATA_SET: u16 = 0x2004;
@@ -42,7 +43,7 @@ pub mod id {
     pub const SLAVE_ONLY: u16 = 0x2008;
     /// Interval of Announce.
     pub const LOG_ANNOUNCE_INTERVAL: u16 = 0x2009;
-    /// Number of missed Announce messages after which a master is lost.
+    /// Number of announce intervals without Announce after which a master is regarded as lost.
     pub const ANNOUNCE_RECEIPT_TIMEOUT: u16 = 0x200a;
     /// Interval of Sync.
     pub const LOG_SYNC_INTERVAL: u16 = 0x200b;
@@ -52,7 +53,7 @@ pub mod id {
     pub const TIME: u16 = 0x200f;
     /// Accuracy of the clock.
     pub const CLOCK_ACCURACY: u16 = 0x2010;
-    /// Offset of its time from UTC.
+    /// UTC offset and leap flags.
     pub const UTC_PROPERTIES: u16 = 0x2011;
     /// Traceability of time and frequency.
     pub const TRACEABILITY_PROPERTIES: u16 = 0x2012;
@@ -64,10 +65,10 @@ pub mod id {
     pub const MASTER_ONLY: u16 = 0x3001;
     /// Delay mechanism.
     pub const DELAY_MECHANISM: u16 = 0x6000;
-    /// Least interval of `Pdelay_Req`.
+    /// Minimum interval between `Pdelay_Req`, log2 of seconds.
     pub const LOG_MIN_PDELAY_REQ_INTERVAL: u16 = 0x6001;
 
-    /// Returns true if the standard defines an identifier, supported here or not.
+    /// Returns true if IEEE 1588-2019 defines the identifier, whether it is supported here or not.
     #[must_use]
     pub const fn is_known(id: u16) -> bool {
         matches!(id, 0..=7 | 0x2000..=0x2021 | 0x3000..=0x3003 | 0x4000..=0x4002 | 0x6000..=0x6001)
@@ -76,14 +77,14 @@ pub mod id {
 
 /// Parent data set (clause 8.2.3).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Parent {
+pub struct ParentDataSet {
     /// Port of the master.
     pub port: PortIdentity,
-    /// True if the two fields after it are measured.
+    /// True if `variance` and `phase_change_rate` are valid.
     pub has_statistics: bool,
-    /// Observed stability of the master.
+    /// Observed stability of the parent clock (offsetScaledLogVariance).
     pub variance: u16,
-    /// Observed rate of the master.
+    /// Observed phase change rate of the parent clock, in units of 2^-40 s/s.
     pub phase_change_rate: u32,
     /// Grandmaster.
     pub grandmaster: Grandmaster,
@@ -91,18 +92,18 @@ pub struct Parent {
 
 /// Current data set (clause 8.2.2).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Current {
-    /// Number of clocks between it and the grandmaster.
+pub struct CurrentDataSet {
+    /// Number of boundary clocks between this clock and the grandmaster.
     pub steps_removed: u16,
-    /// Offset from its master, positive if ahead.
+    /// Offset from the master, positive if this clock is ahead.
     pub offset: TimeInterval,
-    /// Delay to its master.
+    /// Mean path delay to the master.
     pub delay: TimeInterval,
 }
 
 /// Time properties data set (clause 8.2.4).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct TimeProperties {
+pub struct TimePropertiesDataSet {
     /// TAI minus UTC, in seconds.
     pub utc_offset: i16,
     /// Low eight bits of [`crate::ptp::PtpFlags`].
@@ -120,7 +121,7 @@ pub struct DefaultDataSet {
     pub slave_only: bool,
     /// Number of ports.
     pub ports: u16,
-    /// The clock itself: priorities, quality and identity.
+    /// Priorities, quality and identity of the clock.
     pub clock: Grandmaster,
     /// Domain.
     pub domain: u8,
@@ -135,15 +136,15 @@ pub struct PortDataSet {
     pub state: u8,
     /// Least interval of `Delay_Req`, log2 of seconds.
     pub log_min_delay_req: i8,
-    /// Delay to the neighbour, or 0.
+    /// Mean link delay to the neighbour; 0 with the end-to-end mechanism.
     pub peer_delay: TimeInterval,
     /// Interval of Announce, log2 of seconds.
     pub log_announce: i8,
-    /// Number of missed Announce messages after which a master is lost.
+    /// Number of announce intervals without Announce after which a master is regarded as lost.
     pub announce_receipt_timeout: u8,
     /// Interval of Sync, log2 of seconds.
     pub log_sync: i8,
-    /// 1 end to end, 2 peer to peer (table 21).
+    /// Delay mechanism: 1 end-to-end, 2 peer-to-peer (table 21).
     pub delay_mechanism: u8,
     /// Least interval of `Pdelay_Req`, log2 of seconds.
     pub log_min_pdelay_req: i8,
@@ -151,29 +152,30 @@ pub struct PortDataSet {
     pub version: u8,
 }
 
-/// Data of fixed length.
-pub trait Data: Sized {
+/// Management data with a fixed length.
+pub trait FixedLengthData: Sized {
     /// Length in bytes.
     const LEN: usize;
 
-    /// Parses it.
-    fn parse(bytes: &[u8]) -> Result<Self, Malformed>;
+    /// Parses data of exactly [`FixedLengthData::LEN`] bytes; another length is
+    /// [`ParseError::Length`].
+    fn parse(bytes: &[u8]) -> Result<Self, ParseError>;
 
     /// Writes it to the front of `buffer` and returns its length.
     ///
     /// # Panics
-    /// If `buffer` is shorter than [`Data::LEN`].
+    /// If `buffer` is shorter than [`FixedLengthData::LEN`].
     fn emit(&self, buffer: &mut [u8]) -> usize;
 }
 
-/// Implements [`Data`] through a layout that is converted in both directions.
+/// Implements [`FixedLengthData`] for types with conversions from and to a zerocopy layout.
 macro_rules! data_by_layout {
     ($($value:ty, $layout:ty);+ $(;)?) => {$(
-        impl Data for $value {
+        impl FixedLengthData for $value {
             const LEN: usize = size_of::<$layout>();
 
-            fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
-                <$layout>::read_from_bytes(bytes).map(Self::from).map_err(|_| Malformed::Length)
+            fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
+                <$layout>::read_from_bytes(bytes).map(Self::from).map_err(|_| ParseError::Length)
             }
 
             fn emit(&self, buffer: &mut [u8]) -> usize {
@@ -185,10 +187,10 @@ macro_rules! data_by_layout {
 }
 
 data_by_layout! {
-    DefaultDataSet, DefaultLayout;
-    Current, CurrentLayout;
-    Parent, ParentLayout;
-    TimeProperties, TimePropertiesLayout;
-    PortDataSet, PortDataLayout;
+    DefaultDataSet, DefaultDataSetLayout;
+    CurrentDataSet, CurrentDataSetLayout;
+    ParentDataSet, ParentDataSetLayout;
+    TimePropertiesDataSet, TimePropertiesLayout;
+    PortDataSet, PortDataSetLayout;
     PtpTimestamp, TimestampLayout;
 }

@@ -1,16 +1,19 @@
-//! Byte layouts of the data sets, and their conversions to values (IEEE 1588-2019, clause 15.5.3).
+//! zerocopy layouts of the data sets, with conversions from and to the public types (IEEE
+//! 1588-2019, clause 15.5.3).
 
 use zerocopy::byteorder::network_endian::{I16, I64, U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::data::{Current, DefaultDataSet, Parent, PortDataSet, TimeProperties};
+use super::data::{
+    CurrentDataSet, DefaultDataSet, ParentDataSet, PortDataSet, TimePropertiesDataSet,
+};
 use crate::ptp::message::GrandmasterLayout;
-use crate::ptp::{PortLayout, TimeInterval};
+use crate::ptp::{PortIdentityLayout, TimeInterval};
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
 #[repr(C)]
-pub(in crate::ptp) struct ParentLayout {
-    port: PortLayout,
+pub(in crate::ptp) struct ParentDataSetLayout {
+    port: PortIdentityLayout,
     has_statistics: u8,
     reserved: u8,
     variance: U16,
@@ -20,7 +23,7 @@ pub(in crate::ptp) struct ParentLayout {
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
 #[repr(C)]
-pub(in crate::ptp) struct CurrentLayout {
+pub(in crate::ptp) struct CurrentDataSetLayout {
     steps_removed: U16,
     offset: I64,
     delay: I64,
@@ -36,7 +39,7 @@ pub(in crate::ptp) struct TimePropertiesLayout {
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
 #[repr(C)]
-pub(super) struct DefaultLayout {
+pub(super) struct DefaultDataSetLayout {
     flags: u8,
     reserved: u8,
     ports: U16,
@@ -47,8 +50,8 @@ pub(super) struct DefaultLayout {
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
 #[repr(C)]
-pub(super) struct PortDataLayout {
-    port: PortLayout,
+pub(super) struct PortDataSetLayout {
+    port: PortIdentityLayout,
     state: u8,
     log_min_delay_req: i8,
     peer_delay: I64,
@@ -60,15 +63,17 @@ pub(super) struct PortDataLayout {
     version: u8,
 }
 
-const _: () = assert!(size_of::<DefaultLayout>() == 20 && size_of::<CurrentLayout>() == 18);
-const _: () = assert!(size_of::<ParentLayout>() == 32 && size_of::<PortDataLayout>() == 26);
+const _: () =
+    assert!(size_of::<DefaultDataSetLayout>() == 20 && size_of::<CurrentDataSetLayout>() == 18);
+const _: () =
+    assert!(size_of::<ParentDataSetLayout>() == 32 && size_of::<PortDataSetLayout>() == 26);
 const _: () = assert!(size_of::<TimePropertiesLayout>() == 4);
 
 const TWO_STEP: u8 = 1;
 const SLAVE_ONLY: u8 = 2;
 
-impl From<Parent> for ParentLayout {
-    fn from(parent: Parent) -> Self {
+impl From<ParentDataSet> for ParentDataSetLayout {
+    fn from(parent: ParentDataSet) -> Self {
         Self {
             port: parent.port.into(),
             has_statistics: u8::from(parent.has_statistics),
@@ -80,8 +85,8 @@ impl From<Parent> for ParentLayout {
     }
 }
 
-impl From<ParentLayout> for Parent {
-    fn from(layout: ParentLayout) -> Self {
+impl From<ParentDataSetLayout> for ParentDataSet {
+    fn from(layout: ParentDataSetLayout) -> Self {
         Self {
             port: layout.port.into(),
             has_statistics: layout.has_statistics != 0,
@@ -92,8 +97,8 @@ impl From<ParentLayout> for Parent {
     }
 }
 
-impl From<Current> for CurrentLayout {
-    fn from(current: Current) -> Self {
+impl From<CurrentDataSet> for CurrentDataSetLayout {
+    fn from(current: CurrentDataSet) -> Self {
         Self {
             steps_removed: U16::new(current.steps_removed),
             offset: I64::new(current.offset.0),
@@ -102,8 +107,8 @@ impl From<Current> for CurrentLayout {
     }
 }
 
-impl From<CurrentLayout> for Current {
-    fn from(layout: CurrentLayout) -> Self {
+impl From<CurrentDataSetLayout> for CurrentDataSet {
+    fn from(layout: CurrentDataSetLayout) -> Self {
         Self {
             steps_removed: layout.steps_removed.get(),
             offset: TimeInterval(layout.offset.get()),
@@ -112,21 +117,21 @@ impl From<CurrentLayout> for Current {
     }
 }
 
-impl From<TimeProperties> for TimePropertiesLayout {
-    fn from(properties: TimeProperties) -> Self {
-        let TimeProperties { utc_offset, flags, time_source } = properties;
+impl From<TimePropertiesDataSet> for TimePropertiesLayout {
+    fn from(properties: TimePropertiesDataSet) -> Self {
+        let TimePropertiesDataSet { utc_offset, flags, time_source } = properties;
         Self { utc_offset: I16::new(utc_offset), flags, time_source }
     }
 }
 
-impl From<TimePropertiesLayout> for TimeProperties {
+impl From<TimePropertiesLayout> for TimePropertiesDataSet {
     fn from(layout: TimePropertiesLayout) -> Self {
         let TimePropertiesLayout { utc_offset, flags, time_source } = layout;
         Self { utc_offset: utc_offset.get(), flags, time_source }
     }
 }
 
-impl From<DefaultDataSet> for DefaultLayout {
+impl From<DefaultDataSet> for DefaultDataSetLayout {
     fn from(set: DefaultDataSet) -> Self {
         let two_step = if set.two_step { TWO_STEP } else { 0 };
         let slave_only = if set.slave_only { SLAVE_ONLY } else { 0 };
@@ -141,8 +146,8 @@ impl From<DefaultDataSet> for DefaultLayout {
     }
 }
 
-impl From<DefaultLayout> for DefaultDataSet {
-    fn from(layout: DefaultLayout) -> Self {
+impl From<DefaultDataSetLayout> for DefaultDataSet {
+    fn from(layout: DefaultDataSetLayout) -> Self {
         Self {
             two_step: layout.flags & TWO_STEP != 0,
             slave_only: layout.flags & SLAVE_ONLY != 0,
@@ -153,7 +158,7 @@ impl From<DefaultLayout> for DefaultDataSet {
     }
 }
 
-impl From<PortDataSet> for PortDataLayout {
+impl From<PortDataSet> for PortDataSetLayout {
     fn from(set: PortDataSet) -> Self {
         Self {
             port: set.port.into(),
@@ -170,8 +175,8 @@ impl From<PortDataSet> for PortDataLayout {
     }
 }
 
-impl From<PortDataLayout> for PortDataSet {
-    fn from(layout: PortDataLayout) -> Self {
+impl From<PortDataSetLayout> for PortDataSet {
+    fn from(layout: PortDataSetLayout) -> Self {
         Self {
             port: layout.port.into(),
             state: layout.state,

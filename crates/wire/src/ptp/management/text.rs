@@ -1,41 +1,42 @@
-//! Management data with texts: description of a clock, and the name given by its owner (IEEE
-//! 1588-2019, clauses 5.3.9, 15.5.3.1.2 and 15.5.3.1.3).
+//! Management data with `PTPText` fields: clock description and user description (IEEE 1588-2019,
+//! clauses 5.3.9, 15.5.3.1.2 and 15.5.3.1.3).
 
-use crate::Malformed;
+use crate::ParseError;
 
-/// Returns the length of a text including its length byte: at most 256.
+/// Returns the encoded length of a text in bytes, with its length byte: at most 256.
 #[must_use]
 pub const fn text_len(text: &str) -> usize {
-    1 + shown(text).len()
+    1 + truncated(text).len()
 }
 
-/// Truncates a text to the range of its length byte, in whole characters.
-const fn shown(text: &str) -> &str {
+/// Truncates a text to 255 bytes, at a character boundary.
+const fn truncated(text: &str) -> &str {
     text.split_at(text.floor_char_boundary(u8::MAX as usize)).0
 }
 
-/// Writes a text to the front of `buffer` and returns its length.
+/// Writes a text, preceded by its length byte, to the front of `buffer`; returns the length in
+/// bytes.
 ///
 /// # Panics
 /// If `buffer` is shorter than [`text_len`].
 pub fn emit_text(text: &str, buffer: &mut [u8]) -> usize {
-    let text = shown(text);
+    let text = truncated(text);
     buffer[0] = text.len() as u8;
     buffer[1..=text.len()].copy_from_slice(text.as_bytes());
     1 + text.len()
 }
 
-/// Parses a text; returns it with the bytes after it.
-fn parse_text(bytes: &[u8]) -> Result<(&str, &[u8]), Malformed> {
-    let (&length, rest) = bytes.split_first().ok_or(Malformed::Length)?;
-    let (text, rest) = rest.split_at_checked(length.into()).ok_or(Malformed::Length)?;
-    Ok((core::str::from_utf8(text).map_err(|_| Malformed::Length)?, rest))
+/// Parses a text preceded by its length byte; returns it with the remaining bytes.
+fn parse_text(bytes: &[u8]) -> Result<(&str, &[u8]), ParseError> {
+    let (&length, rest) = bytes.split_first().ok_or(ParseError::Length)?;
+    let (text, rest) = rest.split_at_checked(length.into()).ok_or(ParseError::Length)?;
+    Ok((core::str::from_utf8(text).map_err(|_| ParseError::Length)?, rest))
 }
 
 /// Description of a clock and its location (clause 15.5.3.1.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClockDescription<'a> {
-    /// Kinds of clock, one bit each ([`ClockDescription::ORDINARY`]).
+    /// Clock types, one bit each; see [`ClockDescription::ORDINARY`].
     pub kinds: u16,
     /// Name of the port's physical layer.
     pub physical_layer: &'a str,
@@ -45,7 +46,7 @@ pub struct ClockDescription<'a> {
     pub protocol: u16,
     /// Address of the port in that protocol.
     pub protocol_address: &'a [u8],
-    /// Manufacturer: an organisation's unique identifier.
+    /// OUI or CID of the manufacturer.
     pub manufacturer: [u8; 3],
     /// Manufacturer, model and instance, separated by semicolons.
     pub product: &'a str,
@@ -53,7 +54,7 @@ pub struct ClockDescription<'a> {
     pub revision: &'a str,
     /// Name assigned by the user (IEEE 1588, userDescription).
     pub user: &'a str,
-    /// Profile of the clock.
+    /// Identifier of the PTP profile.
     pub profile: [u8; 6],
 }
 
@@ -82,20 +83,20 @@ impl<'a> ClockDescription<'a> {
         false
     }
 
-    /// Parses it. A byte after it, which makes the length even, is skipped.
-    pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
-        let (kinds, rest) = number(bytes)?;
+    /// Parses a description; a padding byte at the end is skipped.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
+        let (kinds, rest) = parse_u16(bytes)?;
         let (physical_layer, rest) = parse_text(rest)?;
-        let (physical_address, rest) = address(rest)?;
-        let (protocol, rest) = number(rest)?;
-        let (protocol_address, rest) = address(rest)?;
-        let (&[a, b, c, _], rest) = rest.split_first_chunk().ok_or(Malformed::Length)?;
+        let (physical_address, rest) = parse_address(rest)?;
+        let (protocol, rest) = parse_u16(rest)?;
+        let (protocol_address, rest) = parse_address(rest)?;
+        let (&[a, b, c, _], rest) = rest.split_first_chunk().ok_or(ParseError::Length)?;
         let (product, rest) = parse_text(rest)?;
         let (revision, rest) = parse_text(rest)?;
         let (user, rest) = parse_text(rest)?;
-        let (&profile, rest) = rest.split_first_chunk().ok_or(Malformed::Length)?;
+        let (&profile, rest) = rest.split_first_chunk().ok_or(ParseError::Length)?;
         if rest.len() > 1 {
-            return Err(Malformed::Length);
+            return Err(ParseError::Length);
         }
         Ok(Self {
             kinds,
@@ -122,7 +123,7 @@ impl<'a> ClockDescription<'a> {
             at += bytes.len();
         };
         let put_text = |put: &mut dyn FnMut(&[u8]), text: &str| {
-            let text = shown(text);
+            let text = truncated(text);
             put(&[text.len() as u8]);
             put(text.as_bytes());
         };
@@ -143,13 +144,14 @@ impl<'a> ClockDescription<'a> {
     }
 }
 
-fn number(bytes: &[u8]) -> Result<(u16, &[u8]), Malformed> {
-    let (number, rest) = bytes.split_first_chunk().ok_or(Malformed::Length)?;
+fn parse_u16(bytes: &[u8]) -> Result<(u16, &[u8]), ParseError> {
+    let (number, rest) = bytes.split_first_chunk().ok_or(ParseError::Length)?;
     Ok((u16::from_be_bytes(*number), rest))
 }
 
-/// Parses an address with its length before it.
-fn address(bytes: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
-    let (length, rest) = number(bytes)?;
-    rest.split_at_checked(length.into()).ok_or(Malformed::Length)
+/// Parses a 16-bit length and an address of that length; returns the address with the remaining
+/// bytes.
+fn parse_address(bytes: &[u8]) -> Result<(&[u8], &[u8]), ParseError> {
+    let (length, rest) = parse_u16(bytes)?;
+    rest.split_at_checked(length.into()).ok_or(ParseError::Length)
 }

@@ -15,7 +15,7 @@ use horolog_sys::clock::MonotonicClock;
 use horolog_sys::signal::InterruptibleThread;
 use horolog_time::Clock;
 use horolog_wire::ethernet::MacAddress;
-use horolog_wire::frame::Builder;
+use horolog_wire::frame::UdpFrameBuilder;
 use horolog_xdp::{
     Attachment, Interface, RawHistogram, STREAM_MARK_LEN, StreamChildCounts, StreamFrame,
     StreamLane, StreamSink, StreamSource, StreamTrial,
@@ -159,7 +159,7 @@ impl RelayTestbed {
     /// Starts a source of packets of one size.
     pub(super) fn source(&self, size: usize) -> Result<PacketSource, CommandFailure> {
         let host = self.lab.server();
-        let builder = Builder {
+        let builder = UdpFrameBuilder {
             destination_mac: MacAddress(self.relay_host().first_interface().mac),
             source_mac: MacAddress(host.first_interface().mac),
             vlan: None,

@@ -102,8 +102,8 @@ pub(super) fn measured(time: Duration) -> Result<Vec<CostInput>, CommandFailure>
     };
     let progress = ProgressLine::new();
     let watch = HostCallbacks {
-        doing: &|part, what| progress.set_message(&format!("{}: {what}", part.name())),
-        done: &|_| {},
+        report_step: &|part, what| progress.set_message(&format!("{}: {what}", part.name())),
+        report_outcome: &|_| {},
         is_over: &|| output::flow().is_break(),
     };
     let result = all::run(&options, watch);

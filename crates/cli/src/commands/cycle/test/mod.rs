@@ -215,7 +215,7 @@ fn figures(result: &CycleTestResult, figure: CycleTestMetric) -> Vec<(String, Op
 
 fn of_states(
     run: &CycleTestRun,
-    of: impl Fn(&horolog_record::CycleTestStatePeriods) -> Option<f64>,
+    of: impl Fn(&horolog_record::CycleTestStateCounts) -> Option<f64>,
 ) -> Vec<(String, Option<f64>)> {
     run.states.iter().map(|state| (format!("state '{}'", state.name), of(state))).collect()
 }

@@ -60,8 +60,8 @@ impl StallViewState {
         let (done, total) = (last.elapsed.as_secs_f64(), last.total.as_secs_f64());
         let share = bar(done / total, BAR);
         lines.push(Line::from(format!("{done:.1} of {total:.1} s  {share:BAR$}|")));
-        if last.missed > 0 {
-            lines.push(Line::from(stall_not_followed(last.missed)));
+        if last.untracked > 0 {
+            lines.push(Line::from(stall_not_followed(last.untracked)));
         }
         lines.push(Line::default());
         if last.connections.is_empty() {
@@ -121,7 +121,7 @@ mod tests {
 
     fn snapshot(connections: Vec<ConnectionSnapshot>) -> StallSnapshot {
         let (elapsed, total) = (Duration::from_secs(15), Duration::from_mins(1));
-        StallSnapshot { elapsed, total, connections, missed: 0 }
+        StallSnapshot { elapsed, total, connections, untracked: 0 }
     }
 
     fn drawn(state: &StallViewState, columns: usize) -> String {
@@ -153,7 +153,7 @@ mod tests {
             fresh.push(Some(count));
         }
         assert_eq!(over_time.trim_end(), fresh.line(100).trim_end());
-        state.update(StallSnapshot { missed: 3, ..snapshot(vec![connection([0, 0])]) });
+        state.update(StallSnapshot { untracked: 3, ..snapshot(vec![connection([0, 0])]) });
         let screen = drawn(&state, 100);
         assert!(
             screen.contains("3 connections more not tracked") && screen.contains(" -  -"),

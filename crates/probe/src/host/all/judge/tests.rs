@@ -8,7 +8,7 @@ use horolog_record::{
 };
 use horolog_stats::Histogram;
 
-use super::super::{HostAllOptions, empty, without};
+use super::super::{HostAllOptions, empty_result, outcome_without_record};
 use super::*;
 
 fn timer(p99_ns: &[u64]) -> HostTimerResult {
@@ -89,7 +89,7 @@ fn sample_finding(code: FindingCode, severity: Severity, message: &str) -> Findi
 
 /// A host of which all that is needed was measured, with nothing to say against it.
 fn measured() -> HostAllResult {
-    let mut result = empty(&HostAllOptions {
+    let mut result = empty_result(&HostAllOptions {
         time: Duration::from_mins(1),
         parts: HostMeasurement::ALL.to_vec(),
         priority: None,
@@ -195,8 +195,16 @@ fn an_unmeasured_part_is_a_finding_and_leaves_no_verdict() {
     let mut result = measured();
     result.timer = None;
     let why = vec!["no core".to_owned()];
-    result.parts.push(without(HostMeasurement::Timer, HostMeasurementState::Failed, why));
-    result.parts.push(without(HostMeasurement::Delay, HostMeasurementState::Skipped, Vec::new()));
+    result.parts.push(outcome_without_record(
+        HostMeasurement::Timer,
+        HostMeasurementState::Failed,
+        why,
+    ));
+    result.parts.push(outcome_without_record(
+        HostMeasurement::Delay,
+        HostMeasurementState::Skipped,
+        Vec::new(),
+    ));
     let result = judged(result);
     assert_eq!(result.verdict, HostVerdict::Unjudged);
     let severities: Vec<_> = result.findings.iter().map(|one| one.severity).collect();
@@ -217,7 +225,7 @@ fn what_decides_has_to_be_measured_to_its_end() {
         change(&mut result);
         judged(result).verdict
     };
-    let without_one = |part, state| without(part, state, Vec::new());
+    let without_one = |part, state| outcome_without_record(part, state, Vec::new());
     assert_eq!(verdict(|_| ()), HostVerdict::Marginal);
     assert_eq!(verdict(|all| all.timer = None), HostVerdict::Unjudged);
     assert_eq!(verdict(|all| all.timer = Some(timer(&[]))), HostVerdict::Unjudged);
@@ -240,13 +248,16 @@ fn what_decides_has_to_be_measured_to_its_end() {
 
 #[test]
 fn a_part_reports_what_it_lacked() {
-    assert_eq!(state(&[]), (HostMeasurementState::Measured, Vec::new()));
+    assert_eq!(part_state(&[]), (HostMeasurementState::Measured, Vec::new()));
     let refused = sample_finding(FindingCode::RealTimeRefused, Severity::Warning, "Refused.");
     let missed = sample_finding(FindingCode::PeriodsMissed, Severity::Warning, "Missed.");
     let lacked = vec!["Refused.".to_owned()];
-    assert_eq!(state(&[missed.clone(), refused.clone()]), (HostMeasurementState::Reduced, lacked));
+    assert_eq!(
+        part_state(&[missed.clone(), refused.clone()]),
+        (HostMeasurementState::Reduced, lacked)
+    );
     let ended = sample_finding(FindingCode::Interrupted, Severity::Note, "Ended.");
-    let (state, why) = state(&[refused, ended]);
+    let (state, why) = part_state(&[refused, ended]);
     assert_eq!((state, why), (HostMeasurementState::Interrupted, vec!["Ended.".to_owned()]));
 }
 
@@ -269,7 +280,7 @@ fn taken_of(percent: &[u64]) -> HostInterruptResult {
         system_management: None,
     };
     let stolen: Vec<_> = percent.iter().enumerate().map(core).collect();
-    let findings = stolen.iter().filter_map(loss).collect();
+    let findings = stolen.iter().filter_map(noise_finding).collect();
     HostInterruptResult { os_noise: stolen, ..interrupt(findings) }
 }
 

@@ -2,39 +2,39 @@
 
 use horolog_record::TestedDelayClaim;
 
-use super::{DelayClaimInput, claim, time};
+use super::{DelayClaimInput, format_time, tested_claim};
 
 const SECONDS_PER_DAY: f64 = 86_400.0;
 const DAYS_PER_YEAR: f64 = 365.25;
 /// Tick rates that a kernel can be configured for.
 const USUAL_HZ: [u32; 4] = [100, 250, 300, 1_000];
-/// Claimed range of 32 bits of ticks at 100 per second, in days.
+/// Claimed wrap time of a 32-bit tick counter at HZ = 100, in days.
 const CLAIMED_DAYS: f64 = 497.0;
 
-pub(super) fn all(input: &DelayClaimInput<'_>) -> Vec<TestedDelayClaim> {
-    let mut claims = Vec::from(of_the_tick(input));
-    claims.extend(of_jiffies(input));
-    claims.extend(of_clocks(input));
+pub(super) fn time_claims(input: &DelayClaimInput<'_>) -> Vec<TestedDelayClaim> {
+    let mut claims = Vec::from(tick_claims(input));
+    claims.extend(jiffies_claims(input));
+    claims.extend(clock_claims(input));
     claims
 }
 
-fn of_the_tick(input: &DelayClaimInput<'_>) -> [TestedDelayClaim; 6] {
+fn tick_claims(input: &DelayClaimInput<'_>) -> [TestedDelayClaim; 6] {
     let (tick, evidence) = (&input.result.tick, input.evidence);
     let hz = tick.hz;
     let is_hz = |wanted: u32| hz.map(|hz| (hz == wanted, format!("HZ = {hz}")));
     [
-        claim(
+        tested_claim(
             "hz-choices",
             "HZ is 100, 250, 300 or 1000, selected at kernel build time.",
             hz.map(|hz| (USUAL_HZ.contains(&hz), format!("HZ = {hz}"))),
         ),
-        claim("hz-default", "HZ is 250 by default.", is_hz(250)),
-        claim(
+        tested_claim("hz-default", "HZ is 250 by default.", is_hz(250)),
+        tested_claim(
             "hz-2-6",
             "Since Linux 2.6 HZ is 1000, so the clock interrupts every millisecond.",
             is_hz(1_000),
         ),
-        claim(
+        tested_claim(
             "irq-0",
             "The timer interrupt is IRQ 0 and occurs HZ times per second.",
             hz.zip(evidence.irq_0_per_s).map(|(hz, rate)| {
@@ -42,17 +42,18 @@ fn of_the_tick(input: &DelayClaimInput<'_>) -> [TestedDelayClaim; 6] {
                 (is_so, format!("IRQ 0 occurred {rate:.1} times per second, HZ = {hz}"))
             }),
         ),
-        claim(
+        tested_claim(
             "tick-inverse",
             "A tick is 1/HZ: 4 ms at HZ = 250.",
-            // The observed value may be several ticks if this thread did not run meanwhile.
+            // The resolution is preferred: an observed step may be several ticks if this thread was
+            // preempted.
             hz.zip(tick.coarse_resolution_ns.or(tick.tick_measured_ns)).map(|(hz, ns)| {
                 let product = f64::from(hz) * ns as f64 / 1e9;
-                let figure = format!("the coarse clock advances by {}, HZ = {hz}", time(ns));
+                let figure = format!("the coarse clock advances by {}, HZ = {hz}", format_time(ns));
                 ((product - 1.0).abs() < 0.02, figure)
             }),
         ),
-        claim(
+        tested_claim(
             "jiffies-per-second",
             "jiffies advances by HZ per second.",
             hz.zip(evidence.jiffies_per_s).map(|(hz, rate)| {
@@ -63,14 +64,14 @@ fn of_the_tick(input: &DelayClaimInput<'_>) -> [TestedDelayClaim; 6] {
     ]
 }
 
-fn of_jiffies(input: &DelayClaimInput<'_>) -> [TestedDelayClaim; 5] {
+fn jiffies_claims(input: &DelayClaimInput<'_>) -> [TestedDelayClaim; 5] {
     let tick = &input.result.tick;
     let days_at_100 = 2_f64.powi(32) / 100.0 / SECONDS_PER_DAY;
     let here = tick
         .wrap_32_days
         .map_or_else(String::new, |days| format!("; at this HZ 32 bits last {days:.1} days"));
     [
-        claim(
+        tested_claim(
             "wrap-497-days",
             "At HZ = 100 a 32-bit counter overflows after about 497 days.",
             Some((
@@ -78,7 +79,7 @@ fn of_jiffies(input: &DelayClaimInput<'_>) -> [TestedDelayClaim; 5] {
                 format!("2³² / 100 s = {days_at_100:.1} days{here}"),
             )),
         ),
-        claim(
+        tested_claim(
             "jiffies-overflows",
             "jiffies, an unsigned long, overflows after little more than a year.",
             Some((
@@ -86,7 +87,7 @@ fn of_jiffies(input: &DelayClaimInput<'_>) -> [TestedDelayClaim; 5] {
                 format!("an unsigned long has {} bits on this host", tick.jiffies_bits),
             )),
         ),
-        claim(
+        tested_claim(
             "jiffies-64",
             "jiffies_64 lasts for millions of years.",
             tick.wrap_64_days.map(|days| {
@@ -94,7 +95,7 @@ fn of_jiffies(input: &DelayClaimInput<'_>) -> [TestedDelayClaim; 5] {
                 (years > 1e6, format!("{years:.2e} years"))
             }),
         ),
-        claim(
+        tested_claim(
             "jiffies-low-half",
             "jiffies is the low 32 bits of jiffies_64.",
             tick.jiffies.map(|jiffies| {
@@ -102,11 +103,11 @@ fn of_jiffies(input: &DelayClaimInput<'_>) -> [TestedDelayClaim; 5] {
                 (is_half, format!("it has {} bits and its value is {jiffies}", tick.jiffies_bits))
             }),
         ),
-        claim(
+        tested_claim(
             "time-before",
             "Counters must be compared by time_before() and time_after(), not by '<'.",
             Some((
-                is_after(5, u32::MAX - 5) && !is_plainly_after(5, u32::MAX - 5),
+                is_after(5, u32::MAX - 5) && !is_numerically_greater(5, u32::MAX - 5),
                 "11 ticks after 0xfffffffa a 32-bit counter is 5: '<' orders that earlier, the \
                  sign of the difference later"
                     .to_owned(),
@@ -115,34 +116,42 @@ fn of_jiffies(input: &DelayClaimInput<'_>) -> [TestedDelayClaim; 5] {
     ]
 }
 
-/// Computes `time_after()`: right for half of the range, across the overflow too.
+/// Computes the kernel's `time_after()`, which is correct across the overflow for differences below
+/// 2^31.
 const fn is_after(now: u32, then: u32) -> bool {
     then.wrapping_sub(now).cast_signed() < 0
 }
 
-const fn is_plainly_after(now: u32, then: u32) -> bool {
+const fn is_numerically_greater(now: u32, then: u32) -> bool {
     now > then
 }
 
-fn of_clocks(input: &DelayClaimInput<'_>) -> [TestedDelayClaim; 3] {
+fn clock_claims(input: &DelayClaimInput<'_>) -> [TestedDelayClaim; 3] {
     let (tick, evidence) = (&input.result.tick, input.evidence);
     [
-        claim(
+        tested_claim(
             "gettimeofday-microsecond",
             "gettimeofday() returns the time of day (xtime) to the microsecond.",
-            evidence
-                .gettimeofday_step_ns
-                .map(|ns| (ns == 1_000, format!("the smallest observed step is {}", time(ns)))),
+            evidence.gettimeofday_step_ns.map(|ns| {
+                (ns == 1_000, format!("the smallest observed step is {}", format_time(ns)))
+            }),
         ),
-        claim(
+        tested_claim(
             "clock-as-fine-as-tick",
             "The system clock has the resolution of its tick: 4 ms at HZ = 250.",
             evidence.step_ns.zip(tick.tick_ns).map(|(step, tick)| {
                 let is_so = step > tick / 2;
-                (is_so, format!("it moves in steps of {}, the tick is {}", time(step), time(tick)))
+                (
+                    is_so,
+                    format!(
+                        "it moves in steps of {}, the tick is {}",
+                        format_time(step),
+                        format_time(tick)
+                    ),
+                )
             }),
         ),
-        claim(
+        tested_claim(
             "rtc-sets-time",
             "At boot the kernel reads the real-time clock and sets the time of day from it.",
             Some(match (evidence.rtcs, evidence.is_set_by_rtc) {

@@ -9,7 +9,7 @@ use horolog_record::{
 use horolog_stats::Recorder;
 use horolog_sys::alarm::AlarmInteraction;
 
-use super::super::evidence::{AboveLimit, BusyLoop};
+use super::super::evidence::{FailingSleepLoop, LongUsleepResult};
 use super::*;
 
 const MS: u64 = 1_000_000;
@@ -81,16 +81,16 @@ fn evidence() -> DelayEvidence {
         is_set_by_rtc: true,
         sleep_alarm_interaction: left_alone,
         usleep_alarm_interaction: left_alone,
-        usleep_above_limit: Some(AboveLimit {
+        usleep_above_limit: Some(LongUsleepResult {
             requested: Duration::from_millis(1_200),
             duration: Duration::from_millis(1_201),
             error: None,
         }),
-        no_time: Some(BusyLoop {
+        invalid_sleep_loop: Some(FailingSleepLoop {
             calls: 40_000,
             time: Duration::from_millis(10),
             processor_share: 0.98,
-            sleeps: 0,
+            voluntary_switches: 0,
         }),
         posix_version: Some(200_809),
         ..DelayEvidence::default()
@@ -103,7 +103,7 @@ fn verdict(claims: &[TestedDelayClaim], id: &str) -> DelayClaimVerdict {
 
 #[test]
 fn what_fails_on_a_kernel_of_today_fails_and_the_rest_holds() {
-    let claims = all(&result(55_000), &evidence());
+    let claims = all_claims(&result(55_000), &evidence());
     let fail = [
         "hz-2-6",
         "irq-0",
@@ -144,12 +144,12 @@ fn an_old_kernel_behaves_as_claimed() {
     evidence.step_ns = Some(4 * MS);
     evidence.irq_0_per_s = Some(250.0);
     evidence.sleep_alarm_interaction = Some(AlarmInteraction { signals: 1, elapsed_s: 100 });
-    evidence.usleep_above_limit = Some(AboveLimit {
+    evidence.usleep_above_limit = Some(LongUsleepResult {
         requested: Duration::from_millis(1_200),
         duration: Duration::from_micros(2),
         error: Some("Invalid argument".to_owned()),
     });
-    let claims = all(&old, &evidence);
+    let claims = all_claims(&old, &evidence);
     for id in [
         "irq-0",
         "jiffies-overflows",
@@ -169,7 +169,7 @@ fn a_resumed_wait_that_spins_or_overruns_fails_the_claim() {
         let mut result = result(55_000);
         result.interrupted[0].duration_ns = took_ns;
         result.interrupted[0].processor_ns = processor_ns;
-        verdict(&all(&result, &evidence()), "nanosleep-resumed")
+        verdict(&all_claims(&result, &evidence()), "nanosleep-resumed")
     };
     assert_eq!(of(61 * MS, MS), DelayClaimVerdict::Holds);
     assert_eq!(of(61 * MS, 60 * MS), DelayClaimVerdict::Fails);
@@ -183,7 +183,7 @@ fn what_was_not_measured_is_not_judged() {
     result.cells.clear();
     result.interrupted.clear();
     result.tick = TickFacts::default();
-    let claims = all(&result, &DelayEvidence::default());
+    let claims = all_claims(&result, &DelayEvidence::default());
     for id in ["hz-default", "jiffies-per-second", "usleep-tick", "select-exact", "usleep-limit"] {
         assert_eq!(verdict(&claims, id), DelayClaimVerdict::NotMeasured, "{id}");
     }
