@@ -1,21 +1,22 @@
-//! Date of this build, before which no time is right. It is `SOURCE_DATE_EPOCH`, so that the same
-//! source yields the same binary; a build without it uses a date before the first build.
+//! Build date of this program: a lower limit of the present time, by which a wrong clock is
+//! detected. It is taken from `SOURCE_DATE_EPOCH`, so that builds are reproducible.
 
 use horolog_server::PlausibilityRules;
 use horolog_time::{Timestamp, Utc};
 
-/// Date of this build.
-pub(crate) const BUILD: Timestamp<Utc> = build_date(option_env!("SOURCE_DATE_EPOCH"));
+/// `SOURCE_DATE_EPOCH` of this build, or [`PlausibilityRules::BUILD_MIN`] if that variable is
+/// unset, invalid or earlier.
+pub(crate) const BUILD_DATE: Timestamp<Utc> = build_date(option_env!("SOURCE_DATE_EPOCH"));
 
 const fn build_date(epoch: Option<&str>) -> Timestamp<Utc> {
-    let least = PlausibilityRules::BUILD_MIN;
-    let Some(epoch) = epoch else { return least };
+    let date_min = PlausibilityRules::BUILD_MIN;
+    let Some(epoch) = epoch else { return date_min };
     match i64::from_str_radix(epoch, 10) {
-        Ok(seconds) if Timestamp::<Utc>::from_timespec(seconds, 0).as_ns() > least.as_ns() => {
+        Ok(seconds) if Timestamp::<Utc>::from_timespec(seconds, 0).as_ns() > date_min.as_ns() => {
             Timestamp::from_timespec(seconds, 0)
         }
-        // Some builders set all times to the beginning of an epoch.
-        _ => least,
+        // Invalid, or a placeholder: some build systems set it to the start of 1970 or 1980.
+        _ => date_min,
     }
 }
 

@@ -1,6 +1,6 @@
-//! Output of a command for continuous integration: JUnit XML, and a summary in Markdown. Both files
-//! are opened before the measurement and written when the command ends, however it ends: a command
-//! that could not measure reports so there too, rather than leave no file.
+//! Output files of a command for continuous integration: JUnit XML and a Markdown summary. Both are
+//! opened before the measurement and written when the command ends, even if it could not measure,
+//! so that a CI system always finds a report.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -16,7 +16,7 @@ use serde::{Deserialize as _, Serialize};
 use serde_json::Value;
 
 use crate::failure::CommandFailure;
-use crate::files::apart;
+use crate::files::require_distinct_files;
 use crate::output::{self, ResultDestination};
 
 /// Output files for CI systems.
@@ -31,7 +31,7 @@ pub(crate) struct CiArgs {
     summary: Option<PathBuf>,
 }
 
-/// Open output files, and the result measured so far.
+/// Open CI files of this command, its start, and its result as JSON once it has been recorded.
 struct OpenCiFiles {
     junit: Option<ResultDestination>,
     summary: Option<(PathBuf, File)>,
@@ -39,12 +39,14 @@ struct OpenCiFiles {
     result: Option<Value>,
 }
 
-/// A process runs one command, and its end is recorded once.
-static OPEN: Mutex<Option<OpenCiFiles>> = Mutex::new(None);
+/// CI files of the one command that this process runs; `None` without CI flags, and after
+/// [`write_ci_files`].
+static OPEN_FILES: Mutex<Option<OpenCiFiles>> = Mutex::new(None);
 
 impl CiArgs {
-    /// Opens the files, which must differ from these other files of the command.
-    pub(crate) fn open(&self, others: &[(&str, Option<&Path>)]) -> Result<(), CommandFailure> {
+    /// Opens the CI files. Fails if two flags name the same file, including the flags `other_files`
+    /// of the command, or if a CI flag names standard output.
+    pub(crate) fn open(&self, other_files: &[(&str, Option<&Path>)]) -> Result<(), CommandFailure> {
         let own = [("--junit", self.junit.as_deref()), ("--summary", self.summary.as_deref())];
         for (flag, path) in own {
             if path.is_some_and(output::is_stdout) {
@@ -53,57 +55,58 @@ impl CiArgs {
                 )));
             }
         }
-        apart(&[others, &own].concat())?;
+        require_distinct_files(&[other_files, &own].concat())?;
         if self.junit.is_none() && self.summary.is_none() {
             return Ok(());
         }
         let junit = self.junit.as_deref().map(ResultDestination::open).transpose()?;
-        let summary = self.summary.as_deref().map(at_its_end).transpose()?;
-        let open = OpenCiFiles { junit, summary, began: Instant::now(), result: None };
-        *OPEN.lock().unwrap_or_else(PoisonError::into_inner) = Some(open);
+        let summary = self.summary.as_deref().map(open_for_append).transpose()?;
+        let files = OpenCiFiles { junit, summary, began: Instant::now(), result: None };
+        *OPEN_FILES.lock().unwrap_or_else(PoisonError::into_inner) = Some(files);
         Ok(())
     }
 }
 
-/// Opens a file to append to it: the commands of one job share one summary.
-fn at_its_end(path: &Path) -> Result<(PathBuf, File), CommandFailure> {
+/// Opens a file for appending, because all commands of a CI job write to the same summary.
+fn open_for_append(path: &Path) -> Result<(PathBuf, File), CommandFailure> {
     let file = OpenOptions::new().append(true).create(true).open(path);
-    Ok((path.to_owned(), file.map_err(|error| output::unwritable(path, &error))?))
+    Ok((path.to_owned(), file.map_err(|error| output::write_failure(path, &error))?))
 }
 
-/// Records a result, if CI output is open.
-pub(crate) fn measured(result: &impl Serialize) {
-    if let Some(open) = &mut *OPEN.lock().unwrap_or_else(PoisonError::into_inner) {
-        open.result = serde_json::to_value(result).ok();
+/// Records the result of the measurement for the CI files, if any are open.
+pub(crate) fn record_result(result: &impl Serialize) {
+    if let Some(files) = &mut *OPEN_FILES.lock().unwrap_or_else(PoisonError::into_inner) {
+        files.result = serde_json::to_value(result).ok();
     }
 }
 
-/// Writes the files at the end of the command; a failure to write one is the command's failure if
-/// it has no other.
-pub(crate) fn ended(outcome: Result<(), CommandFailure>) -> Result<(), CommandFailure> {
-    let open = OPEN.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let Some(open) = open else { return outcome };
-    let ending = match &outcome {
+/// Writes the CI files at the end of the command, and returns `outcome`. If the command itself
+/// succeeded, returns the first failure to write a file.
+pub(crate) fn write_ci_files(outcome: Result<(), CommandFailure>) -> Result<(), CommandFailure> {
+    let files = OPEN_FILES.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let Some(files) = files else { return outcome };
+    let command_outcome = match &outcome {
         Ok(()) => CommandOutcome::Done,
-        Err(CommandFailure::Limit(why)) => CommandOutcome::Failed(why.clone()),
+        Err(CommandFailure::Measurement(reason)) => CommandOutcome::Failed(reason.clone()),
         Err(other) => CommandOutcome::Unmeasured(other.to_string()),
     };
-    outcome.and(open.write(&ending))
+    outcome.and(files.write(&command_outcome))
 }
 
 impl OpenCiFiles {
-    fn write(self, ending: &CommandOutcome) -> Result<(), CommandFailure> {
-        let Self { junit: file, summary: at_end, began, result } = self;
-        // The command line comes from the result if there is one: secrets are left out of it.
-        let words = result.as_ref().and_then(|result| Vec::deserialize(&result["command"]).ok());
-        let command = words.unwrap_or_else(output::command_line);
+    fn write(self, outcome: &CommandOutcome) -> Result<(), CommandFailure> {
+        let Self { junit: junit_file, summary: summary_file, began, result } = self;
+        // The command line that a result records has no secrets; this process's own may have some.
+        let recorded_command =
+            result.as_ref().and_then(|result| Vec::deserialize(&result["command"]).ok());
+        let command = recorded_command.unwrap_or_else(output::command_line);
         let seconds = began.elapsed().as_secs_f64();
-        let checks = CommandChecks::of(&command, result.as_ref(), ending, seconds);
-        let written = file.map_or(Ok(()), |file| file.write(&junit(&checks)));
-        let added = at_end.map_or(Ok(()), |(path, mut file)| {
-            let added = file.write_all(summary(&checks).as_bytes());
-            added.map_err(|error| output::unwritable(&path, &error))
+        let checks = CommandChecks::of(&command, result.as_ref(), outcome, seconds);
+        let written = junit_file.map_or(Ok(()), |file| file.write(&junit(&checks)));
+        let appended = summary_file.map_or(Ok(()), |(path, mut file)| {
+            let appended = file.write_all(summary(&checks).as_bytes());
+            appended.map_err(|error| output::write_failure(&path, &error))
         });
-        written.and(added)
+        written.and(appended)
     }
 }

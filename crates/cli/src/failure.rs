@@ -1,4 +1,4 @@
-//! Failure of a command: one line on stderr, and an exit status for scripts.
+//! Failure of a command: one line on stderr, and the exit status of the process.
 
 use std::fmt::{self, Display, Formatter};
 use std::io;
@@ -20,13 +20,15 @@ use horolog_sys::zone::AddressError;
 /// Reason for which a command failed.
 #[derive(Debug)]
 pub(crate) enum CommandFailure {
-    /// The measurement failed: no reply, or a failed limit.
-    Limit(String),
-    /// The request is invalid.
+    /// The measurement failed: no reply, a failed limit or an error-level finding. Exit status 1.
+    Measurement(String),
+    /// An option or a file named by one is invalid. Exit status 2.
     Usage(String),
-    /// The host lacks a prerequisite, or refuses it.
+    /// The host lacks a prerequisite or denies access to it, or a far end is unreachable. Exit
+    /// status 3.
     Environment(String),
-    /// Another instance has taken over, and must not be replaced in turn.
+    /// Another instance of this agent was started later and replaced this one; a service manager
+    /// must not restart it. Exit status 4.
     Replaced(String),
 }
 
@@ -49,10 +51,10 @@ impl CommandFailure {
         ExitCode::from(self.status())
     }
 
-    /// The exit status.
+    /// Returns the exit status of the process, 1 to 4.
     pub(crate) const fn status(&self) -> u8 {
         match self {
-            Self::Limit(_) => 1,
+            Self::Measurement(_) => 1,
             Self::Usage(_) => 2,
             Self::Environment(_) => 3,
             Self::Replaced(_) => 4,
@@ -60,30 +62,35 @@ impl CommandFailure {
     }
 }
 
-/// The end of a measurement: status 1 if a limit failed or a finding is an error.
-pub(crate) fn verdict(limits: &[LimitResult], findings: &[Finding]) -> Result<(), CommandFailure> {
-    limits_passed(limits)?;
-    no_error(findings)
+/// Fails with status 1 if a limit failed or a finding has severity error.
+pub(crate) fn check_limits_and_findings(
+    limits: &[LimitResult],
+    findings: &[Finding],
+) -> Result<(), CommandFailure> {
+    check_limits(limits)?;
+    check_findings(findings)
 }
 
-pub(crate) fn limits_passed(limits: &[LimitResult]) -> Result<(), CommandFailure> {
+pub(crate) fn check_limits(limits: &[LimitResult]) -> Result<(), CommandFailure> {
     horolog_report::broken_limits(limits)
-        .map_or(Ok(()), |broken| Err(CommandFailure::Limit(broken)))
+        .map_or(Ok(()), |failed| Err(CommandFailure::Measurement(failed)))
 }
 
-pub(crate) fn no_error(findings: &[Finding]) -> Result<(), CommandFailure> {
+pub(crate) fn check_findings(findings: &[Finding]) -> Result<(), CommandFailure> {
     let error = findings.iter().find(|finding| finding.severity == Severity::Error);
-    error.map_or(Ok(()), |finding| Err(CommandFailure::Limit(finding.message.clone())))
+    error.map_or(Ok(()), |finding| Err(CommandFailure::Measurement(finding.message.clone())))
 }
 
-/// Fails with status 3 if there is no value at all, for this reason.
-pub(crate) fn no_lack(lack: Option<String>) -> Result<(), CommandFailure> {
-    let to_failure = |why| CommandFailure::environment(format!("nothing was measured: {why}"));
-    lack.map_or(Ok(()), |why| Err(to_failure(why)))
+/// Fails with status 3 if there is a reason why nothing was measured.
+pub(crate) fn fail_if_unmeasured(reason: Option<String>) -> Result<(), CommandFailure> {
+    let unmeasured = |why| CommandFailure::environment(format!("nothing was measured: {why}"));
+    reason.map_or(Ok(()), |why| Err(unmeasured(why)))
 }
 
-/// The failure to read a file. It may become available later, unless it is not text.
-pub(crate) fn unreadable(what: &str, path: &Path, error: &io::Error) -> CommandFailure {
+/// Returns the failure to read the file `path`; `what` precedes the path in the message. A file
+/// that is not UTF-8 is a usage error; other errors may pass, so they are failures of the
+/// environment.
+pub(crate) fn read_failure(what: &str, path: &Path, error: &io::Error) -> CommandFailure {
     let reason = format!("cannot read {what}{}: {error}", path.display());
     match error.kind() {
         io::ErrorKind::InvalidData => CommandFailure::Usage(reason),
@@ -91,8 +98,8 @@ pub(crate) fn unreadable(what: &str, path: &Path, error: &io::Error) -> CommandF
     }
 }
 
-/// The failure to parse a value. The interface of a zone may appear later, so a zone that does not
-/// exist is not a usage error.
+/// Returns the failure to parse a command line. An IPv6 zone without an interface of this name is
+/// not a usage error, because the interface may appear later.
 pub(crate) fn parse_failure(error: &clap::Error, message: String) -> CommandFailure {
     let source = std::error::Error::source(error);
     match source.and_then(|source| source.downcast_ref()) {
@@ -101,8 +108,9 @@ pub(crate) fn parse_failure(error: &clap::Error, message: String) -> CommandFail
     }
 }
 
-/// The error in a command line, in one line: clap's own message has several.
-pub(crate) fn wrong_usage(error: &clap::Error) -> CommandFailure {
+/// Converts clap's error in a command line, which has several lines, to a failure of one line with
+/// a hint.
+pub(crate) fn command_line_failure(error: &clap::Error) -> CommandFailure {
     let text = error.render().to_string();
     // The message ends at the first empty line; usage and a reference to the help follow.
     let lines = text.lines().take_while(|line| !line.trim().is_empty()).map(str::trim);
@@ -117,7 +125,7 @@ pub(crate) fn wrong_usage(error: &clap::Error) -> CommandFailure {
             "no command was given; '{command} --help' lists them"
         ));
     }
-    let meant = match error.get(ContextKind::SuggestedArg) {
+    let hint = match error.get(ContextKind::SuggestedArg) {
         Some(ContextValue::String(name)) => format!("; did you mean '{name}'?"),
         _ => match error.get(ContextKind::SuggestedSubcommand) {
             Some(ContextValue::Strings(names)) if !names.is_empty() => {
@@ -126,12 +134,12 @@ pub(crate) fn wrong_usage(error: &clap::Error) -> CommandFailure {
             _ => "; see --help".to_owned(),
         },
     };
-    parse_failure(error, format!("{message}{meant}"))
+    parse_failure(error, format!("{message}{hint}"))
 }
 
 impl Display for CommandFailure {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let (Self::Limit(reason)
+        let (Self::Measurement(reason)
         | Self::Usage(reason)
         | Self::Environment(reason)
         | Self::Replaced(reason)) = self;

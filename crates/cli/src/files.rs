@@ -1,5 +1,5 @@
-//! Outputs of a measurement's result: files first, then text to standard output if no file takes
-//! it.
+//! Outputs of a measurement's result: the files of `--json` and `--html`, the result store, and
+//! text on standard output unless a file flag is `-`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,11 +11,11 @@ use serde::Serialize;
 use crate::ci::{self, CiArgs};
 use crate::failure::CommandFailure;
 use crate::output::{self, ResultDestination};
-use crate::result_store::KeepArgs;
+use crate::result_store::StoreResultArgs;
 
 /// Output files of a result.
 #[derive(Args, Debug)]
-pub(crate) struct FileArgs {
+pub(crate) struct ResultFileArgs {
     /// Write the result to FILE as JSON; '-' writes it to standard output instead of the text.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -25,30 +25,34 @@ pub(crate) struct FileArgs {
     #[command(flatten)]
     ci: CiArgs,
     #[command(flatten)]
-    keep: KeepArgs,
+    store_args: StoreResultArgs,
 }
 
-impl FileArgs {
+impl ResultFileArgs {
     pub(crate) fn open(&self) -> Result<ResultFiles<2>, CommandFailure> {
         self.ci.open(&[("--json", self.json.as_deref()), ("--html", self.html.as_deref())])?;
         let files = ResultFiles::open([("--json", &self.json), ("--html", &self.html)])?;
-        Ok(files.with_store(&self.keep))
+        Ok(files.with_store(&self.store_args))
     }
 
-    /// Opens the files; they must differ from the files of these other flags.
-    pub(crate) fn open_with_others(
+    /// Opens the files. Fails if one of them is also named by another flag of the command, `flag`
+    /// with the file `path`.
+    pub(crate) fn open_distinct_from(
         &self,
         flag: &str,
         path: Option<&Path>,
     ) -> Result<ResultFiles<2>, CommandFailure> {
         let own = [("--json", self.json.as_deref()), ("--html", self.html.as_deref())];
-        apart(&[(flag, path), own[0], own[1]])?;
+        require_distinct_files(&[(flag, path), own[0], own[1]])?;
         self.open()
     }
 }
 
-/// Rejects two flags that name the same file, in which one result would replace the other.
-pub(crate) fn apart(flags: &[(&str, Option<&Path>)]) -> Result<(), CommandFailure> {
+/// Fails if two of these flags name the same regular file, because one output would overwrite the
+/// other.
+pub(crate) fn require_distinct_files(
+    flags: &[(&str, Option<&Path>)],
+) -> Result<(), CommandFailure> {
     let named = flags.iter().filter_map(|(name, path)| Some((*name, canonical_path((*path)?)?)));
     let named: Vec<_> = named.collect();
     for (index, (later, path)) in named.iter().enumerate() {
@@ -62,26 +66,26 @@ pub(crate) fn apart(flags: &[(&str, Option<&Path>)]) -> Result<(), CommandFailur
     Ok(())
 }
 
-/// The canonical path of a regular file, existing or not; `None` for standard output and for files
-/// that can take several results, such as a device.
+/// Returns the canonical path of a regular file, existing or not; `None` for standard output and
+/// for devices and pipes, to which several outputs can be written.
 fn canonical_path(path: &Path) -> Option<PathBuf> {
     if output::is_stdout(path) || fs::metadata(path).is_ok_and(|file| !file.is_file()) {
         return None;
     }
-    let whole = fs::canonicalize(path).ok().or_else(|| {
+    let canonical = fs::canonicalize(path).ok().or_else(|| {
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let directory = fs::canonicalize(directory.unwrap_or_else(|| Path::new("."))).ok()?;
         Some(directory.join(path.file_name()?))
     });
-    Some(whole.unwrap_or_else(|| path.to_owned()))
+    Some(canonical.unwrap_or_else(|| path.to_owned()))
 }
 
-/// Files opened before a measurement, so that an error is found in time, one for each form of its
-/// result.
+/// Output files of a result, one per format (JSON, HTML…). They are opened before the measurement,
+/// so that an error is found before work is lost.
 pub(crate) struct ResultFiles<const N: usize> {
-    forms: [Option<ResultDestination>; N],
+    destinations: [Option<ResultDestination>; N],
     takes_stdout: bool,
-    keep: Option<KeepArgs>,
+    store_args: Option<StoreResultArgs>,
 }
 
 impl<const N: usize> ResultFiles<N> {
@@ -97,40 +101,41 @@ impl<const N: usize> ResultFiles<N> {
                 others.join(", ")
             )));
         }
-        apart(&flags.map(|(name, path)| (name, path.as_deref())))?;
+        require_distinct_files(&flags.map(|(name, path)| (name, path.as_deref())))?;
         let mut forms = [const { None }; N];
         for (file, (_, path)) in forms.iter_mut().zip(flags) {
             *file = path.as_deref().map(ResultDestination::open).transpose()?;
         }
-        Ok(Self { forms, takes_stdout: to_stdout > 0, keep: None })
+        Ok(Self { destinations: forms, takes_stdout: to_stdout > 0, store_args: None })
     }
 
     /// Also stores the result.
-    pub(crate) fn with_store(self, keep: &KeepArgs) -> Self {
-        Self { keep: Some(keep.clone()), ..self }
+    pub(crate) fn with_store(self, store_args: &StoreResultArgs) -> Self {
+        Self { store_args: Some(store_args.clone()), ..self }
     }
 
-    /// Writes a result in its forms, in the order of the flags, stores it, and writes its text to
-    /// standard output if nothing else goes there.
+    /// Writes a result to its files, stores it, and prints its text unless a file is standard
+    /// output. `renderers` belong to the flags of [`Self::open`], in the same order. All files are
+    /// written before an error is returned.
     pub(crate) fn write<R: Serialize>(
         self,
         result: &R,
-        forms: [fn(&R) -> String; N],
+        renderers: [fn(&R) -> String; N],
         text: fn(&R, &TableStyle) -> String,
     ) -> Result<(), CommandFailure> {
-        ci::measured(result);
+        ci::record_result(result);
         let written = self
-            .forms
+            .destinations
             .into_iter()
-            .zip(forms)
-            .filter_map(|(file, form)| Some(file?.write(&form(result))));
+            .zip(renderers)
+            .filter_map(|(file, render)| Some(file?.write(&render(result))));
         let written: Vec<_> = written.collect();
-        if let Some(keep) = &self.keep {
-            keep.store_result(result, written.iter().any(Result::is_err));
+        if let Some(store_args) = &self.store_args {
+            store_args.store_result(result, written.iter().any(Result::is_err));
         }
-        // After the files: a full standard output ends the command here.
+        // Last, because an error of standard output returns at once.
         if !self.takes_stdout {
-            output::line(&text(result, &output::table_style()))?;
+            output::print_line(&text(result, &output::table_style()))?;
         }
         written.into_iter().collect()
     }
@@ -147,8 +152,12 @@ mod tests {
         fs::write(path("there"), "").unwrap();
         std::os::unix::fs::symlink(path("there"), path("link")).unwrap();
         let judged = |json: &Path, html: &Path| {
-            apart(&[("--json", Some(json)), ("--html", Some(html)), ("--csv", None)])
-                .map_err(|why| why.to_string())
+            require_distinct_files(&[
+                ("--json", Some(json)),
+                ("--html", Some(html)),
+                ("--csv", None),
+            ])
+            .map_err(|why| why.to_string())
         };
         for (json, html) in [("x", "x"), ("x", "./x"), ("there", "link")] {
             let why = judged(&path(json), &path(html)).unwrap_err();

@@ -1,21 +1,22 @@
-//! Rules of help texts, checked on the definition of the command line. clap removes the full stop
-//! of a help text of one paragraph, so `cargo xtask tidy` checks full stops in the source instead.
+//! Tests of the rules for help texts, on clap's definition of all commands. Full stops are checked
+//! in the source by `cargo xtask tidy`, because clap removes them from texts of one paragraph.
 
 use clap::{Command, CommandFactory};
 
 use crate::Cli;
 
-/// Longest first paragraph without its default, in characters: `-h` prints it in two or three lines
-/// of a terminal.
+/// Longest first paragraph of a help text without "[default…]", in characters: two or three lines
+/// of `-h` on a terminal.
 const FIRST_PARAGRAPH_MAX: usize = 240;
 
-/// First words of a help text that is neither an imperative nor a noun phrase.
+/// First words that a help text must not have, because it is then neither an imperative nor a noun
+/// phrase.
 const OPENINGS: [&str; 17] = [
     "What", "Who", "Whose", "Whom", "How", "Where", "Whether", "Which", "Why", "When", "Be", "Let",
     "Have", "So", "Those", "That", "As",
 ];
 
-/// Circumlocutions, each with the words that stand for it.
+/// Phrases that a help text must not contain, each with its replacement.
 const PHRASES: [(&str, &str); 10] = [
     ("given more than once", "Repeatable."),
     ("given several times", "Repeatable."),
@@ -29,7 +30,7 @@ const PHRASES: [(&str, &str); 10] = [
     ("told", "reported, sent or set"),
 ];
 
-/// Violations of the rules by one help text.
+/// Returns the violations of the rules by one help text.
 fn violations(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let first = text.split("\n\n").next().unwrap_or_default();
@@ -61,7 +62,8 @@ fn contains_words(text: &str, phrase: &str) -> bool {
     })
 }
 
-/// Violations of a command and of its subcommands, each with the command and the flag.
+/// Returns the violations by the help texts of a command and its subcommands, each prefixed with
+/// the command and the flag.
 fn violations_of(command: &Command, name: &str) -> Vec<String> {
     let about = command.get_long_about().or_else(|| command.get_about());
     let Some(about) = about else { return vec![format!("{name}: no description")] };
@@ -85,7 +87,7 @@ fn violations_of(command: &Command, name: &str) -> Vec<String> {
     own.chain(inner).collect()
 }
 
-/// Flags that a text names, such as `--rate`.
+/// Returns the flags that a text names, without the hyphens: `rate` for `--rate`.
 fn flags_in(text: &str) -> Vec<String> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
     let flags = words.filter_map(|word| word.strip_prefix("--"));
@@ -95,7 +97,7 @@ fn flags_in(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// Adds the long flags of a command and of its subcommands, and all of their texts.
+/// Collects the long flags and the help texts of a command and its subcommands.
 fn collect(command: &Command, flags: &mut Vec<String>, texts: &mut Vec<String>) {
     texts.extend(command.get_long_about().map(ToString::to_string));
     for argument in command.get_arguments() {

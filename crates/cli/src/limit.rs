@@ -1,23 +1,25 @@
-//! `--fail-if` of measurements: a metric by its name, `>` and a bound, such as `p99>100us`. Each
-//! command defines its metrics and their paths in a result. Pure.
+//! Limits of `--fail-if`: the name of a metric, `>` or `<`, and a bound, such as `p99>100us`. Each
+//! command defines its metrics and how they are read from its result. Pure.
 
 use horolog_record::{Distribution, LimitResult, LimitUnit};
 
 use crate::values;
 
-/// A metric that can be limited: its name, its unit, and the key by which a command finds it.
+/// Metric that `--fail-if` accepts: its name, its unit, and the key by which the command reads it
+/// from its result.
 pub(crate) type LimitedMetric<F> = (&'static str, LimitUnit, F);
 
-/// A metric of a distribution of times, in ns.
-pub(crate) type TimeOf = fn(&Distribution) -> f64;
+/// Function that returns a metric of a distribution of times, in ns.
+pub(crate) type DistributionMetric = fn(&Distribution) -> f64;
 
-pub(crate) const MEAN: TimeOf = |times| times.mean;
-pub(crate) const P99: TimeOf = |times| times.p99 as f64;
-pub(crate) const MAX: TimeOf = |times| times.max as f64;
+pub(crate) const MEAN: DistributionMetric = |times| times.mean;
+pub(crate) const P99: DistributionMetric = |times| times.p99 as f64;
+pub(crate) const MAX: DistributionMetric = |times| times.max as f64;
 
-/// The metrics of a distribution of times, each with the key that a command makes of it.
-pub(crate) fn time_metrics<F>(figure: fn(TimeOf) -> F) -> [LimitedMetric<F>; 6] {
-    let all: [(&str, TimeOf); 6] = [
+/// Returns the metrics of a distribution of times (mean, percentiles, maximum); `key_of` converts
+/// each to the key of the command.
+pub(crate) fn time_metrics<F>(key_of: fn(DistributionMetric) -> F) -> [LimitedMetric<F>; 6] {
+    let all: [(&str, DistributionMetric); 6] = [
         ("mean", MEAN),
         ("p50", |times| times.p50 as f64),
         ("p90", |times| times.p90 as f64),
@@ -25,58 +27,61 @@ pub(crate) fn time_metrics<F>(figure: fn(TimeOf) -> F) -> [LimitedMetric<F>; 6] 
         ("p99.9", |times| times.p99_9 as f64),
         ("max", MAX),
     ];
-    all.map(|(name, of)| (name, LimitUnit::Ns, figure(of)))
+    all.map(|(name, metric)| (name, LimitUnit::Ns, key_of(metric)))
 }
 
-/// A limit: it fails if its expression is true.
+/// Parsed `--fail-if` expression. The limit fails if the expression is true for a measured value.
 #[derive(Clone, Debug)]
 pub(crate) struct Limit<F> {
     expression: String,
     unit: LimitUnit,
-    /// The key by which the command finds the metric.
+    /// Key by which the command reads the metric from its result.
     pub(crate) metric: F,
     is_below: bool,
     bound: f64,
 }
 
 impl<F> Limit<F> {
-    /// Reads a limit on one of these metrics.
+    /// Parses a limit on one of these metrics. `<` is accepted for rates and factors only. The
+    /// error names the metrics, or the notation of the bound.
     pub(crate) fn parse(
         text: &str,
-        figures: impl IntoIterator<Item = LimitedMetric<F>>,
+        metrics: impl IntoIterator<Item = LimitedMetric<F>>,
     ) -> Result<Self, String> {
-        let figures: Vec<_> = figures.into_iter().collect();
-        let form = form(&figures);
-        let Some(at) = text.find(['<', '>']) else { return Err(form) };
+        let metrics: Vec<_> = metrics.into_iter().collect();
+        let notation = notation(&metrics);
+        let Some(at) = text.find(['<', '>']) else { return Err(notation) };
         let (name, is_below) = (text[..at].trim(), text[at..].starts_with('<'));
-        let is_meant = |(known, unit, _): &LimitedMetric<F>| {
+        let is_named = |(known, unit, _): &LimitedMetric<F>| {
             *known == name && (!is_below || allows_lower_bound(*unit))
         };
-        let Some((_, unit, figure)) = figures.into_iter().find(is_meant) else { return Err(form) };
-        let bound = bound(unit, text[at + 1..].trim()).map_err(|why| {
-            let (kind, example) = (kind(unit), example(name, unit));
+        let Some((_, unit, key)) = metrics.into_iter().find(is_named) else { return Err(notation) };
+        let bound = parse_bound(unit, text[at + 1..].trim()).map_err(|why| {
+            let (kind, example) = (unit_noun(unit), example_expression(name, unit));
             format!("{name} is a {kind}, such as '{example}': {why}")
         })?;
-        Ok(Self { expression: text.to_owned(), unit, metric: figure, is_below, bound })
+        Ok(Self { expression: text.to_owned(), unit, metric: key, is_below, bound })
     }
 
-    /// Evaluates it on measured values, of which the worst is reported. A value that was not
-    /// measured fails.
-    pub(crate) fn judge(&self, measured: impl IntoIterator<Item = Option<f64>>) -> LimitResult {
-        self.result(None, self.worst(measured).1)
+    /// Evaluates the limit on measured values; the result contains the worst one. The limit fails
+    /// if a value is `None` (not measured) or if there are no values.
+    pub(crate) fn evaluate(&self, measured: impl IntoIterator<Item = Option<f64>>) -> LimitResult {
+        self.limit_result(None, self.worst(measured).1)
     }
 
-    /// Evaluates it on named values, and reports the name of the worst.
-    pub(crate) fn judge_named(
+    /// Evaluates the limit as [`Self::evaluate`] does; the result also contains the name of the
+    /// worst value as its scope.
+    pub(crate) fn evaluate_named(
         &self,
         measured: impl IntoIterator<Item = (String, Option<f64>)>,
     ) -> LimitResult {
         let (mut names, values): (Vec<_>, Vec<_>) = measured.into_iter().unzip();
         let (index, value) = self.worst(values);
-        self.result(index.map(|index| names.swap_remove(index)), value)
+        self.limit_result(index.map(|index| names.swap_remove(index)), value)
     }
 
-    /// The worst value and its name; the first missing one is worse than any.
+    /// Returns the index and the value of the worst measurement. The first value that is `None`
+    /// counts as the worst.
     fn worst(
         &self,
         measured: impl IntoIterator<Item = Option<f64>>,
@@ -92,7 +97,7 @@ impl<F> Limit<F> {
         worst.unzip()
     }
 
-    fn result(&self, of: Option<String>, value: Option<f64>) -> LimitResult {
+    fn limit_result(&self, scope: Option<String>, value: Option<f64>) -> LimitResult {
         let holds = |value| if self.is_below { value < self.bound } else { value > self.bound };
         LimitResult {
             expression: self.expression.clone(),
@@ -100,27 +105,29 @@ impl<F> Limit<F> {
             bound: self.bound,
             value,
             trial: None,
-            scope: of,
+            scope,
             failed: value.is_none_or(holds),
         }
     }
 }
 
-/// The notation of limits on these metrics.
-fn form<F>(figures: &[LimitedMetric<F>]) -> String {
-    let names = figures.iter().map(|(name, ..)| *name).collect::<Vec<_>>().join(", ");
-    let both = figures.iter().any(|(_, unit, _)| allows_lower_bound(*unit));
-    let sign = if both { "'>' or '<'" } else { "'>'" };
-    let example = figures.first().map_or_else(String::new, |(name, unit, _)| example(name, *unit));
-    format!("name a metric ({names}), {sign} and a bound, such as '{example}'")
+/// Describes the notation of limits on these metrics, for error messages.
+fn notation<F>(metrics: &[LimitedMetric<F>]) -> String {
+    let names = metrics.iter().map(|(name, ..)| *name).collect::<Vec<_>>().join(", ");
+    let has_lower_bound = metrics.iter().any(|(_, unit, _)| allows_lower_bound(*unit));
+    let signs = if has_lower_bound { "'>' or '<'" } else { "'>'" };
+    let example =
+        metrics.first().map_or_else(String::new, |(name, unit, _)| example_expression(name, *unit));
+    format!("name a metric ({names}), {signs} and a bound, such as '{example}'")
 }
 
-/// Returns true if a lower bound makes sense for this unit.
+/// Returns true if a metric of this unit can have a lower bound (`<`): rates and factors, of which
+/// a lower value may be worse.
 fn allows_lower_bound(unit: LimitUnit) -> bool {
     matches!(unit, LimitUnit::PerSecond | LimitUnit::BytesPerSecond | LimitUnit::Factor)
 }
 
-const fn kind(unit: LimitUnit) -> &'static str {
+const fn unit_noun(unit: LimitUnit) -> &'static str {
     match unit {
         LimitUnit::Ratio => "share",
         LimitUnit::Ns => "time",
@@ -129,7 +136,7 @@ const fn kind(unit: LimitUnit) -> &'static str {
     }
 }
 
-fn example(name: &str, unit: LimitUnit) -> String {
+fn example_expression(name: &str, unit: LimitUnit) -> String {
     let bound = match unit {
         LimitUnit::Ratio => ">1%",
         LimitUnit::Ns => ">100us",
@@ -139,11 +146,11 @@ fn example(name: &str, unit: LimitUnit) -> String {
     format!("{name}{bound}")
 }
 
-/// Reads a bound of this unit.
-fn bound(unit: LimitUnit, text: &str) -> Result<f64, String> {
+/// Parses a bound; times are converted to ns, shares to a ratio from 0 to below 1.
+fn parse_bound(unit: LimitUnit, text: &str) -> Result<f64, String> {
     match unit {
         LimitUnit::Ratio => values::ratio(text),
-        // A bare number would be seconds, which is never intended.
+        // `values::duration` would read a bare number as seconds, which is hardly intended.
         LimitUnit::Ns if text.parse().is_ok_and(|number: f64| number > 0.0) => {
             Err(format!("give the unit of {text}: ns, us, ms or s"))
         }
@@ -196,7 +203,7 @@ mod tests {
     #[test]
     fn figures_are_held_against_their_bounds() {
         let judged = |text: &str, value| {
-            let result = limit(text).judge([value]);
+            let result = limit(text).evaluate([value]);
             (result.failed, result.value, result.trial)
         };
         assert_eq!(judged("p99>100us", Some(1e5)), (false, Some(1e5), None));
@@ -212,8 +219,8 @@ mod tests {
         let judged = |text: &str, values: &[Option<f64>]| {
             let named = values.iter().enumerate();
             let named =
-                limit(text).judge_named(named.map(|(index, value)| (index.to_string(), *value)));
-            assert_eq!(limit(text).judge(values.iter().copied()).value, named.value);
+                limit(text).evaluate_named(named.map(|(index, value)| (index.to_string(), *value)));
+            assert_eq!(limit(text).evaluate(values.iter().copied()).value, named.value);
             (named.scope, named.value)
         };
         assert_eq!(judged("p99>1s", &[Some(3.0), Some(1.0)]), (Some("0".to_owned()), Some(3.0)));
@@ -223,7 +230,7 @@ mod tests {
             (Some("1".to_owned()), Some(1.0))
         );
         assert_eq!(judged("p99>1s", &[]), (None, None));
-        assert!(limit("p99>1s").judge([]).failed, "nothing measured breaks a limit");
+        assert!(limit("p99>1s").evaluate([]).failed, "nothing measured breaks a limit");
     }
 
     #[test]

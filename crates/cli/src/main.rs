@@ -1,5 +1,5 @@
-//! The `horolog` binary: flags become resolved options, and options one call into the crate that
-//! does the work. Results go to stdout, progress and errors to stderr.
+//! The `horolog` binary. Each command resolves its flags to options and passes them to the crate
+//! that does the work. Results go to stdout, progress and errors to stderr.
 
 #![warn(
     clippy::print_stderr,
@@ -82,10 +82,10 @@ fn main() -> ExitCode {
     let command = match Cli::try_parse_from(load::ntpperf::arguments(std::env::args_os())) {
         Ok(cli) => cli.command,
         // Help and version were requested.
-        Err(text) if !text.use_stderr() => text.exit(),
-        Err(error) => return failure::wrong_usage(&error).report(),
+        Err(help) if !help.use_stderr() => help.exit(),
+        Err(error) => return failure::command_line_failure(&error).report(),
     };
-    // In a campaign's job, all preparations before the start time are complete here.
+    // A process of a campaign job waits here, with its command line parsed, until the start time.
     #[cfg(feature = "campaign")]
     if let Err(error) = horolog_campaign::job::pass_gate() {
         return CommandFailure::environment(format!("cannot wait for the instant: {error}"))
@@ -115,7 +115,7 @@ fn main() -> ExitCode {
         Command::Completions(args) => manual::completions(&args),
         Command::Man(args) => manual::man(&args),
     };
-    match ci::ended(result) {
+    match ci::write_ci_files(result) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }

@@ -1,5 +1,5 @@
-//! Output shared by the commands: standard output for results, standard error for progress, files
-//! for stored results; and the effect of Ctrl-C on a measurement.
+//! Output of all commands: results on standard output, progress and notes on standard error, result
+//! files; and the early end of a measurement by Ctrl-C.
 
 use std::fs;
 use std::io::{self, IsTerminal, Write};
@@ -22,12 +22,14 @@ use sd_notify::NotifyState;
 
 use crate::failure::CommandFailure;
 
-/// The command line of this process, for the record.
+/// Returns the command line of this process, as recorded in results. Bytes that are not UTF-8 are
+/// replaced.
 pub(crate) fn command_line() -> Vec<String> {
     std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect()
 }
 
-/// The style of tables on this terminal.
+/// Returns the style of tables for standard output: colour on a terminal unless `NO_COLOR` is set,
+/// and the width of the terminal.
 pub(crate) fn table_style() -> TableStyle {
     let terminal = io::stdout().is_terminal();
     let colour = terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
@@ -36,27 +38,27 @@ pub(crate) fn table_style() -> TableStyle {
     TableStyle { colour, width }
 }
 
-/// Prints one line of a result. A closed reader is not a failure: the measurement still determines
-/// the command's status.
-pub(crate) fn line(text: &str) -> Result<(), CommandFailure> {
+/// Prints one line of a result on standard output. A closed pipe is not an error: the measurement
+/// still determines the exit status.
+pub(crate) fn print_line(text: &str) -> Result<(), CommandFailure> {
     print_line_to(&mut io::stdout().lock(), text).map(drop)
 }
 
-/// Prints one line of a stream that ends when its reader closes: the process then ends without an
-/// error.
-pub(crate) fn line_of_many(text: &str) -> Result<(), CommandFailure> {
+/// Prints one line of an endless output on standard output. Exits the process with status 0 if the
+/// pipe is closed.
+pub(crate) fn print_stream_line(text: &str) -> Result<(), CommandFailure> {
     let is_read = print_line_to(&mut io::stdout().lock(), text)?;
     if is_read { Ok(()) } else { undo::exit(0) }
 }
 
-/// Writes a line; returns false if its reader has closed.
-fn print_line_to(to: &mut impl Write, text: &str) -> Result<bool, CommandFailure> {
-    print_to(to, format!("{text}\n").as_bytes())
+/// Writes a line; returns false if the reader has closed the pipe.
+fn print_line_to(writer: &mut impl Write, text: &str) -> Result<bool, CommandFailure> {
+    print_to(writer, format!("{text}\n").as_bytes())
 }
 
-/// Writes bytes; returns false if the reader has closed.
-fn print_to(to: &mut impl Write, bytes: &[u8]) -> Result<bool, CommandFailure> {
-    match to.write_all(bytes).and_then(|()| to.flush()) {
+/// Writes bytes and flushes them; returns false if the reader has closed the pipe.
+fn print_to(writer: &mut impl Write, bytes: &[u8]) -> Result<bool, CommandFailure> {
+    match writer.write_all(bytes).and_then(|()| writer.flush()) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(CommandFailure::environment(format!("standard output: {error}"))),
@@ -68,94 +70,100 @@ pub(crate) fn print_note(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{}", explain_line(text));
 }
 
-/// Prints a line that is only of interest to a person at a terminal.
-pub(crate) fn print_status(text: &str) {
+/// Prints a line on standard error if that is a terminal.
+pub(crate) fn print_terminal_note(text: &str) {
     if io::stderr().is_terminal() {
         print_note(text);
     }
 }
 
-/// Notifies the service manager, if it requested that (`sd_notify(3)`).
-pub(crate) fn notify(states: &[NotifyState<'_>]) {
-    // Without a service manager this does nothing; if one does not listen, nothing can be done.
+/// Sends state notifications to the service manager, if `NOTIFY_SOCKET` is set (`sd_notify(3)`).
+pub(crate) fn notify_service_manager(states: &[NotifyState<'_>]) {
+    // An error means that the service manager does not listen; the command continues.
     let _ = sd_notify::notify(states);
 }
 
-/// Returns true if a file's name means standard output.
+/// Returns true if a path is `-`, which stands for standard output.
 pub(crate) fn is_stdout(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-/// Destination of a result, tested before the measurement so that the work is not lost.
+/// File or standard output for a result, opened before the measurement so that the result is not
+/// lost to an error of the file.
 pub(crate) struct ResultDestination {
     path: PathBuf,
-    to: Option<OutputWriter>,
+    writer: Option<DestinationFile>,
 }
 
-enum OutputWriter {
-    /// A regular file, which appears whole or not at all: data is first written to a file next to
-    /// it.
-    TempFile(PathBuf),
-    /// Another kind of file, such as a device or a pipe.
+/// File of a [`ResultDestination`].
+enum DestinationFile {
+    /// Path of a regular file that is replaced atomically: a temporary file in its directory is
+    /// written and renamed.
+    AtomicReplace(PathBuf),
+    /// Device, pipe or other special file, which is written directly.
     Direct(fs::File),
 }
 
 impl ResultDestination {
     /// Verifies that a result can be written to `path`; `-` means standard output.
     pub(crate) fn open(path: &Path) -> Result<Self, CommandFailure> {
-        let failed = |error: io::Error| unwritable(path, &error);
+        let failed = |error: io::Error| write_failure(path, &error);
         if is_stdout(path) {
-            return Ok(Self { path: path.to_owned(), to: None });
+            return Ok(Self { path: path.to_owned(), writer: None });
         }
-        // If the path is a link, the link stays.
+        // Replace the target of a symbolic link, not the link.
         let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let special = fs::metadata(&target).is_ok_and(|file| !file.is_file());
-        let to = if special {
-            OutputWriter::Direct(fs::OpenOptions::new().write(true).open(&target).map_err(failed)?)
+        let is_special = fs::metadata(&target).is_ok_and(|file| !file.is_file());
+        let writer = if is_special {
+            DestinationFile::Direct(
+                fs::OpenOptions::new().write(true).open(&target).map_err(failed)?,
+            )
         } else {
-            // Removed at once: an interrupted measurement must leave no file next to its result.
+            // This only tests that the directory is writable. The temporary file is removed at
+            // once, so that an interrupted measurement leaves none.
             drop(create_temp_file(&target).map_err(failed)?);
-            OutputWriter::TempFile(target)
+            DestinationFile::AtomicReplace(target)
         };
-        Ok(Self { path: path.to_owned(), to: Some(to) })
+        Ok(Self { path: path.to_owned(), writer: Some(writer) })
     }
 
-    /// Writes the result.
+    /// Writes a result that is text. Trailing white space is left out on standard output.
     pub(crate) fn write(self, text: &str) -> Result<(), CommandFailure> {
-        match self.to {
-            None => line(text.trim_end()),
+        match self.writer {
+            None => print_line(text.trim_end()),
             Some(_) => self.write_bytes(text.as_bytes()),
         }
     }
 
     /// Writes a binary result.
     pub(crate) fn write_bytes(self, bytes: &[u8]) -> Result<(), CommandFailure> {
-        let written = match self.to {
+        let written = match self.writer {
             None => return print_to(&mut io::stdout().lock(), bytes).map(drop),
-            Some(OutputWriter::Direct(mut file)) => file.write_all(bytes),
-            Some(OutputWriter::TempFile(target)) => {
+            Some(DestinationFile::Direct(mut file)) => file.write_all(bytes),
+            Some(DestinationFile::AtomicReplace(target)) => {
                 create_temp_file(&target).and_then(|mut file| {
                     file.write_all(bytes)?;
                     file.persist(&target).map(drop).map_err(|error| error.error)
                 })
             }
         };
-        written.map_err(|error| unwritable(&self.path, &error))
+        written.map_err(|error| write_failure(&self.path, &error))
     }
 }
 
-/// The reason why a result cannot be written. An error of a temporary file ends with the name of
-/// that file, which the user did not specify.
-pub(crate) fn unwritable(path: &Path, error: &io::Error) -> CommandFailure {
+/// Returns the failure to write the file `path`. The path of the temporary file, which `tempfile`
+/// appends to its errors, is left out.
+pub(crate) fn write_failure(path: &Path, error: &io::Error) -> CommandFailure {
     let error = error.to_string();
-    let why = error.split_once(" at path ").map_or(&*error, |(why, _)| why);
+    let reason = error.split_once(" at path ").map_or(&*error, |(why, _)| why);
     CommandFailure::environment(format!(
-        "cannot write {}: {why}; name another file",
+        "cannot write {}: {reason}; name another file",
         path.display()
     ))
 }
 
-/// A new file in the directory of `target`, which is removed with the value unless it is persisted.
+/// Creates a temporary file in the directory of `target`. It is removed when the value is dropped,
+/// unless it was persisted.
 fn create_temp_file(target: &Path) -> io::Result<tempfile::NamedTempFile> {
     let directory = match target.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -167,10 +175,12 @@ fn create_temp_file(target: &Path) -> io::Result<tempfile::NamedTempFile> {
         .tempfile_in(directory)
 }
 
-/// Least duration of a search; a server that wavers needs more than ten decisive trials.
+/// Lower limit of the time budget of a search: a server with unstable results needs more than
+/// ten final trials.
 const SEARCH_BUDGET_MIN: Duration = Duration::from_secs(10);
 
-/// Sets another length of the decisive trials of a search, and its duration in proportion.
+/// Sets the duration of a search's final trials, and scales the sum of their durations and the time
+/// budget in proportion.
 pub(crate) fn scale_search(config: &mut SearchConfig, final_duration: Duration) {
     let factor = final_duration.as_secs_f64() / config.final_duration.as_secs_f64();
     config.final_duration = final_duration;
@@ -179,14 +189,16 @@ pub(crate) fn scale_search(config: &mut SearchConfig, final_duration: Duration) 
     config.time_budget = config.time_budget.mul_f64(factor).max(SEARCH_BUDGET_MIN);
 }
 
-static ENDING: OnceLock<AtomicBool> = OnceLock::new();
+/// True after the first request to end the measurement early.
+static STOP_REQUESTED: OnceLock<AtomicBool> = OnceLock::new();
 
-/// Makes Ctrl-C and SIGTERM end a measurement early, with the result so far; a second one ends the
-/// process, after changes to the host are undone. Call it before any thread is started.
+/// Makes SIGINT (Ctrl-C) and SIGTERM end a measurement early, with the result so far. A second
+/// signal undoes changes to the host and exits the process with status 130. Call it before any
+/// thread is started, because threads inherit the signal mask.
 pub(crate) fn install_interrupt_handler() -> Result<(), CommandFailure> {
     let signals = BlockedSignals::block(&[Signal::Interrupt, Signal::Terminate])
         .map_err(CommandFailure::environment)?;
-    ENDING.get_or_init(|| AtomicBool::new(false));
+    STOP_REQUESTED.get_or_init(|| AtomicBool::new(false));
     let wait = move || {
         loop {
             if let Ok(Some(_)) = signals.wait(Duration::from_hours(1)) {
@@ -201,53 +213,54 @@ pub(crate) fn install_interrupt_handler() -> Result<(), CommandFailure> {
     Ok(())
 }
 
-/// Ends the measurement early, as Ctrl-C does; a second Ctrl-C ends the process.
+/// Requests the early end of the measurement, as Ctrl-C does; the second request exits the process.
 pub(crate) fn request_stop() {
-    if ENDING.get_or_init(|| AtomicBool::new(false)).swap(true, Ordering::Relaxed) {
+    if STOP_REQUESTED.get_or_init(|| AtomicBool::new(false)).swap(true, Ordering::Relaxed) {
         undo::exit(130);
     }
-    if VIEWED.load(Ordering::Relaxed) {
+    if LIVE_VIEW_ACTIVE.load(Ordering::Relaxed) {
         return; // the view shows it, and would be overdrawn
     }
     print_note("horolog: ending early; once more ends at once");
 }
 
-/// True if a view has standard error's terminal.
-static VIEWED: AtomicBool = AtomicBool::new(false);
+/// True while a live view occupies the terminal of standard error.
+static LIVE_VIEW_ACTIVE: AtomicBool = AtomicBool::new(false);
 
-/// Sets whether a view has standard error's terminal, on which nothing else may then be drawn.
-pub(crate) fn set_viewed(is_viewed: bool) {
-    VIEWED.store(is_viewed, Ordering::Relaxed);
+/// Sets whether a live view occupies the terminal of standard error. Notes on Ctrl-C are then not
+/// printed.
+pub(crate) fn set_live_view_active(is_active: bool) {
+    LIVE_VIEW_ACTIVE.store(is_active, Ordering::Relaxed);
 }
 
-/// Returns whether to continue with the next trial.
-pub(crate) fn flow() -> ControlFlow<()> {
-    let ending = ENDING.get().is_some_and(|ending| ending.load(Ordering::Relaxed));
-    if ending { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+/// Returns `Break` once the early end of the measurement was requested.
+pub(crate) fn check_stop_request() -> ControlFlow<()> {
+    let is_requested = STOP_REQUESTED.get().is_some_and(|ending| ending.load(Ordering::Relaxed));
+    if is_requested { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }
 
-/// Progress line on a terminal's standard error.
+/// Progress line on standard error, hidden unless that is a terminal.
 pub(crate) struct ProgressLine {
     bar: ProgressBar,
     prefix: String,
-    /// Reason why lines above it could not be printed, if that failed.
-    refused: OnceLock<CommandFailure>,
+    /// First failure to print a result line on standard output.
+    print_failure: OnceLock<CommandFailure>,
 }
 
 impl ProgressLine {
     pub(crate) fn new() -> Self {
-        Self::named(String::new())
+        Self::with_prefix(String::new())
     }
 
     /// Creates a progress line with a prefix before every message.
-    pub(crate) fn named(prefix: String) -> Self {
+    pub(crate) fn with_prefix(prefix: String) -> Self {
         // Hidden if standard error is not a terminal.
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-        // A constant template that is known to parse; the plain style would do as well.
+        // The constant template always parses; the default style satisfies the type checker.
         let style = ProgressStyle::with_template("{spinner} {msg} {elapsed}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
         bar.enable_steady_tick(Duration::from_millis(250));
-        Self { bar, prefix, refused: OnceLock::new() }
+        Self { bar, prefix, print_failure: OnceLock::new() }
     }
 
     /// Sets the current activity, in words.
@@ -255,37 +268,37 @@ impl ProgressLine {
         self.bar.set_message(format!("{}{what}", self.prefix));
     }
 
-    /// Shows the number of finished items of the total: rows, readings or others.
-    pub(crate) fn counted(&self, done: u64, total: u64, what: &str) {
+    /// Shows the progress as "`done` of `total` `what`", such as "3 of 10 rows".
+    pub(crate) fn set_count(&self, done: u64, total: u64, what: &str) {
         self.set_message(&format!("{done} of {total} {what}"));
     }
 
-    /// Shows the start of a trial.
-    pub(crate) fn trial(&self, rate: f64, duration: Duration) {
+    /// Shows the intended rate, in requests per second, and the duration of the trial that starts.
+    pub(crate) fn show_trial(&self, rate: f64, duration: Duration) {
         let (rate, seconds) = (units::human_rate(rate), duration.as_secs_f64());
         self.set_message(&format!("{rate} requests/s for {seconds:.1} s"));
     }
 
-    /// Keeps a line above the progress, if that is shown.
-    pub(crate) fn keep(&self, text: &str) {
+    /// Prints a line on standard error above the progress line, unless that is hidden.
+    pub(crate) fn print_above(&self, text: &str) {
         self.bar.println(text);
     }
 
-    /// Prints a line of the result above the progress.
-    pub(crate) fn print(&self, text: &str) {
-        // A line that cannot be shown is no reason to end a measurement: the result still goes to
-        // its files.
-        if let Err(failure) = self.bar.suspend(|| line(text)) {
-            // The first reason is enough.
-            let _ = self.refused.set(failure);
+    /// Prints a line of the result on standard output, above the progress line. An error is
+    /// returned by [`Self::finish_printing`].
+    pub(crate) fn print_result_line(&self, text: &str) {
+        // The measurement continues without this output, since the result is also written to files.
+        if let Err(failure) = self.bar.suspend(|| print_line(text)) {
+            // Only the first failure is stored.
+            let _ = self.print_failure.set(failure);
         }
     }
 
-    /// Ends it; an error if the lines above it could not be printed.
+    /// Removes the progress line. Returns the first failure to print a result line above it.
     pub(crate) fn finish_printing(mut self) -> Result<(), CommandFailure> {
-        let refused = self.refused.take();
+        let print_failure = self.print_failure.take();
         self.finish();
-        refused.map_or(Ok(()), Err)
+        print_failure.map_or(Ok(()), Err)
     }
 
     pub(crate) fn finish(self) {

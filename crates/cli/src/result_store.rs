@@ -1,5 +1,5 @@
-//! Stores each result for comparison with later ones. A result is never lost if the store cannot
-//! take it: it is then written to a file of its own, and a message names that file.
+//! Storage of results in the result store (SQLite), for comparison with later ones. A result that
+//! cannot be stored is written to a JSON file instead, which a message on standard error names.
 
 use std::env;
 use std::ffi::OsString;
@@ -16,22 +16,22 @@ use serde::Serialize;
 use crate::failure::CommandFailure;
 use crate::output::{self, ResultDestination};
 
-/// The store in a user's directory of data.
-const FILE: &str = "horolog/runs.sqlite";
-/// Store of root's results while the home directory belongs to another user, as with `sudo -E`: in
-/// that directory, they would lock its owner out.
-const OF_THE_SYSTEM: &str = "/var/lib/horolog/runs.sqlite";
+/// Path of the store, relative to the user's data directory.
+const STORE_FILE: &str = "horolog/runs.sqlite";
+/// Store of root's results if the home directory belongs to another user, as with `sudo -E`: a
+/// store in that directory would be owned by root, and the other user could not write to it.
+const SYSTEM_STORE_FILE: &str = "/var/lib/horolog/runs.sqlite";
 
-/// Directories for results that cannot be stored elsewhere.
+/// Last directories to try for the file of a result that cannot be stored.
 const FALLBACK_DIRECTORIES: [&str; 2] = ["/var/tmp", "/dev/shm"];
 
-/// Destination of a result.
+/// Store to use, by `--store`, the environment and the home directory.
 enum StoreDestination {
-    /// It is not stored.
+    /// The user has disabled the store.
     None,
-    /// It goes to the store in this file.
+    /// Path of the store's file.
     Store(PathBuf),
-    /// There is no directory for a store.
+    /// No store is named, and there is no home directory for the default one.
     NoHome,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct StoreArgs {
 
 /// Destination of a result in the store.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct KeepArgs {
+pub(crate) struct StoreResultArgs {
     #[command(flatten)]
     store: StoreArgs,
     /// Do not store the result.
@@ -59,12 +59,14 @@ impl StoreArgs {
         match self.store.clone().or_else(|| variable().map(PathBuf::from)) {
             Some(path) if path == Path::new(STORE_NONE) => StoreDestination::None,
             Some(path) => StoreDestination::Store(path),
-            None => usual(of_user).map_or(StoreDestination::NoHome, StoreDestination::Store),
+            None => default_path(user_variable)
+                .map_or(StoreDestination::NoHome, StoreDestination::Store),
         }
     }
 
-    /// The store's file, for commands on the store itself.
-    pub(crate) fn there(&self) -> Result<PathBuf, CommandFailure> {
+    /// Returns the path of the store's file, for commands on the store itself; an error if the
+    /// store is disabled or there is no home directory.
+    pub(crate) fn path(&self) -> Result<PathBuf, CommandFailure> {
         if let StoreDestination::Store(path) = self.destination() {
             return Ok(path);
         }
@@ -74,30 +76,31 @@ impl StoreArgs {
         )))
     }
 
-    /// Opens the store, if there is one, for changes.
+    /// Opens an existing store for changes; an error if the file does not exist.
     pub(crate) fn open(&self) -> Result<Store, CommandFailure> {
-        Ok(Store::open_existing(&self.there()?)?)
+        Ok(Store::open_existing(&self.path()?)?)
     }
 
-    /// Opens the store, if there is one, for reading.
+    /// Opens an existing store for reading; an error if the file does not exist.
     pub(crate) fn open_to_read(&self) -> Result<Store, CommandFailure> {
-        Ok(Store::open_to_read(&self.there()?)?)
+        Ok(Store::open_to_read(&self.path()?)?)
     }
 }
 
-impl KeepArgs {
-    /// Stores a result, or reports why that failed and where the result is instead. A result that
-    /// is not stored, and whose own file failed, is written to another one.
+impl StoreResultArgs {
+    /// Stores a result. If that fails, writes the result to a JSON file and reports the reason and
+    /// the path. If the store is disabled, does so only if `own_file_failed`, that is if a file
+    /// that the user named for the result could not be written.
     pub(crate) fn store_result(&self, result: &impl Serialize, own_file_failed: bool) {
         let destination =
             if self.no_store { StoreDestination::None } else { self.store.destination() };
         match destination {
-            StoreDestination::Store(path) => store_result(&path, &to_json(result)),
+            StoreDestination::Store(path) => store_or_rescue(&path, &to_json(result)),
             StoreDestination::None if own_file_failed => {
-                rescue(None, "its file failed", &to_json(result));
+                rescue_result(None, "its file failed", &to_json(result));
             }
             StoreDestination::None => {}
-            StoreDestination::NoHome => rescue(
+            StoreDestination::NoHome => rescue_result(
                 None,
                 &format!(
                     "there is no home directory for a store; give one with --store or \
@@ -109,30 +112,33 @@ impl KeepArgs {
     }
 }
 
-fn store_result(path: &Path, text: &str) {
-    // All measurements have these fields.
+fn store_or_rescue(path: &Path, text: &str) {
+    // A result of any measurement has the fields that this requires.
     let Ok(facts) = ResultFacts::parse(text) else { return };
     match Store::open(path).and_then(|mut store| store.add(&facts, text)) {
-        Ok(id) => output::print_status(&format!("kept as run {id}")),
-        Err(error) => rescue(path.parent(), &error.to_string(), text),
+        Ok(id) => output::print_terminal_note(&format!("kept as run {id}")),
+        Err(error) => rescue_result(path.parent(), &error.to_string(), text),
     }
 }
 
-/// Writes a result that is not stored to a file of its own, and reports the reason and the path.
-fn rescue(first: Option<&Path>, why: &str, text: &str) {
+/// Writes a result that could not be stored to a JSON file, and reports the reason and the path on
+/// standard error.
+fn rescue_result(preferred_directory: Option<&Path>, reason: &str, text: &str) {
     let Ok(facts) = ResultFacts::parse(text) else { return };
-    let remedy = write_rescue_file(first, &facts.key, text).map_or_else(
+    let remedy = write_rescue_file(preferred_directory, &facts.key, text).map_or_else(
         || "and no other place for it was found".to_owned(),
         |file| format!("it is in {}", file.display()),
     );
-    output::print_note(&format!("horolog: the result is not kept as a run: {why}; {remedy}"));
+    output::print_note(&format!("horolog: the result is not kept as a run: {reason}; {remedy}"));
 }
 
-/// Writes a result to a file of its own: in this directory, else in the current one, else in a
-/// directory for temporary files.
-fn write_rescue_file(first: Option<&Path>, key: &str, text: &str) -> Option<PathBuf> {
+/// Writes a result to `horolog-KEY.json` in the first directory that permits it: the preferred one,
+/// the current one, that for temporary files, then [`FALLBACK_DIRECTORIES`]. Returns its path,
+/// `None` if all failed.
+fn write_rescue_file(preferred_directory: Option<&Path>, key: &str, text: &str) -> Option<PathBuf> {
     let name = format!("horolog-{key}.json");
-    let directories = [first.map(Path::to_owned), env::current_dir().ok(), Some(env::temp_dir())];
+    let directories =
+        [preferred_directory.map(Path::to_owned), env::current_dir().ok(), Some(env::temp_dir())];
     let directories =
         directories.into_iter().flatten().chain(FALLBACK_DIRECTORIES.map(PathBuf::from));
     directories.map(|directory| directory.join(&name)).find(|file| {
@@ -140,26 +146,27 @@ fn write_rescue_file(first: Option<&Path>, key: &str, text: &str) -> Option<Path
     })
 }
 
-/// An environment variable of this user, whose home directory is also known to the system.
-fn of_user(name: &str) -> Option<OsString> {
-    let set = env::var_os(name).filter(|value| !value.is_empty());
-    set.or_else(|| env::home_dir().filter(|_| name == "HOME").map(PathBuf::into_os_string))
+/// Returns an environment variable that is not empty. `HOME` defaults to the home directory in the
+/// user database.
+fn user_variable(name: &str) -> Option<OsString> {
+    let value = env::var_os(name).filter(|value| !value.is_empty());
+    value.or_else(|| env::home_dir().filter(|_| name == "HOME").map(PathBuf::into_os_string))
 }
 
-/// The store of this user, by the XDG Base Directory Specification, in which only absolute paths
-/// count.
-fn usual(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+/// Returns the path of the user's default store by the XDG Base Directory Specification, which
+/// ignores relative paths; `None` without a home directory.
+fn default_path(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let directory = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     if let Some(data) = directory("XDG_DATA_HOME") {
-        return Some(data.join(FILE));
+        return Some(data.join(STORE_FILE));
     }
     let home = directory("HOME")?;
     let owner = |path: &Path| fs::metadata(path).ok().map(|file| file.uid());
     let user = owner(Path::new("/proc/self"));
     if user == Some(0) && owner(&home) != user {
-        return Some(OF_THE_SYSTEM.into());
+        return Some(SYSTEM_STORE_FILE.into());
     }
-    Some(home.join(".local/share").join(FILE))
+    Some(home.join(".local/share").join(STORE_FILE))
 }
 
 #[cfg(test)]
@@ -173,7 +180,7 @@ mod tests {
     fn a_store_is_where_the_specification_has_it() {
         let home = tempfile::tempdir().unwrap();
         let of = |data: Option<&str>, home: Option<&Path>| {
-            usual(|name| match name {
+            default_path(|name| match name {
                 "XDG_DATA_HOME" => data.map(OsString::from),
                 _ => home.map(|home| home.as_os_str().to_owned()),
             })
@@ -191,7 +198,7 @@ mod tests {
         let store = directory.path().join("runs.sqlite");
         fs::write(&store, "this is no store, but somebody's letter, and long enough at that")
             .unwrap();
-        store_result(&store, RESULT);
+        store_or_rescue(&store, RESULT);
         let key = ResultFacts::parse(RESULT).unwrap().key;
         let file = directory.path().join(format!("horolog-{key}.json"));
         assert_eq!(fs::read_to_string(file).unwrap(), RESULT);
@@ -202,8 +209,8 @@ mod tests {
     fn result_is_stored_once() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("new/runs.sqlite");
-        store_result(&path, RESULT);
-        store_result(&path, RESULT);
+        store_or_rescue(&path, RESULT);
+        store_or_rescue(&path, RESULT);
         let store = Store::open_existing(&path).unwrap();
         let runs = store.list(&horolog_store::RunFilter::default()).unwrap();
         assert_eq!(runs.len(), 1);

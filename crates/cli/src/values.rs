@@ -1,5 +1,5 @@
-//! Notation of values on the command line: rates, times and reference identifiers, each with its
-//! units. Pure.
+//! Value parsers of command-line options: rates, times, sizes, shares, addresses, reference
+//! identifiers and leap indicators.
 
 mod list;
 
@@ -14,24 +14,24 @@ use horolog_sys::zone::{self, AddressError};
 use horolog_time::{NS_PER_S, Span};
 use horolog_wire::ntp::LeapIndicator;
 
-/// An address with a port.
+/// Parses an IP address with a port; an IPv6 address may have a zone, such as `[fe80::1%eth0]:123`.
 pub(crate) fn socket_address(text: &str) -> Result<SocketAddr, AddressError> {
     zone::socket_address(text)
 }
 
-/// A span of time written like [`duration`].
+/// Parses a non-negative time in the notation of [`duration`] to a span in ns.
 pub(crate) fn span(text: &str) -> Result<Span, String> {
     let ns = i64::try_from(duration(text)?.as_nanos());
     ns.map(Span::from_ns)
         .map_err(|_| format!("longer than {} years", i64::MAX / NS_PER_S / 31_557_600))
 }
 
-/// A span of time that is not zero.
+/// Parses a time above 0 in the notation of [`duration`].
 pub(crate) fn positive_span(text: &str) -> Result<Span, String> {
     positive_duration(text).and_then(|_| span(text))
 }
 
-/// A span of time of either sign.
+/// Parses a time in the notation of [`duration`] with an optional sign.
 pub(crate) fn signed_span(text: &str) -> Result<Span, String> {
     match text.strip_prefix('-') {
         None => span(text.strip_prefix('+').unwrap_or(text)),
@@ -39,7 +39,7 @@ pub(crate) fn signed_span(text: &str) -> Result<Span, String> {
     }
 }
 
-/// A share from 0 to below 1, as a number or in percent: `0.0001`, `0.01%`.
+/// Parses a ratio from 0 to below 1, as a number or in percent: `0.0001`, `0.01%`.
 pub(crate) fn ratio(text: &str) -> Result<f64, String> {
     let ratio = match text.strip_suffix('%') {
         Some(number) => number.parse::<f64>().map(|number| number / 100.0),
@@ -51,7 +51,8 @@ pub(crate) fn ratio(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A relative excess over a previous value: `0.1`, `10%`, `250%`.
+/// Parses a relative increase over a previous value, from 0 to 1,000 (100,000%): `0.1`, `10%`,
+/// `250%`.
 pub(crate) fn excess(text: &str) -> Result<f64, String> {
     const MAX: f64 = 1_000.0;
     let excess = match text.strip_suffix('%') {
@@ -64,7 +65,8 @@ pub(crate) fn excess(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A reference identifier: up to four printable ASCII characters, or an IPv4 address.
+/// Parses a reference identifier (RFC 5905, section 7.3): one to four printable ASCII characters,
+/// padded with zeros, or an IPv4 address.
 pub(crate) fn reference_id(text: &str) -> Result<[u8; 4], String> {
     if let Ok(address) = text.parse::<std::net::Ipv4Addr>() {
         return Ok(address.octets());
@@ -78,7 +80,7 @@ pub(crate) fn reference_id(text: &str) -> Result<[u8; 4], String> {
     Ok(id)
 }
 
-/// A leap indicator: 0 to 3, or in words.
+/// Parses a leap indicator (RFC 5905, section 7.3): 0 to 3 or its name.
 pub(crate) fn leap(text: &str) -> Result<LeapIndicator, String> {
     match text {
         "0" | "none" => Ok(LeapIndicator::None),

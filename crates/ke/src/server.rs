@@ -6,7 +6,6 @@ mod config;
 mod connection;
 mod counters;
 mod prefix_limiter;
-mod table;
 mod worker;
 
 use std::fmt;

@@ -4,7 +4,6 @@
 mod broker_link;
 mod clock;
 mod executor;
-mod revision;
 mod run;
 mod state_machine;
 

@@ -3,7 +3,6 @@
 
 mod assign;
 mod campaign_state;
-mod clock_reports;
 mod clocks;
 mod driver;
 mod eligibility;

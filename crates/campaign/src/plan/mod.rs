@@ -5,7 +5,6 @@
 //! can set, and to addresses (`{server}`, `{self}`), which are known once roles are placed.
 
 mod check;
-mod file;
 mod read;
 mod template;
 

@@ -4,7 +4,6 @@
 
 mod command;
 mod table;
-mod tasks;
 mod value;
 
 use std::collections::BTreeMap;

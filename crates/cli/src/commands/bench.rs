@@ -1,4 +1,5 @@
-//! `horolog bench`: experiments on servers and relays, each on this host from end to end.
+//! `horolog bench`: benchmarks of servers and relays; load generator and system under test both run
+//! on this host.
 
 use clap::{Args, Subcommand};
 
@@ -8,40 +9,40 @@ mod cores;
 mod nts;
 mod relay;
 
-/// Greatest number of threads, and so of cores: above the cores of any host.
+/// Largest accepted number of threads or cores, above that of any host.
 const THREADS_MAX: usize = 1024;
 
 /// Compare a server or a relay with itself in different configurations.
 #[derive(Args, Debug)]
 pub(crate) struct BenchArgs {
     #[command(subcommand)]
-    experiment: ExperimentArgs,
+    experiment: BenchCommand,
 }
 
 #[derive(Subcommand, Debug)]
-enum ExperimentArgs {
-    Cores(cores::CoresArgs),
+enum BenchCommand {
+    Cores(cores::BenchCoresArgs),
     Nts(nts::BenchNtsArgs),
     Relay(relay::BenchRelayArgs),
 }
 
 pub(crate) fn run(args: &BenchArgs) -> Result<(), CommandFailure> {
     match &args.experiment {
-        ExperimentArgs::Cores(args) => cores::run(args),
-        ExperimentArgs::Nts(args) => nts::run(args),
-        ExperimentArgs::Relay(args) => relay::run(args),
+        BenchCommand::Cores(args) => cores::run(args),
+        BenchCommand::Nts(args) => nts::run(args),
+        BenchCommand::Relay(args) => relay::run(args),
     }
 }
 
-fn threads(text: &str) -> Result<usize, String> {
+fn parse_thread_count(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(threads) if (1..=THREADS_MAX).contains(&threads) => Ok(threads),
         _ => Err(format!("write a number of threads from 1 to {THREADS_MAX}")),
     }
 }
 
-/// Each value once, in the order of first occurrence.
-fn distinct<T: PartialEq + Copy>(values: &[T]) -> Vec<T> {
+/// Returns the values without duplicates, in the order of their first occurrence.
+fn distinct_values<T: PartialEq + Copy>(values: &[T]) -> Vec<T> {
     let is_first = |(index, value): &(usize, &T)| !values[..*index].contains(*value);
     values.iter().enumerate().filter(is_first).map(|(_, value)| *value).collect()
 }
@@ -52,10 +53,10 @@ mod tests {
 
     #[test]
     fn numbers_of_threads() {
-        assert_eq!(distinct(&[2, 1, 2, 1]), [2, 1]);
-        assert_eq!(threads("1024"), Ok(1024));
+        assert_eq!(distinct_values(&[2, 1, 2, 1]), [2, 1]);
+        assert_eq!(parse_thread_count("1024"), Ok(1024));
         for bad in ["0", "", "-1", "two", "1025"] {
-            assert!(threads(bad).is_err(), "{bad}");
+            assert!(parse_thread_count(bad).is_err(), "{bad}");
         }
     }
 }

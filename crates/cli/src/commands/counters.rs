@@ -1,4 +1,4 @@
-//! `horolog counters`: this host's packet counters as a read-only counter snapshot.
+//! `horolog counters`: serves snapshots of this host's packet counters by HTTP, or prints one.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -25,10 +25,10 @@ use crate::failure::CommandFailure;
 use crate::output;
 use crate::values;
 
-/// Timeout of one server of this project; the reader of the snapshot waits for it.
+/// Timeout of the status request to one horolog server. The HTTP client waits meanwhile.
 const SERVER_TIMEOUT: Duration = Duration::from_millis(500);
-/// Interval of the check that the responder still runs.
-const TICK: Duration = Duration::from_secs(1);
+/// Interval between checks that the HTTP thread still runs.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Serve this host's packet counters to a remote load test, which reads them before and after each
 /// trial.
@@ -71,20 +71,20 @@ pub(crate) struct CountersArgs {
 }
 
 pub(crate) fn run(args: CountersArgs) -> Result<(), CommandFailure> {
-    let named = args.status_socket;
+    let status_socket = args.status_socket;
     let server_query: ServerQueryFn =
-        Box::new(move |deadline| query_servers(named.as_deref(), deadline));
+        Box::new(move |deadline| query_servers(status_socket.as_deref(), deadline));
     check_interfaces(&args.interface)?;
-    let mut gatherer = CounterReader::new(args.interface, args.chronyd, server_query);
+    let mut reader = CounterReader::new(args.interface, args.chronyd, server_query);
     let (Some(listen), Some(file)) = (args.listen, args.token_file) else {
         if !args.once {
             let reason = "give --listen ADDR:PORT and --token-file FILE to serve the counter \
                           snapshot, or --once to print it";
             return Err(CommandFailure::usage(reason));
         }
-        let page = gatherer.read_snapshot(&CounterQuery::default());
-        let shown = if args.json { page.to_json() } else { render_text(&page) };
-        return output::line(shown.trim_end());
+        let snapshot = reader.read_snapshot(&CounterQuery::default());
+        let shown = if args.json { snapshot.to_json() } else { render_text(&snapshot) };
+        return output::print_line(shown.trim_end());
     };
     let token = Token::load(&file).map_err(CommandFailure::usage)?;
     let cannot = |error| {
@@ -95,23 +95,23 @@ pub(crate) fn run(args: CountersArgs) -> Result<(), CommandFailure> {
     };
     let listener = TcpListener::bind(listen).map_err(cannot)?;
     let address = listener.local_addr().map_err(cannot)?;
-    // Before the thread is started, which inherits them.
+    // Must precede the start of the HTTP thread, which inherits the signal mask.
     let signals = BlockedSignals::block(&[Signal::Interrupt, Signal::Terminate])
         .map_err(CommandFailure::environment)?;
-    // Of root's privileges only the one that gives access to chronyd's directory.
+    // The only capability needed: access to the directory of chronyd's command socket.
     sandbox::keep_capabilities(&[Capability::DacOverride]).map_err(CommandFailure::environment)?;
     sandbox::no_new_privileges().map_err(CommandFailure::environment)?;
-    let gatherer = RefCell::new(gatherer);
-    let page = move |query: &CounterQuery| gatherer.borrow_mut().read_snapshot(query);
-    let answer = move |request: &HttpRequest<'_>| {
-        horolog_counters::respond(request, &token, |query| page(query))
+    let reader = RefCell::new(reader);
+    let read_snapshot = move |query: &CounterQuery| reader.borrow_mut().read_snapshot(query);
+    let respond = move |request: &HttpRequest<'_>| {
+        horolog_counters::respond(request, &token, |query| read_snapshot(query))
     };
-    let responder = HttpResponder::start("counters", listener, answer).map_err(cannot)?;
+    let responder = HttpResponder::start("counters", listener, respond).map_err(cannot)?;
     output::print_note(&format!("horolog: counters at http://{address}"));
-    if is_open(address.ip()) {
+    if is_exposed(address.ip()) {
         output::print_note("horolog: the token is sent in clear text; use a private address");
     }
-    while signals.wait(TICK).map_err(CommandFailure::environment)?.is_none() {
+    while signals.wait(CHECK_INTERVAL).map_err(CommandFailure::environment)?.is_none() {
         if responder.has_failed() {
             return Err(CommandFailure::environment("the serving thread has exited; see above"));
         }
@@ -119,7 +119,7 @@ pub(crate) fn run(args: CountersArgs) -> Result<(), CommandFailure> {
     Ok(())
 }
 
-/// Rejects missing interfaces; a snapshot without them would be useless.
+/// Verifies that all named interfaces exist, since a snapshot would silently lack missing ones.
 fn check_interfaces(names: &[String]) -> Result<(), CommandFailure> {
     if names.is_empty() {
         return Ok(());
@@ -130,8 +130,9 @@ fn check_interfaces(names: &[String]) -> Result<(), CommandFailure> {
     })
 }
 
-/// Returns true if others may see the traffic of an address.
-fn is_open(address: IpAddr) -> bool {
+/// Returns true unless the address is loopback, link-local or private (RFC 1918, RFC 4193), that is
+/// if other hosts may be able to read the unencrypted traffic.
+fn is_exposed(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(address) => {
             !(address.is_loopback() || address.is_private() || address.is_link_local())
@@ -142,9 +143,10 @@ fn is_open(address: IpAddr) -> bool {
     }
 }
 
-/// Queries the servers of this project on this host, or the one with the specified socket.
-fn query_servers(named: Option<&Path>, deadline: Instant) -> Vec<ServerCountsResult> {
-    let found = named.map_or_else(status::find_socket, |path| Ok(path.to_owned()));
+/// Reads the counts of all running horolog servers on this host, or of the one with the status
+/// socket `status_socket`. A server that is not read before `deadline` yields an error.
+fn query_servers(status_socket: Option<&Path>, deadline: Instant) -> Vec<ServerCountsResult> {
+    let found = status_socket.map_or_else(status::find_socket, |path| Ok(path.to_owned()));
     let paths = match found {
         Ok(path) => vec![path],
         Err(StatusError::Several(paths)) => paths,
@@ -154,18 +156,19 @@ fn query_servers(named: Option<&Path>, deadline: Instant) -> Vec<ServerCountsRes
 }
 
 fn query_server(path: &Path, deadline: Instant) -> ServerCountsResult {
-    let left = deadline.saturating_duration_since(Instant::now());
-    if left.is_zero() {
+    let remaining = deadline.saturating_duration_since(Instant::now());
+    if remaining.is_zero() {
         return Err(format!("{} not read: no time left after the others", path.display()));
     }
-    let timeout = SERVER_TIMEOUT.min(left);
+    let timeout = SERVER_TIMEOUT.min(remaining);
     let text = status::fetch_within(path, timeout).map_err(|error| error.to_string())?;
     let status: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
-    counted(&status).ok_or_else(|| format!("{} reports no counters", path.display()))
+    server_counts(&status).ok_or_else(|| format!("{} reports no counters", path.display()))
 }
 
-/// Counts of a server's requests and replies in both of its engines.
-fn counted(status: &Value) -> Option<ServerCounts> {
+/// Returns the sums of requests and replies over the socket and the XDP engine, from the status of
+/// a server; `None` if the status has no counters.
+fn server_counts(status: &Value) -> Option<ServerCounts> {
     let count = |pointer: &str| status.pointer(pointer).and_then(Value::as_u64);
     let sum = |pointers: &[&str]| pointers.iter().filter_map(|at| count(at)).sum::<u64>();
     let by_xdp = sum(&["/xdp_counters/answered_ipv4", "/xdp_counters/answered_ipv6"]);
@@ -201,9 +204,9 @@ mod tests {
                 "answered_ipv4": 100, "answered_ipv6": 20, "dropped": {"denied": 5, "limited": 1}
             },
         });
-        let server = counted(&status).unwrap();
+        let server = server_counts(&status).unwrap();
         assert_eq!((server.received, server.answered, server.limited), (136, 127, 8));
-        assert_eq!(counted(&serde_json::json!({"xdp_counters": {}})), None);
+        assert_eq!(server_counts(&serde_json::json!({"xdp_counters": {}})), None);
     }
 
     #[test]
@@ -233,7 +236,7 @@ mod tests {
             ("192.0.2.1", true),
             ("2001:db8::1", true),
         ] {
-            assert_eq!(is_open(address.parse().unwrap()), open, "{address}");
+            assert_eq!(is_exposed(address.parse().unwrap()), open, "{address}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! `horolog demo`: lab hosts, one server configuration after another in one of them, the same
-//! search against each from the other, and the comparison.
+//! `horolog demo`: comparison of the capacities of several server configurations, each measured by
+//! the same search between two lab hosts or on loopback.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -22,9 +22,9 @@ use horolog_stats::{LossGoal, SearchConfig};
 use crate::commands::server_under_test::{self, SearchProgress, ServerUnderTest};
 use crate::failure::CommandFailure;
 use crate::output::{self, ResultDestination};
-use crate::result_store::KeepArgs;
+use crate::result_store::StoreResultArgs;
 
-/// The port on loopback, where an unprivileged user cannot bind NTP's own.
+/// UDP port of the server on loopback; an unprivileged user cannot bind port 123.
 const LOOPBACK_PORT: u16 = 12_300;
 
 /// Demonstrate a time server and its capacity on this host.
@@ -45,47 +45,50 @@ pub(crate) struct DemoArgs {
     #[arg(long, value_name = "FILE", default_value = "report.html")]
     html: PathBuf,
     #[command(flatten)]
-    keep: KeepArgs,
+    store_args: StoreResultArgs,
 }
 
-/// One server configuration.
-struct DemoServer {
+/// Server configuration to measure: name in the result, and arguments of `horolog serve`.
+struct DemoServerConfig {
     label: String,
     arguments: Vec<String>,
 }
 
-/// Environment of the demonstration.
+/// Environment in which server and generator run.
 enum DemoEnvironment {
-    /// Lab hosts.
+    /// Two lab hosts.
     Lab(Lab),
-    /// This host's loopback interface, and the reason.
+    /// Loopback interface, with the reason why lab hosts cannot be created.
     Loopback(String),
 }
 
 pub(crate) fn run(args: &DemoArgs) -> Result<(), CommandFailure> {
     let quiet = output::is_stdout(&args.json);
-    crate::files::apart(&[("--json", Some(&args.json)), ("--html", Some(&args.html))])?;
+    crate::files::require_distinct_files(&[
+        ("--json", Some(&args.json)),
+        ("--html", Some(&args.html)),
+    ])?;
     let (json, page) = (ResultDestination::open(&args.json)?, ResultDestination::open(&args.html)?);
     output::install_interrupt_handler()?;
-    let (stage, started) = (DemoEnvironment::open()?, rfc3339_now());
-    let mut findings = stage.findings();
+    let (environment, started) = (DemoEnvironment::open()?, rfc3339_now());
+    let mut findings = environment.findings();
     for finding in &findings {
         output::print_note(&format!("horolog: {}; {}", finding.message, finding.advice));
     }
     let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let mut candidates: Vec<DemoCandidate> = Vec::new();
-    // All servers are loaded with the engine of the first one.
+    // Load engine of the first measurement, with which the others run too.
     let mut engine = None;
-    for server_config in stage.contenders(cores) {
-        match measure_candidate(&stage, &server_config, engine, args.time) {
+    for server_config in environment.server_configs(cores) {
+        match measure_candidate(&environment, &server_config, engine, args.time) {
             Ok(candidate) => {
                 engine = Some(candidate.load.engine);
                 candidates.push(candidate);
             }
             Err(failure) if candidates.is_empty() => return Err(failure),
-            Err(failure) => findings.push(left_out(&server_config, &failure)),
+            Err(failure) => findings.push(skipped_finding(&server_config, &failure)),
         }
-        if output::flow().is_break() {
+        if output::check_stop_request().is_break() {
             break;
         }
     }
@@ -98,11 +101,11 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), CommandFailure> {
         findings,
     };
     let written = [json.write(&to_json(&result)), page.write(&html::demo(&result))];
-    args.keep.store_result(&result, written.iter().any(Result::is_err));
-    // After the files: a full standard output ends the command here, and the table is complete even
-    // if a file could not be written.
+    args.store_args.store_result(&result, written.iter().any(Result::is_err));
+    // After the files, so that an error on standard output does not prevent them; errors of the
+    // files are returned after the table.
     if !quiet {
-        output::line(&table::demo(&result, &output::table_style()))?;
+        output::print_line(&table::demo(&result, &output::table_style()))?;
     }
     written.into_iter().collect::<Result<(), _>>()?;
     let (json, html) = (args.json.display(), args.html.display());
@@ -110,7 +113,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), CommandFailure> {
     Ok(())
 }
 
-fn left_out(server_config: &DemoServer, failure: &CommandFailure) -> Finding {
+fn skipped_finding(server_config: &DemoServerConfig, failure: &CommandFailure) -> Finding {
     Finding {
         code: FindingCode::EngineFallback,
         severity: Severity::Warning,
@@ -150,8 +153,8 @@ impl DemoEnvironment {
         }
     }
 
-    fn contenders(&self, cores: usize) -> Vec<DemoServer> {
-        let server_config = |label: String, arguments: &[&str]| DemoServer {
+    fn server_configs(&self, cores: usize) -> Vec<DemoServerConfig> {
+        let server_config = |label: String, arguments: &[&str]| DemoServerConfig {
             label,
             arguments: arguments.iter().map(ToString::to_string).collect(),
         };
@@ -160,15 +163,15 @@ impl DemoEnvironment {
             _ => format!("{threads} threads"),
         };
         let all = cores.to_string();
-        let mut contenders = vec![server_config(
+        let mut configs = vec![server_config(
             format!("sockets, locks, {}", count(cores)),
             &["--engine", "socket", "--dispatch", "shared-lock", "--threads", &all],
         )];
-        // One thread, and then twice as many each time up to all cores.
+        // Powers of two below the number of cores, and all cores.
         let mut threads = vec![cores];
         threads.extend((0..).map(|power| 1 << power).take_while(|&threads| threads < cores));
         threads.sort_unstable();
-        contenders.extend(threads.into_iter().map(|threads| {
+        configs.extend(threads.into_iter().map(|threads| {
             let number = threads.to_string();
             server_config(
                 format!("sockets, {}", count(threads)),
@@ -176,18 +179,18 @@ impl DemoEnvironment {
             )
         }));
         if matches!(self, Self::Lab(_)) {
-            // The generator's own program runs at the other end of the link.
+            // XDP_TX needs an XDP program at the other end of the veth pair; the generator has one.
             let reply = ["--xdp-reply", "transmit"];
-            contenders.push(server_config(
+            configs.push(server_config(
                 "XDP, in-kernel".to_owned(),
                 &["--engine", "xdp", reply[0], reply[1], "--threads", "1"],
             ));
         }
-        contenders
+        configs
     }
 
-    /// Runs `work` in the load generator's host.
-    fn at_client<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, CommandFailure> {
+    /// Runs `work` in the network namespace of the load generator, or directly on loopback.
+    fn run_at_client<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, CommandFailure> {
         match self {
             Self::Lab(lab) => Ok(lab.client().run(work)?),
             Self::Loopback(_) => Ok(work()),
@@ -195,25 +198,27 @@ impl DemoEnvironment {
     }
 }
 
-/// Runs one server under the search.
+/// Starts a server, searches for its highest rate without loss, and returns the result.
 fn measure_candidate(
-    stage: &DemoEnvironment,
-    server_config: &DemoServer,
+    environment: &DemoEnvironment,
+    server_config: &DemoServerConfig,
     engine: Option<LoadEngineKind>,
     time: Duration,
 ) -> Result<DemoCandidate, CommandFailure> {
-    let server = start(stage, server_config)?;
-    let mut options =
-        LoadOptions::new(server_under_test::target(stage.server_address())?, search(time));
+    let server = start_server(environment, server_config)?;
+    let mut options = LoadOptions::new(
+        server_under_test::target_name(environment.server_address())?,
+        search_job(time),
+    );
     options.engine = engine;
     options.command = output::command_line();
-    if let DemoEnvironment::Lab(lab) = stage {
+    if let DemoEnvironment::Lab(lab) = environment {
         options.namespaces = vec![lab.server().netns.clone()];
     }
     options.counter_source = Some(server.counter_source());
     let mut observer = SearchProgress::named(format!("{}: ", server_config.label));
     let load: Result<LoadResult, LoadError> =
-        stage.at_client(|| LoadRun::prepare(options)?.run(&mut observer))?;
+        environment.run_at_client(|| LoadRun::prepare(options)?.run(&mut observer))?;
     observer.finish();
     let server_command = server.command.clone();
     let candidate =
@@ -225,24 +230,24 @@ fn measure_candidate(
     Ok(candidate)
 }
 
-/// A search that sends for about `time`.
-fn search(time: Duration) -> LoadJob {
+/// Returns a search whose trials take about `time` in total.
+fn search_job(time: Duration) -> LoadJob {
     let mut config = SearchConfig::new(LossGoal::NDR, 1e3, 20e6);
-    // With the default second for the decisive trials a search sends for about ten.
+    // With final trials of 1 s, the default, a search sends for about 10 s.
     output::scale_search(&mut config, time / 10);
     LoadJob::Search { kind: SearchKind::Ndr, config }
 }
 
-fn start(
-    stage: &DemoEnvironment,
-    server_config: &DemoServer,
+fn start_server(
+    environment: &DemoEnvironment,
+    server_config: &DemoServerConfig,
 ) -> Result<ServerUnderTest, CommandFailure> {
-    let address = stage.server_address().to_string();
+    let address = environment.server_address().to_string();
     let mut arguments: Vec<String> =
         ["--local", "--stratum", "1", "--listen", &address].map(str::to_owned).into();
     arguments.extend(server_config.arguments.iter().cloned());
-    let program = ServerUnderTest::program()?;
-    let command = match stage {
+    let program = ServerUnderTest::program_path()?;
+    let command = match environment {
         DemoEnvironment::Lab(lab) => lab.server().command(&program),
         DemoEnvironment::Loopback(_) => Command::new(&program),
     };

@@ -1,4 +1,4 @@
-//! `horolog lab`: lab hosts for demonstrations and tests.
+//! `horolog lab`: creates, lists, uses and removes lab hosts.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -87,11 +87,11 @@ pub(crate) fn run(args: LabArgs) -> Result<(), CommandFailure> {
 }
 
 fn up(name: &str, config: &LabConfig) -> Result<(), CommandFailure> {
-    // A lab is published whole or not at all: signals wait until it is.
+    // Signals stay blocked until this process ends, so that no incomplete lab is left behind.
     let signals = [Signal::Interrupt, Signal::Terminate, Signal::HangUp];
     BlockedSignals::block(&signals).map_err(CommandFailure::environment)?;
     let lab = horolog_lab::create_lab(name, config)?;
-    let printed = lab.hosts().iter().try_for_each(|host| output::line(&describe(host)));
+    let printed = lab.hosts().iter().try_for_each(|host| output::print_line(&host_line(host)));
     if let Err(failure) = printed {
         down(name)?;
         return Err(failure);
@@ -102,7 +102,7 @@ fn up(name: &str, config: &LabConfig) -> Result<(), CommandFailure> {
     Ok(())
 }
 
-fn describe(host: &LabHost) -> String {
+fn host_line(host: &LabHost) -> String {
     let ports = host.interfaces.iter().map(|port| {
         let ipv6 = port.ipv6.map(|address| format!(" {address}")).unwrap_or_default();
         format!("{} {}{ipv6}", port.name, port.ipv4)
@@ -111,8 +111,8 @@ fn describe(host: &LabHost) -> String {
 }
 
 fn down(name: &str) -> Result<(), CommandFailure> {
-    let downed = horolog_lab::remove_lab(name)?;
-    for process in &downed.processes {
+    let removed = horolog_lab::remove_lab(name)?;
+    for process in &removed.processes {
         output::print_note(&format!(
             "horolog: process {} ({}) still runs in a host, which remains until it ends",
             process.pid, process.name
@@ -124,7 +124,7 @@ fn down(name: &str) -> Result<(), CommandFailure> {
 fn list() -> Result<(), CommandFailure> {
     for lab in horolog_lab::list_labs()? {
         let note = if lab.is_complete() { "" } else { " (incomplete; remove it)" };
-        output::line(&format!("{}: {}{note}", lab.name, lab.hosts.join(", ")))?;
+        output::print_line(&format!("{}: {}{note}", lab.name, lab.hosts.join(", ")))?;
     }
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! `horolog load`: flags to a run, its rows as they come, its result as table, JSON and HTML
-//! report.
+//! `horolog load`: flags to load options, a table printed as trials end, and the result as JSON and
+//! HTML report.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -29,31 +29,34 @@ mod profile;
 mod ptp;
 mod trial_printer;
 
-use flags::{CaptureArgs, ClientArgs, LimitArgs, OffsetArgs, RemoteCounterArgs, TrailerArgs};
-use mix::MixArgs;
+use flags::{
+    ClientMeasurementArgs, LoadLimitArgs, PacketCaptureArgs, RemoteCounterArgs,
+    TimestampOffsetArgs, TrailerArgs,
+};
+use mix::LoadMixArgs;
 use nts::LoadNtsArgs;
-use nts_ke::NtsKeArgs;
-use outputs::{LoadOutputs, OutputArgs};
-use profile::{ProfileArgs, RowKind};
+use nts_ke::LoadNtsKeArgs;
+use outputs::{LoadOutputArgs, LoadOutputs};
+use profile::{LoadProfileArgs, LoadRowKind};
 use ptp::LoadPtpArgs;
 use trial_printer::{LiveOutputs, TrialPrinter};
 
-/// Default highest rate of a search: more than a CPU core can send.
+/// Default highest rate of a search, in requests per second: more than a CPU core can send.
 const SEARCH_RATE_MAX: f64 = 20e6;
 
 /// Load a time server, verify every reply and account for every loss.
 #[derive(Args, Debug)]
 pub(crate) struct LoadArgs {
     #[command(subcommand)]
-    mode: ModeArgs,
+    command: LoadCommand,
 }
 
 #[derive(Subcommand, Debug)]
-enum ModeArgs {
-    Ntp(Box<NtpArgs>),
+enum LoadCommand {
+    Ntp(Box<LoadNtpArgs>),
     Ptp(LoadPtpArgs),
-    Mix(Box<MixArgs>),
-    NtsKe(Box<NtsKeArgs>),
+    Mix(Box<LoadMixArgs>),
+    NtsKe(Box<LoadNtsKeArgs>),
 }
 
 /// Send NTP client requests at rising rates, or search for the highest rate that the server answers
@@ -63,7 +66,7 @@ enum ModeArgs {
 /// server needs a route to the clients' network through this host. The replies require no firewall
 /// rule on this host.
 #[derive(Args, Debug)]
-pub(crate) struct NtpArgs {
+pub(crate) struct LoadNtpArgs {
     #[command(flatten)]
     run: LoadRunArgs,
     /// NTP version of the requests, 1 to 4.
@@ -76,7 +79,7 @@ pub(crate) struct NtpArgs {
     #[command(flatten)]
     nts: LoadNtsArgs,
     #[command(flatten)]
-    additions: TrailerArgs,
+    trailer: TrailerArgs,
 }
 
 // Options common to all kinds of requests. No doc comment: it would be a help text.
@@ -99,7 +102,7 @@ pub(crate) struct LoadRunArgs {
     source: Option<Prefix>,
     /// MAC address to send to [default: that of the server or its router, from the neighbour
     /// table].
-    #[arg(short, long, value_name = "MAC", value_parser = mac)]
+    #[arg(short, long, value_name = "MAC", value_parser = parse_mac)]
     mac: Option<MacAddress>,
     /// Requests per second: one rate, or the lowest and highest of a ramp or search, such as 1k-4M
     /// [default: 1k-1M; up to 20M in a search].
@@ -137,11 +140,11 @@ pub(crate) struct LoadRunArgs {
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
     #[command(flatten)]
-    offset: OffsetArgs,
+    offset: TimestampOffsetArgs,
     #[command(flatten)]
-    page: RemoteCounterArgs,
+    remote_counters: RemoteCounterArgs,
     #[command(flatten)]
-    capture: CaptureArgs,
+    capture: PacketCaptureArgs,
     /// Timeout of a reply, 1ms to 60s; later replies count as late, not as received.
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration, default_value = "1s")]
     timeout: Duration,
@@ -153,11 +156,11 @@ pub(crate) struct LoadRunArgs {
     #[arg(long, value_name = "RATIO", value_parser = values::ratio, requires = "search")]
     loss_ratio: Option<f64>,
     #[command(flatten)]
-    profile: ProfileArgs,
+    profile: LoadProfileArgs,
     #[command(flatten)]
-    apart: ClientArgs,
+    client_measurements: ClientMeasurementArgs,
     #[command(flatten)]
-    limits: LimitArgs,
+    limits: LoadLimitArgs,
     /// Use only IPv4 addresses of a name.
     #[arg(short = '4', conflicts_with = "ipv6")]
     ipv4: bool,
@@ -168,7 +171,7 @@ pub(crate) struct LoadRunArgs {
     #[arg(long)]
     i_own_this_target: bool,
     #[command(flatten)]
-    output: OutputArgs,
+    output: LoadOutputArgs,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -180,7 +183,7 @@ enum LoadEngineArg {
 }
 
 impl LoadEngineArg {
-    /// The engine, if one was named.
+    /// Returns the selected engine; `None` for `auto`.
     const fn kind(self) -> Option<LoadEngineKind> {
         match self {
             Self::Auto => None,
@@ -198,7 +201,8 @@ enum SearchArg {
 }
 
 impl SearchArg {
-    /// The goal of the search; a specified loss ratio replaces the default one.
+    /// Returns the kind of the search and its loss goal, in which `loss_ratio` (0 to 1) replaces
+    /// the default of the kind.
     fn goal(self, loss_ratio: Option<f64>) -> Result<(SearchKind, LossGoal), CommandFailure> {
         let (kind, goal) = match self {
             Self::Ndr => (SearchKind::Ndr, LossGoal::NDR),
@@ -208,24 +212,21 @@ impl SearchArg {
     }
 }
 
-fn mac(text: &str) -> Result<MacAddress, String> {
+fn parse_mac(text: &str) -> Result<MacAddress, String> {
     text.parse()
         .map_err(|_| "write six pairs of hexadecimal digits, such as 02:00:5e:10:00:01".into())
 }
 
-impl NtpArgs {
+impl LoadNtpArgs {
     fn resolve(self) -> Result<(LoadOptions, LoadOutputs), CommandFailure> {
         let (version, interleaved) = (self.ntp_version, self.interleaved);
         let nts = self.nts;
-        let additions = self.additions.resolve()?;
+        let trailer = self.trailer.resolve()?;
         let sessions = nts.imported_session()?;
         let (mut options, outputs) = self.run.resolve()?;
-        options.command = nts.hide(options.command);
+        options.command = nts.redact_command(options.command);
         let nts = nts.resolve(&options.target)?;
-        Ok((
-            LoadOptions { nts, sessions, version, interleaved, trailer: additions, ..options },
-            outputs,
-        ))
+        Ok((LoadOptions { nts, sessions, version, interleaved, trailer, ..options }, outputs))
     }
 }
 
@@ -250,7 +251,7 @@ impl LoadRunArgs {
 
     fn resolve(self) -> Result<(LoadOptions, LoadOutputs), CommandFailure> {
         let job = self.job()?;
-        // One of the two is present: the parser ensures it.
+        // The argument parser requires one of the two.
         let target =
             self.target.or(self.address).ok_or_else(|| CommandFailure::usage("no target"))?;
         let family = match (self.ipv4, self.ipv6) {
@@ -262,26 +263,26 @@ impl LoadRunArgs {
             LoadJob::Search { kind, .. } => Some(*kind),
             _ => None,
         };
-        let surge = self.profile.overload(self.time, search.is_some());
-        let rows = self.profile.rows();
-        let does = [
+        let overload_test = self.profile.overload_test(self.time, search.is_some());
+        let row_kind = self.profile.row_kind();
+        let features = [
             search.map(RequiredFeature::Search),
-            self.offset.takes_any().then_some(RequiredFeature::Offsets),
-            self.apart.compliant_clients().map(|_| RequiredFeature::CompliantClients),
+            self.offset.is_measured().then_some(RequiredFeature::Offsets),
+            self.client_measurements.compliant_clients().map(|_| RequiredFeature::CompliantClients),
         ];
-        let limits = self.limits.resolve(&does.into_iter().flatten().collect::<Vec<_>>())?;
-        let counters = self.page.resolve()?;
+        let limits = self.limits.resolve(&features.into_iter().flatten().collect::<Vec<_>>())?;
+        let remote_counters = self.remote_counters.resolve()?;
         let mut outputs = self.output.open()?;
-        outputs.rows = rows;
+        outputs.row_kind = row_kind;
         let options = LoadOptions {
             family,
             limits,
-            remote_counters: counters,
+            remote_counters,
             offset: self.offset.resolve(),
             capture: self.capture.resolve(),
-            overload_test: surge,
-            fairness: self.apart.fairness(),
-            compliant_clients: self.apart.compliant_clients(),
+            overload_test,
+            fairness: self.client_measurements.has_fairness(),
+            compliant_clients: self.client_measurements.compliant_clients(),
             hints: RouteHints { interface: self.interface, mac: self.mac },
             i_own_this_target: self.i_own_this_target,
             engine: self.engine.kind(),
@@ -303,50 +304,53 @@ impl LoadRunArgs {
 }
 
 pub(crate) fn run(args: LoadArgs) -> Result<(), CommandFailure> {
-    match args.mode {
-        ModeArgs::Ntp(args) => {
+    match args.command {
+        LoadCommand::Ntp(args) => {
             let (options, outputs) = args.resolve()?;
             run_load(options, outputs)
         }
-        ModeArgs::Ptp(args) => {
+        LoadCommand::Ptp(args) => {
             let (options, outputs) = args.resolve()?;
             run_load(options, outputs)
         }
-        ModeArgs::Mix(args) => {
+        LoadCommand::Mix(args) => {
             let (options, outputs) = args.resolve()?;
             run_load(options, outputs)
         }
-        ModeArgs::NtsKe(args) => nts_ke::run(*args),
+        LoadCommand::NtsKe(args) => nts_ke::run(*args),
     }
 }
 
 fn run_load(options: LoadOptions, mut outputs: LoadOutputs) -> Result<(), CommandFailure> {
-    let (quiet, kind) = (outputs.quiet, outputs.rows);
+    let (quiet, row_kind) = (outputs.quiet, outputs.row_kind);
     output::install_interrupt_handler()?;
     let load = LoadRun::prepare(options)?;
     let style = output::table_style();
     announce(&load);
-    let part_is = if kind == RowKind::Trials { "trial" } else { "phase" };
-    let onlookers = LiveOutputs::start(&mut outputs, (title(&load), part_is))?;
-    let shown = table::LoadTableOptions { mode: load.mode(), offsets: load.measures_offsets() };
-    let mut rows = TrialPrinter::new(style, shown, (kind, quiet), &onlookers);
-    rows.header();
-    let result = load.run(&mut rows);
-    // The terminal is restored before anything is printed on it.
-    let web = onlookers.finish(result.as_ref().ok().map(|result| &result.findings[..]));
-    let style = rows.finish();
+    let part_kind = if row_kind == LoadRowKind::Trials { "trial" } else { "phase" };
+    let live_outputs = LiveOutputs::start(&mut outputs, (title(&load), part_kind))?;
+    let table_options =
+        table::LoadTableOptions { mode: load.mode(), offsets: load.measures_offsets() };
+    let mut trial_printer =
+        TrialPrinter::new(style, table_options, (row_kind, quiet), &live_outputs);
+    trial_printer.print_header();
+    let result = load.run(&mut trial_printer);
+    // Restores the terminal before anything is printed on it.
+    let web = live_outputs.finish(result.as_ref().ok().map(|result| &result.findings[..]));
+    let style = trial_printer.finish();
     let result = result?;
     let written = outputs.write(&result, horolog_report::html::load);
-    // After the files: a full standard output ends the command here, and the table is complete even
-    // if a file could not be written.
+    // Printed after the files are written, because a failed write to standard output ends the
+    // command here. An error of the files is returned last, so that the table is complete in any
+    // case.
     if !quiet {
-        output::line(&table::summary(&result, &style))?;
+        output::print_line(&table::summary(&result, &style))?;
     }
     if let Some(web) = web {
         web.finish();
     }
     written?;
-    flags::verdict(&result.findings, &result.limits)
+    flags::check_findings_and_limits(&result.findings, &result.limits)
 }
 
 fn title(load: &LoadRun) -> String {

@@ -1,4 +1,5 @@
-//! The commands, one file each: raw arguments, resolved options, one call.
+//! Commands, one module each: clap arguments, their conversion to options, and the call of the
+//! crate that does the work.
 
 pub(crate) mod after;
 pub(crate) mod at;

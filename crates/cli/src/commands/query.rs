@@ -1,4 +1,4 @@
-//! `horolog query`: flags to a query, its result as text, JSON, HTML report and table.
+//! `horolog query`: flags to query options, and the result as text, JSON, HTML report and CSV.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -17,11 +17,11 @@ use horolog_report::{csv, html, table, to_json};
 
 use self::figures::QueryMetric;
 use crate::ci::CiArgs;
-use crate::failure::{CommandFailure, verdict};
+use crate::failure::{CommandFailure, check_limits_and_findings};
 use crate::files::ResultFiles;
 use crate::limit::Limit;
 use crate::output::{self, ProgressLine};
-use crate::result_store::KeepArgs;
+use crate::result_store::StoreResultArgs;
 use crate::values;
 
 /// Measure the clock offsets of one or more time servers from this host, once or over a long run.
@@ -112,12 +112,12 @@ pub(crate) struct QueryArgs {
     ///
     /// Metrics: offset (absolute), bound, delay, of the exchange with the least delay; jitter;
     /// mean, rms, max (absolute), of all offsets; loss; unsynchronised (shares of the requests).
-    #[arg(long, value_name = "LIMIT", value_parser = figures::limit)]
+    #[arg(long, value_name = "LIMIT", value_parser = figures::parse_limit)]
     fail_if: Vec<Limit<QueryMetric>>,
     #[command(flatten)]
     ci: CiArgs,
     #[command(flatten)]
-    keep: KeepArgs,
+    store_args: StoreResultArgs,
     /// Write every sample to FILE as a line of comma-separated values; '-' writes them to standard
     /// output instead of the text.
     #[arg(long, value_name = "FILE")]
@@ -165,19 +165,19 @@ impl QueryArgs {
 pub(crate) fn run(args: QueryArgs) -> Result<(), CommandFailure> {
     let flags = [("--json", &args.json), ("--html", &args.html), ("--csv", &args.csv)];
     args.ci.open(&flags.map(|(flag, path)| (flag, path.as_deref())))?;
-    let files = ResultFiles::open(flags)?.with_store(&args.keep);
+    let files = ResultFiles::open(flags)?.with_store(&args.store_args);
     let limits = args.fail_if.clone();
     let options = args.resolve()?;
     output::install_interrupt_handler()?;
     let query = Query::prepare(options)?;
     let (total, done) = (query.exchange_count(), AtomicU64::new(0));
     let progress = ProgressLine::new();
-    let one_more = || {
-        progress.counted(done.fetch_add(1, Ordering::Relaxed) + 1, total, "exchanges");
+    let count_exchange = || {
+        progress.set_count(done.fetch_add(1, Ordering::Relaxed) + 1, total, "exchanges");
     };
-    let mut result = query.run(&one_more, &|| output::flow().is_break());
+    let mut result = query.run(&count_exchange, &|| output::check_stop_request().is_break());
     progress.finish();
     result.limits = limits.iter().map(|limit| figures::judge(limit, &result)).collect();
     files.write(&result, [to_json, html::query, csv::query], table::query)?;
-    verdict(&result.limits, &result.findings)
+    check_limits_and_findings(&result.limits, &result.findings)
 }

@@ -1,4 +1,5 @@
-//! `horolog serve`: flags to a server's configuration, and the server until a signal ends it.
+//! `horolog serve`: resolves the flags to a server configuration, and runs the server until a
+//! signal ends it.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -108,23 +109,23 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "PATH")]
     status_socket: Option<PathBuf>,
     #[command(flatten)]
-    limits: limits::LimitsArgs,
+    limits: limits::ServeLimitsArgs,
     #[command(flatten)]
-    interleaved: flags::InterleavedArgs,
+    interleaved: flags::ServeInterleavedArgs,
     #[command(flatten)]
-    leap_seconds: flags::LeapArgs,
+    leap_seconds: flags::ServeLeapSecondArgs,
     #[command(flatten)]
-    source: source::SourceArgs,
+    source: source::ServeSourceArgs,
     #[command(flatten)]
-    calibration: calibration::CalibrationArgs,
+    calibration: calibration::ServeCalibrationArgs,
     #[command(flatten)]
     nts: flags::ServeNtsArgs,
     #[command(flatten)]
-    timestamps: flags::TimestampsArgs,
+    timestamps: flags::ServeTimestampsArgs,
     #[command(flatten)]
     ptp: ptp::ServePtpArgs,
     #[command(flatten)]
-    operation: flags::OperationArgs,
+    operation: flags::ServeOperationArgs,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -170,7 +171,9 @@ impl ServeArgs {
                 XdpReplyArg::Transmit => XdpReplyMethod::Transmit,
                 XdpReplyArg::Redirect => XdpReplyMethod::Redirect,
             },
-            threads: self.threads.unwrap_or_else(|| self.calibration.leaves_of(cores())),
+            threads: self
+                .threads
+                .unwrap_or_else(|| self.calibration.request_cores(allowed_core_count())),
             dispatch: match self.dispatch {
                 DispatchArg::PerThread => Dispatch::PerThread,
                 DispatchArg::SharedLock => Dispatch::SharedLock,
@@ -191,7 +194,7 @@ impl ServeArgs {
             leap_seconds: self.leap_seconds.resolve()?,
             plausibility: self.source.plausibility(),
             source: self.source.resolve(
-                self.local || self.calibration.is_on(),
+                self.local || self.calibration.has_receiver(),
                 self.stratum.is_some(),
                 self.root_delay.is_some(),
             )?,
@@ -205,19 +208,23 @@ impl ServeArgs {
     }
 }
 
-/// Cores that this process may use; one if the kernel does not report them.
-fn cores() -> usize {
+/// Returns the number of cores in this process's CPU affinity mask; 1 if the kernel does not report
+/// it.
+fn allowed_core_count() -> usize {
     affinity::allowed_cores().map_or(1, |cores| cores.len().max(1))
 }
 
-/// Serves until a signal ends it. The options are read from the command line again at each reload.
+/// Serves until a signal ends it. The parsed arguments are not used: the command line is parsed
+/// again, together with the configuration file, at the start and at each reload.
 pub(crate) fn run(_: ServeArgs) -> Result<(), CommandFailure> {
     running::serve(options::ServeCommandLine::of_this_process())
 }
 
-/// Keys of a configuration file.
+/// Returns all keys that a configuration file may have.
 #[cfg(test)]
-pub(crate) fn keys() -> Vec<String> {
-    let definition = options::definition();
-    file::keys(&definition).filter_map(|argument| Some(argument.get_long()?.to_owned())).collect()
+pub(crate) fn config_file_keys() -> Vec<String> {
+    let definition = options::command_definition();
+    file::file_keys(&definition)
+        .filter_map(|argument| Some(argument.get_long()?.to_owned()))
+        .collect()
 }

@@ -1,5 +1,5 @@
-//! Shared parts of commands that load servers of their own: a server as a child process, its
-//! counters and CPU time, and the progress of a search against it.
+//! Server under test as a child process, for commands that start servers to load them (`bench`,
+//! `demo`): its counters and CPU time, and the progress line of a load.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -22,18 +22,18 @@ use crate::output::{self, ProgressLine};
 /// Timeout of a server's start.
 const START_TIMEOUT: Duration = Duration::from_secs(5);
 
-pub(crate) fn target(address: SocketAddr) -> Result<TargetName, CommandFailure> {
+pub(crate) fn target_name(address: SocketAddr) -> Result<TargetName, CommandFailure> {
     address.to_string().parse().map_err(CommandFailure::usage)
 }
 
-/// Shows the trials of a search as they end.
+/// Observer of a load that shows the current trial on a progress line.
 pub(crate) struct SearchProgress {
     progress: ProgressLine,
 }
 
 impl SearchProgress {
     pub(crate) fn named(prefix: String) -> Self {
-        Self { progress: ProgressLine::named(prefix) }
+        Self { progress: ProgressLine::with_prefix(prefix) }
     }
 
     pub(crate) fn finish(self) {
@@ -43,57 +43,60 @@ impl SearchProgress {
 
 impl Observer for SearchProgress {
     fn trial_started(&mut self, rate: f64, duration: Duration) {
-        self.progress.trial(rate, duration);
+        self.progress.show_trial(rate, duration);
     }
 
     fn trial_ended(&mut self, _: usize, _: &Trial) -> ControlFlow<()> {
-        output::flow()
+        output::check_stop_request()
     }
 }
 
-/// A server process; dropping it ends it.
+/// Running `horolog serve` process, which is terminated on drop.
 pub(crate) struct ServerUnderTest {
     process: RunningProgram,
-    /// The command, without arguments that only this process needs.
+    /// Command line as shown in results, without the path of the status socket.
     pub(crate) command: Vec<String>,
     socket: PathBuf,
-    /// Holds the status socket and is removed with it.
+    /// Temporary directory of the status socket, removed on drop.
     _directory: tempfile::TempDir,
 }
 
 impl ServerUnderTest {
-    /// The path of this program, which is also the server's.
-    pub(crate) fn program() -> Result<PathBuf, CommandFailure> {
-        std::env::current_exe().map_err(failed)
+    /// Returns the path of this executable, which also runs as the server.
+    pub(crate) fn program_path() -> Result<PathBuf, CommandFailure> {
+        std::env::current_exe().map_err(server_start_failure)
     }
 
-    /// Starts `command`, which runs the program in some host, as a server with these arguments, and
-    /// waits until it is ready.
+    /// Starts a server and waits until its status socket answers. `command` executes this program,
+    /// possibly in a lab host; `serve` and `arguments` are appended to it.
     pub(crate) fn start(
         mut command: Command,
         arguments: &[String],
     ) -> Result<Self, CommandFailure> {
-        let directory =
-            tempfile::Builder::new().prefix("horolog-server-").tempdir().map_err(failed)?;
+        let directory = tempfile::Builder::new()
+            .prefix("horolog-server-")
+            .tempdir()
+            .map_err(server_start_failure)?;
         let socket = directory.path().join("status.sock");
         command.arg("serve").args(arguments).arg("--status-socket").arg(&socket);
         let mut process =
             RunningProgram::start(&mut command).map_err(CommandFailure::environment)?;
-        process
-            .await_ready(START_TIMEOUT, || status::fetch(&socket).is_ok())
-            .map_err(|error| CommandFailure::environment(without_name(&error.to_string())))?;
+        process.await_ready(START_TIMEOUT, || status::fetch(&socket).is_ok()).map_err(|error| {
+            CommandFailure::environment(without_program_name(&error.to_string()))
+        })?;
         let own = ["horolog", "serve"].map(str::to_owned);
         let command = own.into_iter().chain(arguments.iter().cloned()).collect();
         Ok(Self { process, command, socket, _directory: directory })
     }
 
-    /// Source of its counters, as long as it runs.
+    /// Returns a function that reads the server's counters; it yields `None` once the server has
+    /// ended.
     pub(crate) fn counter_source(&self) -> ServerCounterSource {
         let socket = self.socket.clone();
-        Box::new(move || counters(&socket))
+        Box::new(move || read_counters(&socket))
     }
 
-    /// CPU time used by its threads so far, in ns (the first number of
+    /// Returns the CPU time that the server's threads have used so far, in ns (the first number of
     /// /proc/PID/task/TID/schedstat); `None` if the kernel does not report it.
     pub(crate) fn cpu_ns(&self) -> Option<u64> {
         let threads = fs::read_dir(format!("/proc/{}/task", self.process.pid())).ok()?;
@@ -105,12 +108,13 @@ impl ServerUnderTest {
     }
 }
 
-fn failed(error: impl std::fmt::Display) -> CommandFailure {
+fn server_start_failure(error: impl std::fmt::Display) -> CommandFailure {
     CommandFailure::environment(format!("cannot start a server: {error}"))
 }
 
-/// Counts of requests and replies of the server, in both of its engines.
-fn counters(socket: &Path) -> Option<ServerCounters> {
+/// Reads the sums of requests and replies over the socket and the XDP engine from the status
+/// socket; `None` if it cannot be read.
+fn read_counters(socket: &Path) -> Option<ServerCounters> {
     let status: serde_json::Value = serde_json::from_str(&status::fetch(socket).ok()?).ok()?;
     let count = |pointer: &str| status.pointer(pointer).and_then(serde_json::Value::as_u64);
     let in_kernel = count("/xdp_counters/answered_ipv4").unwrap_or(0)
@@ -121,7 +125,7 @@ fn counters(socket: &Path) -> Option<ServerCounters> {
     })
 }
 
-/// A server's error without its name at the front, which also precedes errors of this program.
-fn without_name(words: &str) -> &str {
+/// Removes the prefix "horolog: " from an error of a server, since this program prints it again.
+fn without_program_name(words: &str) -> &str {
     words.strip_prefix("horolog: ").unwrap_or(words)
 }

@@ -1,4 +1,4 @@
-//! `horolog status`: requests the state and counters of a running server.
+//! `horolog status`: prints the state and counters of a running server, or shows them live.
 
 pub(crate) mod live;
 mod view;
@@ -9,7 +9,7 @@ use clap::Args;
 use horolog_server::status;
 
 use crate::failure::CommandFailure;
-use crate::live::needs_a_terminal;
+use crate::live::require_terminal;
 use crate::output;
 
 /// Print the state and counters of a running server, as JSON.
@@ -25,11 +25,11 @@ pub(crate) struct StatusArgs {
 
 pub(crate) fn run(args: StatusArgs) -> Result<(), CommandFailure> {
     if args.live {
-        needs_a_terminal()?;
+        require_terminal()?;
     }
     let path = args.status_socket.map_or_else(status::find_socket, Ok)?;
     if args.live {
-        return live::run(&path, view::lay);
+        return live::run(&path, view::lay_out);
     }
-    output::line(status::fetch(&path)?.trim_end())
+    output::print_line(status::fetch(&path)?.trim_end())
 }

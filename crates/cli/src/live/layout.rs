@@ -1,5 +1,5 @@
-//! Layout of a live view: progress, rates, times and counts, their history, finished parts, and
-//! findings. Pure.
+//! Layout of the live view of a run: progress of the current part (trial, phase or row), rates,
+//! latency and counts, sparklines, losses, finished parts, and findings. Pure.
 
 use horolog_record::{LiveRun, LiveState, PartSummary, Percentiles, Snapshot};
 
@@ -11,15 +11,16 @@ use ratatui::text::Line;
 use super::bar;
 use super::sparkline::sparkline;
 
-/// Columns of the name before a value or sparkline.
+/// Width of the name before a value or sparkline, in columns.
 const NAME: usize = 12;
-/// Columns of the longest name of a loss location.
+/// Width of the longest name of a loss location, in columns.
 const LOCATION: usize = 21;
-/// Greatest number of finished parts that are shown.
-const PARTS: usize = 12;
+/// Largest number of finished parts shown.
+const PARTS_MAX: usize = 12;
+/// Width of a bar that stands for 100%, in columns.
 const BAR: usize = 30;
 
-/// Lays out a run for this number of columns.
+/// Returns the lines of the live view of a run, for a terminal of this number of columns.
 pub(crate) fn layout(run: &LiveRun, columns: usize) -> Vec<Line<'static>> {
     let bold = Style::new().add_modifier(Modifier::BOLD);
     let mut lines = vec![Line::styled(format!("{}  {}", run.kind, run.title), bold)];
@@ -29,11 +30,11 @@ pub(crate) fn layout(run: &LiveRun, columns: usize) -> Vec<Line<'static>> {
     };
     lines.push(Line::from(progress(run, snapshot)));
     lines.push(Line::default());
-    lines.extend(figures(snapshot).into_iter().map(Line::from));
+    lines.extend(value_lines(snapshot).into_iter().map(Line::from));
     lines.push(Line::default());
-    lines.extend(over_time(run, columns));
-    lines.extend(losses(run));
-    lines.extend(ended(run));
+    lines.extend(sparkline_lines(run, columns));
+    lines.extend(loss_bars(run));
+    lines.extend(ended_parts(run));
     if !run.findings.is_empty() {
         lines.push(Line::default());
     }
@@ -44,12 +45,12 @@ pub(crate) fn layout(run: &LiveRun, columns: usize) -> Vec<Line<'static>> {
     lines
 }
 
-/// The progress of the current part.
+/// Returns the line on the progress of the current part: its number, elapsed and planned time.
 fn progress(run: &LiveRun, snapshot: &Snapshot) -> String {
     let part = &snapshot.part;
-    let of = run.parts.map(|parts| format!(" of {parts}")).unwrap_or_default();
+    let total = run.parts.map(|parts| format!(" of {parts}")).unwrap_or_default();
     let name = if part.name.is_empty() { String::new() } else { format!(" ({})", part.name) };
-    let number = format!("{} {}{of}{name}", run.part_kind, part.index + 1);
+    let number = format!("{} {}{total}{name}", run.part_kind, part.index + 1);
     if run.state == LiveState::Ended {
         return format!("{number}: finished after {:.1} s", snapshot.at_s);
     }
@@ -63,13 +64,13 @@ fn progress(run: &LiveRun, snapshot: &Snapshot) -> String {
     }
 }
 
-fn figures(snapshot: &Snapshot) -> Vec<String> {
+fn value_lines(snapshot: &Snapshot) -> Vec<String> {
     let counts = &snapshot.counts;
     let named = |name: &str, text: &str| format!("{name:<NAME$} {text}");
-    let carried = format!("bytes {}", full_count(counts.bytes));
+    let byte_count = format!("bytes {}", full_count(counts.bytes));
     if let Some(rate) = snapshot.byte_rate {
-        // A transfer has no replies.
-        return vec![named("bytes", &human_rate(rate)), named("total", &carried)];
+        // A bulk transfer has no requests and replies to count.
+        return vec![named("bytes", &human_rate(rate)), named("total", &byte_count)];
     }
     let rate = |rate: Option<f64>| rate.map_or_else(|| ABSENT.to_owned(), human_rate);
     let mut lines = vec![
@@ -83,12 +84,12 @@ fn figures(snapshot: &Snapshot) -> Vec<String> {
                 percent(snapshot.unanswered_ratio),
             ),
         ),
-        named("latency", &times(snapshot.latency_ns.as_ref())),
+        named("latency", &percentiles_text(snapshot.latency_ns.as_ref())),
     ];
     if snapshot.lateness_ns.is_some() {
-        lines.push(named("lateness", &times(snapshot.lateness_ns.as_ref())));
+        lines.push(named("lateness", &percentiles_text(snapshot.lateness_ns.as_ref())));
     }
-    let all = [
+    let counted = [
         ("sent", counts.sent),
         ("answered", counts.received),
         ("unanswered", counts.unanswered()),
@@ -97,28 +98,36 @@ fn figures(snapshot: &Snapshot) -> Vec<String> {
         ("unsynchronised", counts.unsynchronised),
         ("invalid", counts.invalid),
     ];
-    let all = all.into_iter().filter(|(name, count)| *name != "unsynchronised" || *count > 0);
-    let all: Vec<_> = all.map(|(name, count)| format!("{name} {}", full_count(count))).collect();
-    lines.push(named("total", &all.join("   ")));
+    let counted =
+        counted.into_iter().filter(|(name, count)| *name != "unsynchronised" || *count > 0);
+    let counted: Vec<_> =
+        counted.map(|(name, count)| format!("{name} {}", full_count(count))).collect();
+    lines.push(named("total", &counted.join("   ")));
     lines
 }
 
-fn times(of: Option<&Percentiles>) -> String {
-    let Some(of) = of else { return ABSENT.to_owned() };
-    let all = [("50%", of.p50), ("90%", of.p90), ("99%", of.p99), ("99.9%", of.p99_9)];
-    let all = all.map(|(name, ns)| format!("{name} {}", human_ns(ns)));
-    format!("{}   max {}", all.join("   "), human_ns(of.max))
+fn percentiles_text(percentiles: Option<&Percentiles>) -> String {
+    let Some(percentiles) = percentiles else { return ABSENT.to_owned() };
+    let values = [
+        ("50%", percentiles.p50),
+        ("90%", percentiles.p90),
+        ("99%", percentiles.p99),
+        ("99.9%", percentiles.p99_9),
+    ];
+    let values = values.map(|(name, ns)| format!("{name} {}", human_ns(ns)));
+    format!("{}   max {}", values.join("   "), human_ns(percentiles.max))
 }
 
-/// Values of the last snapshots as sparklines.
-fn over_time(run: &LiveRun, columns: usize) -> Vec<Line<'static>> {
+/// Returns sparklines of the latest snapshots, one column per snapshot; values that no snapshot has
+/// are left out.
+fn sparkline_lines(run: &LiveRun, columns: usize) -> Vec<Line<'static>> {
     let width = columns.saturating_sub(NAME + 2).max(1);
-    let (_, all) = run.snapshots.since(run.snapshots.next().saturating_sub(width as u64));
-    let all: Vec<&Snapshot> = all.collect();
-    let line = |name: &str, of: fn(&Snapshot) -> Option<f64>| {
-        let figures: Vec<_> = all.iter().map(|snapshot| of(snapshot)).collect();
-        let is_there = figures.iter().any(Option::is_some);
-        is_there.then(|| Line::from(format!("{name:<NAME$} {}", sparkline(&figures, width))))
+    let (_, snapshots) = run.snapshots.since(run.snapshots.next().saturating_sub(width as u64));
+    let snapshots: Vec<&Snapshot> = snapshots.collect();
+    let line = |name: &str, value_of: fn(&Snapshot) -> Option<f64>| {
+        let values: Vec<_> = snapshots.iter().map(|snapshot| value_of(snapshot)).collect();
+        let has_value = values.iter().any(Option::is_some);
+        has_value.then(|| Line::from(format!("{name:<NAME$} {}", sparkline(&values, width))))
     };
     let lines = [
         line("intended", |snapshot| snapshot.intended_rate),
@@ -132,8 +141,8 @@ fn over_time(run: &LiveRun, columns: usize) -> Vec<Line<'static>> {
     lines.into_iter().flatten().collect()
 }
 
-/// Bars of losses, by location.
-fn losses(run: &LiveRun) -> Vec<Line<'static>> {
+/// Returns a bar for each loss location: its share of all losses in the finished parts.
+fn loss_bars(run: &LiveRun) -> Vec<Line<'static>> {
     if run.lost == 0 || run.lost_at.is_empty() {
         return Vec::new();
     }
@@ -142,33 +151,36 @@ fn losses(run: &LiveRun) -> Vec<Line<'static>> {
     for (location, lost) in &run.lost_at {
         let name = location_name(*location);
         let share = *lost as f64 / run.lost as f64;
-        let figures = format!("{} ({})", full_count(*lost), percent(share));
-        lines.push(Line::from(format!("{name:<LOCATION$} {:BAR$} {figures}", bar(share, BAR))));
+        let count_text = format!("{} ({})", full_count(*lost), percent(share));
+        lines.push(Line::from(format!("{name:<LOCATION$} {:BAR$} {count_text}", bar(share, BAR))));
     }
     lines
 }
 
-/// A value of a finished part.
-type FigureOf = fn(&PartSummary) -> Option<String>;
+/// Function that formats a value of a finished part; `None` if the part does not have it.
+type PartColumnFormatter = fn(&PartSummary) -> Option<String>;
 
-/// Optional columns, present if a part has the value.
-const ALSO: [(&str, FigureOf); 2] = [
+/// Optional columns of the table of finished parts, shown if at least one part has the value.
+const OPTIONAL_COLUMNS: [(&str, PartColumnFormatter); 2] = [
     ("bytes", |part| part.byte_rate.map(human_rate)),
     ("retrans", |part| part.retransmitted.map(full_count)),
 ];
 
-fn row(cells: [String; 6], others: impl Iterator<Item = String>) -> String {
+fn row(cells: [String; 6], optional_cells: impl Iterator<Item = String>) -> String {
     let [name, intended, sent, lost, median, tail] = cells;
-    let others = others.map(|text| format!(" {text:>10}")).collect::<Vec<_>>().concat();
-    format!("{name:<20.20} {intended:>10} {sent:>10} {lost:>9} {median:>10} {tail:>10}{others}")
+    let optional_text =
+        optional_cells.map(|text| format!(" {text:>10}")).collect::<Vec<_>>().concat();
+    format!(
+        "{name:<20.20} {intended:>10} {sent:>10} {lost:>9} {median:>10} {tail:>10}{optional_text}"
+    )
 }
 
 fn cells(part: &PartSummary) -> [String; 6] {
     let absent = || ABSENT.to_owned();
     let name = if part.name.is_empty() { String::new() } else { format!(" {}", part.name) };
     let lost = (part.sent > 0).then(|| percent(part.lost as f64 / part.sent as f64));
-    let time = |of: fn(&Percentiles) -> u64| {
-        part.latency_ns.as_ref().map_or_else(absent, |times| human_ns(of(times)))
+    let time = |percentile: fn(&Percentiles) -> u64| {
+        part.latency_ns.as_ref().map_or_else(absent, |times| human_ns(percentile(times)))
     };
     [
         format!("{}{name}", part.index + 1),
@@ -180,24 +192,26 @@ fn cells(part: &PartSummary) -> [String; 6] {
     ]
 }
 
-/// The finished parts, the latest first.
-fn ended(run: &LiveRun) -> Vec<Line<'static>> {
-    let (_, all) = run.ended.since(0);
-    let all: Vec<&PartSummary> = all.collect();
-    if all.is_empty() {
+/// Returns the table of finished parts, the latest first.
+fn ended_parts(run: &LiveRun) -> Vec<Line<'static>> {
+    let (_, parts) = run.ended.since(0);
+    let parts: Vec<&PartSummary> = parts.collect();
+    if parts.is_empty() {
         return Vec::new();
     }
     let reversed = Style::new().add_modifier(Modifier::REVERSED);
-    let also = ALSO.into_iter().filter(|(_, of)| all.iter().any(|part| of(part).is_some()));
-    let also: Vec<_> = also.collect();
-    let head = [run.part_kind, "intended", "sent", "lost", "50%", "99%"].map(ToOwned::to_owned);
-    let names = also.iter().map(|(name, _)| (*name).to_owned());
-    let mut lines = vec![Line::default(), Line::styled(row(head, names), reversed)];
-    for part in all.iter().rev().take(PARTS) {
-        let others = also.iter().map(|(_, of)| of(part).unwrap_or_else(|| ABSENT.to_owned()));
-        lines.push(Line::from(row(cells(part), others)));
+    let columns =
+        OPTIONAL_COLUMNS.into_iter().filter(|(_, of)| parts.iter().any(|part| of(part).is_some()));
+    let columns: Vec<_> = columns.collect();
+    let header = [run.part_kind, "intended", "sent", "lost", "50%", "99%"].map(ToOwned::to_owned);
+    let names = columns.iter().map(|(name, _)| (*name).to_owned());
+    let mut lines = vec![Line::default(), Line::styled(row(header, names), reversed)];
+    for part in parts.iter().rev().take(PARTS_MAX) {
+        let optional_cells =
+            columns.iter().map(|(_, of)| of(part).unwrap_or_else(|| ABSENT.to_owned()));
+        lines.push(Line::from(row(cells(part), optional_cells)));
     }
-    let hidden = all.len().saturating_sub(PARTS);
+    let hidden = parts.len().saturating_sub(PARTS_MAX);
     if hidden > 0 {
         lines.push(Line::from(format!("and {hidden} earlier")));
     }

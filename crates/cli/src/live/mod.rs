@@ -1,5 +1,5 @@
-//! Live views of a running command: on the terminal, with the same keys and marks for all commands,
-//! and as a page for a browser.
+//! Live views of a running command: on the terminal (`--live`), with the same keys and sparklines
+//! for all commands, and as a web page (`--web`).
 
 mod layout;
 mod screen;
@@ -16,21 +16,21 @@ use horolog_record::{Finding, LiveRun, LiveState, PartSummary, Snapshot};
 use crate::failure::CommandFailure;
 
 pub(crate) use layout::layout;
-pub(crate) use screen::{KeyAction, Screen};
+pub(crate) use screen::{KeyAction, ScrollView};
 pub(crate) use sparkline::{SparklineHistory, bar};
-pub(crate) use view::{SharedView, TerminalView};
+pub(crate) use view::{SharedStateView, TerminalView};
 
-/// Fails if there is no terminal to draw on and to read keys from.
-pub(crate) fn needs_a_terminal() -> Result<(), CommandFailure> {
+/// Fails unless standard output and standard input are terminals.
+pub(crate) fn require_terminal() -> Result<(), CommandFailure> {
     if io::stdout().is_terminal() && io::stdin().is_terminal() {
         return Ok(());
     }
     Err(CommandFailure::usage("--live needs a terminal; omit it"))
 }
 
-/// Checks the terminal of a view that draws on standard error, because its result goes to standard
-/// output.
-pub(crate) fn needs_a_terminal_on_stderr() -> Result<(), CommandFailure> {
+/// Fails unless standard error and standard input are terminals, for views that draw on standard
+/// error because the result goes to standard output.
+pub(crate) fn require_stderr_terminal() -> Result<(), CommandFailure> {
     let missing = match (io::stderr().is_terminal(), io::stdin().is_terminal()) {
         (true, true) => return Ok(()),
         (false, _) => "standard error",
@@ -41,7 +41,8 @@ pub(crate) fn needs_a_terminal_on_stderr() -> Result<(), CommandFailure> {
     )))
 }
 
-/// Snapshots of one measurement.
+/// Shared live values of one measurement: written by its observers, read by the live view and the
+/// live page.
 #[derive(Clone, Debug)]
 pub(crate) struct LiveFeed(Arc<Mutex<LiveRun>>);
 
@@ -50,39 +51,39 @@ impl LiveFeed {
         Self(Arc::new(Mutex::new(run)))
     }
 
-    /// The snapshots so far.
-    pub(crate) fn read(&self) -> MutexGuard<'_, LiveRun> {
-        // The data is consistent between any two of its own operations.
+    /// Locks the live values.
+    pub(crate) fn lock_run(&self) -> MutexGuard<'_, LiveRun> {
+        // A panic of another holder leaves consistent data, so poisoning is ignored.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Creates a feed for the rows of a path to a far end.
-    pub(crate) fn of_rows(kind: &'static str, target: String, rows: usize) -> Self {
+    /// Creates a feed for a path measurement with this number of rows; `target` is the far end.
+    pub(crate) fn for_rows(kind: &'static str, target: String, rows: usize) -> Self {
         let run = LiveRun::new(kind, target, "row");
         Self::new(LiveRun { parts: Some(rows), ..run })
     }
 
-    /// Shows the snapshots on the terminal.
-    pub(crate) fn view(&self) -> Result<TerminalView, CommandFailure> {
+    /// Starts a view of the live values on the terminal of standard error, until it is dropped.
+    pub(crate) fn start_view(&self) -> Result<TerminalView, CommandFailure> {
         let feed = self.clone();
-        TerminalView::start(move |columns| layout(&feed.read(), columns))
+        TerminalView::start(move |columns| layout(&feed.lock_run(), columns))
     }
 
     pub(crate) fn push(&self, snapshot: Snapshot) {
-        self.read().snapshots.push(snapshot);
+        self.lock_run().snapshots.push(snapshot);
     }
 
-    pub(crate) fn ended(&self, part: PartSummary) {
-        self.read().end_part(part);
+    pub(crate) fn end_part(&self, part: PartSummary) {
+        self.lock_run().end_part(part);
     }
 
-    pub(crate) fn findings(&self, findings: Vec<Finding>) {
-        self.read().findings = findings;
+    pub(crate) fn set_findings(&self, findings: Vec<Finding>) {
+        self.lock_run().findings = findings;
     }
 
-    /// Ends the feed, with these findings.
-    pub(crate) fn over(&self, findings: &[Finding]) {
-        let mut run = self.read();
+    /// Marks the run as ended, and sets its findings.
+    pub(crate) fn end_run(&self, findings: &[Finding]) {
+        let mut run = self.lock_run();
         run.state = LiveState::Ended;
         run.findings = findings.to_vec();
     }
@@ -90,10 +91,10 @@ impl LiveFeed {
 
 impl PathObserver for LiveFeed {
     fn snapshot(&self, snapshot: Snapshot) {
-        self.read().snapshots.push(snapshot);
+        self.lock_run().snapshots.push(snapshot);
     }
 
     fn row_ended(&self, row: PartSummary) {
-        self.read().end_part(row);
+        self.lock_run().end_part(row);
     }
 }

@@ -1,5 +1,5 @@
-//! Visible part of changing lines: as many as fit on the terminal, from the line to which its keys
-//! have scrolled. Pure, except for the frame that it draws in.
+//! Scrolling view of lines that change between updates, with a status line for its keys. Pure,
+//! except that it draws in a frame of `ratatui`.
 
 use ratatui::Frame;
 use ratatui::crossterm::event::{Event, KeyCode, KeyModifiers};
@@ -7,74 +7,80 @@ use ratatui::layout::{Constraint, Layout};
 use ratatui::text::Line;
 use ratatui::widgets::Paragraph;
 
-/// Action requested by an event.
+/// Action that a terminal event requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum KeyAction {
-    /// Draw again, from another line or in another size.
+    /// Draw again: the scroll position or the terminal's size may have changed.
     Draw,
     /// End the view.
     End,
 }
 
-/// Visible part of the lines.
+/// Scroll position of a view that fills the terminal.
 #[derive(Default)]
-pub(crate) struct Screen {
-    /// Number of lines above it.
-    first: usize,
-    /// Its number of lines.
+pub(crate) struct ScrollView {
+    /// Number of lines above the visible ones.
+    first_line: usize,
+    /// Height of the view in lines, without the status line.
     rows: usize,
 }
 
-impl Screen {
-    /// Draws the lines that `lay` returns for the width in columns; `often` is the interval between
-    /// updates, as text.
+impl ScrollView {
+    /// Draws the lines that `layout` returns for the width in columns, and a status line with the
+    /// keys. `update_text` describes the update interval; it is shown if all lines fit.
     pub(crate) fn draw(
         &mut self,
         frame: &mut Frame<'_>,
-        often: &str,
-        lay: impl FnOnce(usize) -> Vec<Line<'static>>,
+        update_text: &str,
+        layout: impl FnOnce(usize) -> Vec<Line<'static>>,
     ) {
         let rows = [Constraint::Fill(1), Constraint::Length(1)];
         let [top, bottom] = Layout::vertical(rows).areas(frame.area());
         let columns = usize::from(top.width);
-        let lines = lay(columns).into_iter();
-        let lines: Vec<_> = lines.flat_map(|line| within(line, columns)).collect();
-        (self.rows, self.first) =
-            (top.height.into(), self.first.min(lines.len().saturating_sub(top.height.into())));
-        let last = lines.len().min(self.first + self.rows);
+        let lines = layout(columns).into_iter();
+        let lines: Vec<_> = lines.flat_map(|line| wrap_line(line, columns)).collect();
+        (self.rows, self.first_line) =
+            (top.height.into(), self.first_line.min(lines.len().saturating_sub(top.height.into())));
+        let last = lines.len().min(self.first_line + self.rows);
         let keys = if self.rows < lines.len() {
-            format!("q ends; lines {} to {last} of {}: ↑ ↓ PgUp PgDn", self.first + 1, lines.len())
+            format!(
+                "q ends; lines {} to {last} of {}: ↑ ↓ PgUp PgDn",
+                self.first_line + 1,
+                lines.len()
+            )
         } else {
-            format!("q ends; {often}")
+            format!("q ends; {update_text}")
         };
-        let visible: Vec<_> = lines.into_iter().take(last).skip(self.first).collect();
+        let visible: Vec<_> = lines.into_iter().take(last).skip(self.first_line).collect();
         frame.render_widget(Paragraph::new(visible), top);
         frame.render_widget(Paragraph::new(keys), bottom);
     }
 
-    /// The action of a key; the arrows and similar keys scroll.
-    pub(crate) fn event(&mut self, event: &Event) -> KeyAction {
+    /// Handles a terminal event: `q`, Esc and Ctrl-C end the view; the arrow, page, Home and End
+    /// keys scroll.
+    pub(crate) fn handle_event(&mut self, event: &Event) -> KeyAction {
         let Event::Key(key) = event else { return KeyAction::Draw };
         let page = self.rows.saturating_sub(1).max(1);
-        self.first = match key.code {
+        self.first_line = match key.code {
             KeyCode::Char('q') | KeyCode::Esc => return KeyAction::End,
             KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => {
                 return KeyAction::End;
             }
-            KeyCode::Up => self.first.saturating_sub(1),
-            KeyCode::Down => self.first.saturating_add(1),
-            KeyCode::PageUp => self.first.saturating_sub(page),
-            KeyCode::PageDown => self.first.saturating_add(page),
+            KeyCode::Up => self.first_line.saturating_sub(1),
+            KeyCode::Down => self.first_line.saturating_add(1),
+            KeyCode::PageUp => self.first_line.saturating_sub(page),
+            KeyCode::PageDown => self.first_line.saturating_add(page),
             KeyCode::Home => 0,
             KeyCode::End => usize::MAX,
-            _ => self.first,
+            _ => self.first_line,
         };
         KeyAction::Draw
     }
 }
 
-/// A line, broken at blanks if it is longer than that.
-fn within(line: Line<'static>, columns: usize) -> Vec<Line<'static>> {
+/// Wraps a line at blanks if it is wider than `columns`; continuation lines are indented by two
+/// more columns.
+fn wrap_line(line: Line<'static>, columns: usize) -> Vec<Line<'static>> {
     if line.width() <= columns {
         return vec![line];
     }
@@ -107,19 +113,19 @@ mod tests {
         (1..=30).map(|number| Line::from(format!("line {number}."))).collect()
     }
 
-    fn drawn(screen: &mut Screen, height: u16) -> String {
+    fn drawn(screen: &mut ScrollView, height: u16) -> String {
         let mut terminal = Terminal::new(TestBackend::new(60, height)).unwrap();
         terminal.draw(|frame| screen.draw(frame, "updated every second", counted)).unwrap();
         terminal.backend().to_string()
     }
 
-    fn press(screen: &mut Screen, code: KeyCode) -> KeyAction {
-        screen.event(&Event::Key(KeyEvent::from(code)))
+    fn press(screen: &mut ScrollView, code: KeyCode) -> KeyAction {
+        screen.handle_event(&Event::Key(KeyEvent::from(code)))
     }
 
     #[test]
     fn lines_beyond_the_screen_are_counted_and_reachable() {
-        let mut screen = Screen::default();
+        let mut screen = ScrollView::default();
         let text = drawn(&mut screen, 11);
         assert!(text.contains("line 10.") && !text.contains("line 11."), "{text}");
         assert!(text.contains("lines 1 to 10 of 30"), "{text}");
@@ -145,17 +151,17 @@ mod tests {
 
     #[test]
     fn q_escape_and_control_c_end_it() {
-        let mut screen = Screen::default();
+        let mut screen = ScrollView::default();
         assert_eq!(press(&mut screen, KeyCode::Char('q')), KeyAction::End);
         assert_eq!(press(&mut screen, KeyCode::Esc), KeyAction::End);
         assert_eq!(press(&mut screen, KeyCode::Char('c')), KeyAction::Draw);
         let control_c = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-        assert_eq!(screen.event(&Event::Key(control_c)), KeyAction::End);
+        assert_eq!(screen.handle_event(&Event::Key(control_c)), KeyAction::End);
     }
 
     #[test]
     fn a_long_line_loses_no_word() {
-        let lines = within(Line::from("  clock: synchronised, stratum 2; page 50 ms old"), 24);
+        let lines = wrap_line(Line::from("  clock: synchronised, stratum 2; page 50 ms old"), 24);
         let texts: Vec<_> = lines.iter().map(ToString::to_string).collect();
         assert_eq!(texts, ["  clock: synchronised,", "    stratum 2; page 50", "    ms old"]);
     }

@@ -1,53 +1,56 @@
-//! Numbers as text marks: sparklines of eight heights, bars of eighths. Pure.
+//! Sparklines and bars of Unicode block elements, with a resolution of one eighth of a character.
+//! Pure.
 
 use std::collections::VecDeque;
 
-/// From the lowest to the highest.
+/// Lower blocks of one to eight eighths of the height.
 const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// Eighths of a column, from one to seven.
+/// Left blocks of one to seven eighths of the width.
 const EIGHTHS: [char; 7] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉'];
-/// Mark of a missing value.
+/// Character for a missing value.
 const GAP: char = ' ';
-/// Greatest number of values that are stored; a terminal has no more columns.
+/// Largest number of values in a history, above the width of usual terminals.
 const VALUES_MAX: usize = 500;
 
-/// History of a value, at each update, the last ones only.
+/// Latest values of a metric, one per update; `None` is a missing value.
 #[derive(Default)]
 pub(crate) struct SparklineHistory(VecDeque<Option<f64>>);
 
 impl SparklineHistory {
-    pub(crate) fn push(&mut self, figure: Option<f64>) {
+    pub(crate) fn push(&mut self, value: Option<f64>) {
         if self.0.len() >= VALUES_MAX {
             self.0.pop_front();
         }
-        self.0.push_back(figure);
+        self.0.push_back(value);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The [`sparkline`] of the last values, for this number of columns.
-    pub(crate) fn line(&self, columns: usize) -> String {
-        let figures: Vec<_> = self.0.iter().copied().collect();
-        sparkline(&figures, columns)
+    /// Returns the [`sparkline`] of the latest values, at most this number of columns wide.
+    pub(crate) fn render(&self, columns: usize) -> String {
+        let values: Vec<_> = self.0.iter().copied().collect();
+        sparkline(&values, columns)
     }
 }
 
-/// The last values, one for each column, as heights from 0 to the highest of them.
-pub(super) fn sparkline(figures: &[Option<f64>], columns: usize) -> String {
-    let shown = &figures[figures.len().saturating_sub(columns)..];
-    let is_fit = |figure: &f64| figure.is_finite() && *figure >= 0.0;
-    let highest = shown.iter().flatten().copied().filter(is_fit).fold(0.0, f64::max);
-    let mark = |figure: &Option<f64>| match figure.filter(is_fit) {
+/// Renders the latest values as a sparkline, one column per value. Heights are relative to the
+/// highest visible value; values that are missing, negative or not finite are blank.
+pub(super) fn sparkline(values: &[Option<f64>], columns: usize) -> String {
+    let visible = &values[values.len().saturating_sub(columns)..];
+    let is_drawable = |value: &f64| value.is_finite() && *value >= 0.0;
+    let highest = visible.iter().flatten().copied().filter(is_drawable).fold(0.0, f64::max);
+    let mark = |value: &Option<f64>| match value.filter(is_drawable) {
         None => GAP,
         Some(_) if highest <= 0.0 => HEIGHTS[0],
-        Some(figure) => HEIGHTS[((figure / highest * 8.0).ceil() as usize).clamp(1, 8) - 1],
+        Some(value) => HEIGHTS[((value / highest * 8.0).ceil() as usize).clamp(1, 8) - 1],
     };
-    shown.iter().map(mark).collect()
+    visible.iter().map(mark).collect()
 }
 
-/// A bar for a share from 0 to 1 of this number of columns. A share other than 0 is visible.
+/// Renders a share from 0 to 1 as a bar; `columns` is the length for 1. A share above 0 has at
+/// least one eighth of a column.
 pub(crate) fn bar(share: f64, columns: usize) -> String {
     let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 };
     let eighths = (share * columns as f64 * 8.0).round() as usize;
@@ -79,7 +82,7 @@ mod tests {
         assert!(history.is_empty());
         (0..=VALUES_MAX).for_each(|figure| history.push(Some(figure as f64)));
         assert_eq!(history.0.len(), VALUES_MAX);
-        assert_eq!((history.0[0], &*history.line(1)), (Some(1.0), "█"));
+        assert_eq!((history.0[0], &*history.render(1)), (Some(1.0), "█"));
     }
 
     #[test]

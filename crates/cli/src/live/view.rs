@@ -1,5 +1,5 @@
-//! Live view on standard error's terminal, drawn by a thread of its own: a slow terminal delays
-//! nothing but itself. Its keys end the run as Ctrl-C does.
+//! Live view on the terminal of standard error. A separate thread draws it, so that a slow terminal
+//! does not delay the measurement. Keys that end the view end the run, as Ctrl-C does.
 
 use std::io::{self, Stderr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,38 +17,39 @@ use ratatui::crossterm::terminal::{
 use ratatui::text::Line;
 use ratatui::{Frame, Terminal};
 
-use super::{KeyAction, Screen, needs_a_terminal_on_stderr};
+use super::{KeyAction, ScrollView, require_stderr_terminal};
 use crate::failure::CommandFailure;
 use crate::output;
 
-/// Interval between two drawings.
-const EVERY: Duration = Duration::from_millis(500);
-/// Interval of the check for its end.
+/// Interval at which the view is redrawn.
+const DRAW_INTERVAL: Duration = Duration::from_millis(500);
+/// Interval at which the drawing thread checks whether the view has ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The view; finishing it restores the terminal.
+/// Running view; dropping it ends its thread and restores the terminal.
 pub(crate) struct TerminalView {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
-    /// Restores the terminal, also if a second Ctrl-C ends the process.
+    /// Restores the terminal on drop, and if a second Ctrl-C exits the process.
     _terminal: UndoGuard,
 }
 
 impl TerminalView {
-    /// Draws the lines that `lay` returns for the width in columns, until it is finished.
+    /// Starts a view of the lines that `layout` returns for the width in columns. Fails unless
+    /// standard error and standard input are terminals.
     pub(crate) fn start(
-        lay: impl Fn(usize) -> Vec<Line<'static>> + Send + 'static,
+        layout: impl Fn(usize) -> Vec<Line<'static>> + Send + 'static,
     ) -> Result<Self, CommandFailure> {
-        needs_a_terminal_on_stderr()?;
-        output::set_viewed(true);
-        let (terminal, undo) = UndoGuard::after_change(take_terminal, give_terminal_back)
+        require_stderr_terminal()?;
+        output::set_live_view_active(true);
+        let (terminal, undo) = UndoGuard::after_change(set_up_terminal, restore_terminal)
             .map_err(CommandFailure::environment)?;
         let stop = Arc::new(AtomicBool::new(false));
-        let stopped = Arc::clone(&stop);
-        let work = move || show(terminal, &stopped, lay);
+        let thread_stop = Arc::clone(&stop);
+        let draw = move || draw_until_stopped(terminal, &thread_stop, layout);
         let thread = thread::Builder::new()
             .name("view".into())
-            .spawn(work)
+            .spawn(draw)
             .map_err(CommandFailure::environment)?;
         Ok(Self { stop, thread: Some(thread), _terminal: undo })
     }
@@ -58,77 +59,82 @@ impl Drop for TerminalView {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // After any error of the view the run continues without it.
+            // The run continues if the thread has panicked.
             let _ = thread.join();
         }
-        output::set_viewed(false);
+        output::set_live_view_active(false);
     }
 }
 
-/// State that changes while it is displayed. It is behind a lock that is held only for one change
-/// or one drawing.
-pub(crate) struct SharedView<T> {
+/// View of a state that the measuring thread changes. The state is locked for each change and for
+/// each layout only.
+pub(crate) struct SharedStateView<T> {
     state: Arc<Mutex<T>>,
     _view: TerminalView,
 }
 
-impl<T: Send + 'static> SharedView<T> {
-    /// Draws the lines that `lay` returns for the state and the width in columns.
+impl<T: Send + 'static> SharedStateView<T> {
+    /// Starts a view of the lines that `layout` returns for the state and the width in columns.
     pub(crate) fn start(
         state: T,
-        lay: fn(&T, usize) -> Vec<Line<'static>>,
+        layout: fn(&T, usize) -> Vec<Line<'static>>,
     ) -> Result<Self, CommandFailure> {
         let state = Arc::new(Mutex::new(state));
         let view_state = Arc::clone(&state);
         let view = TerminalView::start(move |columns| {
-            lay(&view_state.lock().unwrap_or_else(PoisonError::into_inner), columns)
+            layout(&view_state.lock().unwrap_or_else(PoisonError::into_inner), columns)
         })?;
         Ok(Self { state, _view: view })
     }
 
-    pub(crate) fn change(&self, change: impl FnOnce(&mut T)) {
+    pub(crate) fn update(&self, change: impl FnOnce(&mut T)) {
         change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
-fn take_terminal() -> io::Result<Terminal<CrosstermBackend<Stderr>>> {
+fn set_up_terminal() -> io::Result<Terminal<CrosstermBackend<Stderr>>> {
     enable_raw_mode()?;
-    let taken = execute!(io::stderr(), EnterAlternateScreen)
+    let terminal = execute!(io::stderr(), EnterAlternateScreen)
         .and_then(|()| Terminal::new(CrosstermBackend::new(io::stderr())));
-    if taken.is_err() {
-        give_terminal_back();
+    if terminal.is_err() {
+        restore_terminal();
     }
-    taken
+    terminal
 }
 
-/// A closed terminal needs no restoring.
-fn give_terminal_back() {
+/// Leaves the alternate screen and raw mode. Errors are ignored, because a closed terminal needs no
+/// restoring.
+fn restore_terminal() {
     let _ = execute!(io::stderr(), LeaveAlternateScreen, ratatui::crossterm::cursor::Show);
     let _ = disable_raw_mode();
 }
 
-fn show(
+fn draw_until_stopped(
     mut terminal: Terminal<CrosstermBackend<Stderr>>,
     stop: &AtomicBool,
-    lay: impl Fn(usize) -> Vec<Line<'static>>,
+    layout: impl Fn(usize) -> Vec<Line<'static>>,
 ) {
-    let mut screen = Screen::default();
+    let mut screen = ScrollView::default();
     while !stop.load(Ordering::Relaxed) {
-        let often = if output::flow().is_break() { "ending" } else { "updated twice a second" };
-        let draw = |frame: &mut Frame<'_>| screen.draw(frame, often, &lay);
-        // The terminal may be closed by now.
-        if terminal.draw(draw).is_err() || wait(&mut screen, stop).is_err() {
+        let update_text = if output::check_stop_request().is_break() {
+            "ending"
+        } else {
+            "updated twice a second"
+        };
+        let draw = |frame: &mut Frame<'_>| screen.draw(frame, update_text, &layout);
+        // An error usually means that the terminal was closed.
+        if terminal.draw(draw).is_err() || wait_for_draw(&mut screen, stop).is_err() {
             return;
         }
     }
 }
 
-/// Waits until the next drawing. A key that requests the end ends the run.
-fn wait(screen: &mut Screen, stop: &AtomicBool) -> io::Result<()> {
-    let then = Instant::now() + EVERY;
-    while !stop.load(Ordering::Relaxed) && Instant::now() < then {
+/// Waits until the next redraw, or for a terminal event. A key that ends the view ends the run.
+fn wait_for_draw(screen: &mut ScrollView, stop: &AtomicBool) -> io::Result<()> {
+    let next_draw = Instant::now() + DRAW_INTERVAL;
+    while !stop.load(Ordering::Relaxed) && Instant::now() < next_draw {
         if event::poll(POLL_INTERVAL)? {
-            if screen.event(&event::read()?) == KeyAction::End {
+            if screen.handle_event(&event::read()?) == KeyAction::End {
                 output::request_stop();
             }
             return Ok(());

@@ -1,5 +1,4 @@
-//! Live page of a run: its access policy and its responses. It is served by a thread of its own,
-//! within small bounds of time, memory and connections.
+//! Web server of the live page of a run (`--web`): its flags, access policy and responses.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -18,12 +17,12 @@ use crate::failure::CommandFailure;
 use crate::output;
 use crate::values;
 
-/// Interval of the check for an end request.
+/// Interval of the check for Ctrl-C while the page is served after the run.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Access to the live page of a run.
 #[derive(Args, Debug)]
-pub(crate) struct WebArgs {
+pub(crate) struct LivePageArgs {
     /// Serve a live page of the run at this address, with its values as JSON at /live.json and as
     /// Prometheus metrics at /metrics [default without an address: 127.0.0.1:9124].
     #[arg(long, value_name = "ADDR:PORT", value_parser = values::socket_address,
@@ -38,22 +37,23 @@ pub(crate) struct WebArgs {
     web_linger: Option<Duration>,
 }
 
-/// A served page.
-pub(crate) struct LivePage {
+/// Running web server of the live page; dropping it stops the server.
+pub(crate) struct LivePageServer {
     _responder: HttpResponder,
     linger: Duration,
 }
 
-/// Resources of a page, before anything runs.
-pub(crate) struct BoundLivePage {
+/// Listening socket and access policy of the live page, opened before the run.
+pub(crate) struct BoundPageServer {
     listener: TcpListener,
-    guard: AccessPolicy,
+    access_policy: AccessPolicy,
     linger: Duration,
 }
 
-impl WebArgs {
-    /// Opens the resources, so that an error is found before the run.
-    pub(crate) fn open(&self) -> Result<Option<BoundLivePage>, CommandFailure> {
+impl LivePageArgs {
+    /// Reads the token and binds the address, so that errors are found before the run. `None`
+    /// without `--web`.
+    pub(crate) fn open(&self) -> Result<Option<BoundPageServer>, CommandFailure> {
         let Some(address) = self.web else { return Ok(None) };
         let token = self.web_token_file.as_deref().map(Token::load).transpose();
         let guard = AccessPolicy::new(token.map_err(CommandFailure::usage)?);
@@ -70,44 +70,52 @@ impl WebArgs {
                     --web=ADDR:PORT"
             ))
         })?;
-        Ok(Some(BoundLivePage { listener, guard, linger: self.web_linger.unwrap_or_default() }))
+        Ok(Some(BoundPageServer {
+            listener,
+            access_policy: guard,
+            linger: self.web_linger.unwrap_or_default(),
+        }))
     }
 }
 
-impl BoundLivePage {
-    /// Serves the content of the feed from now on.
-    pub(crate) fn start(self, feed: LiveFeed) -> Result<LivePage, CommandFailure> {
-        let Self { listener, guard, linger } = self;
+impl BoundPageServer {
+    /// Starts a thread that serves the live values of `feed`, and prints the URL on standard error.
+    pub(crate) fn start(self, feed: LiveFeed) -> Result<LivePageServer, CommandFailure> {
+        let Self { listener, access_policy: guard, linger } = self;
         let address = listener.local_addr().map_err(CommandFailure::environment)?;
-        let is_open = !AccessPolicy::default().allows_address(address);
-        let answer = move |request: &HttpRequest<'_>| answer(request, &guard, &feed);
+        let needs_token = !AccessPolicy::default().allows_address(address);
+        let respond = move |request: &HttpRequest<'_>| handle_request(request, &guard, &feed);
         let responder =
-            HttpResponder::start("web", listener, answer).map_err(CommandFailure::environment)?;
-        let how = if is_open { " (open it with ?token=TOKEN)" } else { "" };
-        output::print_note(&format!("horolog: live page at http://{address}/{how}"));
-        Ok(LivePage { _responder: responder, linger })
+            HttpResponder::start("web", listener, respond).map_err(CommandFailure::environment)?;
+        let token_hint = if needs_token { " (open it with ?token=TOKEN)" } else { "" };
+        output::print_note(&format!("horolog: live page at http://{address}/{token_hint}"));
+        Ok(LivePageServer { _responder: responder, linger })
     }
 }
 
-impl LivePage {
-    /// Continues to serve for the requested time, or until interrupted.
+impl LivePageServer {
+    /// Serves the page for the time of `--web-linger` after the run, or until Ctrl-C.
     pub(crate) fn finish(self) {
         let until = Instant::now() + self.linger;
-        while Instant::now() < until && output::flow().is_continue() {
+        while Instant::now() < until && output::check_stop_request().is_continue() {
             thread::sleep(POLL_INTERVAL.min(self.linger));
         }
     }
 }
 
-fn answer(request: &HttpRequest<'_>, guard: &AccessPolicy, feed: &LiveFeed) -> HttpResponse {
-    if let Some(refusal) = guard.refusal(request) {
+fn handle_request(
+    request: &HttpRequest<'_>,
+    access_policy: &AccessPolicy,
+    feed: &LiveFeed,
+) -> HttpResponse {
+    if let Some(refusal) = access_policy.refusal(request) {
         return refusal;
     }
     let since = request.parameter("since").and_then(|number| number.parse().ok()).unwrap_or(0);
     match request.path {
         "/" => HttpResponse::html(live(LivePageKind::Load)),
-        "/live.json" => HttpResponse::json(feed.read().to_json(since)),
-        "/metrics" => HttpResponse::open_metrics(load_metrics(&feed.read())),
+        "/live.json" => HttpResponse::json(feed.lock_run().to_json(since)),
+        "/metrics" => HttpResponse::open_metrics(load_metrics(&feed.lock_run())),
         _ => HttpResponse::text(404, "not found; available: /, /live.json and /metrics\n"),
     }
 }
@@ -127,7 +135,7 @@ mod tests {
         }
         let request = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n");
         let reply = respond(request.as_bytes(), &|request| {
-            answer(request, &AccessPolicy::default(), &feed)
+            handle_request(request, &AccessPolicy::default(), &feed)
         });
         String::from_utf8(reply).unwrap()
     }

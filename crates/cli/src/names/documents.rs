@@ -1,6 +1,6 @@
-//! Keys of TOML files and fields of JSON documents, from the types that serde reads and writes.
-//! Three documents are not listed, because no type defines them: `at list --json`, `campaign list
-//! --json` and the profile file of `load --profile`.
+//! Lists of the keys of TOML files and the fields of JSON documents, from the source of the types
+//! that serde reads and writes. Three documents are omitted, because no type defines them: `at list
+//! --json`, `campaign list --json` and the profile file of `load --profile`.
 
 use std::path::Path;
 
@@ -8,10 +8,10 @@ use horolog_ke::KeCounts;
 use horolog_server::SocketCounts;
 use serde_json::Value;
 
-use super::serde_fields::{Listing, Sources, TypeId};
+use super::serde_fields::{FieldListing, SerdeSources, TypeReference};
 use crate::commands::serve;
 
-/// Crates whose types are parts of documents.
+/// Crates that define serialised types of documents.
 const CRATES: [&str; 14] = [
     "campaign",
     "counters",
@@ -29,7 +29,7 @@ const CRATES: [&str; 14] = [
     "time",
 ];
 
-/// Files of the types that read each TOML file.
+/// TOML files by name, each with the source file of the types that deserialise it.
 const TOML_FILES: [(&str, &str); 6] = [
     ("campaign plan", "campaign/src/plan/file.rs"),
     ("campaign policy", "campaign/src/policy/file.rs"),
@@ -39,43 +39,44 @@ const TOML_FILES: [(&str, &str); 6] = [
     ("relay tree", "relay/src/tree/file.rs"),
 ];
 
-pub(super) fn sources() -> Sources {
+pub(super) fn serde_sources() -> SerdeSources {
     let value = |value: serde_json::Result<Value>| value.unwrap();
-    let of_macros = [
+    let macro_types = [
         ("SocketCounts", value(serde_json::to_value(SocketCounts::default()))),
         ("KeCounts", value(serde_json::to_value(KeCounts::default()))),
     ];
-    Sources::read(&CRATES, of_macros.into())
+    SerdeSources::read(&CRATES, macro_types.into())
 }
 
-/// Keys of each TOML file.
-pub(super) fn keys(sources: &Sources) -> Vec<String> {
-    let mut listing = Listing::default();
-    listing.lines = serve::keys().into_iter().map(|key| format!("serve: {key}")).collect();
+/// Returns the keys of each TOML file.
+pub(super) fn toml_keys(sources: &SerdeSources) -> Vec<String> {
+    let mut listing = FieldListing::default();
+    listing.lines =
+        serve::config_file_keys().into_iter().map(|key| format!("serve: {key}")).collect();
     for (name, path) in TOML_FILES {
-        sources.list(name, &sources.options(path), &mut listing);
+        sources.list_fields(name, &sources.file_document(path), &mut listing);
     }
     listing.lines
 }
 
-/// Fields of each JSON document. The version of its schema is on one line only, so that a new one
-/// does not change the others.
-pub(super) fn fields(sources: &Sources) -> Vec<String> {
+/// Returns the fields of each JSON document. Only the line of the field `schema` contains the
+/// version of the schema, so that a new version changes one line.
+pub(super) fn json_fields(sources: &SerdeSources) -> Vec<String> {
     let documents = CRATES.iter().flat_map(|name| sources.documents(name));
     let mut documents: Vec<_> = documents
         .map(|(schema, id)| (schema.unwrap_or_else(|| panic!("no schema for {id:?}")), id))
         .collect();
     documents.sort();
-    let mut listing = Listing::default();
-    listing.refer(&finding_code(), "finding codes");
+    let mut listing = FieldListing::default();
+    listing.add_reference(&finding_code_type(), "finding codes");
     for (schema, id) in &documents {
-        listing.refer(id, name_of(schema));
+        listing.add_reference(id, document_name(schema));
     }
     for (schema, id) in &documents {
-        sources.list(name_of(schema), id, &mut listing);
+        sources.list_fields(document_name(schema), id, &mut listing);
     }
     for (schema, _) in &documents {
-        let field = format!("{}: schema", name_of(schema));
+        let field = format!("{}: schema", document_name(schema));
         for line in listing.lines.iter_mut().filter(|line| **line == field) {
             *line = format!("{field} = {schema}");
         }
@@ -83,20 +84,20 @@ pub(super) fn fields(sources: &Sources) -> Vec<String> {
     listing.lines
 }
 
-/// Name of a document without prefix and version.
-fn name_of(schema: &str) -> &str {
+/// Returns the name of a document: its schema without the prefix `horolog.` and the version.
+fn document_name(schema: &str) -> &str {
     let name = schema.strip_prefix("horolog.").unwrap_or(schema);
     name.split('/').next().unwrap_or(name)
 }
 
-/// Codes of findings.
-pub(super) fn finding_codes(sources: &Sources) -> Vec<String> {
-    let mut listing = Listing::default();
-    sources.list("", &finding_code(), &mut listing);
+/// Returns the serialised codes of findings.
+pub(super) fn finding_codes(sources: &SerdeSources) -> Vec<String> {
+    let mut listing = FieldListing::default();
+    sources.list_fields("", &finding_code_type(), &mut listing);
     let [codes] = listing.lines.as_slice() else { panic!("several lists: {:?}", listing.lines) };
     codes.trim_start_matches(":  = ").split(" | ").map(ToOwned::to_owned).collect()
 }
 
-fn finding_code() -> TypeId {
+fn finding_code_type() -> TypeReference {
     (Path::new("../record/src/finding.rs").to_owned(), "FindingCode".to_owned())
 }

@@ -1,6 +1,6 @@
-//! Metrics of `--fail-if` by command. The parsers name them in their refusals of an unknown metric:
-//! each word of such a text is tried, and is a metric if it is refused for another reason, its
-//! bound.
+//! List of the metrics of `--fail-if` by command, obtained from the parsers' error messages: the
+//! error for an unknown metric names the known ones. Each word of that error is tried with an
+//! invalid bound; it is a metric if the error is then a different one.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -13,32 +13,32 @@ const FLAG: &str = "--fail-if";
 /// Name that no metric has.
 const UNKNOWN: &str = "?";
 
-pub(super) fn list() -> Vec<String> {
+pub(super) fn metric_lines() -> Vec<String> {
     let mut command = Cli::command();
     command.build();
     let mut lines = Vec::new();
-    of_command(&command, "horolog", &mut lines);
+    add_command_metrics(&command, "horolog", &mut lines);
     lines
 }
 
-fn of_command(command: &Command, path: &str, lines: &mut Vec<String>) {
+fn add_command_metrics(command: &Command, path: &str, lines: &mut Vec<String>) {
     if command.get_arguments().any(|argument| argument.get_long() == FLAG.strip_prefix("--")) {
-        let metrics = metrics(command);
+        let metrics = command_metrics(command);
         assert!(!metrics.is_empty(), "no metric of {path}: {}", refusal(command, UNKNOWN));
         lines.extend(metrics.into_iter().map(|metric| format!("{path}: {metric}")));
     }
     for inner in command.get_subcommands() {
-        of_command(inner, &format!("{path} {}", inner.get_name()), lines);
+        add_command_metrics(inner, &format!("{path} {}", inner.get_name()), lines);
     }
 }
 
-/// Metrics that a command knows.
-fn metrics(command: &Command) -> BTreeSet<String> {
+/// Returns the metrics that `--fail-if` of a command accepts.
+fn command_metrics(command: &Command) -> BTreeSet<String> {
     let words = words(&refusal(command, UNKNOWN));
     let prefixes = words.iter().filter(|word| word.ends_with('-'));
     let prefixed = prefixes.flat_map(|prefix| words.iter().map(move |word| prefix.clone() + word));
     let mut candidates: BTreeSet<String> = prefixed.chain(words.iter().cloned()).collect();
-    // Metrics of a part are named after a dot.
+    // `host all` has metrics of the form MEASUREMENT.METRIC.
     for part in words.iter().filter(|word| !word.contains('.')) {
         let of_part = refusal(command, &format!("{part}.{UNKNOWN}"));
         if of_part != refusal(command, &format!("{UNKNOWN}.{UNKNOWN}")) {
@@ -49,7 +49,8 @@ fn metrics(command: &Command) -> BTreeSet<String> {
     candidates
 }
 
-/// Returns true if a limit on this metric is refused for another reason than an unknown metric is.
+/// Returns true if the error for a limit on this metric with an invalid bound differs from the
+/// error for an unknown metric.
 fn is_metric(command: &Command, name: &str) -> bool {
     let part = name.split_once('.').map(|(part, _)| format!("{part}.{UNKNOWN}"));
     let unknown = [Some(UNKNOWN.to_owned()), part];
@@ -59,8 +60,8 @@ fn is_metric(command: &Command, name: &str) -> bool {
         .all(|unknown| refusal(command, name) != refusal(command, &unknown))
 }
 
-/// Text with which a command refuses a limit on this metric that has no bound, with the name left
-/// out where it is quoted.
+/// Returns the error of a command for a limit on this metric with the invalid bound `!`. The quoted
+/// name is removed, so that errors for different names can be compared.
 fn refusal(command: &Command, name: &str) -> String {
     let arguments = [command.get_name(), FLAG, &format!("{name}>!")].map(ToOwned::to_owned);
     let error = command.clone().try_get_matches_from(arguments).unwrap_err();
@@ -84,7 +85,7 @@ fn metrics_are_those_that_parsers_know() {
         for name in path {
             command = command.find_subcommand(name).unwrap();
         }
-        metrics(command).into_iter().collect::<Vec<_>>()
+        command_metrics(command).into_iter().collect::<Vec<_>>()
     };
     assert_eq!(of(&["path", "stall"]), ["longest", "stalled"]);
     for (path, metric) in [(["load", "ntp"], "response-p99.9"), (["host", "all"], "timer.p99")] {
@@ -97,7 +98,7 @@ fn help_names_each_metric() {
     let mut command = Cli::command();
     command.build();
     // That of all parts refers to the help of each.
-    for line in list().iter().filter(|line| !line.starts_with("horolog host all:")) {
+    for line in metric_lines().iter().filter(|line| !line.starts_with("horolog host all:")) {
         let (path, metric) = line.split_once(": ").unwrap();
         let found = path
             .split(' ')

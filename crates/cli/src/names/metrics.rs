@@ -1,21 +1,25 @@
-//! Metrics for Prometheus with the names of their labels. Those of a load and of a relay are taken
-//! from a rendered text; a server names its own. A server exports every other number of its status
-//! under the path of the field, with labels from its sibling strings; these are not listed.
+//! List of the Prometheus metrics with the names of their labels. Those of a load and of a relay
+//! are read from a rendered example; the server crate lists its own. The metrics that a server
+//! derives from every number in its status, named after the path of the field, are not listed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use horolog_record::{LiveRun, LossLocation, Percentiles, Snapshot};
 use horolog_relay::{ChildListing, GroupListing, LimitsListing, RelayListing, TableSpec};
 
-pub(super) fn list() -> Vec<String> {
-    let texts = [horolog_report::load_metrics(&run()), horolog_relay::metrics::render(&relay())];
-    let mut names: BTreeSet<String> = texts.iter().flat_map(|text| samples(text)).collect();
+pub(super) fn metric_names() -> Vec<String> {
+    let texts = [
+        horolog_report::load_metrics(&example_run()),
+        horolog_relay::metrics::render(&example_relay()),
+    ];
+    let mut names: BTreeSet<String> = texts.iter().flat_map(|text| sample_names(text)).collect();
     names.extend(horolog_server::metric_names());
     names.into_iter().collect()
 }
 
-/// Names of the samples of a text, each with the names of its labels.
-fn samples(text: &str) -> Vec<String> {
+/// Returns the metric of each sample of an `OpenMetrics` text, with the names of its labels:
+/// `name{label,label}`.
+fn sample_names(text: &str) -> Vec<String> {
     let samples = text.lines().filter(|line| !line.starts_with('#'));
     samples
         .filter_map(|line| {
@@ -27,8 +31,8 @@ fn samples(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// A run with every optional value.
-fn run() -> LiveRun {
+/// Returns live values in which every optional value is present.
+fn example_run() -> LiveRun {
     let percentiles = Percentiles { p50: 1, p90: 1, p99: 1, p99_9: 1, max: 1 };
     let mut run = LiveRun::new("load", String::new(), "trial");
     run.lost_at = BTreeMap::from([(LossLocation::Link, 1)]);
@@ -40,8 +44,8 @@ fn run() -> LiveRun {
     run
 }
 
-/// A relay with one child.
-fn relay() -> RelayListing {
+/// Returns the listing of a relay with one group and one child.
+fn example_relay() -> RelayListing {
     let child = ChildListing {
         address: ([192, 0, 2, 1], 1).into(),
         packets: 0,
@@ -77,5 +81,5 @@ fn relay() -> RelayListing {
 #[test]
 fn samples_have_the_names_of_their_labels() {
     let text = "# TYPE a counter\na_total{b=\"x y\",c=\"z\"} 1\nd 0.5\n# EOF\n";
-    assert_eq!(samples(text), ["a_total{b,c}", "d"]);
+    assert_eq!(sample_names(text), ["a_total{b,c}", "d"]);
 }

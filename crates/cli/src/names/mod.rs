@@ -1,8 +1,8 @@
-//! Public names: `docs/reference/names.txt` lists flags by command, keys of TOML files, fields of
-//! JSON documents, metrics, finding codes, limits and exit statuses, so that a change of a name
-//! that users and programs rely on shows in a review. The tests generate the list from the
-//! definitions and compare; with `HOROLOG_WRITE_NAMES=1` they write it. Prose and value formats are
-//! not in it.
+//! Test of the list of public names, `docs/reference/names.txt`: flags by command, keys of TOML
+//! files, fields of JSON documents, metrics, finding codes, limits and exit statuses. The list is
+//! generated from the definitions and compared with the committed one, so that a review shows every
+//! change of a name on which users and programs rely. With `HOROLOG_WRITE_NAMES=1` the test writes
+//! the list.
 
 mod documents;
 mod flags;
@@ -10,23 +10,23 @@ mod limits;
 mod metrics;
 mod serde_fields;
 
-use crate::commands::manual::STATUSES;
+use crate::commands::manual::EXIT_STATUSES;
 
-/// Relative to the crate's directory, in which Cargo runs its tests.
+/// Path of the list, relative to the crate's directory, in which Cargo runs tests.
 const PATH: &str = "../../docs/reference/names.txt";
 const COMMAND: &str = "HOROLOG_WRITE_NAMES=1 cargo test -p horolog-cli names";
 
-/// The whole list.
-fn list() -> String {
-    let sources = documents::sources();
+/// Returns the text of the list, in sections.
+fn names_text() -> String {
+    let sources = documents::serde_sources();
     let sections = [
-        ("flags", flags::list()),
-        ("keys of TOML files", documents::keys(&sources)),
-        ("fields of JSON documents", documents::fields(&sources)),
-        ("limits of --fail-if", limits::list()),
-        ("metrics", metrics::list()),
+        ("flags", flags::flag_lines()),
+        ("keys of TOML files", documents::toml_keys(&sources)),
+        ("fields of JSON documents", documents::json_fields(&sources)),
+        ("limits of --fail-if", limits::metric_lines()),
+        ("metrics", metrics::metric_names()),
         ("finding codes", documents::finding_codes(&sources)),
-        ("exit statuses", STATUSES.iter().map(|(status, _)| (*status).to_owned()).collect()),
+        ("exit statuses", EXIT_STATUSES.iter().map(|(status, _)| (*status).to_owned()).collect()),
     ];
     let sections = sections.map(|(title, lines)| {
         assert!(!lines.is_empty(), "no {title}");
@@ -35,19 +35,20 @@ fn list() -> String {
     format!("# Public names, generated: {COMMAND}\n{}", sections.concat())
 }
 
-/// Lines that only one of two texts has, with their sign.
+/// Returns the lines that only the old text has, prefixed with `-`, then those that only the new
+/// text has, prefixed with `+`.
 fn differences(old: &str, new: &str) -> Vec<String> {
-    let missing = |from: &str, of: &str, sign: char| {
-        let from: Vec<String> = from.lines().map(ToOwned::to_owned).collect();
-        let lines = of.lines().filter(move |line| !from.iter().any(|other| other == line));
+    let lines_without = |other_text: &str, text: &str, sign: char| {
+        let from: Vec<String> = other_text.lines().map(ToOwned::to_owned).collect();
+        let lines = text.lines().filter(move |line| !from.iter().any(|other| other == line));
         lines.map(move |line| format!("{sign} {line}")).collect::<Vec<_>>()
     };
-    [missing(new, old, '-'), missing(old, new, '+')].concat()
+    [lines_without(new, old, '-'), lines_without(old, new, '+')].concat()
 }
 
 #[test]
 fn names_are_those_of_the_committed_list() {
-    let list = list();
+    let list = names_text();
     if std::env::var_os("HOROLOG_WRITE_NAMES").is_some() {
         std::fs::write(PATH, &list).unwrap();
     }

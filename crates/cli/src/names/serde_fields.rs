@@ -1,6 +1,6 @@
-//! Field names of serialised types, read from their source: struct fields and enum variants under
-//! their serde attributes, with the types that they refer to. Implementations of `Serialize` and
-//! `Deserialize` by hand and types made by macros are leaves.
+//! Serialised names of the fields of types, from their Rust source by `syn`: struct fields and enum
+//! variants with their serde attributes, and the types to which they refer. A type with a manual
+//! implementation of `Serialize` or `Deserialize`, or defined by a macro, is not followed further.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,34 +12,35 @@ use syn::{
     Attribute, Data, DataEnum, DeriveInput, Fields, GenericArgument, PathArguments, Type, Variant,
 };
 
-/// Types with one type parameter that serde passes through.
+/// Types with one type parameter that serde serialises as the inner value.
 const TRANSPARENT: [&str; 7] = ["Option", "Box", "Arc", "Cow", "Spanned", "Mutex", "Rc"];
-/// Types of lists, whose elements are marked in a path.
+/// Types that are serialised as lists; a path marks their elements by `[]`.
 const LISTS: [&str; 4] = ["Vec", "VecDeque", "BTreeSet", "ArrayVec"];
-/// Types of maps, whose keys are marked in a path.
+/// Types that are serialised as maps; a path marks their values by `.*`.
 const MAPS: [&str; 2] = ["BTreeMap", "HashMap"];
 
-/// Serialised types of several crates, by file.
+/// Parsed source files of several crates, with the types that serde serialises.
 #[derive(Default)]
-pub(super) struct Sources {
+pub(super) struct SerdeSources {
     files: BTreeMap<PathBuf, SourceFile>,
-    /// Values of types whose fields their source does not have, by the names of the types.
+    /// Example values of types that macros define, by the name of the type; their fields are listed
+    /// instead.
     values: BTreeMap<&'static str, Value>,
 }
 
-/// Paths of the fields of several documents. A type with several fields is listed where it occurs
-/// first; other occurrences refer to that one.
+/// Lines `DOCUMENT: PATH` for the fields of several documents. A type with several fields is listed
+/// where it occurs first; later occurrences refer to that path.
 #[derive(Default)]
-pub(super) struct Listing {
+pub(super) struct FieldListing {
     pub(super) lines: Vec<String>,
     document: String,
-    /// Types that contain the present one.
-    above: Vec<TypeId>,
-    /// First paths of types that are listed.
-    first: BTreeMap<TypeId, String>,
+    /// Types that contain the present one, to detect recursion.
+    ancestors: Vec<TypeReference>,
+    /// Path of the first occurrence of each listed type.
+    first_paths: BTreeMap<TypeReference, String>,
 }
 
-impl Listing {
+impl FieldListing {
     fn add(&mut self, path: &str) {
         let line = format!("{}: {path}", self.document);
         if !self.lines.contains(&line) {
@@ -47,36 +48,37 @@ impl Listing {
         }
     }
 
-    /// Makes other occurrences of a type refer to this path.
-    pub(super) fn refer(&mut self, id: &TypeId, path: &str) {
-        self.first.insert(id.clone(), path.to_owned());
+    /// Makes all occurrences of a type, except as the root of a document, refer to this path.
+    pub(super) fn add_reference(&mut self, id: &TypeReference, path: &str) {
+        self.first_paths.insert(id.clone(), path.to_owned());
     }
 
-    /// Records the path of a type whose lines begin here, if they are worth a reference.
-    fn note_shared(&mut self, id: &TypeId, path: &str, start: usize) {
+    /// Records the path of a type whose lines begin at index `start`, for references by later
+    /// occurrences, unless repeating its lines is as short.
+    fn note_shared(&mut self, id: &TypeReference, path: &str, start: usize) {
         let is_long = self.lines[start..].iter().any(|line| line.matches(" | ").count() > 7);
         if !path.is_empty() && (self.lines.len() > start + 2 || is_long) {
-            self.first.insert(id.clone(), format!("{}: {path}", self.document));
+            self.first_paths.insert(id.clone(), format!("{}: {path}", self.document));
         }
     }
 }
 
-/// Types, imports and constants of one file.
+/// Types, imports and string constants of one source file.
 #[derive(Default)]
 struct SourceFile {
     types: BTreeMap<String, DeriveInput>,
-    /// Module from which a name is imported, if it is not the crate's root.
+    /// Segments of the module path from which each name is imported.
     imports: BTreeMap<String, Vec<String>>,
-    /// Texts of constants.
+    /// Values of string constants.
     constants: BTreeMap<String, String>,
 }
 
-/// Reference to a type: its file and its name.
-pub(super) type TypeId = (PathBuf, String);
+/// Reference to a type: path of its source file, and its name.
+pub(super) type TypeReference = (PathBuf, String);
 
-impl Sources {
-    /// Reads the sources of these crates, without their tests; `values` are those of types that the
-    /// sources do not define.
+impl SerdeSources {
+    /// Parses the source files of these crates, without tests. `values` has example values of the
+    /// types that macros define.
     pub(super) fn read(crates: &[&str], values: BTreeMap<&'static str, Value>) -> Self {
         let mut sources = Self { values, ..Self::default() };
         for name in crates {
@@ -101,10 +103,11 @@ impl Sources {
         }
     }
 
-    /// Documents of a crate: its serialised structs with a field `schema`, each with the name of
-    /// the schema, a constant that the field's comment names, or of the same file, or imported
-    /// there. A struct that another document contains is a part of it.
-    pub(super) fn documents(&self, name: &str) -> Vec<(Option<String>, TypeId)> {
+    /// Returns the JSON documents of a crate: its serialised structs with a field `schema` that no
+    /// other one contains, each with its schema. That is the value of the constant that the comment
+    /// of the field names, or of a schema constant that the file defines or imports; `None` if not
+    /// found.
+    pub(super) fn documents(&self, name: &str) -> Vec<(Option<String>, TypeReference)> {
         let directory = Path::new("..").join(name).join("src");
         let of_crate = self.files.iter().filter(|(path, _)| path.starts_with(&directory));
         let mut documents = Vec::new();
@@ -113,35 +116,38 @@ impl Sources {
                 derives(input, "Serialize") && fields_of(input).any(|(name, _)| name == "schema")
             };
             for input in file.types.values().filter(has_schema) {
-                let own = || file.constants.keys().find(|name| is_schema(name)).cloned();
-                let imported = || file.imports.keys().find(|name| is_schema(name)).cloned();
-                let constant = constant_of(input).or_else(own).or_else(imported);
+                let own = || file.constants.keys().find(|name| is_schema_constant(name)).cloned();
+                let imported =
+                    || file.imports.keys().find(|name| is_schema_constant(name)).cloned();
+                let constant = schema_constant(input).or_else(own).or_else(imported);
                 let schema = constant.and_then(|name| self.constant(file, &name));
                 documents.push((schema, (path.clone(), input.ident.to_string())));
             }
         }
-        let parts: Vec<TypeId> = documents.iter().flat_map(|(_, id)| self.parts(id)).collect();
+        let parts: Vec<TypeReference> =
+            documents.iter().flat_map(|(_, id)| self.parts(id)).collect();
         documents.retain(|(_, id)| !parts.contains(id));
         documents
     }
 
-    /// Text of a constant, of this file or of any other.
+    /// Returns the value of a string constant of this file, otherwise of any other file.
     fn constant(&self, file: &SourceFile, name: &str) -> Option<String> {
         let mut files = [file].into_iter().chain(self.files.values());
         files.find_map(|file| file.constants.get(name)).cloned()
     }
 
-    /// Document that a file of options defines: its deserialised struct that no other contains.
-    pub(super) fn options(&self, path: &str) -> TypeId {
+    /// Returns the root type of a TOML file: the only deserialised struct of the source file that
+    /// no other one contains.
+    pub(super) fn file_document(&self, path: &str) -> TypeReference {
         let path = Path::new("..").join(path);
         let file = self.files.get(&path).unwrap_or_else(|| panic!("no file {}", path.display()));
-        let ids: Vec<TypeId> = file
+        let ids: Vec<TypeReference> = file
             .types
             .values()
             .filter(|input| derives(input, "Deserialize") && matches!(input.data, Data::Struct(_)))
             .map(|input| (path.clone(), input.ident.to_string()))
             .collect();
-        let parts: Vec<TypeId> = ids.iter().flat_map(|id| self.parts(id)).collect();
+        let parts: Vec<TypeReference> = ids.iter().flat_map(|id| self.parts(id)).collect();
         let mut roots = ids.into_iter().filter(|id| !parts.contains(id));
         match (roots.next(), roots.next()) {
             (Some(root), None) => root,
@@ -149,13 +155,13 @@ impl Sources {
         }
     }
 
-    /// Types of the same file that a type refers to, directly or not.
-    fn parts(&self, (path, name): &TypeId) -> Vec<TypeId> {
-        let mut found: Vec<TypeId> = Vec::new();
+    /// Returns the types of the same file to which a type refers, directly or indirectly.
+    fn parts(&self, (path, name): &TypeReference) -> Vec<TypeReference> {
+        let mut found: Vec<TypeReference> = Vec::new();
         let mut open = vec![name.clone()];
         while let Some(name) = open.pop() {
             let Some(input) = self.files[path].types.get(&name) else { continue };
-            for referred in fields_of(input).flat_map(|(_, kind)| referred(kind)) {
+            for referred in fields_of(input).flat_map(|(_, kind)| referred_types(kind)) {
                 let id = (path.clone(), referred);
                 if self.files[path].types.contains_key(&id.1) && !found.contains(&id) {
                     open.push(id.1.clone());
@@ -166,32 +172,36 @@ impl Sources {
         found
     }
 
-    /// Adds the paths of all fields of a document to a listing, each with its possible values if it
-    /// has named ones.
-    pub(super) fn list(&self, document: &str, id: &TypeId, listing: &mut Listing) {
+    /// Adds the paths of all fields of a document to a listing, with the possible values of enums.
+    pub(super) fn list_fields(
+        &self,
+        document: &str,
+        id: &TypeReference,
+        listing: &mut FieldListing,
+    ) {
         document.clone_into(&mut listing.document);
         self.walk(id, "", listing);
     }
 
-    fn walk(&self, id: &TypeId, path: &str, listing: &mut Listing) {
+    fn walk(&self, id: &TypeReference, path: &str, listing: &mut FieldListing) {
         let input = &self.files[&id.0].types[&id.1];
         let is_serialised = derives(input, "Serialize") || derives(input, "Deserialize");
-        if !is_serialised || listing.above.contains(id) {
+        if !is_serialised || listing.ancestors.contains(id) {
             return listing.add(path);
         }
-        if let Some(first) = listing.first.get(id).filter(|_| !path.is_empty()) {
+        if let Some(first) = listing.first_paths.get(id).filter(|_| !path.is_empty()) {
             let line = format!("{path} as {first}");
             return listing.add(&line);
         }
         let start = listing.lines.len();
-        listing.above.push(id.clone());
-        let container = Attributes::of(&input.attrs);
+        listing.ancestors.push(id.clone());
+        let container = SerdeAttributes::from_attributes(&input.attrs);
         match &input.data {
             Data::Struct(data) => self.walk_fields(&id.0, &data.fields, &container, path, listing),
             Data::Enum(data) => self.walk_variants(&id.0, data, &container, path, listing),
             Data::Union(_) => listing.add(path),
         }
-        listing.above.pop();
+        listing.ancestors.pop();
         listing.note_shared(id, path, start);
     }
 
@@ -199,14 +209,14 @@ impl Sources {
         &self,
         file: &Path,
         data: &DataEnum,
-        container: &Attributes,
+        container: &SerdeAttributes,
         path: &str,
-        listing: &mut Listing,
+        listing: &mut FieldListing,
     ) {
         let is_tagged = container.tag.is_some();
         let variants = data.variants.iter().map(|variant| {
-            let own = Attributes::of(&variant.attrs);
-            (own.name(&variant.ident.unraw().to_string(), container, true), variant, own)
+            let own = SerdeAttributes::from_attributes(&variant.attrs);
+            (own.serialised_name(&variant.ident.unraw().to_string(), container, true), variant, own)
         });
         let variants: Vec<_> = variants.collect();
         let values = variants.iter().filter(|(_, variant, _)| is_tagged || is_unit(variant));
@@ -220,7 +230,7 @@ impl Sources {
             let is_named = !is_tagged && !container.is_untagged;
             let inner = if is_named { join(path, name) } else { path.to_owned() };
             let rename_all = own.rename_all.clone().or_else(|| container.rename_fields.clone());
-            let own = Attributes { rename_all, ..own.clone() };
+            let own = SerdeAttributes { rename_all, ..own.clone() };
             self.walk_fields(file, &variant.fields, &own, &inner, listing);
         }
     }
@@ -229,19 +239,21 @@ impl Sources {
         &self,
         file: &Path,
         fields: &Fields,
-        container: &Attributes,
+        container: &SerdeAttributes,
         path: &str,
-        listing: &mut Listing,
+        listing: &mut FieldListing,
     ) {
         let is_newtype = matches!(fields, Fields::Unnamed(fields) if fields.unnamed.len() == 1);
         for (index, field) in fields.iter().enumerate() {
-            let own = Attributes::of(&field.attrs);
+            let own = SerdeAttributes::from_attributes(&field.attrs);
             if own.is_skipped {
                 continue;
             }
             let inner = match &field.ident {
                 _ if is_newtype || container.is_transparent || own.is_flattened => path.to_owned(),
-                Some(ident) => join(path, &own.name(&ident.unraw().to_string(), container, false)),
+                Some(ident) => {
+                    join(path, &own.serialised_name(&ident.unraw().to_string(), container, false))
+                }
                 None => format!("{path}[{index}]"),
             };
             if own.is_converted {
@@ -252,7 +264,7 @@ impl Sources {
         }
     }
 
-    fn walk_type(&self, file: &Path, kind: &Type, path: &str, listing: &mut Listing) {
+    fn walk_type(&self, file: &Path, kind: &Type, path: &str, listing: &mut FieldListing) {
         let list = format!("{path}[]");
         match kind {
             Type::Reference(reference) => self.walk_type(file, &reference.elem, path, listing),
@@ -273,7 +285,7 @@ impl Sources {
                     }
                     [inner] if LISTS.contains(&name) => self.walk_type(file, inner, &list, listing),
                     [key, inner] if MAPS.contains(&name) => {
-                        if let Some(keys) = self.values(file, key) {
+                        if let Some(keys) = self.enum_values(file, key) {
                             listing.add(&format!("{path}.* keys = {}", keys.join(" | ")));
                         }
                         self.walk_type(file, inner, &format!("{path}.*"), listing);
@@ -285,7 +297,7 @@ impl Sources {
         }
     }
 
-    fn walk_named(&self, file: &Path, name: &str, path: &str, listing: &mut Listing) {
+    fn walk_named(&self, file: &Path, name: &str, path: &str, listing: &mut FieldListing) {
         match self.resolve(file, name) {
             Some(id) => self.walk(&id, path, listing),
             None => match self.values.get(name) {
@@ -295,22 +307,24 @@ impl Sources {
         }
     }
 
-    /// Names of the values of an enum without fields.
-    fn values(&self, file: &Path, kind: &Type) -> Option<Vec<String>> {
+    /// Returns the serialised names of the variants of an enum without fields; `None` for other
+    /// types.
+    fn enum_values(&self, file: &Path, kind: &Type) -> Option<Vec<String>> {
         let Type::Path(named) = kind else { return None };
         let (file, name) = self.resolve(file, &named.path.segments.last()?.ident.to_string())?;
         let input = &self.files[&file].types[&name];
         let Data::Enum(data) = &input.data else { return None };
-        let container = Attributes::of(&input.attrs);
+        let container = SerdeAttributes::from_attributes(&input.attrs);
         let name = |variant: &Variant| {
-            let own = Attributes::of(&variant.attrs);
-            own.name(&variant.ident.unraw().to_string(), &container, true)
+            let own = SerdeAttributes::from_attributes(&variant.attrs);
+            own.serialised_name(&variant.ident.unraw().to_string(), &container, true)
         };
         data.variants.iter().map(|variant| is_unit(variant).then(|| name(variant))).collect()
     }
 
-    /// Finds the type that a name means in a file: of the file itself, or imported.
-    fn resolve(&self, file: &Path, name: &str) -> Option<TypeId> {
+    /// Resolves the name of a type in a file to its definition, in the file itself or by its
+    /// imports; `None` if the sources do not define it.
+    fn resolve(&self, file: &Path, name: &str) -> Option<TypeReference> {
         let source = &self.files[file];
         if source.types.contains_key(name) {
             return Some((file.to_owned(), name.to_owned()));
@@ -336,7 +350,7 @@ impl Sources {
         }
         match candidates.as_slice() {
             [path] => Some(((*path).clone(), name.to_owned())),
-            // The root of the crate may publish it for another crate.
+            // The crate's root may re-export it from another crate.
             [] => Some(root.join("lib.rs"))
                 .filter(|library| library != file && self.files.contains_key(library))
                 .and_then(|library| self.resolve(&library, name)),
@@ -391,7 +405,7 @@ impl SourceFile {
 /// Serde attributes of a type, variant or field.
 #[derive(Debug, Default, Clone)]
 #[allow(clippy::struct_excessive_bools, reason = "each is an attribute of its own")]
-struct Attributes {
+struct SerdeAttributes {
     rename: Option<String>,
     rename_all: Option<String>,
     rename_fields: Option<String>,
@@ -400,12 +414,12 @@ struct Attributes {
     is_transparent: bool,
     is_flattened: bool,
     is_skipped: bool,
-    /// True if the value is serialised as another type.
+    /// True if a conversion (`with`, `into`, `try_from`…) serialises the value in another form.
     is_converted: bool,
 }
 
-impl Attributes {
-    fn of(attributes: &[Attribute]) -> Self {
+impl SerdeAttributes {
+    fn from_attributes(attributes: &[Attribute]) -> Self {
         let mut found = Self::default();
         for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("serde")) {
             let parsed = attribute.parse_nested_meta(|meta| {
@@ -435,8 +449,8 @@ impl Attributes {
         found
     }
 
-    /// Serialised name of a field or variant in this container.
-    fn name(&self, name: &str, container: &Self, is_variant: bool) -> String {
+    /// Returns the serialised name of a field or variant with these attributes in a container.
+    fn serialised_name(&self, name: &str, container: &Self, is_variant: bool) -> String {
         if let Some(rename) = &self.rename {
             return rename.clone();
         }
@@ -456,8 +470,8 @@ fn is_unit(variant: &Variant) -> bool {
     matches!(variant.fields, Fields::Unit)
 }
 
-/// Adds the paths of a value.
-fn walk_value(value: &Value, path: &str, listing: &mut Listing) {
+/// Adds the paths of all fields of an example value.
+fn walk_value(value: &Value, path: &str, listing: &mut FieldListing) {
     match value {
         Value::Object(object) => {
             for (key, value) in object {
@@ -472,7 +486,7 @@ fn walk_value(value: &Value, path: &str, listing: &mut Listing) {
     }
 }
 
-/// Name of a variant in snake case, as serde converts it.
+/// Converts the name of a variant to snake case, as serde does.
 fn variant_words(name: &str) -> String {
     let mut words = String::new();
     for (index, letter) in name.chars().enumerate() {
@@ -484,12 +498,13 @@ fn variant_words(name: &str) -> String {
     words
 }
 
-fn is_schema(constant: &str) -> bool {
+fn is_schema_constant(constant: &str) -> bool {
     constant == "SCHEMA" || constant.ends_with("_SCHEMA")
 }
 
-/// Constant that the comment of the field `schema` names, such as "[`crate::LOAD_SCHEMA`].".
-fn constant_of(input: &DeriveInput) -> Option<String> {
+/// Returns the name of the constant that the comment of the field `schema` links to, such as
+/// `LOAD_SCHEMA` for "[`crate::LOAD_SCHEMA`].".
+fn schema_constant(input: &DeriveInput) -> Option<String> {
     let Data::Struct(data) = &input.data else { return None };
     let field = data
         .fields
@@ -497,7 +512,7 @@ fn constant_of(input: &DeriveInput) -> Option<String> {
         .find(|field| field.ident.as_ref().is_some_and(|ident| ident == "schema"))?;
     let docs = field.attrs.iter().filter(|attribute| attribute.path().is_ident("doc"));
     docs.filter_map(|attribute| match &attribute.meta {
-        syn::Meta::NameValue(pair) => Some(quote_text(&pair.value)),
+        syn::Meta::NameValue(pair) => Some(literal_text(&pair.value)),
         _ => None,
     })
     .find_map(|text| {
@@ -506,7 +521,7 @@ fn constant_of(input: &DeriveInput) -> Option<String> {
     })
 }
 
-fn quote_text(value: &syn::Expr) -> String {
+fn literal_text(value: &syn::Expr) -> String {
     match value {
         syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) => text.value(),
         _ => String::new(),
@@ -526,7 +541,8 @@ fn derives(input: &DeriveInput, name: &str) -> bool {
     })
 }
 
-/// Names and types of the fields of a struct, or of all variants of an enum.
+/// Returns names and types of the fields of a struct, or of all variants of an enum; tuple fields
+/// have empty names.
 fn fields_of(input: &DeriveInput) -> impl Iterator<Item = (String, &Type)> {
     let all: Vec<&Fields> = match &input.data {
         Data::Struct(data) => vec![&data.fields],
@@ -538,16 +554,16 @@ fn fields_of(input: &DeriveInput) -> impl Iterator<Item = (String, &Type)> {
         .map(|field| (field.ident.as_ref().map(ToString::to_string).unwrap_or_default(), &field.ty))
 }
 
-/// Names of the types that a type consists of.
-fn referred(kind: &Type) -> Vec<String> {
+/// Returns the names of a type and of its type arguments and elements.
+fn referred_types(kind: &Type) -> Vec<String> {
     match kind {
-        Type::Reference(reference) => referred(&reference.elem),
-        Type::Array(array) => referred(&array.elem),
-        Type::Slice(slice) => referred(&slice.elem),
-        Type::Tuple(tuple) => tuple.elems.iter().flat_map(referred).collect(),
+        Type::Reference(reference) => referred_types(&reference.elem),
+        Type::Array(array) => referred_types(&array.elem),
+        Type::Slice(slice) => referred_types(&slice.elem),
+        Type::Tuple(tuple) => tuple.elems.iter().flat_map(referred_types).collect(),
         Type::Path(named) => {
             let Some(segment) = named.path.segments.last() else { return Vec::new() };
-            let inner = type_arguments(&segment.arguments).into_iter().flat_map(referred);
+            let inner = type_arguments(&segment.arguments).into_iter().flat_map(referred_types);
             inner.chain([segment.ident.to_string()]).collect()
         }
         _ => Vec::new(),
@@ -563,13 +579,13 @@ fn type_arguments(arguments: &PathArguments) -> Vec<&Type> {
     types.collect()
 }
 
-/// The listing of the documents of these files.
+/// Lists the documents of crate `a` in source files, each a pair of path and text.
 fn listed(files: &[(&str, &str)]) -> Vec<String> {
     let parsed = files.iter().map(|(path, text)| (PathBuf::from(path), SourceFile::parse(text)));
-    let sources = Sources { files: parsed.collect(), ..Sources::default() };
-    let mut listing = Listing::default();
+    let sources = SerdeSources { files: parsed.collect(), ..SerdeSources::default() };
+    let mut listing = FieldListing::default();
     for (schema, id) in sources.documents("a") {
-        sources.list(&schema.unwrap(), &id, &mut listing);
+        sources.list_fields(&schema.unwrap(), &id, &mut listing);
     }
     listing.lines
 }

@@ -1,27 +1,27 @@
-//! Lists of numbers in the notation of all commands: `64,128,1000..5000:1000,1..64k:*2` is 64, 128,
-//! then from 1,000 to 5,000 in steps of 1,000, then from 1 on, each twice the one before, up to
-//! 64k. For rates and counts that is 64,000; for sizes in bytes it is 65,536. Pure.
+//! Value parser of lists of numbers and ranges: `64,128,1000..5000:1000,1..64k:*2` is 64, 128, then
+//! 1,000 to 5,000 in steps of 1,000, then the powers of two from 1 to 64k. The suffix k is 1,000
+//! for rates and counts, and 1,024 for sizes in bytes. Pure.
 
 use super::{rate, size};
 
-/// Greatest number of elements in a list; a step that is too small would otherwise make it endless.
+/// Largest number of elements of a list. It limits the memory for a range with a very small step.
 const NUMBERS_MAX: usize = 10_000;
 
-/// Distance by which a number may exceed the end of its range due to rounding, as a share of it.
+/// Relative tolerance by which a number of a range may exceed its end, for rounding of the steps.
 const ROUNDING: f64 = 1e-9;
 
 /// Parser of a single number.
 type NumberParser = fn(&str) -> Result<f64, String>;
 
-/// The numbers of a list, in its order.
+/// Parses a list of numbers in the notation of [`rate`], and keeps its order.
 pub(crate) fn numbers(text: &str) -> Result<Vec<f64>, String> {
-    list(text, rate, "5k, 5k..50k:5k or 1k..1M:*2")
+    parse_list(text, rate, "5k, 5k..50k:5k or 1k..1M:*2")
 }
 
-/// The sizes of a list in bytes, in its order, each written like [`size`].
+/// Parses a list of sizes in the notation of [`size`] to bytes, and keeps its order.
 pub(crate) fn sizes(text: &str) -> Result<Vec<u64>, String> {
     let number: NumberParser = |text| size(text).map(|size| size as f64);
-    let sizes = list(text, number, "64, 1000..5000:1000 or 1..64k:*2")?;
+    let sizes = parse_list(text, number, "64, 1000..5000:1000 or 1..64k:*2")?;
     let whole = |size: f64| {
         let is_whole = size.fract() == 0.0;
         is_whole.then_some(size as u64).ok_or_else(|| format!("there are no {size} bytes"))
@@ -29,18 +29,19 @@ pub(crate) fn sizes(text: &str) -> Result<Vec<u64>, String> {
     sizes.into_iter().map(whole).collect()
 }
 
-fn list(text: &str, number: NumberParser, such_as: &str) -> Result<Vec<f64>, String> {
+fn parse_list(text: &str, parse_number: NumberParser, examples: &str) -> Result<Vec<f64>, String> {
     let wrong = |part: &str| {
         let is_zero = part.parse::<f64>().is_ok_and(|number| number == 0.0);
         let what = if is_zero { "is too little" } else { "is no number or range" };
-        format!("'{part}' {what}: write such as {such_as}")
+        format!("'{part}' {what}: write such as {examples}")
     };
     let mut numbers = Vec::new();
     for part in text.split(',') {
         match part.split_once("..") {
-            None => numbers.push(number(part).map_err(|_| wrong(part))?),
+            None => numbers.push(parse_number(part).map_err(|_| wrong(part))?),
             Some((from, rest)) => {
-                extend(&mut numbers, from, rest, number).ok_or_else(|| wrong(part))?;
+                extend_by_range(&mut numbers, from, rest, parse_number)
+                    .ok_or_else(|| wrong(part))?;
             }
         }
         if numbers.len() > NUMBERS_MAX {
@@ -50,19 +51,26 @@ fn list(text: &str, number: NumberParser, such_as: &str) -> Result<Vec<f64>, Str
     Ok(numbers)
 }
 
-/// Adds the numbers of a range; `None` if it is not one.
-fn extend(numbers: &mut Vec<f64>, from: &str, rest: &str, number: NumberParser) -> Option<()> {
-    let (to, step) = rest.split_once(':')?;
-    let (mut next, to) = (number(from).ok()?, number(to).ok()?);
+/// Adds the numbers of the range `start..end:step` or `start..end:*factor`; `None` if the range is
+/// invalid. `end_and_step` is the text after `..`.
+fn extend_by_range(
+    numbers: &mut Vec<f64>,
+    start: &str,
+    end_and_step: &str,
+    parse_number: NumberParser,
+) -> Option<()> {
+    let (end, step) = end_and_step.split_once(':')?;
+    let (mut next, end) = (parse_number(start).ok()?, parse_number(end).ok()?);
     let (factor, step) = match step.strip_prefix('*') {
         Some(factor) => (rate(factor).ok()?, 0.0),
-        None => (1.0, number(step).ok()?),
+        None => (1.0, parse_number(step).ok()?),
     };
-    if next > to || (factor <= 1.0 && step <= 0.0) {
+    if next > end || (factor <= 1.0 && step <= 0.0) {
         return None;
     }
-    // One more than allowed: the caller detects that there are too many.
-    while next <= to * (1.0 + ROUNDING) && numbers.len() <= NUMBERS_MAX {
+    // This may add one number more than allowed, by which the caller detects a list that is too
+    // long.
+    while next <= end * (1.0 + ROUNDING) && numbers.len() <= NUMBERS_MAX {
         numbers.push(next);
         next = next * factor + step;
     }

@@ -1,6 +1,7 @@
 //! Thread of the listener: accepts connections and advances them in an epoll loop. No step blocks;
 //! each ready connection gets one read per turn, or two after its response.
 
+use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, Read};
 use std::mem;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -17,7 +18,6 @@ use rustls::ServerConnection;
 use super::connection::{ConnectionContext, ConnectionOutcome, ConnectionStep, KeConnection};
 use super::counters::count;
 use super::prefix_limiter::{ClientPrefix, LimitExceeded};
-use super::table::ConnectionTable;
 use super::{BACKLOG, KeListener, KeServerState, KeSettings};
 
 /// Largest number of epoll events per wait.
@@ -271,5 +271,41 @@ impl KeServerState {
     fn release_connection(&self, prefix: ClientPrefix, now: Instant) {
         self.prefix_limiter.release(prefix, now);
         self.open_connections.fetch_sub(1, Release);
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct ConnectionTable {
+    slots: Vec<Option<KeConnection>>,
+    free: Vec<usize>,
+    by_age: BTreeSet<(Instant, usize)>,
+}
+
+impl ConnectionTable {
+    pub(crate) fn insert(&mut self, connection: KeConnection) -> usize {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
+        });
+        self.by_age.insert((connection.opened, slot));
+        self.slots[slot] = Some(connection);
+        slot
+    }
+
+    /// Returns the connection in a slot; `None` if it was closed after its event was reported.
+    pub(crate) fn get(&mut self, slot: usize) -> Option<&mut KeConnection> {
+        self.slots.get_mut(slot)?.as_mut()
+    }
+
+    pub(crate) fn remove(&mut self, slot: usize) -> Option<KeConnection> {
+        let connection = self.slots.get_mut(slot)?.take()?;
+        self.by_age.remove(&(connection.opened, slot));
+        self.free.push(slot);
+        Some(connection)
+    }
+
+    /// Returns the start and the slot of the oldest connection.
+    pub(crate) fn oldest(&self) -> Option<(Instant, usize)> {
+        self.by_age.first().copied()
     }
 }

@@ -12,7 +12,6 @@ mod findings;
 mod flow;
 mod flow_stats;
 mod hello;
-mod live;
 mod load;
 mod open_loop;
 mod options;
@@ -21,7 +20,6 @@ mod prepare;
 mod row;
 mod run;
 mod shared;
-mod sum;
 
 pub use codec::{ProbeCodec, ProbeReply};
 pub use error::UdpPathError;

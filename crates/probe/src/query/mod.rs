@@ -12,7 +12,6 @@ mod figures;
 mod findings;
 mod nic_clock;
 mod options;
-mod pace;
 mod packet_timestamp;
 mod poller;
 mod reply;

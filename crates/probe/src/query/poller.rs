@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
+use std::thread;
 use std::time::Duration;
 
 use horolog_io::{Batch, BatchDevice, BatchPacket, Endpoints, HardwareTimestamp};
@@ -10,14 +11,14 @@ use horolog_nts::{NonceStream, ReplyError};
 use horolog_record::{
     InvalidReason, NtsUse, PhcTimestampSource, QueryEnd, QueryEndReason, TimestampSource,
 };
+use horolog_sys::clock::{MonotonicClock, Realtime};
 use horolog_sys::explain::explain;
-use horolog_time::{Monotonic, NtpTimestamp, Span, Timestamp};
+use horolog_time::{Clock, Monotonic, NtpTimestamp, Span, Timestamp, Utc};
 use horolog_wire::frame::parse_looped_frame;
 use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header};
 
 use super::client::{DatagramClass, NtpClient};
 use super::nic_clock::NicClock;
-use super::pace::{QueryClock, time_until};
 use super::packet_timestamp::{PacketTimestamp, source_rank};
 use super::reply::QueryReply;
 use super::server_stats::ServerStats;
@@ -433,3 +434,35 @@ fn is_request(packet: &[u8], transmit: NtpTimestamp) -> bool {
 
 #[cfg(test)]
 mod tests;
+
+/// Source of time and of sleep.
+pub(crate) trait QueryClock: Sync {
+    /// Returns the system time, with which the servers' clocks are compared.
+    fn utc(&self) -> Timestamp<Utc>;
+    /// Returns the monotonic time, for intervals and timeouts.
+    fn monotonic(&self) -> Timestamp<Monotonic>;
+    /// Sleeps for this time.
+    fn sleep(&self, time: Duration);
+}
+
+/// System clocks and sleep.
+pub(crate) struct SystemQueryClock;
+
+impl QueryClock for SystemQueryClock {
+    fn utc(&self) -> Timestamp<Utc> {
+        Realtime.now()
+    }
+
+    fn monotonic(&self) -> Timestamp<Monotonic> {
+        MonotonicClock.now()
+    }
+
+    fn sleep(&self, time: Duration) {
+        thread::sleep(time);
+    }
+}
+
+/// Returns the time from now until an instant; zero if it is past.
+pub(crate) fn time_until(until: Timestamp<Monotonic>, now: Timestamp<Monotonic>) -> Duration {
+    Duration::from_nanos(u64::try_from((until - now).as_ns()).unwrap_or(0))
+}

@@ -30,8 +30,9 @@ use super::options::{
     COUNT, COUNT_MAX, INTERVAL_LONG, INTERVAL_MIN, INTERVAL_POLITE, INTERVAL_PRIVATE, QueryOptions,
     TARGETS_MAX,
 };
-use super::pace::{QueryClock, SystemQueryClock};
-use super::poller::{PollOptions, PollOutcome, PollPlan, ServerPoller};
+use super::poller::{
+    PollOptions, PollOutcome, PollPlan, QueryClock, ServerPoller, SystemQueryClock,
+};
 use super::server_stats::ServerStats;
 use super::session::{NtsAssociation, SessionError};
 

@@ -1,5 +1,5 @@
-//! `horolog after`: flags to conditions, one wait, its report, and then the program, replacing
-//! this process.
+//! `horolog after`: waits until conditions hold, reports the outcome, and then replaces this
+//! process by the given command (execve(2)).
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -64,7 +64,7 @@ pub(crate) struct AfterArgs {
     #[arg(short, long, value_name = "TIME", value_parser = values::long_duration)]
     deadline: Option<Duration>,
     #[command(flatten)]
-    checks: CheckArgs,
+    checks: ConditionCheckArgs,
     /// Write the result of the wait to FILE as JSON, or to standard output with '-'.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -78,7 +78,7 @@ pub(crate) struct AfterArgs {
 
 /// Schedule of the checks of a condition.
 #[derive(Args, Debug)]
-struct CheckArgs {
+struct ConditionCheckArgs {
     /// Pause between the first and the second check of a condition.
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration,
           default_value = "100ms")]
@@ -87,7 +87,7 @@ struct CheckArgs {
     #[arg(long, value_name = "TIME", value_parser = values::long_duration, default_value = "5s")]
     retry_interval_max: Duration,
     /// Ratio of each pause to the one before it.
-    #[arg(long, value_name = "FACTOR", value_parser = factor, default_value = "2")]
+    #[arg(long, value_name = "FACTOR", value_parser = parse_backoff_factor, default_value = "2")]
     backoff: f64,
     /// Timeout of one check.
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration,
@@ -95,7 +95,7 @@ struct CheckArgs {
     try_timeout: Duration,
 }
 
-fn factor(text: &str) -> Result<f64, String> {
+fn parse_backoff_factor(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(factor) if (1.0..=100.0).contains(&factor) => Ok(factor),
         _ => Err("write a factor from 1 to 100".into()),
@@ -141,7 +141,8 @@ pub(crate) fn run(args: &AfterArgs) -> Result<(), CommandFailure> {
         (json, _) => json?,
     };
     let is_stdout = args.json.as_deref().is_some_and(output::is_stdout);
-    let shown = args.program.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let program_words =
+        args.program.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let checks = &args.checks;
     let options = WaitOptions {
         conditions,
@@ -153,7 +154,7 @@ pub(crate) fn run(args: &AfterArgs) -> Result<(), CommandFailure> {
         },
         check_timeout: checks.try_timeout,
         command: output::command_line(),
-        program: shown,
+        program: program_words,
     };
     let print_change = |dependency: &Dependency, _: ConditionChange| {
         if !args.quiet {
@@ -162,42 +163,44 @@ pub(crate) fn run(args: &AfterArgs) -> Result<(), CommandFailure> {
     };
     let WaitOutcome { result, signal } =
         wait(options, print_change).map_err(CommandFailure::environment)?;
-    // Checks that hang are abandoned: from here on the process ends by itself.
+    // Checks that hang are not joined: every path below ends or replaces this process.
     let written = json.map_or(Ok(()), |file| file.write(&horolog_report::to_json(&result)));
     if let Some(caught) = signal {
-        show(args, &result, is_stdout);
+        print_outcome(args, &result, is_stdout);
         undo::exit(128 + caught.signal.number());
     }
     if result.end == AfterOutcome::Deadline {
-        show(args, &result, is_stdout);
-        give_up(&missing(&result));
+        print_outcome(args, &result, is_stdout);
+        exit_with_failure(&deadline_failure(&result));
     }
     let Some((name, arguments)) = args.program.split_first() else {
         written?;
-        show(args, &result, is_stdout);
+        print_outcome(args, &result, is_stdout);
         return Ok(());
     };
     if let Err(failure) = written {
         failure.report();
     }
-    become_program(name, arguments)
+    exec_program(name, arguments)
 }
 
-/// The outcome as text: on standard output, if nothing else goes there.
-fn show(args: &AfterArgs, result: &AfterResult, is_stdout: bool) {
+/// Prints the outcome of the wait: on standard output, or on standard error if the JSON result or a
+/// command uses standard output. Prints nothing with `--quiet`.
+fn print_outcome(args: &AfterArgs, result: &AfterResult, is_stdout: bool) {
     if args.quiet {
         return;
     }
     let text = result.text(&output::table_style());
     if is_stdout || !args.program.is_empty() {
         output::print_note(&text);
-    } else if let Err(failure) = output::line(&text) {
-        give_up(&failure);
+    } else if let Err(failure) = output::print_line(&text) {
+        exit_with_failure(&failure);
     }
 }
 
-/// The reason for the failure, in one line.
-fn missing(result: &AfterResult) -> CommandFailure {
+/// Returns the failure of a wait whose deadline passed, with the conditions that did not hold and
+/// the outcome of the last check of each.
+fn deadline_failure(result: &AfterResult) -> CommandFailure {
     let missing = result.dependencies.iter().filter(|dependency| !dependency.held);
     let missing: Vec<_> = missing
         .map(|dependency| {
@@ -205,19 +208,19 @@ fn missing(result: &AfterResult) -> CommandFailure {
             format!("{} ({outcome})", dependency_name(dependency))
         })
         .collect();
-    CommandFailure::Limit(format!("deadline passed: not met: {}", missing.join(", ")))
+    CommandFailure::Measurement(format!("deadline passed: not met: {}", missing.join(", ")))
 }
 
-/// Ends the process, and with it the checks in progress.
-fn give_up(failure: &CommandFailure) -> ! {
+/// Reports the failure and exits with its status, without waiting for checks in progress.
+fn exit_with_failure(failure: &CommandFailure) -> ! {
     failure.report();
     undo::exit(failure.status().into())
 }
 
-/// Replaces this process by the program, or reports why that fails and ends with the status that
-/// shells use for it.
-fn become_program(name: &OsStr, arguments: &[OsString]) -> Result<(), CommandFailure> {
-    // Signals blocked for the wait end the program from here on, not this process.
+/// Replaces this process by the program. If that fails, reports the error and exits with the status
+/// of shells for it (126 or 127).
+fn exec_program(name: &OsStr, arguments: &[OsString]) -> Result<(), CommandFailure> {
+    // The program would inherit the signal mask of the wait, and never receive Ctrl-C or SIGTERM.
     spawn::unblock_all_signals().map_err(CommandFailure::environment)?;
     let error = process::Command::new(name).args(arguments).exec();
     output::print_note(&format!(

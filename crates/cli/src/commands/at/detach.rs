@@ -1,5 +1,5 @@
-//! `horolog at --detach`: the same job as the command line of a waiting process, passed to systemd
-//! or to the queue.
+//! `horolog at --detach`: starts a background job, as a transient systemd timer or as a waiting
+//! process with an entry in the queue. Either executes `horolog at` again with the same options.
 
 use std::env;
 use std::ffi::OsString;
@@ -17,7 +17,8 @@ use super::{AtArgs, JobBackend, when};
 use crate::failure::CommandFailure;
 use crate::output;
 
-/// Environment variables passed to a systemd job; all of them would be readable by every user.
+/// Environment variables passed to a systemd job. The others are left out, because every user can
+/// read the environment of a unit.
 const PASSED_VARIABLES: [&str; 5] = ["PATH", "HOME", "LANG", "LC_ALL", "TZ"];
 
 impl From<SystemdError> for CommandFailure {
@@ -47,8 +48,8 @@ impl From<BackgroundError> for CommandFailure {
     }
 }
 
-/// This user's queue.
-pub(super) fn queue() -> Result<Queue, CommandFailure> {
+/// Opens the job queue of this user, in `XDG_STATE_HOME` or under `HOME`.
+pub(super) fn open_queue() -> Result<Queue, CommandFailure> {
     let path = |name| env::var_os(name).map(PathBuf::from);
     Ok(Queue::default_directory(path("XDG_STATE_HOME"), path("HOME"))?)
 }
@@ -57,8 +58,9 @@ fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }
 
-/// The systemd instance that keeps this user's jobs, if there is one.
-pub(super) fn systemd(by: Option<JobBackend>) -> Option<Systemd> {
+/// Returns the systemd manager for jobs of this user; `None` if the backend is
+/// [`JobBackend::Process`], or no backend is selected and systemd does not run.
+pub(super) fn find_systemd(by: Option<JobBackend>) -> Option<Systemd> {
     let runtime = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     match by {
         Some(JobBackend::Process) => None,
@@ -81,13 +83,13 @@ pub(super) fn run(args: &AtArgs, first: Instant) -> Result<(), CommandFailure> {
             "--json - needs a standard output, which a background job does not have; give a file",
         ));
     }
-    match systemd(args.backend) {
-        Some(systemd) => to_systemd(args, first, systemd, &directory),
-        None => to_process(args, first, &directory),
+    match find_systemd(args.backend) {
+        Some(systemd) => start_systemd_job(args, first, systemd, &directory),
+        None => start_job_process(args, first, &directory),
     }
 }
 
-fn to_systemd(
+fn start_systemd_job(
     args: &AtArgs,
     first: Instant,
     systemd: Systemd,
@@ -95,58 +97,64 @@ fn to_systemd(
 ) -> Result<(), CommandFailure> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let id = format!("{:x}-{}", now.as_secs(), std::process::id());
-    let own = env::current_exe().map_err(CommandFailure::environment)?;
-    let mut program = vec![own.into_os_string()];
-    program.extend(arguments(args, first, directory, None));
+    let executable = env::current_exe().map_err(CommandFailure::environment)?;
+    let mut program = vec![executable.into_os_string()];
+    program.extend(waiting_process_arguments(args, first, directory, None));
     let environment = PASSED_VARIABLES.iter().filter_map(|name| Some((*name, env::var_os(name)?)));
     let environment: Vec<_> = environment.collect();
-    let description = format!("{first}: {}", summary(args));
+    let description = format!("{first}: {}", programs_summary(args));
     systemd.start(
         &id,
         &TransientTimer {
             first,
             now_ns: SleepClock::Realtime.now_ns(),
-            tai_minus_utc_ns: i64::from(args.moment.tai_ahead_s()) * 1_000_000_000,
+            tai_minus_utc_ns: i64::from(args.start_time.tai_minus_utc_s()) * 1_000_000_000,
             description: &description,
             directory,
             environment: &environment,
             program: &program,
         },
     )?;
-    output::line(&format!(
+    output::print_line(&format!(
         "job {id}: {}, run by systemd; output: journalctl -u horolog-at-{id}.service",
-        when::shown(first)
+        when::format_with_local_time(first)
     ))
 }
 
-fn to_process(args: &AtArgs, first: Instant, directory: &Path) -> Result<(), CommandFailure> {
-    let every = args.series.every.map(|every| every.as_nanos());
-    let outline = JobDescription {
+fn start_job_process(
+    args: &AtArgs,
+    first: Instant,
+    directory: &Path,
+) -> Result<(), CommandFailure> {
+    let every = args.recurrence.every.map(|every| every.as_nanos());
+    let description = JobDescription {
         first: first.to_string(),
         every_ns: every.map(|every| u64::try_from(every).unwrap_or(u64::MAX)),
         programs: args.programs.programs().iter().map(horolog_launch::Program::to_words).collect(),
         directory: directory.display().to_string(),
     };
-    let arguments_of_claim = |claim: &ClaimedNumber| arguments(args, first, directory, Some(claim));
-    let handed = start_background(&queue()?, outline, arguments_of_claim)?;
-    output::line(&format!(
+    let arguments_of_claim =
+        |claim: &ClaimedNumber| waiting_process_arguments(args, first, directory, Some(claim));
+    let started_job = start_background(&open_queue()?, description, arguments_of_claim)?;
+    output::print_line(&format!(
         "job {}: {}, process {}; output: {}",
-        handed.job.id,
-        when::shown(first),
-        handed.job.process.pid,
-        handed.log.display()
+        started_job.job.id,
+        when::format_with_local_time(first),
+        started_job.job.process.pid,
+        started_job.log.display()
     ))
 }
 
-/// Its programs, in one line.
-fn summary(args: &AtArgs) -> String {
+/// Returns the programs of the job as one line without control characters.
+fn programs_summary(args: &AtArgs) -> String {
     let programs = args.programs.programs();
     let programs: Vec<_> = programs.iter().map(|program| program.to_words().join(" ")).collect();
     programs.join("; ").replace(char::is_control, " ")
 }
 
-/// The command line of the waiting process.
-fn arguments(
+/// Returns the arguments with which this program waits in the background for `first`; `claim` is
+/// the job's file in the queue, if the backend is a process.
+fn waiting_process_arguments(
     args: &AtArgs,
     first: Instant,
     directory: &Path,
@@ -157,10 +165,10 @@ fn arguments(
     if let Some(claim) = claim {
         option("--job", claim.file.clone().into_os_string());
     }
-    if let Some(every) = args.series.every {
+    if let Some(every) = args.recurrence.every {
         option("--every", format!("{}ns", every.as_nanos()).into());
     }
-    if let Some(count) = args.series.count {
+    if let Some(count) = args.recurrence.count {
         option("--count", count.to_string().into());
     }
     option("--priority-hold", format!("{}ns", args.priority_hold.as_nanos()).into());

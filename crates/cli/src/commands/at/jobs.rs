@@ -12,7 +12,7 @@ use crate::output;
 
 /// List the background jobs that wait or run, and finished jobs that failed or left output.
 #[derive(Args, Debug)]
-pub(super) struct JobListArgs {
+pub(super) struct AtListArgs {
     /// List only the jobs of this backend.
     #[arg(long, value_name = "BACKEND")]
     backend: Option<JobBackend>,
@@ -24,7 +24,7 @@ pub(super) struct JobListArgs {
 /// Cancel background jobs: remove waiting ones, end running ones, and delete the records of
 /// finished jobs.
 #[derive(Args, Debug)]
-pub(super) struct CancelArgs {
+pub(super) struct AtCancelArgs {
     /// Jobs to cancel, as named by 'horolog at list'.
     #[arg(value_name = "JOB", required_unless_present = "finished")]
     jobs: Vec<String>,
@@ -36,11 +36,11 @@ pub(super) struct CancelArgs {
     backend: Option<JobBackend>,
 }
 
-pub(super) fn list(args: &JobListArgs) -> Result<(), CommandFailure> {
-    let systemd = detach::systemd(args.backend);
-    let entries = match (args.backend, detach::queue()) {
+pub(super) fn list(args: &AtListArgs) -> Result<(), CommandFailure> {
+    let systemd = detach::find_systemd(args.backend);
+    let entries = match (args.backend, detach::open_queue()) {
         (Some(JobBackend::Systemd), _) => Vec::new(),
-        // A service has no HOME, and so no queue.
+        // A system service has no HOME, and therefore no queue; its systemd jobs are listed.
         (None, Err(_)) if systemd.is_some() => Vec::new(),
         (_, queue) => queue?.list()?,
     };
@@ -49,32 +49,32 @@ pub(super) fn list(args: &JobListArgs) -> Result<(), CommandFailure> {
         let jobs = entries.iter().map(entry_json).chain(units.iter().map(unit_json));
         let jobs: Vec<_> = jobs.collect();
         let list = json!({ "schema": "horolog.at-list/1", "jobs": jobs });
-        return output::line(horolog_report::to_json(&list).trim_end());
+        return output::print_line(horolog_report::to_json(&list).trim_end());
     }
     if entries.is_empty() && units.is_empty() {
         output::print_note("horolog: no jobs");
     }
     for entry in &entries {
-        output::line(&entry_line(entry))?;
+        output::print_line(&entry_line(entry))?;
     }
     for unit in &units {
         let SystemdJob { id, description, .. } = unit;
-        output::line(&format!("{id}  systemd  {description}"))?;
+        output::print_line(&format!("{id}  systemd  {description}"))?;
     }
     Ok(())
 }
 
 fn entry_line(entry: &QueueEntry) -> String {
     let standing = match &entry.state {
-        JobState::Unreadable(why) => format!("{}: job file {why}", name(&entry.state)),
-        standing => name(standing).to_owned(),
+        JobState::Unreadable(why) => format!("{}: job file {why}", state_name(&entry.state)),
+        standing => state_name(standing).to_owned(),
     };
     let ended = entry.job.as_ref().and_then(|job| job.ended.as_ref());
     let ended = ended.map_or_else(String::new, |ended| match ended.status {
         Some(status) => format!(" {} with status {status}", ended.at),
         None => format!(" {} by a signal", ended.at),
     });
-    let job = entry.job.as_ref().map_or_else(String::new, |job| format!("  {}", job_text(job)));
+    let job = entry.job.as_ref().map_or_else(String::new, |job| format!("  {}", job_summary(job)));
     let log = match (&entry.state, &entry.log) {
         (JobState::Waiting | JobState::Running | JobState::Starting, _) | (_, None) => {
             String::new()
@@ -84,7 +84,7 @@ fn entry_line(entry: &QueueEntry) -> String {
     format!("{}  {standing}{ended}{job}{log}", entry.id)
 }
 
-fn job_text(job: &QueuedJob) -> String {
+fn job_summary(job: &QueuedJob) -> String {
     let programs: Vec<_> = job.programs.iter().map(|words| words.join(" ")).collect();
     let programs = programs.join("; ").replace(char::is_control, " ");
     let every = job.every_ns.map_or_else(String::new, |every_ns| {
@@ -93,7 +93,7 @@ fn job_text(job: &QueuedJob) -> String {
     format!("{}{every}  {programs}", job.first)
 }
 
-const fn name(standing: &JobState) -> &'static str {
+const fn state_name(standing: &JobState) -> &'static str {
     match standing {
         JobState::Waiting => "waiting",
         JobState::Running => "running",
@@ -109,7 +109,7 @@ fn entry_json(entry: &QueueEntry) -> Value {
     json!({
         "id": entry.id.to_string(),
         "keeper": "process",
-        "standing": name(&entry.state),
+        "standing": state_name(&entry.state),
         "first": entry.job.as_ref().map(|job| &job.first),
         "every_ns": entry.job.as_ref().and_then(|job| job.every_ns),
         "programs": entry.job.as_ref().map(|job| &job.programs),
@@ -129,24 +129,25 @@ fn unit_json(unit: &SystemdJob) -> Value {
     })
 }
 
-pub(super) fn cancel(args: &CancelArgs) -> Result<(), CommandFailure> {
+pub(super) fn cancel(args: &AtCancelArgs) -> Result<(), CommandFailure> {
     if args.finished {
-        let queue = detach::queue()?;
-        let is_over = |entry: &QueueEntry| matches!(entry.state, JobState::Ended | JobState::Lost);
-        for entry in queue.list()?.into_iter().filter(is_over) {
+        let queue = detach::open_queue()?;
+        let is_finished =
+            |entry: &QueueEntry| matches!(entry.state, JobState::Ended | JobState::Lost);
+        for entry in queue.list()?.into_iter().filter(is_finished) {
             queue.cancel(entry.id)?;
-            output::line(&format!("job {}: removed", entry.id))?;
+            output::print_line(&format!("job {}: removed", entry.id))?;
         }
     }
-    // Each is tried, and the first failure is reported.
-    let failures: Vec<_> = args.jobs.iter().filter_map(|job| one(args, job).err()).collect();
+    // Every job is tried; the first failure determines the exit status.
+    let failures: Vec<_> = args.jobs.iter().filter_map(|job| cancel_job(args, job).err()).collect();
     failures.into_iter().next().map_or(Ok(()), Err)
 }
 
-fn one(args: &CancelArgs, job: &str) -> Result<(), CommandFailure> {
+fn cancel_job(args: &AtCancelArgs, job: &str) -> Result<(), CommandFailure> {
     let number = job.parse::<u32>().ok().filter(|_| args.backend != Some(JobBackend::Systemd));
-    let done = match (number, detach::systemd(args.backend)) {
-        (Some(id), _) => match detach::queue()?.cancel(id)?.state {
+    let done = match (number, detach::find_systemd(args.backend)) {
+        (Some(id), _) => match detach::open_queue()?.cancel(id)?.state {
             JobState::Waiting | JobState::Running | JobState::Starting => "cancelled",
             _ => "removed",
         },
@@ -157,5 +158,5 @@ fn one(args: &CancelArgs, job: &str) -> Result<(), CommandFailure> {
             )));
         }
     };
-    output::line(&format!("job {job}: {done}"))
+    output::print_line(&format!("job {job}: {done}"))
 }

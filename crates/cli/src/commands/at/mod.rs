@@ -1,5 +1,5 @@
-//! `horolog at`: flags to an instant and programs, one run in this process or in the background,
-//! and its report.
+//! `horolog at`: runs programs at an instant or periodically, in this process or as a background
+//! job, and reports their start latency.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -24,7 +24,7 @@ use horolog_sys::undo::{self, UndoGuard};
 use crate::failure::CommandFailure;
 use crate::output::{self, ResultDestination};
 use crate::values;
-use when::WhenArgs;
+use when::StartTimeArgs;
 
 /// Run commands at an exact time, or periodically from then on.
 ///
@@ -37,11 +37,11 @@ use when::WhenArgs;
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct AtArgs {
     #[command(subcommand)]
-    command: Option<JobCommand>,
+    command: Option<AtCommand>,
     #[command(flatten)]
-    moment: WhenArgs,
+    start_time: StartTimeArgs,
     #[command(flatten)]
-    series: SeriesArgs,
+    recurrence: RecurrenceArgs,
     #[command(flatten)]
     programs: ProgramArgs,
     /// Time for which commands keep the real-time priority of their start, if the system permits
@@ -69,12 +69,12 @@ pub(crate) struct AtArgs {
 
 /// Jobs in the background.
 #[derive(Subcommand, Debug)]
-enum JobCommand {
-    List(jobs::JobListArgs),
-    Cancel(jobs::CancelArgs),
+enum AtCommand {
+    List(jobs::AtListArgs),
+    Cancel(jobs::AtCancelArgs),
 }
 
-/// Backend that keeps background jobs.
+/// Backend that waits for the start time of a background job and runs it.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 enum JobBackend {
     /// systemd, as a transient timer.
@@ -85,17 +85,17 @@ enum JobBackend {
 
 /// A series of instants.
 #[derive(Args, Debug, Clone)]
-struct SeriesArgs {
+struct RecurrenceArgs {
     /// Run the commands again each period from WHEN on, until Ctrl-C or --count. Instants that pass
     /// while the commands run are skipped and counted as missed.
-    #[arg(long, value_name = "TIME", value_parser = period)]
+    #[arg(long, value_name = "TIME", value_parser = parse_period)]
     every: Option<Duration>,
     /// End after this number of instants.
     #[arg(long, value_name = "NUMBER", requires = "every", value_parser = values::count)]
     count: Option<u32>,
 }
 
-fn period(text: &str) -> Result<Duration, String> {
+fn parse_period(text: &str) -> Result<Duration, String> {
     match values::long_duration(text)? {
         short if short < Duration::from_micros(100) => Err("at least 100us".into()),
         period => Ok(period),
@@ -127,49 +127,53 @@ impl ProgramArgs {
 
 pub(crate) fn run(args: &AtArgs) -> Result<(), CommandFailure> {
     match &args.command {
-        Some(JobCommand::List(args)) => return jobs::list(args),
-        Some(JobCommand::Cancel(args)) => return jobs::cancel(args),
+        Some(AtCommand::List(args)) => return jobs::list(args),
+        Some(AtCommand::Cancel(args)) => return jobs::cancel(args),
         None => {}
     }
-    let first = args.moment.instant(args.series.every)?;
+    let first = args.start_time.instant(args.recurrence.every)?;
     if args.detach {
         return detach::run(args, first);
     }
     let Some(file) = &args.job else {
-        if !args.quiet && (args.series.every.is_none() || when::is_to_come(first)) {
-            output::print_note(&format!("horolog: waiting until {}", when::shown(first)));
+        if !args.quiet && (args.recurrence.every.is_none() || when::is_future(first)) {
+            output::print_note(&format!(
+                "horolog: waiting until {}",
+                when::format_with_local_time(first)
+            ));
         }
-        return exit(run_here(args, first, Box::new(|_| ()))?);
+        return exit_with_status(run_in_process(args, first, Box::new(|_| ()))?);
     };
     let (queue, id) = Queue::of_file(file)
         .ok_or_else(|| CommandFailure::usage(format!("{} is not a job file", file.display())))?;
     if !await_go_ahead(io::stdin().lock()) {
         return Err(CommandFailure::environment("this job is not in the queue"));
     }
-    let mut mark = queue.open_running_lock(id)?;
+    let mut running_lock = queue.open_running_lock(id)?;
     let status = Arc::new(OnceLock::new());
-    // The queue records the outcome of every kind of end.
-    let of_job = Arc::clone(&status);
-    let finish = move || queue.finish(id, of_job.get().copied());
+    // An undo action runs on every kind of exit, so that the queue always records the outcome.
+    let job_status = Arc::clone(&status);
+    let finish = move || queue.finish(id, job_status.get().copied());
     let ((), _entry) = UndoGuard::after_change(|| Ok::<_, CommandFailure>(()), finish)?;
-    let ended = run_here(args, first, Box::new(move |is_running| mark.set(is_running)));
+    let ended =
+        run_in_process(args, first, Box::new(move |is_running| running_lock.set(is_running)));
     let code = ended.unwrap_or_else(|failure| {
         failure.report();
         failure.status().into()
     });
-    // No other thread sets it.
+    // Cannot fail: no other thread sets the status.
     let _ = status.set(code);
-    exit(code)
+    exit_with_status(code)
 }
 
-/// Ends with the status of a command.
-fn exit(status: i32) -> Result<(), CommandFailure> {
+/// Exits with `status`, after changes to the host are undone; returns if it is 0.
+fn exit_with_status(status: i32) -> Result<(), CommandFailure> {
     if status == 0 { Ok(()) } else { undo::exit(status) }
 }
 
-/// Waits and runs in this process, and returns the exit status. `running` is called when commands
-/// start to run and when none runs any more.
-fn run_here(
+/// Waits for `first` and runs the commands from this process, and returns the exit status.
+/// `running` is called with true when commands start and with false when none runs any more.
+fn run_in_process(
     args: &AtArgs,
     first: Instant,
     running: Box<dyn FnMut(bool)>,
@@ -180,8 +184,8 @@ fn run_here(
     let to_stderr = is_stdout || !programs.is_empty();
     let options = TimedRunOptions {
         first,
-        every: args.series.every,
-        count: args.series.count.map(u64::from),
+        every: args.recurrence.every,
+        count: args.recurrence.count.map(u64::from),
         programs,
         in_parallel: args.programs.parallel,
         own_group: args.job.is_some(),
@@ -201,22 +205,23 @@ fn run_here(
         if to_stderr {
             output::print_note(&text);
         } else {
-            output::line(&text)?;
+            output::print_line(&text)?;
         }
     }
     written?;
-    Ok(status(args, &outcome))
+    Ok(exit_status(args, &outcome))
 }
 
-/// The status of the first command that failed, or of the caught signal.
-fn status(args: &AtArgs, outcome: &TimedRunOutcome) -> i32 {
+/// Returns the exit status: 128 plus the number of the signal that interrupted the run, otherwise
+/// the status of the first command that failed, or 0.
+fn exit_status(args: &AtArgs, outcome: &TimedRunOutcome) -> i32 {
     if let Some(reason) = &outcome.not_started {
         output::print_note(&format!("horolog: {reason}; check its name and permissions"));
     }
-    // A series without end is ended only by a signal.
-    let endless = args.series.every.is_some() && args.series.count.is_none();
+    // For a series without --count a signal is the normal end, not an interruption.
+    let is_endless = args.recurrence.every.is_some() && args.recurrence.count.is_none();
     match (outcome.failed, outcome.signal) {
-        (_, Some(caught)) if outcome.result.end == AtOutcome::Interrupted && !endless => {
+        (_, Some(caught)) if outcome.result.end == AtOutcome::Interrupted && !is_endless => {
             128 + caught.signal.number()
         }
         (Some(status), _) => status,

@@ -1,4 +1,4 @@
-//! Resolution of WHEN to an instant, with the flags for its time scale.
+//! Flags for the start time of `horolog at`: WHEN and its timescale, resolved to an instant.
 
 use std::env;
 use std::time::Duration;
@@ -16,7 +16,7 @@ const SECOND_NS: i64 = 1_000_000_000;
 
 /// Instant and its timescale.
 #[derive(Args, Debug)]
-pub(super) struct WhenArgs {
+pub(super) struct StartTimeArgs {
     /// Instant, in one or several words.
     #[arg(value_name = "WHEN")]
     when: Vec<String>,
@@ -27,35 +27,37 @@ pub(super) struct WhenArgs {
     #[arg(long)]
     tai: bool,
     /// Offset of TAI from UTC in seconds, for a kernel that does not report it.
-    #[arg(long, value_name = "SECONDS", value_parser = tai_offset)]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_tai_offset)]
     tai_offset: Option<i32>,
     /// Accept an instant in the past and run at once.
     #[arg(long, hide = true)]
     allow_past: bool,
 }
 
-/// Reads the offset of TAI from UTC.
-fn tai_offset(text: &str) -> Result<i32, String> {
+/// Parses TAI minus UTC in whole seconds, 10 to 200.
+fn parse_tai_offset(text: &str) -> Result<i32, String> {
     let ahead_s = text.parse().ok().filter(|ahead_s| (10..=200).contains(ahead_s));
     ahead_s.ok_or_else(|| "expected whole seconds from 10 to 200, such as 37".into())
 }
 
-impl WhenArgs {
-    /// Offset of TAI from UTC in seconds, as far as it is known.
-    pub(super) fn tai_ahead_s(&self) -> i32 {
+impl StartTimeArgs {
+    /// Returns TAI minus UTC in seconds: the kernel's value, otherwise that of `--tai-offset`,
+    /// otherwise 0.
+    pub(super) fn tai_minus_utc_s(&self) -> i32 {
         let kernel_s = kernel_clock().map_or(0, |clock| clock.tai_offset_s);
         if kernel_s == 0 { self.tai_offset.unwrap_or(0) } else { kernel_s }
     }
 
-    /// The instant; that of a series may be in the past.
+    /// Returns the instant of the first start. It may be in the past if the commands are repeated
+    /// (`every`) or with `--allow-past`.
     pub(super) fn instant(&self, every: Option<Duration>) -> Result<Instant, CommandFailure> {
         let kernel_s = kernel_clock().map_or(0, |clock| clock.tai_offset_s);
         let utc_ns = SleepClock::Realtime.now_ns();
         self.instant_at(utc_ns, local_zone()?, kernel_s, every)
     }
 
-    /// The instant for the time `utc_ns` and the kernel's offset of TAI from UTC; an offset of 0
-    /// means that it is not set.
+    /// Returns the instant of the first start, resolved at the present time `utc_ns` (Unix time in
+    /// ns). `kernel_s` is the kernel's TAI minus UTC in seconds; 0: not set.
     fn instant_at(
         &self,
         utc_ns: i64,
@@ -72,9 +74,9 @@ impl WhenArgs {
             )));
         }
         let now = PresentTime { utc_ns, tai_minus_utc_s: kernel_s.or(self.tai_offset), zone };
-        let instant = self.resolved(&now, every)?;
+        let instant = self.resolve_instant(&now, every)?;
         Ok(match (instant.scale, kernel_s) {
-            // The kernel's TAI clock shows UTC: the wait is by UTC.
+            // CLOCK_TAI equals UTC as long as the kernel's offset is not set: wait by UTC instead.
             (InstantTimescale::Tai, None) => {
                 let ahead_ns = i64::from(self.tai_offset.unwrap_or(0)) * SECOND_NS;
                 Instant { scale: InstantTimescale::Utc, ns: instant.ns.saturating_sub(ahead_ns) }
@@ -83,7 +85,7 @@ impl WhenArgs {
         })
     }
 
-    fn resolved(
+    fn resolve_instant(
         &self,
         now: &PresentTime,
         every: Option<Duration>,
@@ -111,11 +113,12 @@ impl WhenArgs {
 }
 
 /// Returns true if the instant is in the future.
-pub(super) fn is_to_come(instant: Instant) -> bool {
+pub(super) fn is_future(instant: Instant) -> bool {
     instant.ns > instant.scale.clock().now_ns()
 }
 
-/// The local time zone; UTC if none can be found. A zone in TZ that cannot be found is an error.
+/// Returns the local time zone, or UTC if the system has none. It is an error if TZ names a zone
+/// that does not exist.
 fn local_zone() -> Result<TimeZone, CommandFailure> {
     match (TimeZone::try_system(), env::var_os("TZ")) {
         (Err(_), Some(name)) => Err(CommandFailure::usage(format!(
@@ -127,8 +130,8 @@ fn local_zone() -> Result<TimeZone, CommandFailure> {
     }
 }
 
-/// An instant, and the local time at it.
-pub(super) fn shown(instant: Instant) -> String {
+/// Formats an instant, followed by the local time in parentheses unless that is UTC.
+pub(super) fn format_with_local_time(instant: Instant) -> String {
     let local = instant.format_local(&TimeZone::system()).filter(|local| !local.ends_with(" UTC"));
     let local = local.map_or_else(String::new, |local| format!(" ({local})"));
     format!("{instant}{local}")
@@ -161,7 +164,7 @@ mod tests {
     #[derive(Parser)]
     struct Words {
         #[command(flatten)]
-        moment: WhenArgs,
+        start_time: StartTimeArgs,
     }
 
     fn instant(
@@ -170,7 +173,7 @@ mod tests {
         every: Option<Duration>,
     ) -> Result<Instant, CommandFailure> {
         let words = Words::try_parse_from([&["at"], words].concat()).unwrap();
-        words.moment.instant_at(NOW_S * SECOND_NS, TimeZone::UTC, kernel_s, every)
+        words.start_time.instant_at(NOW_S * SECOND_NS, TimeZone::UTC, kernel_s, every)
     }
 
     fn in_s(scale: InstantTimescale, s: i64) -> Instant {
@@ -193,9 +196,12 @@ mod tests {
 
     #[test]
     fn error_of_invalid_tai_offset_has_an_example() {
-        assert_eq!(tai_offset("37"), Ok(37));
+        assert_eq!(parse_tai_offset("37"), Ok(37));
         for wrong in ["foo", "9", "201", "37.5", ""] {
-            assert!(tai_offset(wrong).is_err_and(|why| why.contains("such as 37")), "{wrong}");
+            assert!(
+                parse_tai_offset(wrong).is_err_and(|why| why.contains("such as 37")),
+                "{wrong}"
+            );
         }
     }
 

@@ -1,5 +1,5 @@
-//! `horolog bench cores`: a pair of lab hosts, a server on one core, then two and so on, and rising
-//! rates against each, every rate several times.
+//! `horolog bench cores`: reply rate of a server against the number of its cores, measured between
+//! two lab hosts at rising rates, with several repetitions of each rate.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use horolog_lab::{Lab, LabConfig, LabHost as PrivateHost};
+use horolog_lab::{Lab, LabConfig, LabHost};
 use horolog_load::ramp::Ramp;
 use horolog_load::{LoadError, LoadJob, LoadOptions, LoadRun};
 use horolog_record::{
@@ -18,18 +18,18 @@ use horolog_record::{
 };
 use horolog_report::{html, table, to_json, units};
 
-use super::{distinct, threads};
+use super::{distinct_values, parse_thread_count};
 use crate::commands::server_under_test::{self, SearchProgress, ServerUnderTest};
 use crate::failure::CommandFailure;
 use crate::files::ResultFiles;
 use crate::output;
-use crate::result_store::KeepArgs;
+use crate::result_store::StoreResultArgs;
 use crate::values;
 
 mod capture;
 
-/// Greatest number of cores up to which every number is tested; beyond it the number doubles.
-const EVERY_NUMBER_MAX: usize = 8;
+/// Number of cores up to which every number is tested by default; above it the number doubles.
+const CONSECUTIVE_CORES_MAX: usize = 8;
 
 /// Measure the reply rate of a server against the number of its cores.
 ///
@@ -43,10 +43,10 @@ const EVERY_NUMBER_MAX: usize = 8;
 /// The generator runs on this host's cores as well; if the server has a thread for each core, they
 /// share one.
 #[derive(Args, Debug)]
-pub(crate) struct CoresArgs {
+pub(crate) struct BenchCoresArgs {
     /// Numbers of cores of the server, such as 1,2,4 [default: every number up to 8, then doubled
     /// up to all].
-    #[arg(long, value_name = "N[,N...]", value_delimiter = ',', value_parser = threads)]
+    #[arg(long, value_name = "N[,N...]", value_delimiter = ',', value_parser = parse_thread_count)]
     cores: Vec<usize>,
     /// Requests per second: numbers, and ranges with a step or a factor.
     #[arg(long, value_name = "LIST", default_value = "5k..50k:5k,75k..20M:*1.5")]
@@ -67,8 +67,8 @@ pub(crate) struct CoresArgs {
     required_rate: f64,
     /// Engine of the server. socket: a socket for each thread; shared-lock: one socket with locks,
     /// shared by all threads as in the paper; xdp: XDP.
-    #[arg(long, value_enum, default_value_t = DesignArg::Socket)]
-    design: DesignArg,
+    #[arg(long, value_enum, default_value_t = ServerDesignArg::Socket)]
+    design: ServerDesignArg,
     /// Write the result to FILE as JSON; '-' writes it to standard output instead of the tables.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -76,53 +76,58 @@ pub(crate) struct CoresArgs {
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     #[command(flatten)]
-    keep: KeepArgs,
+    store_args: StoreResultArgs,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-enum DesignArg {
+enum ServerDesignArg {
     Socket,
     SharedLock,
     Xdp,
 }
 
-impl DesignArg {
-    const fn arguments(self) -> &'static [&'static str] {
+impl ServerDesignArg {
+    const fn server_arguments(self) -> &'static [&'static str] {
         match self {
             Self::Socket => &["--engine", "socket"],
             Self::SharedLock => &["--engine", "socket", "--dispatch", "shared-lock"],
-            // The generator's own program runs at the other end of the link.
+            // XDP_TX needs an XDP program at the other end of the veth pair; the generator has one.
             Self::Xdp => &["--engine", "xdp", "--xdp-reply", "transmit"],
         }
     }
 }
 
-/// State shared by all measurements.
+/// Arguments, lab and load engine of the benchmark, shared by the measurements of all core counts.
 struct CoresBench<'a> {
-    args: &'a CoresArgs,
+    args: &'a BenchCoresArgs,
     rates: Vec<f64>,
     lab: Lab,
-    /// Engine of the first run, which all others use too.
+    /// Load engine of the first run, with which all others run too; `None` before it.
     engine: Option<LoadEngineKind>,
 }
 
-pub(crate) fn run(args: &CoresArgs) -> Result<(), CommandFailure> {
-    let rates = rates(args)?;
-    let files =
-        ResultFiles::open([("--json", &args.json), ("--html", &args.html)])?.with_store(&args.keep);
+pub(crate) fn run(args: &BenchCoresArgs) -> Result<(), CommandFailure> {
+    let rates = sorted_rates(args)?;
+    let files = ResultFiles::open([("--json", &args.json), ("--html", &args.html)])?
+        .with_store(&args.store_args);
     output::install_interrupt_handler()?;
     let available = thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let mut cores = if args.cores.is_empty() { up_to(available) } else { distinct(&args.cores) };
-    // The gain of a core is computed from column to column.
+    let mut cores = if args.cores.is_empty() {
+        default_core_counts(available)
+    } else {
+        distinct_values(&args.cores)
+    };
+    // Columns of the table are ordered by core count: each column's gain is relative to the one
+    // before it.
     cores.sort_unstable();
     let (mut bench, started) = (CoresBench::open(args, rates)?, rfc3339_now());
-    let capture = bench.capture()?;
+    let capture = bench.check_reply_count()?;
     let mut columns = Vec::new();
     for cores in cores {
-        if output::flow().is_break() {
+        if output::check_stop_request().is_break() {
             break;
         }
-        columns.push(bench.column(cores)?);
+        columns.push(bench.measure_core_count(cores)?);
     }
     let result = BenchCoresResult {
         schema: BENCH_CORES_SCHEMA.to_owned(),
@@ -140,15 +145,16 @@ pub(crate) fn run(args: &CoresArgs) -> Result<(), CommandFailure> {
         return Ok(());
     }
     let wanted = units::human_rate(args.required_rate);
-    Err(CommandFailure::Limit(if result.is_decided() {
+    Err(CommandFailure::Measurement(if result.is_decided() {
         format!("required rate not reached: no server answered {wanted}")
     } else {
         format!("required rate {wanted} not measured with every number of cores")
     }))
 }
 
-/// The requested rates, rising, including the required one.
-fn rates(args: &CoresArgs) -> Result<Vec<f64>, CommandFailure> {
+/// Returns the rates of `--rates` and `--required-rate`, in requests per second, ascending and
+/// without duplicates.
+fn sorted_rates(args: &BenchCoresArgs) -> Result<Vec<f64>, CommandFailure> {
     let requested = values::numbers(&args.rates)
         .map_err(|error| CommandFailure::usage(format!("--rates: {error}")))?;
     let all = requested.into_iter().chain([args.required_rate]);
@@ -158,65 +164,73 @@ fn rates(args: &CoresArgs) -> Result<Vec<f64>, CommandFailure> {
     Ok(rates)
 }
 
-fn up_to(cores: usize) -> Vec<usize> {
-    let more = (1..).map(|power| EVERY_NUMBER_MAX << power).take_while(|&number| number < cores);
-    let last = (cores > EVERY_NUMBER_MAX).then_some(cores);
-    (1..=cores.min(EVERY_NUMBER_MAX)).chain(more).chain(last).collect()
+fn default_core_counts(cores: usize) -> Vec<usize> {
+    let more =
+        (1..).map(|power| CONSECUTIVE_CORES_MAX << power).take_while(|&number| number < cores);
+    let last = (cores > CONSECUTIVE_CORES_MAX).then_some(cores);
+    (1..=cores.min(CONSECUTIVE_CORES_MAX)).chain(more).chain(last).collect()
 }
 
 impl<'a> CoresBench<'a> {
-    fn open(args: &'a CoresArgs, rates: Vec<f64>) -> Result<Self, CommandFailure> {
+    fn open(args: &'a BenchCoresArgs, rates: Vec<f64>) -> Result<Self, CommandFailure> {
         let queues = thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
         let lab = Lab::new(&LabConfig { queues, ..LabConfig::default() })?;
         Ok(Self { args, rates, lab, engine: None })
     }
 
-    fn client(&self) -> &PrivateHost {
+    fn generator_host(&self) -> &LabHost {
         self.lab.client()
     }
 
-    fn address(&self) -> SocketAddr {
+    fn server_address(&self) -> SocketAddr {
         SocketAddr::new(self.lab.server().first_interface().ipv4.into(), 123)
     }
 
-    fn start(&self, cores: usize) -> Result<ServerUnderTest, CommandFailure> {
-        let (address, threads) = (self.address().to_string(), cores.to_string());
+    fn start_server(&self, cores: usize) -> Result<ServerUnderTest, CommandFailure> {
+        let (address, threads) = (self.server_address().to_string(), cores.to_string());
         let common = ["--local", "--stratum", "1", "--listen", &address, "--threads", &threads];
-        let arguments = common.iter().chain(self.args.design.arguments());
+        let arguments = common.iter().chain(self.args.design.server_arguments());
         let arguments: Vec<_> = arguments.map(ToString::to_string).collect();
-        ServerUnderTest::start(self.lab.server().command(ServerUnderTest::program()?), &arguments)
+        ServerUnderTest::start(
+            self.lab.server().command(ServerUnderTest::program_path()?),
+            &arguments,
+        )
     }
 
-    /// One run at one rate.
-    fn options(&self, rate: f64) -> Result<LoadOptions, CommandFailure> {
+    /// Returns the options of a load with one trial at `rate` requests per second.
+    fn load_options(&self, rate: f64) -> Result<LoadOptions, CommandFailure> {
         let ramp = Ramp { min: rate, max: rate, multiplier: 2.0, duration: self.args.time };
-        let mut options =
-            LoadOptions::new(server_under_test::target(self.address())?, LoadJob::Ramp(ramp));
+        let mut options = LoadOptions::new(
+            server_under_test::target_name(self.server_address())?,
+            LoadJob::Ramp(ramp),
+        );
         options.engine = self.engine;
         options.namespaces = vec![self.lab.server().netns.clone()];
         options.command = output::command_line();
         Ok(options)
     }
 
-    /// Counts the replies of one run a second time, by a method independent of the first.
-    fn capture(&self) -> Result<CaptureCheck, CommandFailure> {
-        let server = self.start(1)?;
-        let mut options = self.options(self.rates[0])?;
+    /// Runs a load at the lowest rate and compares the generator's count of replies with that of a
+    /// packet capture.
+    fn check_reply_count(&self) -> Result<CaptureCheck, CommandFailure> {
+        let server = self.start_server(1)?;
+        let mut options = self.load_options(self.rates[0])?;
         options.engine = Some(LoadEngineKind::Packet);
         options.counter_source = Some(server.counter_source());
-        capture::check(self.client(), self.address(), options)
+        capture::compare_reply_counts(self.generator_host(), self.server_address(), options)
     }
 
-    /// Loads a server on `cores` cores until it is saturated or all rates are done.
-    fn column(&mut self, cores: usize) -> Result<CoreCountResult, CommandFailure> {
-        let server = self.start(cores)?;
+    /// Measures a server on `cores` cores at rising rates, until it is saturated, the generator
+    /// cannot send a rate, or all rates are done.
+    fn measure_core_count(&mut self, cores: usize) -> Result<CoreCountResult, CommandFailure> {
+        let server = self.start_server(cores)?;
         let plural = if cores == 1 { "" } else { "s" };
-        let mut follower = SearchProgress::named(format!("{cores} core{plural}: "));
+        let mut observer = SearchProgress::named(format!("{cores} core{plural}: "));
         let mut points: Vec<CoresRateResult> = Vec::new();
         for rate in self.rates.clone() {
             let mut runs = Vec::new();
             for _ in 0..self.args.repetitions {
-                let load = self.load(&server, rate, &mut follower)?;
+                let load = self.run_load(&server, rate, &mut observer)?;
                 self.engine = Some(load.engine);
                 runs.extend(load.trials.iter().map(|trial| CoresRepetition {
                     sent: trial.sent,
@@ -224,7 +238,7 @@ impl<'a> CoresBench<'a> {
                     received: trial.received,
                     responses_per_s: trial.received as f64 / trial.duration_s,
                 }));
-                if output::flow().is_break() {
+                if output::check_stop_request().is_break() {
                     break;
                 }
             }
@@ -232,24 +246,24 @@ impl<'a> CoresBench<'a> {
             let point = CoresRateResult { rate, saturated, runs };
             let was_sent = point.is_rate_reached();
             points.push(point);
-            if saturated || !was_sent || output::flow().is_break() {
+            if saturated || !was_sent || output::check_stop_request().is_break() {
                 break;
             }
         }
-        follower.finish();
+        observer.finish();
         Ok(CoreCountResult { cores, server_command: server.command, points })
     }
 
-    fn load(
+    fn run_load(
         &self,
         server: &ServerUnderTest,
         rate: f64,
-        follower: &mut SearchProgress,
+        observer: &mut SearchProgress,
     ) -> Result<LoadResult, CommandFailure> {
-        let mut options = self.options(rate)?;
+        let mut options = self.load_options(rate)?;
         options.counter_source = Some(server.counter_source());
         let result: Result<LoadResult, LoadError> =
-            self.client().run(|| LoadRun::prepare(options)?.run(follower))?;
+            self.generator_host().run(|| LoadRun::prepare(options)?.run(observer))?;
         Ok(result?)
     }
 }
@@ -260,7 +274,7 @@ fn is_saturated(runs: &[CoresRepetition], loss_ratio: f64) -> bool {
     sent.saturating_sub(received) as f64 > sent as f64 * loss_ratio
 }
 
-/// The findings of the experiment as a whole.
+/// Returns the findings on the whole benchmark.
 fn findings(columns: &[CoreCountResult], capture: CaptureCheck, available: usize) -> Vec<Finding> {
     let finding = |code, message: String, advice: &str| Finding {
         code,
@@ -270,7 +284,7 @@ fn findings(columns: &[CoreCountResult], capture: CaptureCheck, available: usize
         trial: None,
     };
     let most = columns.iter().map(|column| column.cores).max().unwrap_or_default();
-    let shared = (most >= available).then(|| {
+    let shared_cores = (most >= available).then(|| {
         let message = format!(
             "with {most} threads the server had none of the {available} cores to itself: the \
              generator used them too"
@@ -279,7 +293,7 @@ fn findings(columns: &[CoreCountResult], capture: CaptureCheck, available: usize
     });
     let points = columns.iter().flat_map(|column| &column.points);
     let behind = points.filter(|point| !point.is_rate_reached());
-    let behind = behind.map(|point| point.rate).reduce(f64::min).map(|rate| {
+    let unreached_rate = behind.map(|point| point.rate).reduce(f64::min).map(|rate| {
         let message = format!("the generator could not send {}", units::human_rate(rate));
         finding(
             FindingCode::GeneratorLimit,
@@ -295,11 +309,11 @@ fn findings(columns: &[CoreCountResult], capture: CaptureCheck, available: usize
         );
         finding(FindingCode::CountsDisagree, message, "discard these results")
     });
-    let interrupted = output::flow().is_break().then(|| {
+    let interrupted = output::check_stop_request().is_break().then(|| {
         let message = "the experiment was ended early".to_owned();
         finding(FindingCode::Interrupted, message, "missing values were not measured")
     });
-    shared.into_iter().chain(behind).chain(disagreement).chain(interrupted).collect()
+    shared_cores.into_iter().chain(unreached_rate).chain(disagreement).chain(interrupted).collect()
 }
 
 #[cfg(test)]
@@ -308,9 +322,9 @@ mod tests {
 
     #[test]
     fn numbers_of_cores() {
-        assert_eq!((up_to(1), up_to(4)), (vec![1], vec![1, 2, 3, 4]));
-        assert_eq!(up_to(8).len(), 8);
-        assert_eq!(up_to(48)[7..], [8, 16, 32, 48]);
+        assert_eq!((default_core_counts(1), default_core_counts(4)), (vec![1], vec![1, 2, 3, 4]));
+        assert_eq!(default_core_counts(8).len(), 8);
+        assert_eq!(default_core_counts(48)[7..], [8, 16, 32, 48]);
     }
 
     #[test]

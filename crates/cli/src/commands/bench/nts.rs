@@ -1,5 +1,5 @@
-//! `horolog bench nts`: a pair of lab hosts, a server with one thread, then two and so on, and the
-//! same search against each with a growing share of authenticated requests.
+//! `horolog bench nts`: capacity of a server and its CPU time per reply, by the number of its
+//! threads and the share of requests that are authenticated by NTS, measured between two lab hosts.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -26,22 +26,22 @@ use horolog_stats::{LossGoal, SearchConfig};
 use horolog_sys::private_file;
 use zeroize::Zeroizing;
 
-use super::{distinct, threads};
+use super::{distinct_values, parse_thread_count};
 use crate::commands::server_under_test::{self, SearchProgress, ServerUnderTest};
 use crate::failure::CommandFailure;
 use crate::files::ResultFiles;
 use crate::output;
-use crate::result_store::KeepArgs;
+use crate::result_store::StoreResultArgs;
 
-/// Loss ratio up to which a trial counts as lossless, one lost request in ten thousand: on a host
-/// that the generator shares with the server, a single hiccup would decide otherwise.
-const LOSS: f64 = 1e-4;
+/// Loss ratio up to which a trial counts as lossless. It is not 0 because server and generator
+/// share the host, on which a single scheduling delay can lose a request.
+const LOSS_RATIO_MAX: f64 = 1e-4;
 
-/// The share of its capacity at which a server's CPU time is measured: it is busy there, and loses
-/// nothing.
+/// Share of a server's capacity at which its CPU time per reply is measured: high load without
+/// loss.
 const COST_SHARE: f64 = 0.9;
 
-/// The longest accepted file of a master secret, in bytes.
+/// Largest accepted size of a master secret file, in bytes.
 const SECRET_LEN_MAX: u64 = 1 << 20;
 
 /// Measure the cost of authentication on a multi-core server.
@@ -56,7 +56,7 @@ const SECRET_LEN_MAX: u64 = 1 << 20;
 pub(crate) struct BenchNtsArgs {
     /// Numbers of threads of the server, such as 1,2,4 [default: one, doubled up to one for each
     /// core].
-    #[arg(long, value_name = "N[,N...]", value_delimiter = ',', value_parser = threads)]
+    #[arg(long, value_name = "N[,N...]", value_delimiter = ',', value_parser = parse_thread_count)]
     threads: Vec<usize>,
     /// Percentages of requests that are authenticated, separated by commas; all are compared with
     /// the first.
@@ -71,7 +71,7 @@ pub(crate) struct BenchNtsArgs {
     #[arg(long, value_enum, default_value_t = BenchNtsEngineArg::Auto)]
     engine: BenchNtsEngineArg,
     /// Threads of the generator [default: one for every second core].
-    #[arg(long, value_name = "N", value_parser = threads)]
+    #[arg(long, value_name = "N", value_parser = parse_thread_count)]
     load_threads: Option<usize>,
     /// AEAD algorithm of the sessions.
     #[arg(long, value_enum, value_name = "NAME", default_value_t = BenchAlgorithmArg::AesSivCmac256)]
@@ -87,7 +87,7 @@ pub(crate) struct BenchNtsArgs {
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     #[command(flatten)]
-    keep: KeepArgs,
+    store_args: StoreResultArgs,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -115,30 +115,34 @@ enum BenchAlgorithmArg {
     Aes128GcmSiv,
 }
 
-/// State shared by all measurements.
+/// Arguments, lab and master secret of the benchmark, shared by all measurements.
 struct NtsBench<'a> {
     args: &'a BenchNtsArgs,
     lab: Lab,
     secret: MasterSecret,
     secret_file: PathBuf,
-    /// Holds the secret's file, if it was created here.
+    /// Temporary directory of the secret file, unless the user supplied one; removed on drop.
     _directory: tempfile::TempDir,
 }
 
 pub(crate) fn run(args: &BenchNtsArgs) -> Result<(), CommandFailure> {
-    let files =
-        ResultFiles::open([("--json", &args.json), ("--html", &args.html)])?.with_store(&args.keep);
+    let files = ResultFiles::open([("--json", &args.json), ("--html", &args.html)])?
+        .with_store(&args.store_args);
     output::install_interrupt_handler()?;
     let (bench, started) = (NtsBench::open(args)?, rfc3339_now());
     let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let threads = if args.threads.is_empty() { up_to(cores) } else { distinct(&args.threads) };
+    let threads = if args.threads.is_empty() {
+        default_thread_counts(cores)
+    } else {
+        distinct_values(&args.threads)
+    };
     let mut capacities = Vec::new();
-    let combinations = threads
-        .iter()
-        .flat_map(|threads| distinct(&args.shares).into_iter().map(move |share| (*threads, share)));
+    let combinations = threads.iter().flat_map(|threads| {
+        distinct_values(&args.shares).into_iter().map(move |share| (*threads, share))
+    });
     for (threads, share) in combinations {
         capacities.push(bench.measure(threads, share)?);
-        if output::flow().is_break() {
+        if output::check_stop_request().is_break() {
             break;
         }
     }
@@ -153,15 +157,15 @@ pub(crate) fn run(args: &BenchNtsArgs) -> Result<(), CommandFailure> {
     files.write(&result, [to_json, html::bench_nts], table::bench_nts)
 }
 
-/// One, twice as many each time, and all.
-fn up_to(cores: usize) -> Vec<usize> {
+/// Returns the default thread counts: powers of two below `cores`, and `cores`.
+fn default_thread_counts(cores: usize) -> Vec<usize> {
     let powers = (0..).map(|power| 1 << power).take_while(|&threads| threads < cores);
     powers.chain([cores]).collect()
 }
 
-/// The findings of the experiment as a whole.
+/// Returns the findings on the whole benchmark.
 fn findings(capacities: &[NtsCapacity], cores: usize) -> Vec<Finding> {
-    let shared = capacities.iter().any(|one| one.threads + one.load.threads > cores);
+    let shared_cores = capacities.iter().any(|one| one.threads + one.load.threads > cores);
     let is_limit = |one: &NtsCapacity| {
         one.load.search.as_ref().is_some_and(|search| search.end == SearchEndReason::GeneratorLimit)
     };
@@ -172,7 +176,7 @@ fn findings(capacities: &[NtsCapacity], cores: usize) -> Vec<Finding> {
         advice: advice.to_owned(),
         trial: None,
     };
-    let of_cores = shared.then(|| {
+    let of_cores = shared_cores.then(|| {
         let message = format!(
             "server and generator threads exceeded the {cores} cores, so each server thread had \
              less than one core"
@@ -185,7 +189,7 @@ fn findings(capacities: &[NtsCapacity], cores: usize) -> Vec<Finding> {
         let advice = "give it more cores with --load-threads, or compare the CPU time";
         finding(FindingCode::GeneratorLimit, message.to_owned(), advice)
     });
-    let interrupted = output::flow().is_break().then(|| {
+    let interrupted = output::check_stop_request().is_break().then(|| {
         let message = "the experiment was ended early".to_owned();
         finding(FindingCode::Interrupted, message, "missing values were not measured")
     });
@@ -200,7 +204,7 @@ impl<'a> NtsBench<'a> {
         let directory =
             tempfile::Builder::new().prefix("horolog-bench-").tempdir().map_err(failed)?;
         let (secret, secret_file) = if let Some(path) = &args.nts_master_secret {
-            (read_secret(path)?, path.clone())
+            (read_master_secret(path)?, path.clone())
         } else {
             let secret = MasterSecret::generate().map_err(CommandFailure::environment)?;
             let path = directory.path().join("secret");
@@ -215,17 +219,19 @@ impl<'a> NtsBench<'a> {
         Ok(Self { args, lab, secret, secret_file, _directory: directory })
     }
 
-    /// Finds the capacity of a server with `threads` threads at this share, and then its cost.
+    /// Measures the capacity of a server with `threads` threads while `share` percent of the
+    /// requests are authenticated, and then its CPU time per reply near that capacity.
     fn measure(&self, threads: usize, share: u8) -> Result<NtsCapacity, CommandFailure> {
-        let server = self.start(threads)?;
+        let server = self.start_server(threads)?;
         let plural = if threads == 1 { "" } else { "s" };
         let label = format!("{threads} thread{plural}, {share}% authenticated");
-        let load = self.load(&server, share, search(self.args.time)?, &label)?;
-        let held = load.search.as_ref().and_then(|search| search.lower);
-        let cpu_ns_per_reply = match held.filter(|_| output::flow().is_continue()) {
-            Some(rate) => self.cost(&server, share, rate * COST_SHARE, &label)?,
-            None => None,
-        };
+        let load = self.run_load(&server, share, search_job(self.args.time)?, &label)?;
+        let sustained_rate = load.search.as_ref().and_then(|search| search.lower);
+        let cpu_ns_per_reply =
+            match sustained_rate.filter(|_| output::check_stop_request().is_continue()) {
+                Some(rate) => self.reply_cpu_ns(&server, share, rate * COST_SHARE, &label)?,
+                None => None,
+            };
         if let Some(search) = &load.search {
             let cost = cpu_ns_per_reply.map_or_else(String::new, |ns| {
                 format!(", {} CPU time per reply", units::human_ns(ns.round() as u64))
@@ -242,22 +248,25 @@ impl<'a> NtsBench<'a> {
         })
     }
 
-    fn address(&self) -> SocketAddr {
+    fn server_address(&self) -> SocketAddr {
         SocketAddr::new(self.lab.server().first_interface().ipv4.into(), 123)
     }
 
-    fn start(&self, threads: usize) -> Result<ServerUnderTest, CommandFailure> {
-        let (address, threads) = (self.address().to_string(), threads.to_string());
+    fn start_server(&self, threads: usize) -> Result<ServerUnderTest, CommandFailure> {
+        let (address, threads) = (self.server_address().to_string(), threads.to_string());
         let secret = self.secret_file.display().to_string();
         let engine = self.args.engine.name();
         let arguments = ["--local", "--stratum", "1", "--listen", &address, "--engine", engine];
         let more = ["--threads", &threads, "--nts-master-secret", &secret];
         let arguments: Vec<_> = arguments.into_iter().chain(more).map(str::to_owned).collect();
-        ServerUnderTest::start(self.lab.server().command(ServerUnderTest::program()?), &arguments)
+        ServerUnderTest::start(
+            self.lab.server().command(ServerUnderTest::program_path()?),
+            &arguments,
+        )
     }
 
-    /// Loads a server and returns the result.
-    fn load(
+    /// Runs a load on a server, with `share` percent authenticated requests.
+    fn run_load(
         &self,
         server: &ServerUnderTest,
         share: u8,
@@ -271,8 +280,9 @@ impl<'a> NtsBench<'a> {
         let sessions =
             NtsSessions::from_master_secret(&self.secret, algorithm, SESSIONS_DEFAULT, share)
                 .map_err(CommandFailure::environment)?;
-        let mut options = LoadOptions::new(server_under_test::target(self.address())?, job);
-        // The same engine for all shares, so that their results are comparable.
+        let mut options =
+            LoadOptions::new(server_under_test::target_name(self.server_address())?, job);
+        // A fixed load engine makes the results of all shares comparable.
         options.engine = Some(LoadEngineKind::Packet);
         let half = thread::available_parallelism().map_or(1, |cores| cores.get().div_ceil(2));
         options.threads = Some(self.args.load_threads.unwrap_or(half));
@@ -287,8 +297,9 @@ impl<'a> NtsBench<'a> {
         Ok(result?)
     }
 
-    /// CPU time of the server per reply at a rate that it sustains, in ns.
-    fn cost(
+    /// Measures the server's CPU time per reply in ns, at `rate` requests per second; `None` if
+    /// there were no replies or the kernel does not report CPU time.
+    fn reply_cpu_ns(
         &self,
         server: &ServerUnderTest,
         share: u8,
@@ -298,14 +309,14 @@ impl<'a> NtsBench<'a> {
         let duration = self.args.time / 4;
         let ramp = Ramp { min: rate, max: rate, multiplier: 2.0, duration };
         let before = server.cpu_ns();
-        let result = self.load(server, share, LoadJob::Ramp(ramp), label)?;
+        let result = self.run_load(server, share, LoadJob::Ramp(ramp), label)?;
         let spent = server.cpu_ns().zip(before).map(|(after, before)| after.saturating_sub(before));
         let replies: u64 = result.trials.iter().map(|trial| trial.received).sum();
         Ok(spent.filter(|_| replies > 0).map(|spent| spent as f64 / replies as f64))
     }
 }
 
-fn read_secret(path: &Path) -> Result<MasterSecret, CommandFailure> {
+fn read_master_secret(path: &Path) -> Result<MasterSecret, CommandFailure> {
     let failed = |error| {
         CommandFailure::environment(format!("--nts-master-secret {} {error}", path.display()))
     };
@@ -314,11 +325,11 @@ fn read_secret(path: &Path) -> Result<MasterSecret, CommandFailure> {
         .map_err(|error| CommandFailure::environment(format!("{}: {error}", path.display())))
 }
 
-/// A search that sends for about `time`.
-fn search(time: Duration) -> Result<LoadJob, CommandFailure> {
-    let goal = LossGoal::new(LOSS).map_err(CommandFailure::usage)?;
+/// Returns a search whose trials take about `time` in total.
+fn search_job(time: Duration) -> Result<LoadJob, CommandFailure> {
+    let goal = LossGoal::new(LOSS_RATIO_MAX).map_err(CommandFailure::usage)?;
     let mut config = SearchConfig::new(goal, 1e3, 20e6);
-    // With the default second for the decisive trials a search sends for about ten.
+    // With final trials of 1 s, the default, a search sends for about 10 s.
     output::scale_search(&mut config, time / 10);
     Ok(LoadJob::Search { kind: SearchKind::Ndr, config })
 }
@@ -329,6 +340,9 @@ mod tests {
 
     #[test]
     fn numbers_of_threads() {
-        assert_eq!((up_to(1), up_to(2), up_to(6)), (vec![1], vec![1, 2], vec![1, 2, 4, 6]));
+        assert_eq!(
+            (default_thread_counts(1), default_thread_counts(2), default_thread_counts(6)),
+            (vec![1], vec![1, 2], vec![1, 2, 4, 6])
+        );
     }
 }

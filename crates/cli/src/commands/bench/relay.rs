@@ -1,5 +1,5 @@
-//! `horolog bench relay`: lab hosts with a relay in the middle, and for each engine, size and
-//! number of children the highest rate of copies without loss.
+//! `horolog bench relay`: highest rate of copies without loss through a relay between lab hosts,
+//! for each combination of engine, packet size and number of children (a configuration).
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -14,16 +14,16 @@ use horolog_report::{html, table, to_json, units};
 use horolog_stats::{Recorder, SearchConfig};
 use horolog_xdp::STREAM_MARK_LEN;
 
-use super::distinct;
+use super::distinct_values;
 use crate::failure::CommandFailure;
-use crate::files::FileArgs;
+use crate::files::ResultFileArgs;
 use crate::output::{self, ProgressLine};
 use crate::values;
-use cost::OtherProcesses;
+use cost::OtherProcessesCpuTime;
 use findings::ExperimentEvents;
 use measure::RelayUnderTest;
-use node::{COPY_RATE, RelaySpec};
-use testbed::{CHILD_PORT, PacketSource, RelayTestbed, TrialLoad};
+use node::{COPY_RATE_LIMIT, RelaySpec};
+use testbed::{FIRST_CHILD_PORT, PacketSource, RelayTestbed, TrialLoad};
 
 mod cost;
 mod findings;
@@ -31,11 +31,12 @@ mod measure;
 mod node;
 mod testbed;
 
-/// The longest payload of a packet on a link with an MTU of 1,500 bytes.
+/// Longest UDP payload of an IPv4 packet on a link with an MTU of 1,500 bytes, in bytes.
 const SIZE_MAX: usize = 1_472;
-/// Copies of one packet that fit into a virtual link's ring.
+/// Most children per receiving host: the copies of one packet must fit into the ring of its veth
+/// interface (256 entries).
 const CHILDREN_OF_RECEIVER_MAX: usize = 256;
-/// Lab hosts other than source and relay.
+/// Largest number of receiving lab hosts.
 const RECEIVERS_MAX: usize = 16;
 const CHILDREN_MAX: usize = 1_024;
 
@@ -56,11 +57,11 @@ const CHILDREN_MAX: usize = 1_024;
 #[derive(Args, Debug)]
 pub(crate) struct BenchRelayArgs {
     /// Bytes of UDP payload: sizes, and ranges with a step or a factor.
-    #[arg(long, value_name = "LIST", value_parser = sizes, default_value = "64,128,256,512,1400")]
+    #[arg(long, value_name = "LIST", value_parser = parse_sizes, default_value = "64,128,256,512,1400")]
     sizes: PacketSizes,
     /// Numbers of children: numbers, and ranges with a step or a factor.
-    #[arg(long, value_name = "LIST", value_parser = children, default_value = "1..64:*2")]
-    children: Children,
+    #[arg(long, value_name = "LIST", value_parser = parse_child_counts, default_value = "1..64:*2")]
+    children: ChildCountList,
     /// Engines that send the copies. send: a system call for each copy; sendmmsg: one for many
     /// copies; xdp: the kernel's driver path.
     #[arg(
@@ -82,7 +83,7 @@ pub(crate) struct BenchRelayArgs {
     #[arg(long, value_name = "RATIO", value_parser = values::ratio, default_value = "0")]
     loss_ratio: f64,
     /// Limit on copies per second of the relay [default: more than any host sends].
-    #[arg(long, value_name = "RATE", value_parser = values::count, default_value_t = COPY_RATE,
+    #[arg(long, value_name = "RATE", value_parser = values::count, default_value_t = COPY_RATE_LIMIT,
           hide_default_value = true)]
     copy_rate: u32,
     /// Largest number of packets that the source sends together, 1 to 64 [default: as many as make
@@ -90,17 +91,17 @@ pub(crate) struct BenchRelayArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     batch: Option<u32>,
     /// Hosts of the children, in turn, each on its own interface of the relay.
-    #[arg(long, value_name = "N", value_parser = receivers, default_value = "1")]
+    #[arg(long, value_name = "N", value_parser = parse_receiver_count, default_value = "1")]
     receivers: usize,
     #[command(flatten)]
-    files: FileArgs,
+    files: ResultFileArgs,
 }
 
 #[derive(Clone, Debug)]
 struct PacketSizes(Vec<usize>);
 
 #[derive(Clone, Debug)]
-struct Children(Vec<usize>);
+struct ChildCountList(Vec<usize>);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum BenchRelayEngineArg {
@@ -119,51 +120,52 @@ impl BenchRelayEngineArg {
     }
 }
 
-fn sizes(text: &str) -> Result<PacketSizes, String> {
+fn parse_sizes(text: &str) -> Result<PacketSizes, String> {
     let sizes = values::sizes(text)?.into_iter().map(|size| size as usize);
     let sizes: Vec<_> = sizes.collect();
     match sizes.iter().find(|size| !(STREAM_MARK_LEN..=SIZE_MAX).contains(size)) {
         Some(wrong) => {
             Err(format!("invalid packet size {wrong}: {STREAM_MARK_LEN} to {SIZE_MAX} bytes"))
         }
-        None => Ok(PacketSizes(distinct(&sizes))),
+        None => Ok(PacketSizes(distinct_values(&sizes))),
     }
 }
 
-fn children(text: &str) -> Result<Children, String> {
+fn parse_child_counts(text: &str) -> Result<ChildCountList, String> {
     let numbers = values::numbers(text)?;
     let is_number =
         |number: &f64| number.fract() == 0.0 && (1.0..=CHILDREN_MAX as f64).contains(number);
     match numbers.iter().find(|number| !is_number(number)) {
         Some(wrong) => Err(format!("invalid number of children {wrong}: 1 to {CHILDREN_MAX}")),
-        None => Ok(Children(distinct(
+        None => Ok(ChildCountList(distinct_values(
             &numbers.into_iter().map(|number| number as usize).collect::<Vec<_>>(),
         ))),
     }
 }
 
-fn receivers(text: &str) -> Result<usize, String> {
+fn parse_receiver_count(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(number) if (1..=RECEIVERS_MAX).contains(&number) => Ok(number),
         _ => Err(format!("write a number of hosts from 1 to {RECEIVERS_MAX}")),
     }
 }
 
-/// Delays of packets of a cell, in all of its repetitions at half the rate found.
+/// Delays of packets in one configuration, in all repetitions, at half of the rate found.
 #[derive(Default)]
 struct CopyDelays {
     first_copy: Recorder,
     last_copy: Recorder,
-    /// Delays without a relay.
-    direct: Recorder,
+    /// Delays from the source to the relay's interface, measured without a relay.
+    baseline: Recorder,
 }
 
-/// State shared by all measurements.
+/// Arguments, testbed and events of the benchmark, shared by the measurements of all
+/// configurations.
 struct RelayBench<'a> {
     args: &'a BenchRelayArgs,
     config: SearchConfig,
     engines: Vec<RelayEngine>,
-    stage: RelayTestbed,
+    testbed: RelayTestbed,
     /// Number of searches started.
     searches: usize,
     events: ExperimentEvents,
@@ -173,12 +175,12 @@ pub(crate) fn run(args: &BenchRelayArgs) -> Result<(), CommandFailure> {
     let files = args.files.open()?;
     output::install_interrupt_handler()?;
     let (mut bench, started) = (RelayBench::open(args)?, rfc3339_now());
-    let (mut cells, mut direct) = (Vec::new(), Vec::new());
+    let (mut cells, mut baselines) = (Vec::new(), Vec::new());
     for &size in &args.sizes.0 {
-        if bench.is_over() {
+        if bench.is_finished() {
             break;
         }
-        bench.size(size, &mut cells, &mut direct)?;
+        bench.measure_size(size, &mut cells, &mut baselines)?;
     }
     let result = BenchRelayResult {
         schema: BENCH_RELAY_SCHEMA.to_owned(),
@@ -188,13 +190,18 @@ pub(crate) fn run(args: &BenchRelayArgs) -> Result<(), CommandFailure> {
         repetitions: args.repetitions,
         loss_ratio: args.loss_ratio,
         receivers: args.receivers,
-        findings: findings::all(&cells, &direct, &bench.events, bench.stage.cores.len()),
-        direct,
+        findings: findings::relay_findings(
+            &cells,
+            &baselines,
+            &bench.events,
+            bench.testbed.source_cores.len(),
+        ),
+        direct: baselines,
         cells,
     };
     drop(bench);
     files.write(&result, [to_json, html::bench_relay], table::bench_relay)?;
-    crate::failure::no_error(&result.findings)
+    crate::failure::check_findings(&result.findings)
 }
 
 impl<'a> RelayBench<'a> {
@@ -208,77 +215,89 @@ impl<'a> RelayBench<'a> {
             )));
         }
         let engines: Vec<_> = args.engines.iter().map(|engine| engine.engine()).collect();
-        let config = measure::search(args.time, args.loss_ratio)?;
-        let stage = RelayTestbed::new(args.receivers, most)?;
+        let config = measure::search_config(args.time, args.loss_ratio)?;
+        let testbed = RelayTestbed::new(args.receivers, most)?;
         Ok(Self {
             args,
             config,
-            engines: distinct(&engines),
-            stage,
+            engines: distinct_values(&engines),
+            testbed,
             searches: 0,
             events: ExperimentEvents::default(),
         })
     }
 
-    fn searches_planned(&self) -> usize {
+    fn planned_searches(&self) -> usize {
         let cells = self.args.sizes.0.len() * self.args.children.0.len() * self.engines.len();
         cells * self.args.repetitions as usize
     }
 
-    /// Returns true if nothing more is to be measured.
-    fn is_over(&self) -> bool {
-        output::flow().is_break() || self.events.relay_ended.is_some()
+    /// Returns true if the benchmark must end: it was interrupted, or a relay exited by itself.
+    fn is_finished(&self) -> bool {
+        output::check_stop_request().is_break() || self.events.relay_exit.is_some()
     }
 
-    /// Measures all numbers of children with packets of one size.
-    fn size(
+    /// Measures packets of `size` bytes with all numbers of children, and appends the results to
+    /// `cells` and the measurement without a relay to the baselines.
+    fn measure_size(
         &mut self,
         size: usize,
         cells: &mut Vec<RelayConfigurationResult>,
-        direct: &mut Vec<RelayBaseline>,
+        baselines: &mut Vec<RelayBaseline>,
     ) -> Result<(), CommandFailure> {
-        let source = self.stage.source(size)?;
-        let without = measure::direct(&mut self.stage, &source, size, self.config.final_duration)?;
+        let source = self.testbed.start_source(size)?;
+        let baseline = measure::measure_baseline(
+            &mut self.testbed,
+            &source,
+            size,
+            self.config.final_duration,
+        )?;
         for &children in &self.args.children.0 {
-            if self.is_over() {
+            if self.is_finished() {
                 break;
             }
-            cells.extend(self.cells(&source, &without, children)?);
+            cells.extend(self.measure_engines(&source, &baseline, children)?);
         }
-        direct.push(without);
+        baselines.push(baseline);
         Ok(())
     }
 
-    /// Measures all engines with this number of children, in turn.
-    fn cells(
+    /// Measures all engines with this number of children. Engines alternate within each repetition,
+    /// so that changes of the host over time affect all alike.
+    fn measure_engines(
         &mut self,
         source: &PacketSource,
-        direct: &RelayBaseline,
+        baseline: &RelayBaseline,
         children: usize,
     ) -> Result<Vec<RelayConfigurationResult>, CommandFailure> {
         let mut cells: Vec<_> = self
             .engines
             .clone()
             .into_iter()
-            .map(|engine| (self.empty(direct.size_bytes, children, engine), CopyDelays::default()))
+            .map(|engine| {
+                (
+                    self.unmeasured_configuration(baseline.size_bytes, children, engine),
+                    CopyDelays::default(),
+                )
+            })
             .collect();
         'repetitions: for _ in 0..self.args.repetitions {
-            for (cell, times) in &mut cells {
-                if self.is_over() {
+            for (cell, delays) in &mut cells {
+                if self.is_finished() {
                     break 'repetitions;
                 }
-                self.round(source, direct, cell, times)?;
+                self.run_repetition(source, baseline, cell, delays)?;
             }
         }
-        let finish = |(cell, times): (RelayConfigurationResult, CopyDelays)| {
+        let finish = |(cell, delays): (RelayConfigurationResult, CopyDelays)| {
             if let Some(rate) = cell.copies_per_s() {
-                let (name, rate) = (findings::name(&cell), units::human_rate(rate));
+                let (name, rate) = (findings::configuration_name(&cell), units::human_rate(rate));
                 output::print_note(&format!("horolog: {name}: {rate} copies"));
             }
             RelayConfigurationResult {
-                first_copy_ns: Distribution::from_recorder(&times.first_copy),
-                last_copy_ns: Distribution::from_recorder(&times.last_copy),
-                direct_ns: Distribution::from_recorder(&times.direct),
+                first_copy_ns: Distribution::from_recorder(&delays.first_copy),
+                last_copy_ns: Distribution::from_recorder(&delays.last_copy),
+                direct_ns: Distribution::from_recorder(&delays.baseline),
                 ..cell
             }
         };
@@ -286,19 +305,20 @@ impl<'a> RelayBench<'a> {
         Ok(measured.map(finish).collect())
     }
 
-    fn empty(
+    fn unmeasured_configuration(
         &self,
         size_bytes: usize,
         children: usize,
         engine: RelayEngine,
     ) -> RelayConfigurationResult {
-        let source_threads = if engine == RelayEngine::Xdp { self.stage.cores.len() } else { 1 };
+        let source_threads =
+            if engine == RelayEngine::Xdp { self.testbed.source_cores.len() } else { 1 };
         RelayConfigurationResult {
             size_bytes,
             children,
             engine,
             source_threads,
-            batch: self.args.batch.unwrap_or_else(|| self.stage.batch(children)),
+            batch: self.args.batch.unwrap_or_else(|| self.testbed.batch_size(children)),
             relay_command: Vec::new(),
             repetitions: Vec::new(),
             first_copy_ns: None,
@@ -307,68 +327,83 @@ impl<'a> RelayBench<'a> {
         }
     }
 
-    /// Runs one search with one engine.
-    fn round(
+    /// Runs one repetition with one engine: the search, the trials at half of the rate found, and a
+    /// trial without a relay at that rate.
+    fn run_repetition(
         &mut self,
         source: &PacketSource,
-        direct: &RelayBaseline,
+        baseline: &RelayBaseline,
         cell: &mut RelayConfigurationResult,
-        times: &mut CopyDelays,
+        delays: &mut CopyDelays,
     ) -> Result<(), CommandFailure> {
-        let is_host_based = cell.engine != RelayEngine::Xdp;
-        let node = RelaySpec {
-            host: self.stage.relay_host(),
+        let is_socket_engine = cell.engine != RelayEngine::Xdp;
+        let relay_spec = RelaySpec {
+            host: self.testbed.relay_host(),
             engine: cell.engine,
-            listen: self.stage.group(),
-            network: testbed::network()?,
-            children: self.stage.children(cell.children),
+            listen: self.testbed.group_address(),
+            network: testbed::lab_network()?,
+            children: self.testbed.child_addresses(cell.children),
             copy_rate: self.args.copy_rate,
-            core: self.stage.cores.last().copied().filter(|_| is_host_based),
+            core: self.testbed.source_cores.last().copied().filter(|_| is_socket_engine),
         };
-        let mut relay = node.start()?;
+        let mut relay = relay_spec.start()?;
         cell.relay_command.clone_from(&relay.command);
         self.searches += 1;
-        let (name, all) = (findings::name(cell), self.searches_planned());
-        let progress = ProgressLine::named(format!("search {} of {all}: {name}: ", self.searches));
+        let (name, all) = (findings::configuration_name(cell), self.planned_searches());
+        let progress =
+            ProgressLine::with_prefix(format!("search {} of {all}: {name}: ", self.searches));
         let load = TrialLoad {
             rate: 0.0,
             duration: Duration::ZERO,
             lanes: cell.source_threads,
             batch: cell.batch,
             children: cell.children,
-            timed: false,
+            measures_delays: false,
         };
-        let receiving_ns =
-            if is_host_based { direct.receiving_socket_ns } else { direct.receiving_frame_ns };
-        let (stage, config) = (&mut self.stage, self.config);
-        let mut subject =
-            RelayUnderTest { stage, source, load, config, receiving_ns, progress: &progress };
-        let before = OtherProcesses::read();
+        let receiving_ns = if is_socket_engine {
+            baseline.receiving_socket_ns
+        } else {
+            baseline.receiving_frame_ns
+        };
+        let (testbed, config) = (&mut self.testbed, self.config);
+        let mut subject = RelayUnderTest {
+            testbed,
+            source,
+            load,
+            config,
+            receive_cpu_ns: receiving_ns,
+            progress: &progress,
+        };
+        let other_processes = OtherProcessesCpuTime::read();
         let measured = subject.measure();
         progress.finish();
-        if let Some(share) = before.and_then(|before| before.share_since()) {
-            self.events.note_others(cell, share);
+        if let Some(share) = other_processes.and_then(|before| before.share_since()) {
+            self.events.record_other_programs(cell, share);
         }
-        if let Some(last_words) = relay.ended() {
-            self.events.note_end(cell, &last_words);
+        if let Some(exit_reason) = relay.exit_reason() {
+            self.events.record_relay_exit(cell, &exit_reason);
             return Ok(());
         }
         let Some(measured) = measured? else { return Ok(()) };
         drop(relay);
-        if let Some(half) = &measured.round.half_rate {
+        if let Some(half) = &measured.repetition.half_rate {
             let half_rate_load =
                 TrialLoad { rate: half.rate, duration: config.final_duration, ..load };
-            times.direct.merge(&measure::without_relay(&mut self.stage, source, &half_rate_load)?);
+            delays.baseline.merge(&measure::measure_direct_delay(
+                &mut self.testbed,
+                source,
+                &half_rate_load,
+            )?);
         }
-        times.first_copy.merge(&measured.first_copy);
-        times.last_copy.merge(&measured.last_copy);
-        self.events.is_spoiled |= measured.is_spoiled;
-        cell.repetitions.push(measured.round);
+        delays.first_copy.merge(&measured.first_copy);
+        delays.last_copy.merge(&measured.last_copy);
+        self.events.has_wrong_copies |= measured.has_wrong_copies;
+        cell.repetitions.push(measured.repetition);
         Ok(())
     }
 }
 
-const _: () = assert!(CHILD_PORT as usize + CHILDREN_MAX < 1 << 16);
+const _: () = assert!(FIRST_CHILD_PORT as usize + CHILDREN_MAX < 1 << 16);
 
 #[cfg(test)]
 mod tests {
@@ -376,15 +411,15 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_refused() {
-        assert_eq!(sizes("64,128,64").unwrap().0, [64, 128]);
-        assert_eq!(children("1..64:*2").unwrap().0, [1, 2, 4, 8, 16, 32, 64]);
+        assert_eq!(parse_sizes("64,128,64").unwrap().0, [64, 128]);
+        assert_eq!(parse_child_counts("1..64:*2").unwrap().0, [1, 2, 4, 8, 16, 32, 64]);
         for bad in ["23", "1473", "64k", "none"] {
-            assert!(sizes(bad).is_err(), "{bad}");
+            assert!(parse_sizes(bad).is_err(), "{bad}");
         }
         for bad in ["0", "1.5", "1025", "-1", ""] {
-            assert!(children(bad).is_err(), "{bad}");
+            assert!(parse_child_counts(bad).is_err(), "{bad}");
         }
-        assert_eq!(receivers("16"), Ok(16));
-        assert!(receivers("0").is_err() && receivers("17").is_err());
+        assert_eq!(parse_receiver_count("16"), Ok(16));
+        assert!(parse_receiver_count("0").is_err() && parse_receiver_count("17").is_err());
     }
 }

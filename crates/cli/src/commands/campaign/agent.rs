@@ -1,4 +1,4 @@
-//! `horolog campaign agent`: flags to an agent, which runs until it is stopped.
+//! `horolog campaign agent`: runs an agent until it is stopped.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -21,9 +21,9 @@ use super::broker::BrokerArgs;
 use crate::failure::CommandFailure;
 use crate::output;
 
-/// Greatest length of a policy, in bytes.
+/// Largest accepted size of a policy file, in bytes.
 const POLICY_BYTES_MAX: u64 = 1 << 20;
-/// Greatest number of labels, and their length in bytes.
+/// Largest number of labels; [`LABEL_BYTES_MAX`] is the longest name or value of one, in bytes.
 const LABELS_MAX: usize = 64;
 const LABEL_BYTES_MAX: usize = 128;
 
@@ -38,14 +38,14 @@ const LABEL_BYTES_MAX: usize = 128;
 /// Without --policy it measures only within private networks, with modest limits. 'horolog campaign
 /// agent --show-policy' prints the policy in force.
 #[derive(Args, Debug)]
-pub(super) struct AgentArgs {
+pub(super) struct CampaignAgentArgs {
     #[command(flatten)]
     broker: BrokerArgs,
     /// Name of the agent: letters, digits, '-' and '_' [default: the hostname].
     #[arg(long)]
     name: Option<AgentName>,
     /// Label by which plans select the agent. Repeatable.
-    #[arg(long = "label", value_name = "NAME=VALUE", value_parser = label)]
+    #[arg(long = "parse_label", value_name = "NAME=VALUE", value_parser = parse_label)]
     labels: Vec<(String, String)>,
     /// Address at which other agents reach this one. Repeatable, the best first [default: the
     /// address that leads to the NATS server, then all others].
@@ -78,7 +78,7 @@ impl From<AgentError> for CommandFailure {
     }
 }
 
-fn label(text: &str) -> Result<(String, String), String> {
+fn parse_label(text: &str) -> Result<(String, String), String> {
     let form = || "write NAME=VALUE, such as site=a".to_owned();
     let (name, value) = text.split_once('=').ok_or_else(form)?;
     let fits = |text: &str| text.len() <= LABEL_BYTES_MAX && !text.contains(char::is_control);
@@ -88,24 +88,24 @@ fn label(text: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), value.to_owned()))
 }
 
-pub(super) fn run(args: AgentArgs) -> Result<(), CommandFailure> {
-    let policy = policy(args.policy.as_ref())?;
+pub(super) fn run(args: CampaignAgentArgs) -> Result<(), CommandFailure> {
+    let policy = load_policy(args.policy.as_ref())?;
     if args.show_policy {
-        return output::line(policy.to_toml().trim_end());
+        return output::print_line(policy.to_toml().trim_end());
     }
-    // Before any thread is started.
+    // Must precede the start of any thread.
     output::install_interrupt_handler()?;
-    let options = options(args, policy)?;
-    let owner = AgentCallbacks {
+    let options = agent_options(args, policy)?;
+    let callbacks = AgentCallbacks {
         log: &|text| output::print_note(&format!("horolog: {text}")),
-        // systemd may be absent.
+        // The error is ignored: systemd may be absent.
         ready: &|| drop(sd_notify::notify(&[NotifyState::Ready])),
-        flow: &output::flow,
+        flow: &output::check_stop_request,
     };
-    Ok(agent::run(options, owner)?)
+    Ok(agent::run(options, callbacks)?)
 }
 
-fn policy(path: Option<&PathBuf>) -> Result<Policy, CommandFailure> {
+fn load_policy(path: Option<&PathBuf>) -> Result<Policy, CommandFailure> {
     let Some(path) = path else { return Ok(Policy::default()) };
     let shown = path.display();
     let unreadable =
@@ -120,12 +120,12 @@ fn policy(path: Option<&PathBuf>) -> Result<Policy, CommandFailure> {
         .map_err(|fault| CommandFailure::usage(format!("--policy {shown}: {fault}")))
 }
 
-fn options(args: AgentArgs, policy: Policy) -> Result<AgentOptions, CommandFailure> {
-    let broker = args.broker.broker();
-    // An invalid address is not resolved either.
+fn agent_options(args: CampaignAgentArgs, policy: Policy) -> Result<AgentOptions, CommandFailure> {
+    let broker = args.broker.broker_options();
+    // Checked first, since the addresses below are resolved from the server names.
     broker.check()?;
     let name = args.name.map_or_else(host_name, Ok)?;
-    let state = args.state.map_or_else(|| state(&name), Ok)?;
+    let state = args.state.map_or_else(|| state_directory(&name), Ok)?;
     let mut labels = BTreeMap::new();
     for (label, value) in args.labels {
         if labels.insert(label.clone(), value).is_some() || labels.len() > LABELS_MAX {
@@ -134,7 +134,8 @@ fn options(args: AgentArgs, policy: Policy) -> Result<AgentOptions, CommandFailu
             )));
         }
     }
-    let addresses = if args.addresses.is_empty() { addresses(&broker)? } else { args.addresses };
+    let addresses =
+        if args.addresses.is_empty() { reachable_addresses(&broker)? } else { args.addresses };
     Ok(AgentOptions {
         capabilities: AgentCapabilities {
             root: is_root(),
@@ -149,7 +150,7 @@ fn options(args: AgentArgs, policy: Policy) -> Result<AgentOptions, CommandFailu
         policy,
         state,
         clock_server: args.clock_server,
-        // This program itself, even if another file has replaced its own since the start.
+        // The running executable, even if its file has been replaced since the start.
         program: "/proc/self/exe".into(),
     })
 }
@@ -159,14 +160,14 @@ fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }
 
-/// The host's name, without characters that are invalid in a name.
+/// Returns the hostname as an agent name, with `-` in place of invalid characters.
 fn host_name() -> Result<AgentName, CommandFailure> {
     let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name = name.trim().replace(|c: char| !c.is_ascii_alphanumeric() && c != '_', "-");
     name.parse().map_err(|error| CommandFailure::usage(format!("{error}; name it with --name")))
 }
 
-fn state(name: &AgentName) -> Result<PathBuf, CommandFailure> {
+fn state_directory(name: &AgentName) -> Result<PathBuf, CommandFailure> {
     let path = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(directory) = path("STATE_DIRECTORY") {
         return Ok(directory);
@@ -180,28 +181,29 @@ fn state(name: &AgentName) -> Result<PathBuf, CommandFailure> {
     Ok(user.join("horolog/agents").join(name.as_str()))
 }
 
-/// The address by which the NATS server is reached, and then all others with a scope beyond this
-/// host and its links.
-fn addresses(broker: &BrokerOptions) -> Result<Vec<IpAddr>, CommandFailure> {
+/// Returns the addresses at which other hosts can reach this one: first the source address towards
+/// the NATS server, then all others that are neither loopback nor link-local.
+fn reachable_addresses(broker: &BrokerOptions) -> Result<Vec<IpAddr>, CommandFailure> {
     let mut netlink = Netlink::open().map_err(CommandFailure::environment)?;
     let all = netlink.addresses().map_err(CommandFailure::environment)?;
     let all = all.into_iter().map(|entry| entry.prefix.address());
     let mut best: Vec<_> =
-        broker.servers.iter().find_map(|server| towards(server)).into_iter().collect();
+        broker.servers.iter().find_map(|server| source_address(server)).into_iter().collect();
     for address in all {
-        let is_near = match address {
+        let is_local = match address {
             IpAddr::V4(v4) => v4.is_loopback() || v4.is_link_local(),
             IpAddr::V6(v6) => v6.is_loopback() || v6.is_unicast_link_local(),
         };
-        if !is_near && !best.contains(&address) {
+        if !is_local && !best.contains(&address) {
             best.push(address);
         }
     }
     Ok(best)
 }
 
-/// The source address of this host for packets to a server.
-fn towards(server: &str) -> Option<IpAddr> {
+/// Returns the source address that the kernel selects for packets to a NATS server; `None` if the
+/// server's name does not resolve or there is no route.
+fn source_address(server: &str) -> Option<IpAddr> {
     let authority = server.split_once("://").map_or(server, |(_, authority)| authority);
     let authority = authority.trim_end_matches('/');
     let to = [authority.to_owned(), format!("{authority}:4222")]
@@ -220,10 +222,10 @@ mod tests {
 
     #[test]
     fn labels_have_a_name_and_a_value() {
-        assert_eq!(label("site=a=b"), Ok(("site".to_owned(), "a=b".to_owned())));
-        assert_eq!(label("site="), Ok(("site".to_owned(), String::new())));
+        assert_eq!(parse_label("site=a=b"), Ok(("site".to_owned(), "a=b".to_owned())));
+        assert_eq!(parse_label("site="), Ok(("site".to_owned(), String::new())));
         for text in ["", "site", "=a", "a=b\n"] {
-            assert!(label(text).is_err(), "{text}");
+            assert!(parse_label(text).is_err(), "{text}");
         }
     }
 
@@ -231,8 +233,8 @@ mod tests {
     fn own_address_follows_from_the_route_to_a_server() {
         let loopback = Some(IpAddr::from([127, 0, 0, 1]));
         for server in ["nats://127.0.0.1:4222", "127.0.0.1", "tls://127.0.0.1:1/"] {
-            assert_eq!(towards(server), loopback, "{server}");
+            assert_eq!(source_address(server), loopback, "{server}");
         }
-        assert_eq!(towards("nats://"), None);
+        assert_eq!(source_address("nats://"), None);
     }
 }

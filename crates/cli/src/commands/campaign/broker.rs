@@ -1,4 +1,4 @@
-//! Flags for the address of NATS and the credentials there.
+//! Flags for the NATS servers, and the credentials and TLS settings for them.
 
 use std::path::PathBuf;
 
@@ -62,7 +62,7 @@ pub(super) struct BrokerArgs {
 }
 
 impl BrokerArgs {
-    pub(super) fn broker(&self) -> BrokerOptions {
+    pub(super) fn broker_options(&self) -> BrokerOptions {
         let password = || self.password_file.clone().unwrap_or_default();
         let identity = match (&self.creds, &self.nkey, &self.user) {
             (Some(path), _, _) => BrokerIdentity::Credentials(path.clone()),

@@ -1,4 +1,4 @@
-//! `horolog campaign list`: present agents and unfinished campaigns.
+//! `horolog campaign list`: lists the agents with a heartbeat and the campaigns in progress.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -24,7 +24,7 @@ pub(super) struct CampaignListArgs {
 
 pub(super) fn run(args: &CampaignListArgs) -> Result<(), CommandFailure> {
     let BrokerListing { agents, campaigns } =
-        list(&args.broker.broker(), env!("CARGO_PKG_VERSION"))?;
+        list(&args.broker.broker_options(), env!("CARGO_PKG_VERSION"))?;
     if args.json {
         let unusable = agents.unusable.iter();
         let unusable: Vec<_> =
@@ -35,19 +35,19 @@ pub(super) fn run(args: &CampaignListArgs) -> Result<(), CommandFailure> {
             "unusable": unusable,
             "campaigns": campaigns,
         });
-        return output::line(to_json(&list).trim_end());
+        return output::print_line(to_json(&list).trim_end());
     }
     if agents.usable.is_empty() && agents.unusable.is_empty() {
         output::print_note("horolog: no agents");
     }
     for agent in &agents.usable {
-        output::line(&agent_line(agent))?;
+        output::print_line(&agent_line(agent))?;
     }
     for (name, why) in &agents.unusable {
-        output::line(&format!("{name}  unusable: {why}"))?;
+        output::print_line(&format!("{name}  unusable: {why}"))?;
     }
     for campaign in &campaigns {
-        output::line(&format!("campaign {campaign} in progress"))?;
+        output::print_line(&format!("campaign {campaign} in progress"))?;
     }
     Ok(())
 }

@@ -27,10 +27,10 @@ pub(crate) struct CampaignArgs {
 
 #[derive(Subcommand, Debug)]
 enum CampaignCommand {
-    Agent(Box<agent::AgentArgs>),
+    Agent(Box<agent::CampaignAgentArgs>),
     Run(Box<run::CampaignRunArgs>),
     List(Box<list::CampaignListArgs>),
-    Plans(plans::PlansArgs),
+    Plans(plans::CampaignPlansArgs),
 }
 
 pub(crate) fn run(args: CampaignArgs) -> Result<(), CommandFailure> {

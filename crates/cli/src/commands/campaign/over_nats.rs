@@ -1,5 +1,5 @@
-//! `horolog campaign run` with agents: progress on standard error, and the collected results as one
-//! result.
+//! `horolog campaign run` with agents: runs the controller, prints its events on standard error,
+//! and merges the collected results.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -20,14 +20,14 @@ use horolog_report::{RenderResult, to_json};
 use horolog_time::Span;
 
 use super::broker::BrokerArgs;
-use crate::failure::{CommandFailure, no_error};
-use crate::files::FileArgs;
+use crate::failure::{CommandFailure, check_findings};
+use crate::files::ResultFileArgs;
 use crate::output;
 use crate::values;
 
 /// Agents of a campaign, and the controller's timeouts.
 #[derive(Args, Debug)]
-pub(super) struct OverNatsArgs {
+pub(super) struct NatsCampaignArgs {
     /// Resume this campaign, whose controller has ended.
     #[arg(long, value_name = "CAMPAIGN", conflicts_with = "local")]
     resume: Option<CampaignId>,
@@ -35,7 +35,7 @@ pub(super) struct OverNatsArgs {
     broker: BrokerArgs,
     /// Time between the announcement of the start time and the start, up to 1h.
     #[arg(
-        long, value_name = "TIME", value_parser = lead, default_value = "2s"
+        long, value_name = "TIME", value_parser = parse_lead_time, default_value = "2s"
     )]
     lead_time: Duration,
     /// Grace period after the plan's duration-max in which jobs end and results arrive.
@@ -55,7 +55,7 @@ pub(super) struct OverNatsArgs {
     inject_clock_offset: Span,
 }
 
-fn lead(text: &str) -> Result<Duration, String> {
+fn parse_lead_time(text: &str) -> Result<Duration, String> {
     let lead = values::long_duration(text)?;
     let is_possible = lead.as_nanos() <= LEAD_NS_MAX.unsigned_abs().into();
     if is_possible { Ok(lead) } else { Err("agents wait for up to an hour".to_owned()) }
@@ -64,12 +64,12 @@ fn lead(text: &str) -> Result<Duration, String> {
 impl From<CampaignError> for CommandFailure {
     fn from(error: CampaignError) -> Self {
         let text = error.to_string();
-        failure(error, text)
+        campaign_failure(error, text)
     }
 }
 
-/// A failure with this text.
-fn failure(error: CampaignError, text: String) -> CommandFailure {
+/// Converts an error of the controller to a failure with its exit status and this text.
+fn campaign_failure(error: CampaignError, text: String) -> CommandFailure {
     match error {
         CampaignError::Plan(_) | CampaignError::Unknown(_) => CommandFailure::usage(text),
         CampaignError::Placement { fault, .. } if fault.is_option => CommandFailure::usage(text),
@@ -78,37 +78,38 @@ fn failure(error: CampaignError, text: String) -> CommandFailure {
     }
 }
 
-impl OverNatsArgs {
-    /// Runs a plan with this name in error messages, with values for its parameters.
+impl NatsCampaignArgs {
+    /// Runs the plan of this text. `name` stands for it in error messages; `settings` are names and
+    /// values of plan parameters.
     pub(super) fn run(
         &self,
         (plan, name): (String, &str),
         settings: Vec<(String, String)>,
-        files: &FileArgs,
+        files: &ResultFileArgs,
     ) -> Result<(), CommandFailure> {
-        self.conduct(CampaignSource::Plan(plan, settings), name, files)
+        self.run_controller(CampaignSource::Plan(plan, settings), name, files)
     }
 
-    /// Resumes a campaign.
-    pub(super) fn resume(&self, files: &FileArgs) -> Result<(), CommandFailure> {
-        // The flags require one of the two.
+    /// Resumes the campaign of `--resume`.
+    pub(super) fn resume(&self, files: &ResultFileArgs) -> Result<(), CommandFailure> {
+        // The ID is present, since clap requires a plan or --resume.
         let id = self.resume.clone().ok_or_else(|| CommandFailure::usage("name a plan"))?;
         let name = format!("plan of {id}");
-        self.conduct(CampaignSource::Resume(id), &name, files)
+        self.run_controller(CampaignSource::Resume(id), &name, files)
     }
 
-    fn conduct(
+    fn run_controller(
         &self,
         what: CampaignSource,
         plan: &str,
-        files: &FileArgs,
+        files: &ResultFileArgs,
     ) -> Result<(), CommandFailure> {
         let files = files.open()?;
         let started = rfc3339_now();
-        // Before any thread is started.
+        // Must precede the start of any thread.
         output::install_interrupt_handler()?;
         let options = ControllerOptions {
-            broker: self.broker.broker(),
+            broker: self.broker.broker_options(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             source: what,
             lead: self.lead_time,
@@ -119,22 +120,24 @@ impl OverNatsArgs {
         };
         let print_event =
             |step: &ControllerEvent<'_>| output::print_note(&format!("horolog: {step}"));
-        let ran = controller::run(options, &print_event, &output::flow, |collected| {
-            let result = merged(collected, started);
-            let written = files.write(&result, [to_json, RenderResult::page], RenderResult::text);
-            // Results that could not be written can be collected once more.
-            let is_written = written.is_ok();
-            (written.and_then(|()| no_error(&result.findings)), is_written)
-        });
-        ran.map_err(|error| {
+        let outcome =
+            controller::run(options, &print_event, &output::check_stop_request, |collected| {
+                let result = merge_results(collected, started);
+                let written =
+                    files.write(&result, [to_json, RenderResult::page], RenderResult::text);
+                // Unless the result was written, the campaign can be resumed to collect it again.
+                let is_written = written.is_ok();
+                (written.and_then(|()| check_findings(&result.findings)), is_written)
+            });
+        outcome.map_err(|error| {
             let text = error.in_file(plan);
-            failure(error, text)
+            campaign_failure(error, text)
         })?
     }
 }
 
-fn merged(collected: CollectedResults, started: String) -> CampaignResult {
-    let broker_gone = collected.broker_gone.map(|message| Finding {
+fn merge_results(collected: CollectedResults, started: String) -> CampaignResult {
+    let broker_finding = collected.broker_gone.map(|message| Finding {
         code: FindingCode::BrokerUnreachable,
         severity: Severity::Warning,
         message: format!("The result was made without the NATS server: {message}."),
@@ -160,7 +163,7 @@ fn merged(collected: CollectedResults, started: String) -> CampaignResult {
             unreadable_messages: collected.unreadable,
         }),
         outcomes: collected.outcomes.into_values().collect(),
-        findings: broker_gone.into_iter().collect(),
+        findings: broker_finding.into_iter().collect(),
     })
 }
 
@@ -171,10 +174,10 @@ mod tests {
     #[test]
     fn an_instant_is_named_up_to_an_hour_ahead() {
         for (text, seconds) in [("2", 2), ("500ms", 0), ("10m", 600), ("1h", 3_600)] {
-            assert_eq!(lead(text).map(|lead| lead.as_secs()), Ok(seconds), "{text}");
+            assert_eq!(parse_lead_time(text).map(|lead| lead.as_secs()), Ok(seconds), "{text}");
         }
         for (text, why) in [("61m", "up to an hour"), ("2h", "up to an hour"), ("0s", "longer")] {
-            assert!(lead(text).is_err_and(|told| told.contains(why)), "{text}");
+            assert!(parse_lead_time(text).is_err_and(|told| told.contains(why)), "{text}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! `horolog campaign run`: a plan by name or file, in lab hosts or by agents, its result as text,
-//! JSON and HTML report.
+//! `horolog campaign run`: runs a plan in lab hosts or by agents, and writes the merged result as
+//! text, JSON and HTML report.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -17,14 +17,14 @@ use horolog_campaign::plan::{PLAN_BYTES_MAX, Plan};
 use horolog_campaign::{AgentName, FileError};
 use horolog_report::{RenderResult, to_json};
 
-use super::over_nats::OverNatsArgs;
+use super::over_nats::NatsCampaignArgs;
 use super::plans;
-use crate::failure::{CommandFailure, no_error};
-use crate::files::FileArgs;
+use crate::failure::{CommandFailure, check_findings};
+use crate::files::ResultFileArgs;
 use crate::output::{self, ProgressLine};
 
-/// Options of a NATS server and of agents, which do not apply to lab hosts.
-const OF_NATS: [&str; 15] = [
+/// IDs of the clap arguments that concern NATS servers and agents, and conflict with `--local`.
+const NATS_ARGUMENT_IDS: [&str; 15] = [
     "servers",
     "creds",
     "nkey",
@@ -58,24 +58,24 @@ pub(super) struct CampaignRunArgs {
     #[arg(required_unless_present = "resume", conflicts_with = "resume")]
     plan: Option<String>,
     /// Run the plan in lab hosts on this host, one for each agent that it needs; requires root.
-    #[arg(long, conflicts_with_all = OF_NATS)]
+    #[arg(long, conflicts_with_all = NATS_ARGUMENT_IDS)]
     local: bool,
     /// Give the lab hosts IPv6 addresses, by which they reach one another.
     #[arg(long, requires = "local")]
     ipv6: bool,
     /// Set a parameter of the plan. Repeatable.
-    #[arg(long, value_name = "NAME=VALUE", value_parser = setting, conflicts_with = "resume")]
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_parameter, conflicts_with = "resume")]
     set: Vec<(String, String)>,
     /// Print the placement of each part without running anything.
     #[arg(long, requires = "local")]
     check: bool,
     #[command(flatten)]
-    over_nats: OverNatsArgs,
+    nats: NatsCampaignArgs,
     #[command(flatten)]
-    files: FileArgs,
+    files: ResultFileArgs,
 }
 
-fn setting(text: &str) -> Result<(String, String), String> {
+fn parse_parameter(text: &str) -> Result<(String, String), String> {
     let split = text.split_once('=').filter(|(name, _)| !name.is_empty());
     let (name, value) = split.ok_or("expected NAME=VALUE, such as generators=4")?;
     Ok((name.to_owned(), value.to_owned()))
@@ -87,32 +87,32 @@ impl From<LocalError> for CommandFailure {
     }
 }
 
-/// The text of a plan, and its name in error messages.
-fn text(plan: &str) -> Result<(String, String), CommandFailure> {
-    if let Some(shipped) = plans::find(plan) {
-        return Ok((shipped.text.to_owned(), format!("plan {plan}")));
+/// Reads a built-in plan or a plan file. Returns its text, and its name in error messages.
+fn read_plan(plan: &str) -> Result<(String, String), CommandFailure> {
+    if let Some(builtin) = plans::find_plan(plan) {
+        return Ok((builtin.text.to_owned(), format!("plan {plan}")));
     }
     let cannot = |error: std::io::Error| {
-        let known = plans::names();
+        let known = plans::plan_names();
         let names = format!("built-in plans: {known}");
         CommandFailure::usage(format!("cannot read plan {plan}: {error}; {names}"))
     };
     let mut text = String::new();
     let file = File::open(Path::new(plan)).map_err(cannot)?;
-    // One byte more, to detect a file that is too long.
+    // Reads one byte above the limit, so that the parser detects a file that is too long.
     file.take(PLAN_BYTES_MAX as u64 + 1).read_to_string(&mut text).map_err(cannot)?;
     Ok((text, plan.to_owned()))
 }
 
-fn located(name: &str, fault: &FileError) -> CommandFailure {
+fn plan_failure(name: &str, fault: &FileError) -> CommandFailure {
     CommandFailure::usage(fault.in_file(name))
 }
 
-struct Shown {
+struct CampaignProgress {
     progress: ProgressLine,
 }
 
-impl CampaignObserver for Shown {
+impl CampaignObserver for CampaignProgress {
     fn event(&mut self, agent: &AgentName, event: &OrderEvent) {
         match event {
             OrderEvent::Started { job, .. } => {
@@ -132,21 +132,21 @@ impl CampaignObserver for Shown {
     }
 
     fn is_stop_requested(&self) -> bool {
-        output::flow().is_break()
+        output::check_stop_request().is_break()
     }
 }
 
 pub(super) fn run(args: &CampaignRunArgs) -> Result<(), CommandFailure> {
     let Some(plan) = &args.plan else {
-        return args.over_nats.resume(&args.files);
+        return args.nats.resume(&args.files);
     };
-    let (text, name) = text(plan)?;
+    let (text, name) = read_plan(plan)?;
     if !args.local {
-        // An invalid plan is reported with its name, and needs no agents.
-        Plan::parse(&text, &args.set).map_err(|fault| located(&name, &fault))?;
-        return args.over_nats.run((text, &name), args.set.clone(), &args.files);
+        // Parsed here for its errors only: they are reported before agents are contacted.
+        Plan::parse(&text, &args.set).map_err(|fault| plan_failure(&name, &fault))?;
+        return args.nats.run((text, &name), args.set.clone(), &args.files);
     }
-    let plan = Plan::parse(&text, &args.set).map_err(|fault| located(&name, &fault))?;
+    let plan = Plan::parse(&text, &args.set).map_err(|fault| plan_failure(&name, &fault))?;
     let addresses = if args.ipv6 { LabAddresses::V6 } else { LabAddresses::V4 };
     let LocalPlacement { placement, .. } =
         local::assign_to_lab_hosts(&plan, addresses).map_err(|error| match error {
@@ -154,23 +154,23 @@ pub(super) fn run(args: &CampaignRunArgs) -> Result<(), CommandFailure> {
             other => other.into(),
         })?;
     if args.check {
-        return output::line(&placed(&placement));
+        return output::print_line(&placement_text(&placement));
     }
     let files = args.files.open()?;
     output::install_interrupt_handler()?;
     let program = std::env::current_exe().map_err(CommandFailure::environment)?;
     let options = LocalOptions { program, command: output::command_line(), addresses };
-    let mut shown = Shown { progress: ProgressLine::new() };
-    shown.progress.set_message("starting services");
-    let result = local::run(&plan, &options, &mut shown);
-    shown.progress.finish();
+    let mut observer = CampaignProgress { progress: ProgressLine::new() };
+    observer.progress.set_message("starting services");
+    let result = local::run(&plan, &options, &mut observer);
+    observer.progress.finish();
     let result = result?;
     files.write(&result, [to_json, RenderResult::page], RenderResult::text)?;
-    no_error(&result.findings)
+    check_findings(&result.findings)
 }
 
-/// The host of each part, in lines.
-fn placed(placement: &Placement) -> String {
+/// Formats a placement, with one line for each job: job, agent, address, kind and options.
+fn placement_text(placement: &Placement) -> String {
     let line = |PlacedJob { agent, address, job, .. }: &PlacedJob| {
         let options = job.options.iter();
         let options = options.map(|(name, values)| format!("{name}={}", values.join(",")));

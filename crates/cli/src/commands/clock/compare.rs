@@ -1,5 +1,5 @@
-//! `horolog clock compare`: flags to a comparison of clocks, its result as text, JSON and HTML
-//! report.
+//! `horolog clock compare`: compares other clocks of this host with the system clock, and writes
+//! the result as text, JSON and HTML report.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -10,15 +10,16 @@ use clap::Args;
 use horolog_probe::clocks::{COUNT_MAX, ClockComparison, ClockError, ClockName, CompareOptions};
 use horolog_report::{RenderResult, to_json};
 
-use super::figures::{OffsetOf, of_clocks, of_comparison};
+use super::figures::{OffsetStatistic, clock_metric_values, parse_comparison_limit};
 use crate::ci::CiArgs;
-use crate::failure::{CommandFailure, verdict};
+use crate::failure::{CommandFailure, check_limits_and_findings};
 use crate::files::ResultFiles;
 use crate::limit::Limit;
 use crate::output::{self, ProgressLine};
-use crate::result_store::KeepArgs;
+use crate::result_store::StoreResultArgs;
 use crate::values;
 
+/// Minimum of `--interval`.
 const INTERVAL_MIN: Duration = Duration::from_millis(1);
 
 /// Compare the system clock with other clocks of this host: the kernel's, PTP hardware clocks and
@@ -33,7 +34,7 @@ const INTERVAL_MIN: Duration = Duration::from_millis(1);
 #[derive(Args, Debug)]
 pub(crate) struct ClockCompareArgs {
     #[command(flatten)]
-    clocks: ClocksArgs,
+    clocks: ClockReadingArgs,
     /// Duration of the comparison.
     #[arg(short, long, value_name = "TIME", value_parser = values::long_duration,
           default_value = "10s")]
@@ -42,8 +43,8 @@ pub(crate) struct ClockCompareArgs {
     /// Repeatable. A limit on a metric that was not measured fails.
     ///
     /// Metrics: mean, stddev, rms, p99, max (absolute value).
-    #[arg(long, value_name = "LIMIT", value_parser = of_comparison)]
-    fail_if: Vec<Limit<OffsetOf>>,
+    #[arg(long, value_name = "LIMIT", value_parser = parse_comparison_limit)]
+    fail_if: Vec<Limit<OffsetStatistic>>,
     /// Write the result with every reading to FILE as JSON; '-' writes it to standard output
     /// instead of the text.
     #[arg(long, value_name = "FILE")]
@@ -54,31 +55,31 @@ pub(crate) struct ClockCompareArgs {
     #[command(flatten)]
     ci: CiArgs,
     #[command(flatten)]
-    keep: KeepArgs,
+    store_args: StoreResultArgs,
 }
 
 /// Clocks to read, and the interval between readings.
 #[derive(Args, Debug)]
-pub(super) struct ClocksArgs {
+pub(super) struct ClockReadingArgs {
     /// Clocks: raw (CLOCK_MONOTONIC_RAW, the undisciplined oscillator), monotonic, tai,
     /// /dev/ptpN[,scale=utc][,tai-offset=37] (by default on TAI, with the kernel's offset),
     /// /dev/ppsN[,edge=clear] [default: raw and tai].
     #[arg(value_name = "CLOCK")]
     clocks: Vec<ClockName>,
     /// Interval between readings, at least 1ms.
-    #[arg(short, long, value_name = "TIME", value_parser = interval, default_value = "1s")]
+    #[arg(short, long, value_name = "TIME", value_parser = parse_interval, default_value = "1s")]
     pub(super) interval: Duration,
 }
 
-fn interval(text: &str) -> Result<Duration, String> {
+fn parse_interval(text: &str) -> Result<Duration, String> {
     match values::long_duration(text)? {
         short if short < INTERVAL_MIN => Err("at least 1ms".into()),
         interval => Ok(interval),
     }
 }
 
-impl ClocksArgs {
-    /// Opens the clocks for a comparison of this duration.
+impl ClockReadingArgs {
+    /// Opens the clocks for a comparison that lasts `time`.
     pub(super) fn open(&self, time: Duration) -> Result<ClockComparison, CommandFailure> {
         let count = time.as_nanos() / self.interval.as_nanos();
         let count = u64::try_from(count).unwrap_or(u64::MAX).saturating_add(1);
@@ -110,18 +111,19 @@ pub(super) fn run(args: &ClockCompareArgs) -> Result<(), CommandFailure> {
         )));
     }
     args.ci.open(&[("--json", args.json.as_deref()), ("--html", args.html.as_deref())])?;
-    let files =
-        ResultFiles::open([("--json", &args.json), ("--html", &args.html)])?.with_store(&args.keep);
+    let files = ResultFiles::open([("--json", &args.json), ("--html", &args.html)])?
+        .with_store(&args.store_args);
     let comparison = args.clocks.open(args.time)?;
     output::install_interrupt_handler()?;
     let progress = ProgressLine::new();
     let total = comparison.slot_count();
-    let report_progress = |done| progress.counted(done, total, "readings");
-    let mut result = comparison.run(&report_progress, &|| output::flow().is_break());
+    let report_progress = |done| progress.set_count(done, total, "readings");
+    let mut result = comparison.run(&report_progress, &|| output::check_stop_request().is_break());
     progress.finish();
-    let judge =
-        |limit: &Limit<OffsetOf>| limit.judge_named(of_clocks(&result.clocks, limit.metric));
+    let judge = |limit: &Limit<OffsetStatistic>| {
+        limit.evaluate_named(clock_metric_values(&result.clocks, limit.metric))
+    };
     result.limits = args.fail_if.iter().map(judge).collect();
     files.write(&result, [to_json, RenderResult::page], RenderResult::text)?;
-    verdict(&result.limits, &result.findings)
+    check_limits_and_findings(&result.limits, &result.findings)
 }

@@ -1,65 +1,71 @@
-//! Metrics of simulated and compared clocks for `--fail-if`: their offsets, as absolute values.
-//! Pure.
+//! Metrics that `--fail-if` can limit in `horolog clock compare` and `horolog clock simulate`:
+//! absolute values of clock offsets, and recovery times. Pure.
 
 use horolog_record::{ComparedClock, DisciplineResult, ExactSummary, LimitResult, LimitUnit};
 
 use crate::limit::{Limit, LimitedMetric};
 
-/// A metric of offsets, in ns; `None` if there are too few of them.
-pub(super) type OffsetOf = fn(&ExactSummary) -> Option<f64>;
+/// Function that returns a statistic of clock offsets, in ns; `None` if there are too few of them.
+pub(super) type OffsetStatistic = fn(&ExactSummary) -> Option<f64>;
 
-const OFFSETS: [LimitedMetric<OffsetOf>; 5] = [
+const OFFSET_METRICS: [LimitedMetric<OffsetStatistic>; 5] = [
     ("mean", LimitUnit::Ns, |offsets| Some(offsets.mean.abs())),
     ("stddev", LimitUnit::Ns, |offsets| (offsets.count > 1).then_some(offsets.stddev)),
     ("rms", LimitUnit::Ns, |offsets| Some(offsets.rms)),
-    ("p99", LimitUnit::Ns, |offsets| Some(larger(offsets.p1, offsets.p99))),
-    ("max", LimitUnit::Ns, |offsets| Some(larger(offsets.min, offsets.max))),
+    ("p99", LimitUnit::Ns, |offsets| Some(larger_magnitude(offsets.p1, offsets.p99))),
+    ("max", LimitUnit::Ns, |offsets| Some(larger_magnitude(offsets.min, offsets.max))),
 ];
 
-fn larger(low: i64, high: i64) -> f64 {
+/// Returns the larger absolute value of two offsets, in ns.
+fn larger_magnitude(low: i64, high: i64) -> f64 {
     low.unsigned_abs().max(high.unsigned_abs()) as f64
 }
 
-/// A limit on a metric of a comparison, which has no outages to recover from.
-pub(super) fn of_comparison(text: &str) -> Result<Limit<OffsetOf>, String> {
-    Limit::parse(text, OFFSETS)
+/// Parses a limit for `horolog clock compare`, which has every metric except `recovery`.
+pub(super) fn parse_comparison_limit(text: &str) -> Result<Limit<OffsetStatistic>, String> {
+    Limit::parse(text, OFFSET_METRICS)
 }
 
-/// The metric of each clock's offsets, with its name; `None` for one without offsets. Offsets from
-/// the first reading are meaningless before the second.
-pub(super) fn of_clocks(
+/// Returns the name of each clock and a statistic of its offsets; `None` without offsets. Offsets
+/// of a clock with an arbitrary epoch are relative to its first reading, so one reading yields no
+/// value.
+pub(super) fn clock_metric_values(
     clocks: &[ComparedClock],
-    of: OffsetOf,
+    statistic: OffsetStatistic,
 ) -> impl Iterator<Item = (String, Option<f64>)> {
     clocks.iter().map(move |clock| {
         let offsets = clock.offset_ns.as_ref();
         let offsets = offsets.filter(|offsets| !clock.from_first || offsets.count > 1);
-        (clock.name.clone(), offsets.and_then(of))
+        (clock.name.clone(), offsets.and_then(statistic))
     })
 }
 
-/// A metric of a simulated clock.
+/// Metric of a simulated clock that `--fail-if` can limit.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum ClockMetric {
-    /// Its error.
-    Error(OffsetOf),
-    /// Its recovery time after an outage.
+pub(super) enum SimulatedClockMetric {
+    /// Statistic of the clock's error against true time, in ns.
+    Error(OffsetStatistic),
+    /// Recovery time after an outage of the pulses, in ns.
     Recovery,
 }
 
-/// A limit on a metric of a simulation.
-pub(super) fn of_simulation(text: &str) -> Result<Limit<ClockMetric>, String> {
-    let errors = OFFSETS.map(|(name, unit, of)| (name, unit, ClockMetric::Error(of)));
-    let recovery = ("recovery", LimitUnit::Ns, ClockMetric::Recovery);
+/// Parses a limit for `horolog clock simulate`.
+pub(super) fn parse_simulation_limit(text: &str) -> Result<Limit<SimulatedClockMetric>, String> {
+    let errors = OFFSET_METRICS
+        .map(|(name, unit, statistic)| (name, unit, SimulatedClockMetric::Error(statistic)));
+    let recovery = ("recovery", LimitUnit::Ns, SimulatedClockMetric::Recovery);
     Limit::parse(text, errors.into_iter().chain([recovery]))
 }
 
-impl ClockMetric {
-    /// Evaluates a limit on the error, or on each outage.
+impl SimulatedClockMetric {
+    /// Evaluates a limit on the clock error, or on the recovery time after each outage, of one
+    /// discipline method.
     pub(super) fn judge(limit: &Limit<Self>, method: &DisciplineResult) -> LimitResult {
         match limit.metric {
-            Self::Error(of) => limit.judge([method.error_ns.as_ref().and_then(of)]),
-            Self::Recovery => limit.judge_named(method.outages.iter().map(|outage| {
+            Self::Error(statistic) => {
+                limit.evaluate([method.error_ns.as_ref().and_then(statistic)])
+            }
+            Self::Recovery => limit.evaluate_named(method.outages.iter().map(|outage| {
                 let time = outage.recovered_after_s.map(|time| time as f64 * 1e9);
                 (format!("the outage {} s after the start", outage.begin_s), time)
             })),
@@ -89,8 +95,8 @@ mod tests {
     }
 
     fn judged(expression: &str, method: &DisciplineResult) -> (Option<f64>, bool) {
-        let limit = of_simulation(expression).unwrap();
-        let judged = ClockMetric::judge(&limit, method);
+        let limit = parse_simulation_limit(expression).unwrap();
+        let judged = SimulatedClockMetric::judge(&limit, method);
         (judged.value, judged.failed)
     }
 
@@ -102,7 +108,9 @@ mod tests {
         assert_eq!(judged("max > 3us", &method), (Some(3_000.0), false));
         assert_eq!(judged("p99>2us", &method), (Some(3_000.0), true));
         assert_eq!(judged("recovery>21s", &method), (Some(22e9), true));
-        let of = ClockMetric::judge(&of_simulation("recovery>21s").unwrap(), &method).scope;
+        let of =
+            SimulatedClockMetric::judge(&parse_simulation_limit("recovery>21s").unwrap(), &method)
+                .scope;
         assert_eq!(of.as_deref(), Some("the outage 1 s after the start"));
     }
 
@@ -129,22 +137,23 @@ mod tests {
             allan: Vec::new(),
             samples: Vec::new(),
         };
-        let limit = of_comparison("max>5us").unwrap();
+        let limit = parse_comparison_limit("max>5us").unwrap();
         let judged = |clocks: &[ComparedClock]| {
-            let result = limit.judge_named(of_clocks(clocks, limit.metric));
+            let result = limit.evaluate_named(clock_metric_values(clocks, limit.metric));
             (result.value, result.failed)
         };
         assert_eq!(judged(&[clock(&[10, -4_000]), clock(&[300])]), (Some(4_000.0), false));
         assert_eq!(judged(&[clock(&[10]), clock(&[-6_000])]), (Some(6_000.0), true));
         assert_eq!(judged(&[clock(&[10]), clock(&[])]), (None, true));
-        let worst = limit.judge_named(of_clocks(&[clock(&[10]), clock(&[7_000])], limit.metric));
+        let worst = limit
+            .evaluate_named(clock_metric_values(&[clock(&[10]), clock(&[7_000])], limit.metric));
         assert_eq!(worst.scope.as_deref(), Some("[7000]"));
-        assert!(of_comparison("recovery>1s").is_err());
+        assert!(parse_comparison_limit("recovery>1s").is_err());
         // One reading: no deviation, and of a clock as of its first reading nothing at all.
         let missing = |text: &str, from_first| {
-            let limit = of_comparison(text).unwrap();
+            let limit = parse_comparison_limit(text).unwrap();
             let clocks = [ComparedClock { from_first, ..clock(&[0]) }];
-            let result = limit.judge_named(of_clocks(&clocks, limit.metric));
+            let result = limit.evaluate_named(clock_metric_values(&clocks, limit.metric));
             (result.value.is_none(), result.failed)
         };
         assert_eq!(missing("stddev>1ns", false), (true, true));
@@ -155,7 +164,7 @@ mod tests {
     #[test]
     fn what_is_no_limit_is_refused() {
         for wrong in ["", "stddev", "stddev<1us", "median>1us", "max>", "max>fast"] {
-            assert!(of_simulation(wrong).is_err(), "{wrong}");
+            assert!(parse_simulation_limit(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! `horolog clock log`: readings of a comparison of clocks or of a running server, one line of JSON
-//! for each clock at each interval.
+//! `horolog clock log`: logs clock offsets, from a comparison of this host's clocks or from the
+//! status of a running server, as one line of JSON for each clock at each interval.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -16,13 +16,13 @@ use horolog_sys::clock::{MonotonicClock, Realtime};
 use horolog_time::Clock;
 use serde_json::Value;
 
-use super::compare::ClocksArgs;
+use super::compare::ClockReadingArgs;
 use crate::commands::status::live;
 use crate::failure::CommandFailure;
 use crate::output;
 use crate::values;
 
-/// Least file size: the longest line.
+/// Minimum of `--size`, in bytes: the maximum length of a line.
 const SIZE_MIN: u64 = horolog_record::CLOCK_LOG_LINE_MAX as u64;
 
 /// Log the offset of the system clock from other clocks of this host, or the clock state that a
@@ -31,12 +31,12 @@ const SIZE_MIN: u64 = horolog_record::CLOCK_LOG_LINE_MAX as u64;
 /// Each line has the offset (positive if the system clock is ahead), its error bound and, for a
 /// server, the frequency and the state. Logging goes on until --time has passed or Ctrl-C.
 #[derive(Args, Debug)]
-pub(crate) struct LogArgs {
+pub(crate) struct ClockLogArgs {
     /// File to append to; '-' for standard output.
     #[arg(value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]
-    clocks: ClocksArgs,
+    clocks: ClockReadingArgs,
     /// Log the discipline of the clock by a GNSS receiver, and the sources, of the running server.
     #[arg(long, conflicts_with = "clocks")]
     server: bool,
@@ -48,41 +48,43 @@ pub(crate) struct LogArgs {
     time: Option<Duration>,
     /// Size at which FILE is renamed to FILE.1, replacing an older one, such as 10M (k and M are
     /// powers of 1024), at least 4096 bytes [default: unlimited].
-    #[arg(long, value_name = "BYTES", value_parser = size)]
+    #[arg(long, value_name = "BYTES", value_parser = parse_size_limit)]
     size: Option<u64>,
 }
 
-fn size(text: &str) -> Result<u64, String> {
+fn parse_size_limit(text: &str) -> Result<u64, String> {
     match values::size(text)? {
         small if small < SIZE_MIN => Err(format!("at least {SIZE_MIN} bytes")),
         size => Ok(size),
     }
 }
 
-pub(super) fn run(args: LogArgs) -> Result<(), CommandFailure> {
+pub(super) fn run(args: ClockLogArgs) -> Result<(), CommandFailure> {
     let time = args.time.unwrap_or(Duration::MAX);
     if args.server || args.status_socket.is_some() {
         let path = args.status_socket.map_or_else(status::find_socket, Ok)?;
-        // An unreachable server is an error at the start; one that goes away later is waited for.
+        // An unreachable server is an error only at the start; later, each failed request is
+        // logged.
         live::fetch(&path)?;
-        let mut log = LogFile::open(&args.file, args.size)?;
+        let mut log = ClockLogWriter::open(&args.file, args.size)?;
         output::install_interrupt_handler()?;
-        return of_server(&path, args.clocks.interval, time, &mut log);
+        return log_server_status(&path, args.clocks.interval, time, &mut log);
     }
     let mut comparison = args.clocks.open(time)?;
     let names: Vec<_> = comparison.names().map(str::to_owned).collect();
-    let mut log = LogFile::open(&args.file, args.size)?;
+    let mut log = ClockLogWriter::open(&args.file, args.size)?;
     output::install_interrupt_handler()?;
-    let mut written = Ok(());
-    comparison
-        .read_slots(|_, readings| log.put(&compared(&names, readings), &mut written), &|| {
-            output::flow().is_break()
-        });
-    written
+    let mut write_result = Ok(());
+    comparison.read_slots(
+        |_, readings| log.write_lines(&comparison_lines(&names, readings), &mut write_result),
+        &|| output::check_stop_request().is_break(),
+    );
+    write_result
 }
 
-/// The lines of one reading of a comparison.
-fn compared(names: &[String], readings: SlotReadings) -> Vec<ClockLogLine> {
+/// Returns the lines of one slot of a comparison: an offset or an error for each clock, none for a
+/// clock without a new reading.
+fn comparison_lines(names: &[String], readings: SlotReadings) -> Vec<ClockLogLine> {
     let line = |(name, reading): (&String, io::Result<_>)| match reading {
         Ok(None) => None,
         Ok(Some(sample)) => {
@@ -91,36 +93,40 @@ fn compared(names: &[String], readings: SlotReadings) -> Vec<ClockLogLine> {
                 utc_ns: Some(sample.at_ns),
                 offset_ns: Some(sample.offset_ns),
                 uncertainty_ns: sample.error_bound_ns.map(|bound_ns| bound_ns as f64),
-                ..named(name)
+                ..clock_line_now(name)
             })
         }
-        Err(error) => Some(ClockLogLine { reason: Some(error.to_string()), ..named(name) }),
+        Err(error) => {
+            Some(ClockLogLine { reason: Some(error.to_string()), ..clock_line_now(name) })
+        }
     };
     names.iter().zip(readings).filter_map(line).collect()
 }
 
-fn of_server(
+/// Logs the status of a server at each interval, or the reason why it could not be fetched.
+fn log_server_status(
     path: &Path,
     interval: Duration,
     time: Duration,
-    log: &mut LogFile,
+    log: &mut ClockLogWriter,
 ) -> Result<(), CommandFailure> {
     let count = time.as_nanos() / interval.as_nanos();
     let count = u64::try_from(count).unwrap_or(u64::MAX).saturating_add(1);
-    let mut written = Ok(());
-    run_each_interval(interval, count, &|| output::flow().is_break(), |_| {
+    let mut write_result = Ok(());
+    run_each_interval(interval, count, &|| output::check_stop_request().is_break(), |_| {
         let lines = match live::fetch(path) {
             Ok(status) => status_lines(&status),
             Err(failure) => {
-                vec![ClockLogLine { reason: Some(failure.to_string()), ..named("server") }]
+                vec![ClockLogLine { reason: Some(failure.to_string()), ..clock_line_now("server") }]
             }
         };
-        log.put(&lines, &mut written);
+        log.write_lines(&lines, &mut write_result);
     });
-    written
+    write_result
 }
 
-/// The lines for the calibration and the sources in a server's status.
+/// Returns a line for the calibration and for each source in a server's status; a line for the
+/// system clock if the server has neither.
 fn status_lines(status: &Value) -> Vec<ClockLogLine> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let calibration = status.get("calibration").map(|calibration| ClockLogLine {
@@ -129,33 +135,37 @@ fn status_lines(status: &Value) -> Vec<ClockLogLine> {
         frequency_ppb: calibration["frequency_ppb"].as_f64(),
         state: text(&calibration["state"]),
         reason: text(&calibration["reason"]),
-        ..named("calibration")
+        ..clock_line_now("calibration")
     });
     let source = |source: &Value| ClockLogLine {
         offset_ns: source["offset_ns"].as_i64(),
         uncertainty_ns: source["uncertainty_ns"].as_f64(),
         state: text(&source["state"]),
         reason: text(&source["reason"]),
-        ..named(source["name"].as_str().unwrap_or_default())
+        ..clock_line_now(source["name"].as_str().unwrap_or_default())
     };
     let sources = status["sources"].as_array();
-    let plain = sources.is_some_and(Vec::is_empty) && calibration.is_none();
+    let has_no_source = sources.is_some_and(Vec::is_empty) && calibration.is_none();
     let sources = sources.into_iter().flatten().map(source);
-    calibration.into_iter().chain(sources).chain(plain.then(|| as_it_is(status))).collect()
+    calibration
+        .into_iter()
+        .chain(sources)
+        .chain(has_no_source.then(|| system_clock_line(status)))
+        .collect()
 }
 
-/// The system clock of a server without any source.
-fn as_it_is(status: &Value) -> ClockLogLine {
+/// Returns the line of a server without sources, which serves its system clock unchecked.
+fn system_clock_line(status: &Value) -> ClockLogLine {
     let state = if status["synchronised"] == true { "synchronised" } else { "not synchronised" };
     ClockLogLine {
         state: Some(state.to_owned()),
         reason: Some("served unchecked: no source reports its offset".to_owned()),
-        ..named("system clock")
+        ..clock_line_now("system clock")
     }
 }
 
-/// A line of this clock, with the present time.
-fn named(clock: &str) -> ClockLogLine {
+/// Returns a line with the name of a clock and the current time, to be completed with values.
+fn clock_line_now(clock: &str) -> ClockLogLine {
     ClockLogLine {
         monotonic_ns: MonotonicClock.now().as_ns(),
         utc_ns: Some(Realtime.now().as_ns()),
@@ -164,60 +174,68 @@ fn named(clock: &str) -> ClockLogLine {
     }
 }
 
-/// Destination of the lines.
-struct LogFile {
+/// Writer of log lines to standard output, or to a file that is rotated at a maximum size.
+struct ClockLogWriter {
     path: PathBuf,
     /// The file; `None` for standard output.
     file: Option<File>,
+    /// Size of the file, in bytes.
     bytes: u64,
+    /// Size beyond which the file is rotated, in bytes; `None` if it is unlimited.
     bytes_max: Option<u64>,
 }
 
-impl LogFile {
+impl ClockLogWriter {
     fn open(path: &Path, bytes_max: Option<u64>) -> Result<Self, CommandFailure> {
         let mut log = Self { path: path.to_owned(), file: None, bytes: 0, bytes_max };
         if !output::is_stdout(path) {
-            log.append().map_err(|error| log.unwritable(&error))?;
+            log.open_for_append().map_err(|error| log.write_failure(&error))?;
         }
         Ok(log)
     }
 
-    fn append(&mut self) -> io::Result<()> {
+    /// Opens the file, or creates it, and reads its size.
+    fn open_for_append(&mut self) -> io::Result<()> {
         let file = OpenOptions::new().append(true).create(true).open(&self.path)?;
         self.bytes = file.metadata()?.len();
         self.file = Some(file);
         Ok(())
     }
 
-    /// Writes lines, unless an earlier write has failed.
-    fn put(&mut self, lines: &[ClockLogLine], written: &mut Result<(), CommandFailure>) {
-        if written.is_ok() {
-            *written = lines.iter().try_for_each(|line| self.write(line));
+    /// Writes lines and stores the first error in `write_result`; does nothing if it has one.
+    fn write_lines(
+        &mut self,
+        lines: &[ClockLogLine],
+        write_result: &mut Result<(), CommandFailure>,
+    ) {
+        if write_result.is_ok() {
+            *write_result = lines.iter().try_for_each(|line| self.write_line(line));
         }
     }
 
-    fn write(&mut self, line: &ClockLogLine) -> Result<(), CommandFailure> {
-        // All keys are strings, so this cannot fail.
+    fn write_line(&mut self, line: &ClockLogLine) -> Result<(), CommandFailure> {
+        // Serialisation cannot fail, as all map keys are strings.
         let text = serde_json::to_string(line).unwrap_or_default();
         if self.file.is_none() {
-            return output::line_of_many(&text);
+            return output::print_stream_line(&text);
         }
-        self.write_to_file(&(text + "\n")).map_err(|error| self.unwritable(&error))
+        self.write_to_file(&(text + "\n")).map_err(|error| self.write_failure(&error))
     }
 
+    /// Writes a line; first renames a full file to `FILE.1` and opens a new one.
     fn write_to_file(&mut self, line: &str) -> io::Result<()> {
         let bytes = line.len() as u64;
         if self.bytes_max.is_some_and(|max| self.bytes > 0 && self.bytes + bytes > max) {
-            let mut before = self.path.clone().into_os_string();
-            before.push(".1");
-            fs::rename(&self.path, before)?;
-            self.append()?;
+            let mut rotated_path = self.path.clone().into_os_string();
+            rotated_path.push(".1");
+            fs::rename(&self.path, rotated_path)?;
+            self.open_for_append()?;
         }
         self.bytes += bytes;
         self.file.as_mut().map_or(Ok(()), |file| file.write_all(line.as_bytes()))
     }
 
-    fn unwritable(&self, error: &io::Error) -> CommandFailure {
+    fn write_failure(&self, error: &io::Error) -> CommandFailure {
         let path = self.path.display();
         CommandFailure::environment(format!("cannot write {path}: {error}; choose another file"))
     }
@@ -265,9 +283,9 @@ mod tests {
     fn a_full_file_becomes_the_one_before() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("clock.jsonl");
-        let mut log = LogFile::open(&path, Some(1_000)).unwrap();
+        let mut log = ClockLogWriter::open(&path, Some(1_000)).unwrap();
         for _ in 0..20 {
-            log.write(&named("raw")).unwrap();
+            log.write_line(&clock_line_now("raw")).unwrap();
         }
         let lengths = ["clock.jsonl", "clock.jsonl.1"]
             .map(|name| fs::metadata(directory.path().join(name)).unwrap().len());
@@ -277,7 +295,7 @@ mod tests {
     #[test]
     fn a_device_that_fails_leaves_its_reason() {
         let readings: SlotReadings = vec![Ok(None), Err(io::ErrorKind::TimedOut.into())];
-        let lines = compared(&["/dev/pps0".to_owned(), "/dev/ptp0".to_owned()], readings);
+        let lines = comparison_lines(&["/dev/pps0".to_owned(), "/dev/ptp0".to_owned()], readings);
         assert_eq!((lines.len(), lines[0].clock.as_deref()), (1, Some("/dev/ptp0")));
         assert!(lines[0].reason.is_some() && lines[0].offset_ns.is_none());
     }

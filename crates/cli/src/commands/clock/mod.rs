@@ -12,7 +12,7 @@ mod plot;
 mod show;
 mod simulate;
 
-pub(crate) use simulate::oscillator;
+pub(crate) use simulate::parse_oscillator;
 
 /// Compare, log, simulate and show clocks and their discipline.
 #[derive(Args, Debug)]
@@ -24,10 +24,10 @@ pub(crate) struct ClockArgs {
 #[derive(Subcommand, Debug)]
 enum ClockCommand {
     Compare(compare::ClockCompareArgs),
-    Plot(plot::PlotArgs),
-    Log(log::LogArgs),
+    Plot(plot::ClockPlotArgs),
+    Log(log::ClockLogArgs),
     Show(show::ClockShowArgs),
-    Simulate(Box<simulate::SimulateArgs>),
+    Simulate(Box<simulate::ClockSimulateArgs>),
 }
 
 pub(crate) fn run(args: ClockArgs) -> Result<(), CommandFailure> {

@@ -1,4 +1,5 @@
-//! Conversion of a simulation's counts to its record. Pure, except for the facts about this host.
+//! Conversion of a simulation's outcome to the record of its result. Pure, except that it reads
+//! facts about this host.
 
 use std::collections::BTreeMap;
 
@@ -12,19 +13,19 @@ use horolog_record::{
     PulseOutcomeCounts, Severity,
 };
 
-/// Greatest number of intervals for which the error is recorded: as many as a plot can show apart.
-const STRETCHES_MAX: usize = 1_000;
+/// Maximum number of intervals of the recorded error series: as many as a plot can resolve.
+const INTERVALS_MAX: usize = 1_000;
 
-/// Function that reads a method's error from a sample.
-type ErrorOf = fn(&SimulationSample) -> i64;
+/// Function that selects one discipline method's clock error, in ns, from a sample.
+type ClockErrorSelector = fn(&SimulationSample) -> i64;
 
-const METHODS: [(DisciplineMethod, ErrorOf); 2] = [
+const METHODS: [(DisciplineMethod, ClockErrorSelector); 2] = [
     (DisciplineMethod::Servo, |sample| sample.steered_ns),
     (DisciplineMethod::SetAtPulse, |sample| sample.set_per_pulse_ns),
 ];
 
-/// The record of a simulation, before limits are evaluated.
-pub(super) fn record(
+/// Returns the record of a simulation; its limits are evaluated later.
+pub(super) fn simulation_record(
     settings: &SimulationSettings,
     outcome: &SimulationOutcome,
     started: String,
@@ -38,7 +39,7 @@ pub(super) fn record(
         host: Host::read(),
         seed: settings.seed,
         duration_s: outcome.samples.len() as u64,
-        oscillator: oscillator(&settings.oscillator),
+        oscillator: oscillator_record(&settings.oscillator),
         conditions: PulseConditions {
             pulse_noise_ns: settings.pulse_noise_ns,
             quantisation_ns: settings.quantisation_ns,
@@ -52,20 +53,26 @@ pub(super) fn record(
         },
         steered: settings.servo.is_steering,
         locked_after_s: outcome.locked_after_s().map(|second| second as u64),
-        methods: METHODS.iter().map(|(kind, error)| method(outcome, *kind, *error)).collect(),
+        methods: METHODS
+            .iter()
+            .map(|(kind, error)| discipline_result(outcome, *kind, *error))
+            .collect(),
         counts: PulseOutcomeCounts {
-            pulses: named(&outcome.verdicts),
-            pulse_rejects: named(&outcome.pulse_rejects),
-            sentence_rejects: named(&outcome.sentence_rejects),
+            pulses: owned_counts(&outcome.verdicts),
+            pulse_rejects: owned_counts(&outcome.pulse_rejects),
+            sentence_rejects: owned_counts(&outcome.sentence_rejects),
             wrong_labels: outcome.wrong_labels,
             steps: outcome.steps,
         },
         limits: Vec::new(),
-        findings: never_locked(outcome).into_iter().chain(ended(settings, outcome)).collect(),
+        findings: never_locked_finding(outcome)
+            .into_iter()
+            .chain(interruption_finding(settings, outcome))
+            .collect(),
     }
 }
 
-fn oscillator(oscillator: &Oscillator) -> ClockOscillator {
+fn oscillator_record(oscillator: &Oscillator) -> ClockOscillator {
     ClockOscillator {
         name: oscillator.name.to_owned(),
         frequency_ppb: oscillator.frequency_ppb,
@@ -78,10 +85,15 @@ fn oscillator(oscillator: &Oscillator) -> ClockOscillator {
     }
 }
 
-fn method(outcome: &SimulationOutcome, kind: DisciplineMethod, error: ErrorOf) -> DisciplineResult {
+/// Returns the errors of one discipline method: summary, Allan deviation, outages and series.
+fn discipline_result(
+    outcome: &SimulationOutcome,
+    kind: DisciplineMethod,
+    error: ClockErrorSelector,
+) -> DisciplineResult {
     let allan = outcome.allan_deviations(error).into_iter().map(|point| AllanDeviation {
         tau_s: point.samples as f64,
-        // From ns per second.
+        // Converted from ns per second to a dimensionless fraction.
         deviation: point.deviation * 1e-9,
         terms: point.terms as u64,
     });
@@ -96,29 +108,34 @@ fn method(outcome: &SimulationOutcome, kind: DisciplineMethod, error: ErrorOf) -
         error_ns: outcome.error_summary(error),
         allan: allan.collect(),
         outages: outcome.outage_errors(error).into_iter().map(outage).collect(),
-        series: series(&outcome.samples, error),
+        series: error_ranges(&outcome.samples, error),
     }
 }
 
-/// The extremes of each interval.
-fn series(samples: &[SimulationSample], error: ErrorOf) -> Vec<ClockErrorRange> {
-    let length = samples.len().div_ceil(STRETCHES_MAX).max(1);
-    let stretch = |(index, stretch): (usize, &[SimulationSample])| {
-        let errors = || stretch.iter().map(error);
+/// Returns the smallest and largest error of each of at most [`INTERVALS_MAX`] equal intervals, in
+/// ns.
+fn error_ranges(samples: &[SimulationSample], error: ClockErrorSelector) -> Vec<ClockErrorRange> {
+    let samples_per_interval = samples.len().div_ceil(INTERVALS_MAX).max(1);
+    let interval_range = |(index, interval): (usize, &[SimulationSample])| {
+        let errors = || interval.iter().map(error);
         Some(ClockErrorRange {
-            begin_s: (index * length) as u64,
+            begin_s: (index * samples_per_interval) as u64,
             min_ns: errors().min()?,
             max_ns: errors().max()?,
         })
     };
-    samples.chunks(length).enumerate().filter_map(stretch).collect()
+    samples.chunks(samples_per_interval).enumerate().filter_map(interval_range).collect()
 }
 
-fn named(counts: &BTreeMap<&'static str, u64>) -> BTreeMap<String, u64> {
+fn owned_counts(counts: &BTreeMap<&'static str, u64>) -> BTreeMap<String, u64> {
     counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
 }
 
-fn ended(settings: &SimulationSettings, outcome: &SimulationOutcome) -> Option<Finding> {
+/// Returns a finding if the simulation was interrupted.
+fn interruption_finding(
+    settings: &SimulationSettings,
+    outcome: &SimulationOutcome,
+) -> Option<Finding> {
     let (simulated, planned) = (outcome.samples.len() as u64, settings.duration_s);
     (simulated < planned).then(|| Finding {
         code: FindingCode::Interrupted,
@@ -129,7 +146,8 @@ fn ended(settings: &SimulationSettings, outcome: &SimulationOutcome) -> Option<F
     })
 }
 
-fn never_locked(outcome: &SimulationOutcome) -> Option<Finding> {
+/// Returns a finding if the servo never locked, with the most frequent reason for rejected pulses.
+fn never_locked_finding(outcome: &SimulationOutcome) -> Option<Finding> {
     let most_frequent = outcome.pulse_rejects.iter().max_by_key(|(_, count)| **count);
     let rejects = most_frequent.map_or_else(String::new, |(name, count)| {
         format!(" ({count} pulses rejected, mostly for '{name}')")
@@ -152,7 +170,7 @@ mod tests {
     use super::*;
 
     fn of(settings: &SimulationSettings) -> ClockResult {
-        record(settings, &simulate(settings), String::new(), Vec::new())
+        simulation_record(settings, &simulate(settings), String::new(), Vec::new())
     }
 
     #[test]
@@ -175,7 +193,7 @@ mod tests {
             seconds += 1;
             seconds <= 900
         });
-        let result = record(&settings, &outcome, String::new(), Vec::new());
+        let result = simulation_record(&settings, &outcome, String::new(), Vec::new());
         assert_eq!(result.duration_s, 900);
         let [finding] = &result.findings[..] else { panic!("{:?}", result.findings) };
         assert_eq!(finding.code, FindingCode::Interrupted);

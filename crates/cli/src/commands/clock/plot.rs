@@ -14,7 +14,7 @@ use crate::files::ResultFiles;
 /// Plot the log of 'horolog clock log' or of 'horolog serve --clock-error-log': offsets over time
 /// with accepted and rejected pulses, the frequency and its corrections, states and steps.
 #[derive(Args, Debug)]
-pub(crate) struct PlotArgs {
+pub(crate) struct ClockPlotArgs {
     /// Log file.
     #[arg(value_name = "FILE")]
     file: PathBuf,
@@ -27,13 +27,13 @@ pub(crate) struct PlotArgs {
     html: Option<PathBuf>,
 }
 
-pub(super) fn run(args: &PlotArgs) -> Result<(), CommandFailure> {
-    let result = read(&args.file)?;
+pub(super) fn run(args: &ClockPlotArgs) -> Result<(), CommandFailure> {
+    let result = read_clock_log(&args.file)?;
     let files = ResultFiles::open([("--json", &args.json), ("--html", &args.html)])?;
     files.write(&result, [to_json, html::clock_log], table::clock_log)
 }
 
-fn read(path: &Path) -> Result<ClockLogResult, CommandFailure> {
+fn read_clock_log(path: &Path) -> Result<ClockLogResult, CommandFailure> {
     let name = path.display();
     let unreadable = |error: io::Error| {
         CommandFailure::environment(format!("cannot read {name}: {error}; give a clock log"))
@@ -41,15 +41,17 @@ fn read(path: &Path) -> Result<ClockLogResult, CommandFailure> {
     let mut file = BufReader::new(File::open(path).map_err(unreadable)?);
     let mut reader = ClockLogReader::default();
     let mut line = Vec::new();
-    // One byte more than a line and its end may have, to detect one that is too long.
-    let most = CLOCK_LOG_LINE_MAX as u64 + 2;
-    while file.by_ref().take(most).read_until(b'\n', &mut line).map_err(unreadable)? > 0 {
-        let whole = line.strip_suffix(b"\n");
-        let taken = reader.read_line(whole.unwrap_or(&line));
-        match taken {
+    // One byte more than the longest line with its newline, so that a longer line is detected.
+    let line_bytes_max = CLOCK_LOG_LINE_MAX as u64 + 2;
+    while file.by_ref().take(line_bytes_max).read_until(b'\n', &mut line).map_err(unreadable)? > 0 {
+        let complete_line = line.strip_suffix(b"\n");
+        let read_result = reader.read_line(complete_line.unwrap_or(&line));
+        match read_result {
             // The writer of the log may be in the middle of its last line.
-            Err(_) if whole.is_none() && line.len() <= CLOCK_LOG_LINE_MAX => break,
-            taken => taken.map_err(|why| CommandFailure::usage(format!("{name}: {why}")))?,
+            Err(_) if complete_line.is_none() && line.len() <= CLOCK_LOG_LINE_MAX => break,
+            read_result => {
+                read_result.map_err(|why| CommandFailure::usage(format!("{name}: {why}")))?;
+            }
         }
         line.clear();
     }
@@ -69,7 +71,7 @@ mod tests {
     fn read_text(text: &str) -> Result<ClockLogResult, String> {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
-        read(file.path()).map_err(|failure| failure.to_string())
+        read_clock_log(file.path()).map_err(|failure| failure.to_string())
     }
 
     #[test]
@@ -110,6 +112,9 @@ mod tests {
         let error = read_text(&format!("{line}{{\"monotonic_ns\":x}}\n")).unwrap_err();
         assert!(error.ends_with(": line 2: expected value at column 17"), "{error}");
         assert!(read_text("").unwrap_err().contains("no clock log lines"));
-        assert!(matches!(read(Path::new("/nowhere/at.all")), Err(CommandFailure::Environment(_))));
+        assert!(matches!(
+            read_clock_log(Path::new("/nowhere/at.all")),
+            Err(CommandFailure::Environment(_))
+        ));
     }
 }

@@ -11,11 +11,11 @@ use serde_json::{Map, Value};
 
 use crate::commands::status::live;
 use crate::failure::CommandFailure;
-use crate::live::needs_a_terminal;
+use crate::live::require_terminal;
 use crate::output;
 
-/// Fields of a server's status that concern its clock.
-const PARTS: [&str; 16] = [
+/// Fields of a server's status (JSON) that concern its clock.
+const CLOCK_FIELDS: [&str; 16] = [
     "schema",
     "pid",
     "uptime_s",
@@ -51,25 +51,26 @@ pub(crate) struct ClockShowArgs {
 
 pub(super) fn run(args: ClockShowArgs) -> Result<(), CommandFailure> {
     if args.live {
-        needs_a_terminal()?;
+        require_terminal()?;
     }
     let path = args.status_socket.map_or_else(status::find_socket, Ok)?;
     if args.live {
-        return live::run(&path, lay);
+        return live::run(&path, layout);
     }
     let status = live::fetch(&path)?;
     if args.json {
-        let parts = PARTS.iter().filter_map(|part| Some((*part, status.get(part)?)));
-        let parts: Map<_, _> =
-            parts.map(|(part, value)| (part.to_owned(), value.clone())).collect();
-        // All keys are strings, so this cannot fail.
-        return output::line(&serde_json::to_string_pretty(&parts).unwrap_or_default());
+        let fields = CLOCK_FIELDS.iter().filter_map(|name| Some((*name, status.get(name)?)));
+        let fields: Map<_, _> =
+            fields.map(|(name, value)| (name.to_owned(), value.clone())).collect();
+        // Serialisation cannot fail, as all map keys are strings.
+        return output::print_line(&serde_json::to_string_pretty(&fields).unwrap_or_default());
     }
-    output::line(&text::clock(&status, output::table_style().width))
+    output::print_line(&text::clock_text(&status, output::table_style().width))
 }
 
-fn lay(columns: usize, _before: &Value, now: &Value) -> Vec<Line<'static>> {
-    text::clock(now, columns).lines().map(|line| Line::from(line.to_owned())).collect()
+/// Lays out the status for the live view.
+fn layout(columns: usize, _previous: &Value, status: &Value) -> Vec<Line<'static>> {
+    text::clock_text(status, columns).lines().map(|line| Line::from(line.to_owned())).collect()
 }
 
 #[cfg(test)]
@@ -82,7 +83,7 @@ mod tests {
     fn any_size_and_any_answer_can_be_drawn() {
         for columns in [0, 1, 20, 100] {
             for status in [text::tests::status(), json!({}), json!(null)] {
-                lay(columns, &json!(null), &status);
+                layout(columns, &json!(null), &status);
             }
         }
     }

@@ -1,4 +1,5 @@
-//! `horolog clock simulate`: flags to a simulation, its result as text, JSON and HTML report.
+//! `horolog clock simulate`: simulates the discipline of a clock, and writes the result as text,
+//! JSON and HTML report.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -12,18 +13,18 @@ use horolog_discipline::{Oscillator, ServoSettings};
 use horolog_record::rfc3339_now;
 use horolog_report::{RenderResult, to_json};
 
-use super::figures::{ClockMetric, of_simulation};
+use super::figures::{SimulatedClockMetric, parse_simulation_limit};
 use super::outcome;
-use crate::failure::{CommandFailure, verdict};
-use crate::files::FileArgs;
+use crate::failure::{CommandFailure, check_limits_and_findings};
+use crate::files::ResultFileArgs;
 use crate::limit::Limit;
 use crate::output;
 use crate::values;
 
-/// Longest simulation: each simulated second takes 40 bytes of memory, and more while metrics are
-/// computed.
+/// Maximum simulated time, in s. A simulated second takes 40 bytes of memory, and more while
+/// metrics are computed.
 const DURATION_MAX_S: u64 = 60 * 86_400;
-/// Greatest number of pulses, above that of any receiver.
+/// Maximum of `--pulses-per-second`, above the pulse rate of any receiver.
 const PULSES_MAX: i64 = 50;
 
 /// Simulate weeks of a clock that is disciplined by a receiver's PPS pulses and NMEA sentences,
@@ -39,15 +40,15 @@ const PULSES_MAX: i64 = 50;
 /// Errors are against true time, sampled once a second at a random instant, from the second in
 /// which the servo first locked, without outages and the minute after each.
 #[derive(Args, Debug)]
-pub(crate) struct SimulateArgs {
+pub(crate) struct ClockSimulateArgs {
     /// Oscillator of the clock: raspberry-pi, tcxo or ocxo.
-    #[arg(long, value_name = "NAME", value_parser = oscillator, default_value = "raspberry-pi")]
+    #[arg(long, value_name = "NAME", value_parser = parse_oscillator, default_value = "raspberry-pi")]
     oscillator: Oscillator,
     /// White noise of a pulse, as a standard deviation, up to 1ms.
-    #[arg(long, value_name = "TIME", value_parser = noise, default_value = "100ns")]
+    #[arg(long, value_name = "TIME", value_parser = parse_noise, default_value = "100ns")]
     pulse_noise: Duration,
     /// Delay of every pulse, such as an uncompensated interrupt latency, up to 1ms.
-    #[arg(long, value_name = "TIME", value_parser = noise, default_value = "0ns")]
+    #[arg(long, value_name = "TIME", value_parser = parse_noise, default_value = "0ns")]
     latency: Duration,
     /// Share of pulses that are delayed further, by an exponentially distributed time with a mean
     /// of 10us.
@@ -68,14 +69,14 @@ pub(crate) struct SimulateArgs {
           value_parser = clap::value_parser!(u32).range(1..=PULSES_MAX))]
     pulses_per_second: u32,
     /// Period without pulses and sentences, as BEGIN+LENGTH, such as 6h+1h. Repeatable.
-    #[arg(long, value_name = "TIMES", value_parser = outage)]
+    #[arg(long, value_name = "TIMES", value_parser = parse_outage)]
     outage: Vec<FaultPeriod>,
     /// Period in which sentences are wrong by a number of seconds, as BEGIN+LENGTH:SECONDS, such as
     /// 2h+1m:1.
-    #[arg(long, value_name = "TIMES", value_parser = spoof, allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIMES", value_parser = parse_spoof, allow_hyphen_values = true)]
     spoof: Option<(FaultPeriod, i64)>,
     /// Simulated time, such as 6h or 7d, up to 60d.
-    #[arg(long, value_name = "TIME", value_parser = simulated, default_value = "1d")]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "1d")]
     duration: u64,
     /// Seed of all random numbers.
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -88,26 +89,26 @@ pub(crate) struct SimulateArgs {
     ///
     /// Metrics: mean, stddev, rms, p99, max (of the absolute error), and recovery (after the
     /// slowest outage).
-    #[arg(long, value_name = "LIMIT", value_parser = of_simulation)]
-    fail_if: Vec<Limit<ClockMetric>>,
+    #[arg(long, value_name = "LIMIT", value_parser = parse_simulation_limit)]
+    fail_if: Vec<Limit<SimulatedClockMetric>>,
     #[command(flatten)]
-    files: FileArgs,
+    files: ResultFileArgs,
 }
 
-pub(crate) fn oscillator(text: &str) -> Result<Oscillator, String> {
+pub(crate) fn parse_oscillator(text: &str) -> Result<Oscillator, String> {
     let names = || Oscillator::ALL.map(|oscillator| oscillator.name).join(", ");
     Oscillator::named(text).ok_or_else(|| format!("write one of {}", names()))
 }
 
-fn noise(text: &str) -> Result<Duration, String> {
+fn parse_noise(text: &str) -> Result<Duration, String> {
     match values::duration(text)? {
         long if long > Duration::from_millis(1) => Err("at most 1ms".into()),
         duration => Ok(duration),
     }
 }
 
-/// Whole seconds, also in days.
-fn long_seconds(text: &str) -> Result<u64, String> {
+/// Parses a time of whole seconds, with units up to days. Returns seconds.
+fn parse_seconds(text: &str) -> Result<u64, String> {
     let days = text.strip_suffix('d').and_then(|days| days.parse::<u64>().ok());
     match days.and_then(|days| days.checked_mul(86_400)) {
         Some(0) => Err("the time must be longer than 0".into()),
@@ -120,33 +121,33 @@ fn long_seconds(text: &str) -> Result<u64, String> {
     }
 }
 
-fn simulated(text: &str) -> Result<u64, String> {
-    match long_seconds(text)? {
+fn parse_duration(text: &str) -> Result<u64, String> {
+    match parse_seconds(text)? {
         seconds if seconds > DURATION_MAX_S => Err("at most 60d".into()),
         seconds => Ok(seconds),
     }
 }
 
-fn outage(text: &str) -> Result<FaultPeriod, String> {
+fn parse_outage(text: &str) -> Result<FaultPeriod, String> {
     let form = "expected START+DURATION, such as 6h+1h";
     let (begin, length) = text.split_once('+').ok_or(form)?;
-    let begin_s = if begin == "0" { 0 } else { long_seconds(begin)? };
-    Ok(FaultPeriod { begin_s, length_s: long_seconds(length)? })
+    let begin_s = if begin == "0" { 0 } else { parse_seconds(begin)? };
+    Ok(FaultPeriod { begin_s, length_s: parse_seconds(length)? })
 }
 
-fn spoof(text: &str) -> Result<(FaultPeriod, i64), String> {
+fn parse_spoof(text: &str) -> Result<(FaultPeriod, i64), String> {
     let form = "expected START+DURATION:SECONDS, such as 2h+1m:1";
     let (period, seconds) = text.rsplit_once(':').ok_or(form)?;
     let seconds = seconds.parse::<i32>().map_err(|_| form)?;
     if seconds == 0 {
         return Err("an error of 0 s has no effect; use 1 or -1, for example".into());
     }
-    Ok((outage(period)?, seconds.into()))
+    Ok((parse_outage(period)?, seconds.into()))
 }
 
-impl SimulateArgs {
+impl ClockSimulateArgs {
     fn settings(&self) -> SimulationSettings {
-        let usual = SimulationSettings::default();
+        let defaults = SimulationSettings::default();
         let ns = |duration: Duration| duration.as_secs_f64() * 1e9;
         SimulationSettings {
             seed: self.seed,
@@ -156,7 +157,7 @@ impl SimulateArgs {
             latency: TimestampDelay {
                 constant_ns: ns(self.latency),
                 tail_share: self.latency_tail,
-                ..usual.latency
+                ..defaults.latency
             },
             bad_sentences: self.bad_sentences,
             false_pulses: self.false_pulses,
@@ -167,14 +168,14 @@ impl SimulateArgs {
             servo: ServoSettings {
                 oscillator: self.oscillator,
                 is_steering: !self.no_clock_control,
-                ..usual.servo
+                ..defaults.servo
             },
-            ..usual
+            ..defaults
         }
     }
 
-    /// Rejects periods that would begin only after the end.
-    fn periods_begin(&self) -> Result<(), CommandFailure> {
+    /// Rejects outages and spoofing that would not start before the end of the simulation.
+    fn check_period_starts(&self) -> Result<(), CommandFailure> {
         let outages = self.outage.iter().map(|period| ("--outage", period));
         let spoof = self.spoof.iter().map(|(period, _)| ("--spoof", period));
         let is_late = |(_, period): &(&str, &FaultPeriod)| period.begin_s >= self.duration;
@@ -188,19 +189,21 @@ impl SimulateArgs {
     }
 }
 
-pub(super) fn run(args: &SimulateArgs) -> Result<(), CommandFailure> {
+pub(super) fn run(args: &ClockSimulateArgs) -> Result<(), CommandFailure> {
     let files = args.files.open()?;
     let (started, settings) = (rfc3339_now(), args.settings());
-    args.periods_begin()?;
+    args.check_period_starts()?;
     output::install_interrupt_handler()?;
-    let outcome = simulate_while(&settings, || output::flow().is_continue());
-    let mut result = outcome::record(&settings, &outcome, started, output::command_line());
-    if let Some(ours) = result.methods.first() {
-        let judge = |limit: &Limit<ClockMetric>| ClockMetric::judge(limit, ours);
+    let outcome = simulate_while(&settings, || output::check_stop_request().is_continue());
+    let mut result =
+        outcome::simulation_record(&settings, &outcome, started, output::command_line());
+    if let Some(servo_result) = result.methods.first() {
+        let judge =
+            |limit: &Limit<SimulatedClockMetric>| SimulatedClockMetric::judge(limit, servo_result);
         result.limits = args.fail_if.iter().map(judge).collect();
     }
     files.write(&result, [to_json, RenderResult::page], RenderResult::text)?;
-    verdict(&result.limits, &result.findings)
+    check_limits_and_findings(&result.limits, &result.findings)
 }
 
 #[cfg(test)]
@@ -209,20 +212,23 @@ mod tests {
 
     #[test]
     fn times_are_written_in_days_too() {
-        assert_eq!(simulated("7d"), Ok(604_800));
-        assert_eq!(simulated("90m"), Ok(5_400));
+        assert_eq!(parse_duration("7d"), Ok(604_800));
+        assert_eq!(parse_duration("90m"), Ok(5_400));
         let period = |begin_s, length_s| FaultPeriod { begin_s, length_s };
-        assert_eq!(outage("6h+1h"), Ok(period(21_600, 3_600)));
-        assert_eq!(outage("0+90"), Ok(period(0, 90)));
-        assert_eq!(spoof("2h+1m:-1"), Ok((period(7_200, 60), -1)));
+        assert_eq!(parse_outage("6h+1h"), Ok(period(21_600, 3_600)));
+        assert_eq!(parse_outage("0+90"), Ok(period(0, 90)));
+        assert_eq!(parse_spoof("2h+1m:-1"), Ok((period(7_200, 60), -1)));
         for wrong in ["", "d", "0d", "1.5s", "400d", "-1d", "99999999999999999999d"] {
-            assert!(simulated(wrong).is_err(), "{wrong}");
+            assert!(parse_duration(wrong).is_err(), "{wrong}");
         }
         for wrong in ["6h", "+1h", "6h+", "6h+0"] {
-            assert!(outage(wrong).is_err() && spoof(&format!("{wrong}:1")).is_err(), "{wrong}");
+            assert!(
+                parse_outage(wrong).is_err() && parse_spoof(&format!("{wrong}:1")).is_err(),
+                "{wrong}"
+            );
         }
-        assert!(spoof("2h+1m:0").is_err_and(|why| why.contains("no effect")));
-        assert!(spoof("6h+1h").is_err() && spoof("6h+1h:x").is_err());
+        assert!(parse_spoof("2h+1m:0").is_err_and(|why| why.contains("no effect")));
+        assert!(parse_spoof("6h+1h").is_err() && parse_spoof("6h+1h:x").is_err());
     }
 
     #[test]
@@ -230,13 +236,13 @@ mod tests {
         #[derive(clap::Parser)]
         struct Line {
             #[command(flatten)]
-            args: SimulateArgs,
+            args: ClockSimulateArgs,
         }
         let begins = |text: &str| {
             let words = text.split_whitespace();
             <Line as clap::Parser>::parse_from(words)
                 .args
-                .periods_begin()
+                .check_period_starts()
                 .map_err(|why| why.to_string())
         };
         assert_eq!(begins("simulate --duration 1h --outage 10m+1h --spoof 59m+5m:1"), Ok(()));
@@ -248,7 +254,9 @@ mod tests {
 
     #[test]
     fn oscillators_have_names() {
-        assert_eq!(oscillator("tcxo"), Ok(Oscillator::TCXO));
-        assert!(oscillator("quartz").is_err_and(|text| text.contains("raspberry-pi, tcxo, ocxo")));
+        assert_eq!(parse_oscillator("tcxo"), Ok(Oscillator::TCXO));
+        assert!(
+            parse_oscillator("quartz").is_err_and(|text| text.contains("raspberry-pi, tcxo, ocxo"))
+        );
     }
 }

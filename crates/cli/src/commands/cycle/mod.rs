@@ -20,10 +20,10 @@ pub(crate) struct CycleArgs {
 #[derive(Subcommand, Debug)]
 enum CycleCommand {
     Run(Box<run::CycleRunArgs>),
-    Predict(Box<predict::PredictArgs>),
-    Test(Box<test::TestArgs>),
+    Predict(Box<predict::CyclePredictArgs>),
+    Test(Box<test::CycleTestArgs>),
     #[command(hide = true)]
-    Node(node::NodeArgs),
+    Node(node::CycleNodeArgs),
     #[command(hide = true)]
     ApplicationNode(test::ApplicationNodeArgs),
 }

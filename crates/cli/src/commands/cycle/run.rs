@@ -1,5 +1,5 @@
-//! `horolog cycle run`: flags or a file of tasks to runs of them, their result as text, JSON and
-//! HTML report.
+//! `horolog cycle run`: runs periodic tasks that flags or a file define, and writes the result as
+//! text, JSON and HTML report.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -22,14 +22,14 @@ use horolog_cycle::task::{Task, TaskSet, TaskWork};
 use horolog_record::{CycleResult, CycleTask, Distribution, LimitUnit, TaskPolicy};
 use horolog_report::{RenderResult, to_json};
 use horolog_time::Span;
-use live::CycleLiveView;
-use tasks::TaskArgs;
+use live::CycleRunLiveView;
+use tasks::CycleTaskArgs;
 
-use super::node::WORDS;
-use crate::failure::{CommandFailure, verdict};
-use crate::files::FileArgs;
-use crate::limit::{Limit, MAX, MEAN, P99, TimeOf};
-use crate::live::needs_a_terminal_on_stderr;
+use super::node::NODE_COMMAND;
+use crate::failure::{CommandFailure, check_limits_and_findings};
+use crate::files::ResultFileArgs;
+use crate::limit::{DistributionMetric, Limit, MAX, MEAN, P99};
+use crate::live::require_stderr_terminal;
 use crate::output::{self, ProgressLine};
 use crate::values;
 
@@ -49,13 +49,13 @@ use crate::values;
 #[derive(Args, Debug)]
 pub(crate) struct CycleRunArgs {
     #[command(flatten)]
-    tasks: TaskArgs,
+    tasks: CycleTaskArgs,
     /// Duration of the run.
     #[arg(short, long, value_name = "TIME", value_parser = values::long_duration,
           default_value = "10s")]
     time: Duration,
     /// Number of nodes; several numbers for one run of each, and the speedup of more nodes.
-    #[arg(short, long, value_name = "LIST", value_parser = node_counts, default_value = "1")]
+    #[arg(short, long, value_name = "LIST", value_parser = parse_node_counts, default_value = "1")]
     nodes: NodeCounts,
     /// Divide the computation among the nodes, instead of giving all of it to each.
     #[arg(long)]
@@ -66,13 +66,13 @@ pub(crate) struct CycleRunArgs {
     compare: Vec<TaskPolicy>,
     /// Offset the clock of a node, such as 2=+3ms; with --join that of this node, such as +3ms.
     /// Repeatable.
-    #[arg(long, value_name = "[NODE=]TIME", value_parser = injected, allow_hyphen_values = true)]
-    inject_clock_offset: Vec<InjectedOffset>,
+    #[arg(long, value_name = "[NODE=]TIME", value_parser = parse_clock_offset, allow_hyphen_values = true)]
+    inject_clock_offset: Vec<InjectedClockOffset>,
     /// Multiply the computation of a node, such as 2=3. Repeatable.
-    #[arg(long, value_name = "NODE=FACTOR", value_parser = slow)]
+    #[arg(long, value_name = "NODE=FACTOR", value_parser = parse_slow_node)]
     slow_node: Vec<(u16, f64)>,
     #[command(flatten)]
-    cluster: ClusterArgs,
+    cluster: CycleClusterArgs,
     /// Leave the CPU's idle states (C-states) enabled, instead of disabling all but polling
     /// (/dev/cpu_dma_latency).
     #[arg(long)]
@@ -85,7 +85,7 @@ pub(crate) struct CycleRunArgs {
     /// Source of the releases. clock: each node's own clock; udp: a datagram from the first node
     /// for each period, which needs no synchronised clocks.
     #[arg(long, value_name = "SIGNAL", value_enum, default_value = "clock")]
-    release_signal: ReleaseSourceArg,
+    release_signal: ReleaseSignalArg,
     /// Write a line for each period to FILE as CSV.
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
@@ -97,15 +97,15 @@ pub(crate) struct CycleRunArgs {
     ///
     /// Metrics: missed (a share), start-latency, execution and response with -mean, -p99, -p99.9
     /// and -max.
-    #[arg(long, value_name = "LIMIT", value_parser = limit)]
-    fail_if: Vec<Limit<CycleMetric>>,
+    #[arg(long, value_name = "LIMIT", value_parser = parse_limit)]
+    fail_if: Vec<Limit<CycleTaskMetric>>,
     #[command(flatten)]
-    files: FileArgs,
+    files: ResultFileArgs,
 }
 
 /// Nodes on several machines.
 #[derive(Args, Debug)]
-struct ClusterArgs {
+struct CycleClusterArgs {
     /// Run the first of the --nodes, and wait at this address of this host for the others to join.
     /// Clients are not authenticated: use it only where all hosts are trusted.
     #[arg(long, value_name = "ADDR:PORT", value_parser = values::socket_address)]
@@ -132,19 +132,20 @@ struct ClusterArgs {
     allow_commands: bool,
 }
 
-/// Source that releases periods.
+/// Signal that releases each period of a task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-enum ReleaseSourceArg {
+enum ReleaseSignalArg {
     /// Each node's own clock
     Clock,
     /// A datagram for each
     Udp,
 }
 
+/// Numbers of nodes, one for each run.
 #[derive(Clone, Debug)]
 struct NodeCounts(Vec<u16>);
 
-fn node_counts(text: &str) -> Result<NodeCounts, String> {
+fn parse_node_counts(text: &str) -> Result<NodeCounts, String> {
     let form = || format!("expected numbers of nodes from 1 to {NODES_MAX}, such as 2 or 1,2,4");
     let counts = values::numbers(text).map_err(|_| form())?;
     let most = f64::from(NODES_MAX);
@@ -153,36 +154,38 @@ fn node_counts(text: &str) -> Result<NodeCounts, String> {
     };
     let counts: Option<Vec<u16>> = counts.into_iter().map(count).collect();
     let counts = counts.ok_or_else(form)?;
-    // Two runs of one name would be indistinguishable.
-    match twice(&counts) {
+    // Runs are named after their number of nodes, so two with one number could not be
+    // distinguished.
+    match first_duplicate(&counts) {
         Some(count) => Err(format!("{count} given twice")),
         None => Ok(NodeCounts(counts)),
     }
 }
 
-/// The first element that occurs more than once in a list.
-fn twice<T: PartialEq>(list: &[T]) -> Option<&T> {
+/// Returns the first element of a list that repeats an earlier one.
+fn first_duplicate<T: PartialEq>(list: &[T]) -> Option<&T> {
     list.iter().enumerate().find(|(at, one)| list[..*at].contains(one)).map(|(_, one)| one)
 }
 
-/// Offset to inject into a clock.
+/// Offset to inject into the clock of a node.
 #[derive(Clone, Copy, Debug)]
-struct InjectedOffset {
-    /// Node, from 1; `None` stands for this one.
+struct InjectedClockOffset {
+    /// Number of the node, from 1; `None` for this node, with `--join`.
     node: Option<u16>,
     offset: Span,
 }
 
-fn injected(text: &str) -> Result<InjectedOffset, String> {
+fn parse_clock_offset(text: &str) -> Result<InjectedClockOffset, String> {
     let form = "expected NODE=OFFSET, such as 2=+3ms";
     let Some((node, time)) = text.split_once('=') else {
-        return Ok(InjectedOffset { node: None, offset: values::signed_span(text)? });
+        return Ok(InjectedClockOffset { node: None, offset: values::signed_span(text)? });
     };
     let node = node.parse().ok().filter(|node| *node > 0).ok_or(form)?;
-    Ok(InjectedOffset { node: Some(node), offset: values::signed_span(time)? })
+    Ok(InjectedClockOffset { node: Some(node), offset: values::signed_span(time)? })
 }
 
-fn slow(text: &str) -> Result<(u16, f64), String> {
+/// Parses NODE=FACTOR. Returns the number of the node, from 1, and the factor.
+fn parse_slow_node(text: &str) -> Result<(u16, f64), String> {
     let form = || "expected NODE=FACTOR with a factor from 0.01 to 100, such as 2=3".to_owned();
     let (node, factor) = text.split_once('=').ok_or_else(form)?;
     let node = node.parse().ok().filter(|node| *node > 0).ok_or_else(form)?;
@@ -190,41 +193,48 @@ fn slow(text: &str) -> Result<(u16, f64), String> {
     Ok((node, factor.ok_or_else(form)?))
 }
 
-/// Metric of each task that can be limited.
+/// Metric of a task that `--fail-if` can limit.
 #[derive(Clone, Copy, Debug)]
-enum CycleMetric {
+enum CycleTaskMetric {
+    /// Missed deadlines, as a share of the periods.
     Missed,
-    Of(DistributionSelector, TimeOf),
+    /// Statistic of one distribution of times, in ns.
+    TimeStatistic(DistributionSelector, DistributionMetric),
 }
 
-/// Function that selects times of a task.
+/// Function that selects a distribution of times of a task, such as its response times.
 type DistributionSelector = fn(&CycleTask) -> Option<&Distribution>;
 
-fn limit(text: &str) -> Result<Limit<CycleMetric>, String> {
-    let lateness: DistributionSelector = |task| task.start_latency_ns.as_ref();
+fn parse_limit(text: &str) -> Result<Limit<CycleTaskMetric>, String> {
+    let start_latency: DistributionSelector = |task| task.start_latency_ns.as_ref();
     let execution: DistributionSelector = |task| task.execution_ns.as_ref();
     let response: DistributionSelector = |task| task.response_ns.as_ref();
     let names = [
         (
-            lateness,
+            start_latency,
             ["start-latency-mean", "start-latency-p99", "start-latency-p99.9", "start-latency-max"],
         ),
         (execution, ["execution-mean", "execution-p99", "execution-p99.9", "execution-max"]),
         (response, ["response-mean", "response-p99", "response-p99.9", "response-max"]),
     ];
-    let figures: [TimeOf; 4] = [MEAN, P99, |d| d.p99_9 as f64, MAX];
+    let statistics: [DistributionMetric; 4] = [MEAN, P99, |d| d.p99_9 as f64, MAX];
     let times = names.into_iter().flat_map(|(times, names)| {
-        let limited = move |(name, figure)| (name, LimitUnit::Ns, CycleMetric::Of(times, figure));
-        names.into_iter().zip(figures).map(limited)
+        let named_metric = move |(name, statistic)| {
+            (name, LimitUnit::Ns, CycleTaskMetric::TimeStatistic(times, statistic))
+        };
+        names.into_iter().zip(statistics).map(named_metric)
     });
-    Limit::parse(text, [("missed", LimitUnit::Ratio, CycleMetric::Missed)].into_iter().chain(times))
+    Limit::parse(
+        text,
+        [("missed", LimitUnit::Ratio, CycleTaskMetric::Missed)].into_iter().chain(times),
+    )
 }
 
 pub(super) fn run(args: CycleRunArgs) -> Result<(), CommandFailure> {
     if let Some(leader) = args.cluster.join {
         return member::run(leader, &args.cluster, args.own_offset()?);
     }
-    let set = args.tasks.set()?;
+    let set = args.tasks.task_set()?;
     args.compare
         .iter()
         .try_for_each(|policy| set.with_policy(*policy).check())
@@ -238,66 +248,70 @@ pub(super) fn run(args: CycleRunArgs) -> Result<(), CommandFailure> {
             "the --time is shorter than one period of task '{name}'; give a longer one"
         )));
     }
-    let there_is = |flag: &str, node: u16| {
+    let node_index = |flag: &str, node: u16| {
         let none = || format!("{flag}: no node {node}; nodes are 1 to {most}");
         if node <= most { Ok(node - 1) } else { Err(CommandFailure::usage(none())) }
     };
-    args.check_effects(&set)?;
+    args.check_ineffective_flags(&set)?;
     args.check_cores(&set)?;
     let mut clock_injected_ns = vec![0; usize::from(most)];
     for (node, offset) in args.node_offsets()? {
-        clock_injected_ns[usize::from(there_is("--inject-clock-offset", node)?)] = offset.as_ns();
+        clock_injected_ns[usize::from(node_index("--inject-clock-offset", node)?)] = offset.as_ns();
     }
-    let slow =
-        args.slow_node.iter().map(|(node, factor)| Ok((there_is("--slow-node", *node)?, *factor)));
-    let slow = slow.collect::<Result<_, CommandFailure>>()?;
+    let slow_nodes = args
+        .slow_node
+        .iter()
+        .map(|(node, factor)| Ok((node_index("--slow-node", *node)?, *factor)));
+    let slow_nodes = slow_nodes.collect::<Result<_, CommandFailure>>()?;
     if args.live {
-        needs_a_terminal_on_stderr()?;
+        require_stderr_terminal()?;
     }
-    let files = args.files.open_with_others("--log", args.log.as_deref())?;
+    let files = args.files.open_distinct_from("--log", args.log.as_deref())?;
     let local = if cluster.is_some() { 1 } else { most };
     for note in notes(&set, args.tasks.cores(), (most, local)) {
         output::print_note(&note);
     }
     output::install_interrupt_handler()?;
-    let mut watcher = CycleRunReporter::new(args.live, args.log.as_deref())?;
+    let mut reporter = CycleRunReporter::new(args.live, args.log.as_deref())?;
     let options = RunOptions {
         program: PathBuf::from("/proc/self/exe"),
-        arguments: WORDS.map(str::to_owned).to_vec(),
+        arguments: NODE_COMMAND.map(str::to_owned).to_vec(),
         set,
         time: args.time,
         nodes: args.nodes.0,
         policies: args.compare,
         divide: args.split_work,
-        slow,
+        slow: slow_nodes,
         cores: args.tasks.cores().to_vec(),
         injected_offset_ns: clock_injected_ns,
         hold_awake: !args.allow_idle_states,
         timeout: args.timeout,
-        signal_by_packet: args.release_signal == ReleaseSourceArg::Udp,
+        signal_by_packet: args.release_signal == ReleaseSignalArg::Udp,
         cluster,
         command: output::command_line(),
     };
-    let ran = cycle::run(&options, &mut watcher);
-    let logged = watcher.finish();
-    let mut result = ran?;
-    let judge = |limit: &Limit<CycleMetric>| limit.judge_named(of_tasks(&result, limit.metric));
+    let run_result = cycle::run(&options, &mut reporter);
+    let log_result = reporter.finish();
+    let mut result = run_result?;
+    let judge = |limit: &Limit<CycleTaskMetric>| {
+        limit.evaluate_named(task_metric_values(&result, limit.metric))
+    };
     result.limits = args.fail_if.iter().map(judge).collect();
     files.write(&result, [to_json, RenderResult::page], RenderResult::text)?;
-    logged?;
-    verdict(&result.limits, &result.findings)
+    log_result?;
+    check_limits_and_findings(&result.limits, &result.findings)
 }
 
-/// Notes on settings that may be unintended, printed before time is spent: for the largest number
-/// of nodes, and for those of them on this host.
+/// Returns notes on settings that may be unintended, to print before the run. `most` is the largest
+/// number of nodes of any run, `local` the number of these on this host.
 fn notes(set: &TaskSet, cores: &[usize], (most, local): (u16, u16)) -> Vec<String> {
     let mut notes = Vec::new();
-    let meets = |work: &TaskWork| match work {
+    let has_synchronisation = |work: &TaskWork| match work {
         TaskWork::Steps(steps) => steps.iter().any(|step| step.message.is_some() || step.barrier),
         _ => false,
     };
     if most < 2
-        && let Some(task) = set.tasks().iter().find(|task| meets(&task.work))
+        && let Some(task) = set.tasks().iter().find(|task| has_synchronisation(&task.work))
     {
         notes.push(format!(
             "task '{}' has a message or a barrier, but there is one node: it has no peer; use \
@@ -305,13 +319,13 @@ fn notes(set: &TaskSet, cores: &[usize], (most, local): (u16, u16)) -> Vec<Strin
             task.name
         ));
     }
-    let tied = |task: &&Task| match cores {
+    let is_pinned = |task: &&Task| match cores {
         [] => task.schedule.core.is_some(),
         [_] => task.schedule.policy != TaskPolicy::Deadline,
         _ => false,
     };
     if local > 1
-        && let Some(task) = set.tasks().iter().find(tied)
+        && let Some(task) = set.tasks().iter().find(is_pinned)
         && let Some(core) = cores.first().copied().or(task.schedule.core)
     {
         let (from, way) = if cores.is_empty() {
@@ -329,53 +343,54 @@ fn notes(set: &TaskSet, cores: &[usize], (most, local): (u16, u16)) -> Vec<Strin
 }
 
 impl CycleRunArgs {
-    /// Rejects cores that this host does not have; other hosts may have others.
+    /// Rejects cores that this host does not have. With `--listen`, only the first core of `--core`
+    /// is for this host.
     fn check_cores(&self, set: &TaskSet) -> Result<(), CommandFailure> {
-        let of_file = set.tasks().iter().filter_map(|task| task.schedule.core);
-        let named: Vec<usize> = match (self.tasks.cores(), self.cluster.listen) {
-            ([], _) => of_file.collect(),
+        let file_cores = set.tasks().iter().filter_map(|task| task.schedule.core);
+        let checked_cores: Vec<usize> = match (self.tasks.cores(), self.cluster.listen) {
+            ([], _) => file_cores.collect(),
             ([first, ..], Some(_)) => vec![*first],
             (all, None) => all.to_vec(),
         };
-        if !named.is_empty() {
-            horolog_cycle::select_cores(&named)?;
+        if !checked_cores.is_empty() {
+            horolog_cycle::select_cores(&checked_cores)?;
         }
         Ok(())
     }
 
-    /// Offset to inject into the clock of a node that joins.
+    /// Returns the offset to inject into this node's clock with `--join`, 0 by default.
     fn own_offset(&self) -> Result<Span, CommandFailure> {
         match self.inject_clock_offset[..] {
             [] => Ok(Span::ZERO),
-            [InjectedOffset { node: None, offset }] => Ok(offset),
+            [InjectedClockOffset { node: None, offset }] => Ok(offset),
             _ => Err(CommandFailure::usage(
                 "--inject-clock-offset: with --join, write the offset of this node alone, such as +3ms",
             )),
         }
     }
 
-    /// Offsets to inject into clocks, by node.
+    /// Returns the offsets to inject, each with its node, from 1; an error if one has no node.
     fn node_offsets(&self) -> Result<Vec<(u16, Span)>, CommandFailure> {
-        let of_node = |one: &InjectedOffset| Some((one.node?, one.offset));
-        let offsets = self.inject_clock_offset.iter().map(of_node).collect::<Option<_>>();
+        let numbered_offset = |one: &InjectedClockOffset| Some((one.node?, one.offset));
+        let offsets = self.inject_clock_offset.iter().map(numbered_offset).collect::<Option<_>>();
         offsets.ok_or_else(|| {
             CommandFailure::usage("--inject-clock-offset: name the node as well, such as 2=+3ms")
         })
     }
 
-    /// Rejects flags that would have no effect.
-    fn check_effects(&self, set: &TaskSet) -> Result<(), CommandFailure> {
-        if let Some(policy) = twice(&self.compare) {
+    /// Rejects repeated values, and flags that would have no effect.
+    fn check_ineffective_flags(&self, set: &TaskSet) -> Result<(), CommandFailure> {
+        if let Some(policy) = first_duplicate(&self.compare) {
             let name = policy.name();
             return Err(CommandFailure::usage(format!("--compare: {name} given twice")));
         }
         let offsets = self.node_offsets()?;
-        let of_nodes = [
+        let nodes_by_flag = [
             ("--inject-clock-offset", offsets.iter().map(|(node, _)| *node).collect::<Vec<_>>()),
             ("--slow-node", self.slow_node.iter().map(|(node, _)| *node).collect()),
         ];
-        for (flag, nodes) in of_nodes {
-            if let Some(node) = twice(&nodes) {
+        for (flag, nodes) in nodes_by_flag {
+            if let Some(node) = first_duplicate(&nodes) {
                 return Err(CommandFailure::usage(format!(
                     "{flag}: node {node} given twice; give it once"
                 )));
@@ -386,7 +401,7 @@ impl CycleRunArgs {
                 "--log takes a file: the result goes to standard output; name one",
             ));
         }
-        if !offsets.is_empty() && self.release_signal == ReleaseSourceArg::Udp {
+        if !offsets.is_empty() && self.release_signal == ReleaseSignalArg::Udp {
             return Err(CommandFailure::usage(
                 "--inject-clock-offset has no effect with --release-signal udp; leave one out",
             ));
@@ -398,8 +413,10 @@ impl CycleRunArgs {
             ));
         }
         let flag = if self.split_work { "--split-work" } else { "--slow-node" };
-        let multiplies = self.split_work || !self.slow_node.is_empty();
-        if multiplies && !set.tasks().iter().any(|task| matches!(task.work, TaskWork::Steps(_))) {
+        let changes_computation = self.split_work || !self.slow_node.is_empty();
+        if changes_computation
+            && !set.tasks().iter().any(|task| matches!(task.work, TaskWork::Steps(_)))
+        {
             return Err(CommandFailure::usage(format!(
                 "{flag} changes the computation of tasks, and these are commands, programs or \
                     servers"
@@ -409,7 +426,8 @@ impl CycleRunArgs {
     }
 }
 
-impl ClusterArgs {
+impl CycleClusterArgs {
+    /// Returns the options of a run on several hosts; `None` without `--listen`.
     fn options(&self, set: &TaskSet, nodes: u16) -> Result<Option<ClusterOptions>, CommandFailure> {
         let Some(listen) = self.listen else {
             return match self.join_timeout {
@@ -435,19 +453,23 @@ impl ClusterArgs {
     }
 }
 
-/// The metric of each task of each node and run.
-fn of_tasks(
+/// Returns the metric of each task of all nodes and runs, with the names of task and node; `None`
+/// if it was not measured.
+fn task_metric_values(
     result: &CycleResult,
-    figure: CycleMetric,
+    metric: CycleTaskMetric,
 ) -> impl Iterator<Item = (String, Option<f64>)> {
     cycle::tasks(result).map(move |(location, task)| {
-        let value = match figure {
-            // A period that was never released did not complete by its deadline either.
-            CycleMetric::Missed => {
-                let due = task.periods + task.unreleased;
-                (due > 0).then(|| (task.missed + task.unreleased) as f64 / due as f64)
+        let value = match metric {
+            // A period that was never released has missed its deadline as well.
+            CycleTaskMetric::Missed => {
+                let due_periods = task.periods + task.unreleased;
+                (due_periods > 0)
+                    .then(|| (task.missed + task.unreleased) as f64 / due_periods as f64)
             }
-            CycleMetric::Of(of, figure) => of(task).map(figure),
+            CycleTaskMetric::TimeStatistic(select_times, statistic) => {
+                select_times(task).map(statistic)
+            }
         };
         (format!("task '{}' on {location}", task.name), value)
     })
@@ -459,42 +481,44 @@ impl From<RunError> for CommandFailure {
     }
 }
 
-/// Observer of a run.
+/// Observer that shows the progress of a run and logs its periods.
 pub(super) struct CycleRunReporter {
-    /// The progress line; `None` if a view has the terminal.
+    /// Progress line; `None` with a live view, which occupies the terminal.
     progress: Option<ProgressLine>,
-    live: Option<CycleLiveView>,
-    log: Option<RunLog>,
+    live: Option<CycleRunLiveView>,
+    log: Option<PeriodLogFile>,
 }
 
-struct RunLog {
+/// CSV file of `--log`, with a line for each period.
+struct PeriodLogFile {
     path: PathBuf,
-    to: BufWriter<File>,
-    failed: Option<io::Error>,
+    writer: BufWriter<File>,
+    /// First error of writing, after which nothing more is written.
+    write_error: Option<io::Error>,
 }
 
 impl CycleRunReporter {
     pub(super) fn new(live: bool, log: Option<&Path>) -> Result<Self, CommandFailure> {
         let progress = (!live).then(ProgressLine::new);
-        let log = log.map(RunLog::open).transpose()?;
-        let live = live.then(CycleLiveView::start).transpose()?;
+        let log = log.map(PeriodLogFile::open).transpose()?;
+        let live = live.then(CycleRunLiveView::start).transpose()?;
         Ok(Self { progress, live, log })
     }
 
-    /// Restores the terminal; an error if not all lines were written to the file.
+    /// Restores the terminal and completes the log; an error if a line could not be written.
     pub(super) fn finish(self) -> Result<(), CommandFailure> {
         drop(self.live);
         if let Some(progress) = self.progress {
             progress.finish();
         }
-        self.log.map_or(Ok(()), RunLog::finish)
+        self.log.map_or(Ok(()), PeriodLogFile::finish)
     }
 }
 
 impl RunObserver for CycleRunReporter {
     fn joined(&mut self, members: usize, of: usize) {
         if let Some(live) = &self.live {
-            live.joined(members, of);
+            live.show_joined(members, of);
         } else if members < of {
             output::print_note(&format!("{members} of {of} other nodes have joined"));
         }
@@ -503,7 +527,7 @@ impl RunObserver for CycleRunReporter {
     fn snapshot(&mut self, snapshot: &RunSnapshot<'_>) {
         if let Some(progress) = &mut self.progress {
             let (done, total) = (snapshot.elapsed.as_secs(), snapshot.total.as_secs());
-            progress.counted(done, total, "s");
+            progress.set_count(done, total, "s");
         }
         if let Some(live) = &mut self.live {
             live.snapshot(snapshot);
@@ -512,36 +536,36 @@ impl RunObserver for CycleRunReporter {
 
     fn log(&mut self, line: &LogLine<'_>) {
         if let Some(log) = &mut self.log {
-            log.line(line);
+            log.write_line(line);
         }
     }
 
     fn is_stop_requested(&self) -> bool {
-        output::flow().is_break()
+        output::check_stop_request().is_break()
     }
 }
 
-impl RunLog {
+impl PeriodLogFile {
     fn open(path: &Path) -> Result<Self, CommandFailure> {
-        let unwritable = |error| CommandFailure::environment(unwritable(path, &error));
+        let unwritable = |error| CommandFailure::environment(write_failure_text(path, &error));
         let mut to = BufWriter::new(File::create(path).map_err(unwritable)?);
         writeln!(to, "{LOG_HEADER}").map_err(unwritable)?;
-        Ok(Self { path: path.to_owned(), to, failed: None })
+        Ok(Self { path: path.to_owned(), writer: to, write_error: None })
     }
 
-    fn line(&mut self, line: &LogLine<'_>) {
-        if self.failed.is_none() {
-            self.failed = writeln!(self.to, "{line}").err();
+    fn write_line(&mut self, line: &LogLine<'_>) {
+        if self.write_error.is_none() {
+            self.write_error = writeln!(self.writer, "{line}").err();
         }
     }
 
     fn finish(mut self) -> Result<(), CommandFailure> {
-        let written = self.failed.map_or_else(|| self.to.flush(), Err);
-        written.map_err(|error| CommandFailure::environment(unwritable(&self.path, &error)))
+        let written = self.write_error.map_or_else(|| self.writer.flush(), Err);
+        written.map_err(|error| CommandFailure::environment(write_failure_text(&self.path, &error)))
     }
 }
 
-fn unwritable(path: &Path, error: &io::Error) -> String {
+fn write_failure_text(path: &Path, error: &io::Error) -> String {
     format!("cannot write {}: {error}; choose another file", path.display())
 }
 

@@ -1,5 +1,5 @@
-//! `horolog host all`: flags to all measurements of this host, their result as text, JSON and HTML
-//! report.
+//! `horolog host all`: runs all measurements of this host, and writes their results as text, JSON
+//! and HTML report.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -10,11 +10,11 @@ use horolog_probe::host::all::{self, HostAllOptions, HostCallbacks};
 use horolog_record::{Finding, HostAllResult, HostMeasurement, LimitResult};
 use horolog_report::{html, table, to_json};
 
-use super::ThreadArgs;
+use super::MeasuringThreadArgs;
 use super::{delay, interrupt, switch, timer};
-use crate::failure::{CommandFailure, verdict};
-use crate::files::FileArgs;
-use crate::limit::{Limit, TimeOf};
+use crate::failure::{CommandFailure, check_limits_and_findings};
+use crate::files::ResultFileArgs;
+use crate::limit::{DistributionMetric, Limit};
 use crate::output::{self, ProgressLine};
 use crate::values;
 
@@ -34,84 +34,87 @@ const TIME_MAX: Duration = Duration::from_hours(1);
 pub(crate) struct HostAllArgs {
     /// Approximate total duration, 5s to 1h; below 30s 'delay' has no waits above 10ms and no
     /// comparison with common beliefs.
-    #[arg(short, long, value_name = "TIME", value_parser = time, default_value = "1m")]
+    #[arg(short, long, value_name = "TIME", value_parser = parse_time, default_value = "1m")]
     time: Duration,
     /// Parts to skip, such as 'delay,nic': clock, delay, timer, switch, interrupt, nic.
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = part)]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_measurement)]
     skip: Vec<HostMeasurement>,
     #[command(flatten)]
-    threads: ThreadArgs,
+    threads: MeasuringThreadArgs,
     /// Exit with status 1 if this expression is true for a part, such as 'timer.p99>100us' or
     /// 'interrupt.os-noise>1%'. Repeatable. A limit on a metric that was not measured fails.
     ///
     /// Metrics: those of delay, timer, switch and interrupt, after the part's name.
-    #[arg(long, value_name = "LIMIT", value_parser = limit)]
+    #[arg(long, value_name = "LIMIT", value_parser = parse_limit)]
     fail_if: Vec<MeasurementLimit>,
     #[command(flatten)]
-    files: FileArgs,
+    files: ResultFileArgs,
 }
 
-fn time(text: &str) -> Result<Duration, String> {
+fn parse_time(text: &str) -> Result<Duration, String> {
     match values::long_duration(text)? {
         time if (TIME_MIN..=TIME_MAX).contains(&time) => Ok(time),
         _ => Err("5s to 1h".into()),
     }
 }
 
-fn part(text: &str) -> Result<HostMeasurement, String> {
+fn parse_measurement(text: &str) -> Result<HostMeasurement, String> {
     let names = || HostMeasurement::ALL.map(HostMeasurement::name).join(", ");
     let found = HostMeasurement::ALL.into_iter().find(|part| part.name() == text);
     found.ok_or_else(|| format!("write one of {}", names()))
 }
 
-/// A limit on a metric of a part.
+/// Limit of `--fail-if` on a metric of one measurement, such as `timer.p99>100us`.
 #[derive(Clone, Debug)]
 struct MeasurementLimit {
+    /// Expression as written, with the name of the measurement.
     expression: String,
-    of: PartFigure,
+    limit: LimitByMeasurement,
 }
 
-/// The part's own limit.
+/// Parsed limit, in the type of the measurement that it concerns.
 #[derive(Clone, Debug)]
-enum PartFigure {
-    Delay(Limit<TimeOf>),
-    Timer(Limit<timer::TimerMetric>),
-    Switch(Limit<switch::SwitchMetric>),
-    Interrupt(Limit<interrupt::InterruptMetric>),
+enum LimitByMeasurement {
+    Delay(Limit<DistributionMetric>),
+    Timer(Limit<timer::HostTimerMetric>),
+    Switch(Limit<switch::HostSwitchMetric>),
+    Interrupt(Limit<interrupt::HostInterruptMetric>),
 }
 
-fn limit(text: &str) -> Result<MeasurementLimit, String> {
+fn parse_limit(text: &str) -> Result<MeasurementLimit, String> {
     let form = || {
         "expected PART.METRIC>BOUND (PART: delay, timer, switch, interrupt), such as \
          'timer.p99>100us'"
             .to_owned()
     };
     let (name, rest) = text.split_once('.').ok_or_else(form)?;
-    let of = match part(name.trim()).map_err(|_| form())? {
-        HostMeasurement::Delay => PartFigure::Delay(delay::limit(rest)?),
-        HostMeasurement::Timer => PartFigure::Timer(timer::limit(rest)?),
-        HostMeasurement::Switch => PartFigure::Switch(switch::limit(rest)?),
-        HostMeasurement::Interrupt => PartFigure::Interrupt(interrupt::limit(rest)?),
+    let of = match parse_measurement(name.trim()).map_err(|_| form())? {
+        HostMeasurement::Delay => LimitByMeasurement::Delay(delay::parse_limit(rest)?),
+        HostMeasurement::Timer => LimitByMeasurement::Timer(timer::parse_limit(rest)?),
+        HostMeasurement::Switch => LimitByMeasurement::Switch(switch::parse_limit(rest)?),
+        HostMeasurement::Interrupt => LimitByMeasurement::Interrupt(interrupt::parse_limit(rest)?),
         HostMeasurement::Clock | HostMeasurement::Nic => return Err(form()),
     };
-    Ok(MeasurementLimit { expression: text.to_owned(), of })
+    Ok(MeasurementLimit { expression: text.to_owned(), limit: of })
 }
 
 impl MeasurementLimit {
     fn judge(&self, result: &HostAllResult) -> LimitResult {
         let HostAllResult { delay, timer, switch, interrupt, .. } = result;
-        let judged =
-            match &self.of {
-                PartFigure::Delay(limit) => limit
-                    .judge_named(delay.iter().flat_map(|one| delay::overshoots(one, limit.metric))),
-                PartFigure::Timer(limit) => limit
-                    .judge_named(timer.iter().flat_map(|one| timer::of_cores(one, limit.metric))),
-                PartFigure::Switch(limit) => limit
-                    .judge_named(switch.iter().flat_map(|one| switch::measured(one, limit.metric))),
-                PartFigure::Interrupt(limit) => limit.judge_named(
-                    interrupt.iter().flat_map(|one| interrupt::of_cores(one, limit.metric)),
-                ),
-            };
+        let judged = match &self.limit {
+            LimitByMeasurement::Delay(limit) => limit.evaluate_named(
+                delay.iter().flat_map(|one| delay::overshoot_metric_values(one, limit.metric)),
+            ),
+            LimitByMeasurement::Timer(limit) => limit.evaluate_named(
+                timer.iter().flat_map(|one| timer::core_metric_values(one, limit.metric)),
+            ),
+            LimitByMeasurement::Switch(limit) => limit.evaluate_named(
+                switch.iter().flat_map(|one| switch::switch_metric_values(one, limit.metric)),
+            ),
+            LimitByMeasurement::Interrupt(limit) => limit.evaluate_named(
+                interrupt.iter().flat_map(|one| interrupt::core_metric_values(one, limit.metric)),
+            ),
+        };
         LimitResult { expression: self.expression.clone(), ..judged }
     }
 }
@@ -132,17 +135,18 @@ pub(super) fn run(args: &HostAllArgs) -> Result<(), CommandFailure> {
         command: output::command_line(),
     };
     let progress = ProgressLine::new();
-    let watch = HostCallbacks {
+    let callbacks = HostCallbacks {
         report_step: &|part, what| progress.set_message(&format!("{}: {what}", part.name())),
-        report_outcome: &|outcome| progress.keep(&table::host_part(outcome)),
-        is_over: &|| output::flow().is_break(),
+        report_outcome: &|outcome| progress.print_above(&table::host_part(outcome)),
+        is_over: &|| output::check_stop_request().is_break(),
     };
-    let mut result = all::run(&options, watch);
+    let mut result = all::run(&options, callbacks);
     progress.finish();
     result.limits = args.fail_if.iter().map(|one| one.judge(&result)).collect();
     files.write(&result, [to_json, html::host_all], table::host_all)?;
-    let worst: Vec<Finding> = result.worst_findings.into_iter().map(|one| one.finding).collect();
-    verdict(&result.limits, &worst)
+    let worst_findings: Vec<Finding> =
+        result.worst_findings.into_iter().map(|one| one.finding).collect();
+    check_limits_and_findings(&result.limits, &worst_findings)
 }
 
 #[cfg(test)]
@@ -151,22 +155,25 @@ mod tests {
 
     #[test]
     fn a_limit_names_its_part() {
-        let read = limit("interrupt.kernel.p99>50us").unwrap();
-        assert!(matches!(read.of, PartFigure::Interrupt(_)), "{read:?}");
+        let read = parse_limit("interrupt.kernel.p99>50us").unwrap();
+        assert!(matches!(read.limit, LimitByMeasurement::Interrupt(_)), "{read:?}");
         assert_eq!(read.expression, "interrupt.kernel.p99>50us");
-        assert!(matches!(limit("switch.pipe>20us").unwrap().of, PartFigure::Switch(_)));
+        assert!(matches!(
+            parse_limit("switch.pipe>20us").unwrap().limit,
+            LimitByMeasurement::Switch(_)
+        ));
         for wrong in ["p99>1us", "clock.cost>1us", "nic.rings>1", "timer.kernel.p99>1us", "timer"] {
-            assert!(limit(wrong).is_err(), "{wrong}");
+            assert!(parse_limit(wrong).is_err(), "{wrong}");
         }
     }
 
     #[test]
     fn times_and_parts_that_cannot_be_are_refused() {
-        assert_eq!(time("5s"), Ok(TIME_MIN));
+        assert_eq!(parse_time("5s"), Ok(TIME_MIN));
         for wrong in ["4s", "2h", "soon"] {
-            assert!(time(wrong).is_err(), "{wrong}");
+            assert!(parse_time(wrong).is_err(), "{wrong}");
         }
-        assert_eq!(part("nic"), Ok(HostMeasurement::Nic));
-        assert!(part("card").is_err_and(|why| why.contains("interrupt")));
+        assert_eq!(parse_measurement("nic"), Ok(HostMeasurement::Nic));
+        assert!(parse_measurement("card").is_err_and(|why| why.contains("interrupt")));
     }
 }

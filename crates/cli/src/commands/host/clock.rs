@@ -1,4 +1,4 @@
-//! `horolog host clock`: flags to a measurement of this host's clocks, its result as text, JSON and
+//! `horolog host clock`: measures the clocks of this host, and writes the result as text, JSON and
 //! HTML report.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
@@ -9,12 +9,12 @@ use clap::Args;
 use horolog_probe::host::clock::{HostClockOptions, measure};
 use horolog_report::{RenderResult, to_json};
 
-use crate::failure::{CommandFailure, verdict};
-use crate::files::FileArgs;
+use crate::failure::{CommandFailure, check_limits_and_findings};
+use crate::files::ResultFileArgs;
 use crate::output::{self, ProgressLine};
 use crate::values;
 
-/// Longest measurement; rates over a longer time are no better.
+/// Maximum of `--time`; a longer observation does not make the rates more accurate.
 const TIME_MAX: Duration = Duration::from_hours(1);
 
 /// Show the clocks of this host and their behaviour: the tick (HZ, jiffies), the clocksource, POSIX
@@ -26,13 +26,13 @@ const TIME_MAX: Duration = Duration::from_hours(1);
 #[derive(Args, Debug)]
 pub(crate) struct HostClockArgs {
     /// Observation time of the clocks' rates against each other, at most 1h.
-    #[arg(short, long, value_name = "TIME", value_parser = time, default_value = "2s")]
+    #[arg(short, long, value_name = "TIME", value_parser = parse_time, default_value = "2s")]
     time: Duration,
     #[command(flatten)]
-    files: FileArgs,
+    files: ResultFileArgs,
 }
 
-fn time(text: &str) -> Result<Duration, String> {
+fn parse_time(text: &str) -> Result<Duration, String> {
     match values::long_duration(text)? {
         long if long > TIME_MAX => Err("at most 1h".into()),
         time => Ok(time),
@@ -45,8 +45,8 @@ pub(super) fn run(args: &HostClockArgs) -> Result<(), CommandFailure> {
     let progress = ProgressLine::new();
     progress.set_message("observing the clocks");
     let options = HostClockOptions { time: args.time, command: output::command_line() };
-    let result = measure(options, &|| output::flow().is_break());
+    let result = measure(options, &|| output::check_stop_request().is_break());
     progress.finish();
     files.write(&result, [to_json, RenderResult::page], RenderResult::text)?;
-    verdict(&[], &result.findings)
+    check_limits_and_findings(&[], &result.findings)
 }

@@ -1,4 +1,5 @@
-//! `horolog host delay`: flags to a measurement of the functions by which programs wait.
+//! `horolog host delay`: measures the accuracy of sleep and wait functions, and writes the result
+//! as text, JSON and HTML report.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -12,14 +13,15 @@ use horolog_record::{
 use horolog_report::units::human_ns;
 use horolog_report::{html, setting_name, table, to_json};
 
-use crate::failure::{CommandFailure, no_lack, verdict};
-use crate::files::FileArgs;
-use crate::limit::{Limit, TimeOf, time_metrics};
+use crate::failure::{CommandFailure, check_limits_and_findings, fail_if_unmeasured};
+use crate::files::ResultFileArgs;
+use crate::limit::{DistributionMetric, Limit, time_metrics};
 use crate::output::{self, ProgressLine};
 use crate::values;
 
-/// Longest delay; longer ones are of no interest.
+/// Longest delay of `--delays`.
 const DELAY_MAX: Duration = Duration::from_mins(1);
+/// Maximum number of different delays.
 const DELAYS_MAX: usize = 40;
 
 /// Measure the accuracy of the functions by which programs wait: sleep, alarm and pause, usleep,
@@ -35,10 +37,10 @@ pub(crate) struct HostDelayArgs {
     /// Functions, such as 'nanosleep,select' [default: all]: sleep, alarm-pause, poll, epoll-wait,
     /// usleep, select, nanosleep, clock-nanosleep, clock-nanosleep-absolute, epoll-pwait2, timerfd,
     /// io-uring.
-    #[arg(short, long, value_name = "LIST", value_delimiter = ',', value_parser = function)]
+    #[arg(short, long, value_name = "LIST", value_delimiter = ',', value_parser = parse_function)]
     functions: Vec<WaitFunction>,
     /// Delays to request, such as '50us,2ms', up to 1m.
-    #[arg(short, long, value_name = "LIST", value_delimiter = ',', value_parser = delay,
+    #[arg(short, long, value_name = "LIST", value_delimiter = ',', value_parser = parse_delay,
           default_value = "1us,10us,100us,1ms,10ms,100ms,1s")]
     delays: Vec<Duration>,
     /// Waits of each function at each delay; for long delays as many as fit into a second, at least
@@ -47,10 +49,10 @@ pub(crate) struct HostDelayArgs {
           value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     samples: u64,
     /// Scheduling policies of the waiting threads, such as 'other' [default: other,fifo].
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = policy)]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_policy)]
     policy: Vec<SchedulingPolicy>,
     /// Timer slack: default (as inherited) or minimal (1 ns) [default: default,minimal].
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = slack)]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_slack)]
     slack: Vec<TimerSlackSetting>,
     /// Skip the comparison with common beliefs about clocks and sleep functions, and the test of
     /// sleeps interrupted by signals.
@@ -61,30 +63,30 @@ pub(crate) struct HostDelayArgs {
     /// fails if none was measured.
     ///
     /// Metrics: mean, p50, p90, p99, p99.9, max.
-    #[arg(long, value_name = "LIMIT", value_parser = limit)]
-    fail_if: Vec<Limit<TimeOf>>,
+    #[arg(long, value_name = "LIMIT", value_parser = parse_limit)]
+    fail_if: Vec<Limit<DistributionMetric>>,
     #[command(flatten)]
-    files: FileArgs,
+    files: ResultFileArgs,
 }
 
-pub(super) fn limit(text: &str) -> Result<Limit<TimeOf>, String> {
+pub(super) fn parse_limit(text: &str) -> Result<Limit<DistributionMetric>, String> {
     Limit::parse(text, time_metrics(|of| of))
 }
 
-fn function(text: &str) -> Result<WaitFunction, String> {
+fn parse_function(text: &str) -> Result<WaitFunction, String> {
     let names = || WaitFunction::ALL.map(WaitFunction::name).join(", ");
     let found = WaitFunction::ALL.into_iter().find(|kind| kind.name() == text);
     found.ok_or_else(|| format!("write one of {}", names()))
 }
 
-fn delay(text: &str) -> Result<Duration, String> {
+fn parse_delay(text: &str) -> Result<Duration, String> {
     match values::long_duration(text)? {
         long if long > DELAY_MAX => Err("at most 1m".into()),
         delay => Ok(delay),
     }
 }
 
-fn policy(text: &str) -> Result<SchedulingPolicy, String> {
+fn parse_policy(text: &str) -> Result<SchedulingPolicy, String> {
     match text {
         "other" => Ok(SchedulingPolicy::Other),
         "fifo" => Ok(SchedulingPolicy::Fifo),
@@ -92,7 +94,7 @@ fn policy(text: &str) -> Result<SchedulingPolicy, String> {
     }
 }
 
-fn slack(text: &str) -> Result<TimerSlackSetting, String> {
+fn parse_slack(text: &str) -> Result<TimerSlackSetting, String> {
     match text {
         "default" => Ok(TimerSlackSetting::Default),
         "minimal" => Ok(TimerSlackSetting::Minimal),
@@ -100,30 +102,30 @@ fn slack(text: &str) -> Result<TimerSlackSetting, String> {
     }
 }
 
-/// The specified values, each once and in order; all if none is specified.
-fn selected_values<T: Copy + PartialEq>(specified: &[T], all: &[T]) -> Vec<T> {
-    let mut once = Vec::new();
+/// Returns the specified values in their order without duplicates; `all` if none is specified.
+fn distinct_or_all<T: Copy + PartialEq>(specified: &[T], all: &[T]) -> Vec<T> {
+    let mut distinct = Vec::new();
     for one in if specified.is_empty() { all } else { specified } {
-        if !once.contains(one) {
-            once.push(*one);
+        if !distinct.contains(one) {
+            distinct.push(*one);
         }
     }
-    once
+    distinct
 }
 
 impl HostDelayArgs {
     fn options(&self) -> Result<HostDelayOptions, CommandFailure> {
-        let mut delays = selected_values(&self.delays, &[]);
+        let mut delays = distinct_or_all(&self.delays, &[]);
         delays.sort_unstable();
         let options = HostDelayOptions {
-            functions: selected_values(&self.functions, &WaitFunction::ALL),
+            functions: distinct_or_all(&self.functions, &WaitFunction::ALL),
             delays,
             samples: self.samples,
-            policies: selected_values(
+            policies: distinct_or_all(
                 &self.policy,
                 &[SchedulingPolicy::Other, SchedulingPolicy::Fifo],
             ),
-            slacks: selected_values(
+            slacks: distinct_or_all(
                 &self.slack,
                 &[TimerSlackSetting::Default, TimerSlackSetting::Minimal],
             ),
@@ -148,35 +150,39 @@ pub(super) fn run(args: &HostDelayArgs) -> Result<(), CommandFailure> {
     let files = args.files.open()?;
     output::install_interrupt_handler()?;
     let progress = ProgressLine::new();
-    let is_over = || output::flow().is_break();
+    let is_over = || output::check_stop_request().is_break();
     let mut result = measure(options, &|what| progress.set_message(what), &is_over);
     progress.finish();
-    let judge = |limit: &Limit<TimeOf>| limit.judge_named(overshoots(&result, limit.metric));
+    let judge = |limit: &Limit<DistributionMetric>| {
+        limit.evaluate_named(overshoot_metric_values(&result, limit.metric))
+    };
     result.limits = args.fail_if.iter().map(judge).collect();
     files.write(&result, [to_json, html::host_delay], table::host_delay)?;
-    verdict(&result.limits, &result.findings)?;
-    no_lack(lack(&result))
+    check_limits_and_findings(&result.limits, &result.findings)?;
+    fail_if_unmeasured(unmeasured_reason(&result))
 }
 
-/// The reason why there is no value at all; `None` if there is one, or the run was ended before.
-fn lack(result: &HostDelayResult) -> Option<String> {
+/// Returns the first error if nothing was measured; `None` if there is a value, or the run was
+/// interrupted.
+fn unmeasured_reason(result: &HostDelayResult) -> Option<String> {
     let is_measured = result.cells.iter().any(|cell| cell.overshoot_ns.is_some());
     let is_ended = result.findings.iter().any(|finding| finding.code == FindingCode::Interrupted);
-    let of_settings = result.settings.iter().filter_map(|setting| setting.error.clone());
-    let of_cells = result.cells.iter().filter_map(|cell| cell.error.clone());
-    of_settings.chain(of_cells).next().filter(|_| !is_measured && !is_ended)
+    let setting_errors = result.settings.iter().filter_map(|setting| setting.error.clone());
+    let cell_errors = result.cells.iter().filter_map(|cell| cell.error.clone());
+    setting_errors.chain(cell_errors).next().filter(|_| !is_measured && !is_ended)
 }
 
-/// The metric of each function at each delay that was measured.
-pub(super) fn overshoots(
+/// Returns a statistic of the overshoot, in ns, of each measured combination of function, delay and
+/// thread setting, with its name.
+pub(super) fn overshoot_metric_values(
     result: &HostDelayResult,
-    of: TimeOf,
+    statistic: DistributionMetric,
 ) -> impl Iterator<Item = (String, Option<f64>)> {
     result.cells.iter().filter_map(move |cell| {
         let overshoot = cell.overshoot_ns.as_ref()?;
         let setting = result.settings.get(cell.setting).map_or("", setting_name);
         let (function, delay) = (cell.function.name(), human_ns(cell.requested_ns));
-        Some((format!("{function} of {delay}, {setting}"), Some(of(overshoot))))
+        Some((format!("{function} of {delay}, {setting}"), Some(statistic(overshoot))))
     })
 }
 
@@ -186,13 +192,17 @@ mod tests {
 
     #[test]
     fn lists_are_read_and_nothing_is_measured_twice() {
-        assert_eq!(function("epoll-pwait2"), Ok(WaitFunction::EpollPwait2));
-        assert!(function("nap").is_err_and(|why| why.contains("clock-nanosleep")));
-        assert_eq!(selected_values(&[3, 1, 3], &[7]), [3, 1]);
-        assert_eq!(selected_values(&[], &[7, 8]), [7, 8]);
+        assert_eq!(parse_function("epoll-pwait2"), Ok(WaitFunction::EpollPwait2));
+        assert!(parse_function("nap").is_err_and(|why| why.contains("clock-nanosleep")));
+        assert_eq!(distinct_or_all(&[3, 1, 3], &[7]), [3, 1]);
+        assert_eq!(distinct_or_all(&[], &[7, 8]), [7, 8]);
         for wrong in ["0", "2m", "soon", ""] {
-            assert!(delay(wrong).is_err(), "{wrong}");
+            assert!(parse_delay(wrong).is_err(), "{wrong}");
         }
-        assert!(policy("rr").is_err() && slack("none").is_err() && limit("p98>1ms").is_err());
+        assert!(
+            parse_policy("rr").is_err()
+                && parse_slack("none").is_err()
+                && parse_limit("p98>1ms").is_err()
+        );
     }
 }

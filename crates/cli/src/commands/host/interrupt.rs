@@ -1,5 +1,5 @@
-//! `horolog host interrupt`: flags to a run of expiries and a spin, its result as text, JSON and
-//! HTML report.
+//! `horolog host interrupt`: measures the latency of timer handlers and the OS noise, and writes
+//! the result as text, JSON and HTML report.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -10,39 +10,41 @@ use horolog_probe::host::interrupt::{self, InterruptOptions};
 use horolog_record::{HostInterruptResult, LimitUnit, TimerHandlerKind};
 use horolog_report::{RenderResult, to_json};
 
-use super::{CoreList, ThreadArgs, core_list};
-use crate::failure::{CommandFailure, no_lack, verdict};
-use crate::files::FileArgs;
-use crate::limit::{Limit, LimitedMetric, MAX, MEAN, P99, TimeOf};
+use super::{CoreList, MeasuringThreadArgs, parse_core_list};
+use crate::failure::{CommandFailure, check_limits_and_findings, fail_if_unmeasured};
+use crate::files::ResultFileArgs;
+use crate::limit::{DistributionMetric, Limit, LimitedMetric, MAX, MEAN, P99};
 use crate::output::{self, ProgressLine};
 use crate::values;
 
-/// Metric of each core that can be limited.
+/// Metric of a core that `--fail-if` can limit.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum InterruptMetric {
-    /// The delay of a kind of handler.
-    Delay(TimerHandlerKind, TimeOf),
-    /// The share of the core taken from the spinning thread.
-    Stolen,
-    /// The longest gap.
+pub(super) enum HostInterruptMetric {
+    /// Statistic of the latency of one kind of timer handler, in ns.
+    Delay(TimerHandlerKind, DistributionMetric),
+    /// OS noise: sum of the gaps of the spinning thread, as a share of the measured time.
+    OsNoise,
+    /// Longest gap of the spinning thread, in ns.
     Gap,
 }
 
-const FIGURES: [LimitedMetric<InterruptMetric>; 11] = [
-    ("kernel.p99", LimitUnit::Ns, InterruptMetric::Delay(TimerHandlerKind::Kernel, P99)),
-    ("kernel.mean", LimitUnit::Ns, InterruptMetric::Delay(TimerHandlerKind::Kernel, MEAN)),
-    ("kernel.max", LimitUnit::Ns, InterruptMetric::Delay(TimerHandlerKind::Kernel, MAX)),
-    ("signal.mean", LimitUnit::Ns, InterruptMetric::Delay(TimerHandlerKind::Signal, MEAN)),
-    ("signal.p99", LimitUnit::Ns, InterruptMetric::Delay(TimerHandlerKind::Signal, P99)),
-    ("signal.max", LimitUnit::Ns, InterruptMetric::Delay(TimerHandlerKind::Signal, MAX)),
-    ("timerfd.mean", LimitUnit::Ns, InterruptMetric::Delay(TimerHandlerKind::Timerfd, MEAN)),
-    ("timerfd.p99", LimitUnit::Ns, InterruptMetric::Delay(TimerHandlerKind::Timerfd, P99)),
-    ("timerfd.max", LimitUnit::Ns, InterruptMetric::Delay(TimerHandlerKind::Timerfd, MAX)),
-    ("os-noise", LimitUnit::Ratio, InterruptMetric::Stolen),
-    ("gap", LimitUnit::Ns, InterruptMetric::Gap),
+const METRICS: [LimitedMetric<HostInterruptMetric>; 11] = [
+    ("kernel.p99", LimitUnit::Ns, HostInterruptMetric::Delay(TimerHandlerKind::Kernel, P99)),
+    ("kernel.mean", LimitUnit::Ns, HostInterruptMetric::Delay(TimerHandlerKind::Kernel, MEAN)),
+    ("kernel.max", LimitUnit::Ns, HostInterruptMetric::Delay(TimerHandlerKind::Kernel, MAX)),
+    ("signal.mean", LimitUnit::Ns, HostInterruptMetric::Delay(TimerHandlerKind::Signal, MEAN)),
+    ("signal.p99", LimitUnit::Ns, HostInterruptMetric::Delay(TimerHandlerKind::Signal, P99)),
+    ("signal.max", LimitUnit::Ns, HostInterruptMetric::Delay(TimerHandlerKind::Signal, MAX)),
+    ("timerfd.mean", LimitUnit::Ns, HostInterruptMetric::Delay(TimerHandlerKind::Timerfd, MEAN)),
+    ("timerfd.p99", LimitUnit::Ns, HostInterruptMetric::Delay(TimerHandlerKind::Timerfd, P99)),
+    ("timerfd.max", LimitUnit::Ns, HostInterruptMetric::Delay(TimerHandlerKind::Timerfd, MAX)),
+    ("os-noise", LimitUnit::Ratio, HostInterruptMetric::OsNoise),
+    ("gap", LimitUnit::Ns, HostInterruptMetric::Gap),
 ];
-const DISTANCE_MIN: Duration = Duration::from_micros(20);
-const DISTANCE_MAX: Duration = Duration::from_secs(1);
+/// Minimum of `--interval`.
+const INTERVAL_MIN: Duration = Duration::from_micros(20);
+/// Maximum of `--interval`.
+const INTERVAL_MAX: Duration = Duration::from_secs(1);
 
 /// Measure the latency of timer handlers, and the OS noise of each core.
 ///
@@ -54,9 +56,9 @@ const DISTANCE_MAX: Duration = Duration::from_secs(1);
 /// not, the gap is attributed to an interrupt, a system management interrupt (SMI) or the
 /// hypervisor.
 #[derive(Args, Debug)]
-pub(crate) struct InterruptArgs {
+pub(crate) struct HostInterruptArgs {
     /// Cores, such as 0,2..6:2 [default: all that this process may run on].
-    #[arg(short, long, value_name = "LIST", value_parser = core_list)]
+    #[arg(short, long, value_name = "LIST", value_parser = parse_core_list)]
     cores: Option<CoreList>,
     /// Kinds of handlers, separated by commas.
     #[arg(
@@ -76,7 +78,7 @@ pub(crate) struct InterruptArgs {
     repetitions: u16,
     /// Mean interval from a handler to the next expiry, 20us to 1s; each is random, from 0.1 to 1.9
     /// times the mean.
-    #[arg(short, long, value_name = "TIME", value_parser = distance, default_value = "500us")]
+    #[arg(short, long, value_name = "TIME", value_parser = parse_interval, default_value = "500us")]
     interval: Duration,
     /// Duration of the OS noise measurement; 0 skips it.
     #[arg(short = 't', long, value_name = "TIME", value_parser = values::duration, default_value = "5s")]
@@ -86,18 +88,18 @@ pub(crate) struct InterruptArgs {
           default_value = "2us")]
     threshold: Duration,
     #[command(flatten)]
-    threads: ThreadArgs,
+    threads: MeasuringThreadArgs,
     /// Exit with status 1 if this expression is true for any core, such as 'kernel.p99>50us',
     /// 'os-noise>1%' or 'gap>1ms'. Repeatable. A limit on a metric that was not measured fails.
     ///
     /// Metrics: mean, p99, max of kernel, signal, timerfd; os-noise (a share), gap (the longest).
-    #[arg(long, value_name = "LIMIT", value_parser = limit)]
-    fail_if: Vec<Limit<InterruptMetric>>,
+    #[arg(long, value_name = "LIMIT", value_parser = parse_limit)]
+    fail_if: Vec<Limit<HostInterruptMetric>>,
     #[command(flatten)]
-    files: FileArgs,
+    files: ResultFileArgs,
 }
 
-/// Kinds of handlers, by their names on the command line.
+/// Kind of timer handler, as named by `--handlers`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum HandlerKindArg {
     Kernel,
@@ -125,18 +127,18 @@ impl From<HandlerKindArg> for TimerHandlerKind {
     }
 }
 
-fn distance(text: &str) -> Result<Duration, String> {
+fn parse_interval(text: &str) -> Result<Duration, String> {
     match values::duration(text)? {
-        time if (DISTANCE_MIN..=DISTANCE_MAX).contains(&time) => Ok(time),
+        time if (INTERVAL_MIN..=INTERVAL_MAX).contains(&time) => Ok(time),
         _ => Err("20us to 1s".into()),
     }
 }
 
-pub(super) fn limit(text: &str) -> Result<Limit<InterruptMetric>, String> {
-    Limit::parse(text, FIGURES)
+pub(super) fn parse_limit(text: &str) -> Result<Limit<HostInterruptMetric>, String> {
+    Limit::parse(text, METRICS)
 }
 
-pub(super) fn run(args: InterruptArgs) -> Result<(), CommandFailure> {
+pub(super) fn run(args: HostInterruptArgs) -> Result<(), CommandFailure> {
     let files = args.files.open()?;
     output::install_interrupt_handler()?;
     let options = InterruptOptions {
@@ -153,41 +155,46 @@ pub(super) fn run(args: InterruptArgs) -> Result<(), CommandFailure> {
     };
     let progress = ProgressLine::new();
     let report_progress = |what: &str| progress.set_message(what);
-    let mut result = interrupt::run(options, &report_progress, &|| output::flow().is_break())?;
+    let mut result =
+        interrupt::run(options, &report_progress, &|| output::check_stop_request().is_break())?;
     progress.finish();
-    let judge = |limit: &Limit<InterruptMetric>| limit.judge_named(of_cores(&result, limit.metric));
+    let judge = |limit: &Limit<HostInterruptMetric>| {
+        limit.evaluate_named(core_metric_values(&result, limit.metric))
+    };
     result.limits = args.fail_if.iter().map(judge).collect();
     files.write(&result, [to_json, RenderResult::page], RenderResult::text)?;
-    verdict(&result.limits, &result.findings)?;
-    no_lack(lack(&result))
+    check_limits_and_findings(&result.limits, &result.findings)?;
+    fail_if_unmeasured(unmeasured_reason(&result))
 }
 
-/// The reason why there is no value at all; `None` if there is one, or nothing was in the way.
-fn lack(result: &HostInterruptResult) -> Option<String> {
+/// Returns the first error if nothing was measured; `None` if there is a value, or no error.
+fn unmeasured_reason(result: &HostInterruptResult) -> Option<String> {
     let is_measured = result.handlers.iter().any(|handler| handler.delay_ns.is_some());
     let error = result.handlers.iter().find_map(|handler| handler.error.clone());
     error.filter(|_| !is_measured && result.os_noise.is_empty())
 }
 
-/// The metric of each core.
-pub(super) fn of_cores(
+/// Returns the name and the metric of each core; `None` if it was not measured.
+pub(super) fn core_metric_values(
     result: &HostInterruptResult,
-    figure: InterruptMetric,
+    metric: HostInterruptMetric,
 ) -> Vec<(String, Option<f64>)> {
-    let stolen = result.os_noise.iter();
-    let core = |number: usize, value| (format!("core {number}"), value);
-    match figure {
-        InterruptMetric::Delay(kind, of) => {
+    let os_noise = result.os_noise.iter();
+    let named_value = |number: usize, value| (format!("core {number}"), value);
+    match metric {
+        HostInterruptMetric::Delay(kind, statistic) => {
             let handlers = result.handlers.iter().filter(|handler| handler.kind == kind);
-            handlers.map(|one| core(one.core, one.delay_ns.as_ref().map(of))).collect()
+            handlers
+                .map(|one| named_value(one.core, one.delay_ns.as_ref().map(statistic)))
+                .collect()
         }
-        InterruptMetric::Stolen => stolen
+        HostInterruptMetric::OsNoise => os_noise
             .map(|one| {
-                core(one.core, Some(one.all.total_ns as f64 / one.duration_ns.max(1) as f64))
+                named_value(one.core, Some(one.all.total_ns as f64 / one.duration_ns.max(1) as f64))
             })
             .collect(),
-        InterruptMetric::Gap => {
-            stolen.map(|one| core(one.core, Some(one.all.max_ns as f64))).collect()
+        HostInterruptMetric::Gap => {
+            os_noise.map(|one| named_value(one.core, Some(one.all.max_ns as f64))).collect()
         }
     }
 }

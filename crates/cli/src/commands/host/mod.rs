@@ -1,4 +1,4 @@
-//! `horolog host`: capabilities of this host, and their reasons.
+//! `horolog host`: measurements of this host's timing, and settings of its NICs.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -26,12 +26,12 @@ pub(crate) struct HostArgs {
 #[derive(Subcommand, Debug)]
 enum HostCommand {
     All(all::HostAllArgs),
-    Interrupt(interrupt::InterruptArgs),
-    Switch(switch::SwitchArgs),
+    Interrupt(interrupt::HostInterruptArgs),
+    Switch(switch::HostSwitchArgs),
     Clock(clock::HostClockArgs),
     Delay(Box<delay::HostDelayArgs>),
-    Nic(nic::NicArgs),
-    Timer(timer::TimerArgs),
+    Nic(nic::HostNicArgs),
+    Timer(timer::HostTimerArgs),
 }
 
 pub(crate) fn run(args: HostArgs) -> Result<(), CommandFailure> {
@@ -52,25 +52,25 @@ impl From<HostError> for CommandFailure {
     }
 }
 
-/// Greatest number of cores that Linux can be built for.
+/// Limit of core numbers: the maximum of the kernel option NR_CPUS on x86-64.
 const CORES_MAX: usize = 8_192;
 
-/// Cores, written as `0,2..6:2`.
+/// List of cores, written as numbers and ranges with an optional step, such as `0,2..6:2`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CoreList(pub(super) Vec<usize>);
 
-/// Reads a list of cores.
-pub(super) fn core_list(text: &str) -> Result<CoreList, String> {
+/// Parses a list of cores.
+pub(super) fn parse_core_list(text: &str) -> Result<CoreList, String> {
     let form = || "write cores as 0,2 or 0..7 or 0..6:2".to_owned();
     let mut cores = Vec::new();
     for part in text.split(',') {
-        cores.extend(range(part).ok_or_else(form)?);
+        cores.extend(parse_core_range(part).ok_or_else(form)?);
     }
     Ok(CoreList(cores))
 }
 
-/// One core, or a range of cores with a step.
-fn range(text: &str) -> Option<impl Iterator<Item = usize>> {
+/// Parses one core, or a range of cores with an optional step; `None` if it is malformed.
+fn parse_core_range(text: &str) -> Option<impl Iterator<Item = usize>> {
     let core = |text: &str| text.parse::<usize>().ok().filter(|core| *core < CORES_MAX);
     let (from, rest) = text.split_once("..").unwrap_or((text, text));
     let (to, step) = rest.split_once(':').unwrap_or((rest, "1"));
@@ -80,7 +80,7 @@ fn range(text: &str) -> Option<impl Iterator<Item = usize>> {
 
 /// Scheduling of the measuring threads.
 #[derive(Args, Debug)]
-pub(super) struct ThreadArgs {
+pub(super) struct MeasuringThreadArgs {
     /// Real-time priority of the measuring threads, 1 to 99 (SCHED_FIFO). If it is refused they run
     /// as SCHED_OTHER, which the result reports.
     #[arg(short, long, value_name = "N", default_value_t = 80,
@@ -95,8 +95,8 @@ pub(super) struct ThreadArgs {
     pub(super) allow_idle_states: bool,
 }
 
-impl ThreadArgs {
-    /// The priority to request.
+impl MeasuringThreadArgs {
+    /// Returns the real-time priority to request; `None` for SCHED_OTHER.
     pub(super) fn priority(&self) -> Option<u8> {
         (!self.sched_other).then_some(self.priority)
     }
@@ -108,11 +108,11 @@ mod tests {
 
     #[test]
     fn cores_are_whole_numbers() {
-        assert_eq!(core_list("0,2..6:2"), Ok(CoreList(vec![0, 2, 4, 6])));
-        assert_eq!(core_list("0"), Ok(CoreList(vec![0])));
-        assert_eq!(core_list("1..3"), Ok(CoreList(vec![1, 2, 3])));
+        assert_eq!(parse_core_list("0,2..6:2"), Ok(CoreList(vec![0, 2, 4, 6])));
+        assert_eq!(parse_core_list("0"), Ok(CoreList(vec![0])));
+        assert_eq!(parse_core_list("1..3"), Ok(CoreList(vec![1, 2, 3])));
         for wrong in ["", "a", "1.5", "-1", "9000", "0-3", "3..1", "0..4:0", "0,", "0..99999999"] {
-            assert!(core_list(wrong).is_err(), "{wrong}");
+            assert!(parse_core_list(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -7,8 +7,8 @@ use horolog_probe::host::nic::inspect;
 use horolog_report::{RenderResult, to_json};
 use horolog_sys::netlink::NetlinkError;
 
-use crate::failure::{CommandFailure, verdict};
-use crate::files::FileArgs;
+use crate::failure::{CommandFailure, check_limits_and_findings};
+use crate::files::ResultFileArgs;
 use crate::output;
 
 /// Show the settings and capabilities of a NIC: queues, RSS, interrupts and their cores, rings,
@@ -17,15 +17,15 @@ use crate::output;
 /// Nothing is changed; each recommendation includes the command that makes it. Missing features are
 /// listed with the reason. The interface is looked up in the network namespace of this process.
 #[derive(Args, Debug)]
-pub(crate) struct NicArgs {
+pub(crate) struct HostNicArgs {
     /// Interface, such as eth0.
     #[arg(value_name = "IF")]
     interface: String,
     #[command(flatten)]
-    files: FileArgs,
+    files: ResultFileArgs,
 }
 
-pub(super) fn run(args: &NicArgs) -> Result<(), CommandFailure> {
+pub(super) fn run(args: &HostNicArgs) -> Result<(), CommandFailure> {
     let files = args.files.open()?;
     let result = inspect(&args.interface, output::command_line()).map_err(|error| match error {
         NetlinkError::NoSuchInterface(name) => {
@@ -34,5 +34,5 @@ pub(super) fn run(args: &NicArgs) -> Result<(), CommandFailure> {
         error => CommandFailure::environment(error),
     })?;
     files.write(&result, [to_json, RenderResult::page], RenderResult::text)?;
-    verdict(&[], &result.findings)
+    check_limits_and_findings(&[], &result.findings)
 }

@@ -1,4 +1,5 @@
-//! `horolog host switch`: flags to a run of switches, its result as text, JSON and HTML report.
+//! `horolog host switch`: measures the cost of context switches, and writes the result as text,
+//! JSON and HTML report.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -9,27 +10,27 @@ use horolog_record::{
 };
 use horolog_report::{RenderResult, exchange_name, peer_name, to_json};
 
-use super::{CoreList, ThreadArgs, core_list};
-use crate::failure::{CommandFailure, verdict};
-use crate::files::FileArgs;
+use super::{CoreList, MeasuringThreadArgs, parse_core_list};
+use crate::failure::{CommandFailure, check_limits_and_findings};
+use crate::files::ResultFileArgs;
 use crate::limit::{Limit, LimitedMetric};
 use crate::output::{self, ProgressLine};
 
-/// Metric that can be limited.
+/// Metric of context switches that `--fail-if` can limit.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum SwitchMetric {
-    /// A switch by the eight steps.
+pub(super) enum HostSwitchMetric {
+    /// Cost of one switch by the eight steps of Hao, Xue and Qin 2010, in ns.
     Switch(SwitchPeer),
-    /// The mean turn of each exchange.
+    /// Mean duration of a ping-pong turn, which has two switches, by this mechanism, in ns.
     Turn(HandoverMechanism),
 }
 
-const FIGURES: [LimitedMetric<SwitchMetric>; 5] = [
-    ("process", LimitUnit::Ns, SwitchMetric::Switch(SwitchPeer::Process)),
-    ("thread", LimitUnit::Ns, SwitchMetric::Switch(SwitchPeer::Thread)),
-    ("pipe", LimitUnit::Ns, SwitchMetric::Turn(HandoverMechanism::Pipe)),
-    ("futex", LimitUnit::Ns, SwitchMetric::Turn(HandoverMechanism::Futex)),
-    ("eventfd", LimitUnit::Ns, SwitchMetric::Turn(HandoverMechanism::Eventfd)),
+const METRICS: [LimitedMetric<HostSwitchMetric>; 5] = [
+    ("process", LimitUnit::Ns, HostSwitchMetric::Switch(SwitchPeer::Process)),
+    ("thread", LimitUnit::Ns, HostSwitchMetric::Switch(SwitchPeer::Thread)),
+    ("pipe", LimitUnit::Ns, HostSwitchMetric::Turn(HandoverMechanism::Pipe)),
+    ("futex", LimitUnit::Ns, HostSwitchMetric::Turn(HandoverMechanism::Futex)),
+    ("eventfd", LimitUnit::Ns, HostSwitchMetric::Turn(HandoverMechanism::Eventfd)),
 ];
 
 /// Measure the cost of switching between processes and between threads.
@@ -41,10 +42,10 @@ const FIGURES: [LimitedMetric<SwitchMetric>; 5] = [
 /// and wait, by a pipe, a futex and an eventfd, on one core and across two; their cost of each
 /// switch excludes the same calls made alone, as in lmbench. A negative result is rejected.
 #[derive(Args, Debug)]
-pub(crate) struct SwitchArgs {
+pub(crate) struct HostSwitchArgs {
     /// Cores of the two sides for turns across cores, such as 0,1; the first is also that of turns
     /// on one core [default: the first two that this process may run on].
-    #[arg(short, long, value_name = "LIST", value_parser = pair)]
+    #[arg(short, long, value_name = "LIST", value_parser = parse_core_pair)]
     cores: Option<CoreList>,
     /// Turns of each repetition, up to 50000; more, without sleeping, would trigger real-time
     /// throttling (sched_rt_runtime_us).
@@ -56,30 +57,30 @@ pub(crate) struct SwitchArgs {
           value_parser = clap::value_parser!(u16).range(1..=1_000))]
     repetitions: u16,
     #[command(flatten)]
-    threads: ThreadArgs,
+    threads: MeasuringThreadArgs,
     /// Exit with status 1 if this expression is true, such as 'process>5us' or 'pipe>20us'.
     /// Repeatable. A limit on a metric that was not measured fails.
     ///
     /// Metrics: process, thread (a switch by the eight steps), pipe, futex, eventfd (the mean turn,
     /// which has two switches, of the worst placement and peer).
-    #[arg(long, value_name = "LIMIT", value_parser = limit)]
-    fail_if: Vec<Limit<SwitchMetric>>,
+    #[arg(long, value_name = "LIMIT", value_parser = parse_limit)]
+    fail_if: Vec<Limit<HostSwitchMetric>>,
     #[command(flatten)]
-    files: FileArgs,
+    files: ResultFileArgs,
 }
 
-fn pair(text: &str) -> Result<CoreList, String> {
-    match core_list(text)? {
+fn parse_core_pair(text: &str) -> Result<CoreList, String> {
+    match parse_core_list(text)? {
         CoreList(cores) if cores.len() > 2 => Err("one core, or two".into()),
         cores => Ok(cores),
     }
 }
 
-pub(super) fn limit(text: &str) -> Result<Limit<SwitchMetric>, String> {
-    Limit::parse(text, FIGURES)
+pub(super) fn parse_limit(text: &str) -> Result<Limit<HostSwitchMetric>, String> {
+    Limit::parse(text, METRICS)
 }
 
-pub(super) fn run(args: SwitchArgs) -> Result<(), CommandFailure> {
+pub(super) fn run(args: HostSwitchArgs) -> Result<(), CommandFailure> {
     let files = args.files.open()?;
     output::install_interrupt_handler()?;
     let options = SwitchOptions {
@@ -91,30 +92,35 @@ pub(super) fn run(args: SwitchArgs) -> Result<(), CommandFailure> {
         command: output::command_line(),
     };
     let progress = ProgressLine::new();
-    let report_progress = |done, total| progress.counted(done, total, "repetitions");
-    let mut result = switch::run(options, &report_progress, &|| output::flow().is_break())?;
+    let report_progress = |done, total| progress.set_count(done, total, "repetitions");
+    let mut result =
+        switch::run(options, &report_progress, &|| output::check_stop_request().is_break())?;
     progress.finish();
-    let judge = |limit: &Limit<SwitchMetric>| limit.judge_named(measured(&result, limit.metric));
+    let judge = |limit: &Limit<HostSwitchMetric>| {
+        limit.evaluate_named(switch_metric_values(&result, limit.metric))
+    };
     result.limits = args.fail_if.iter().map(judge).collect();
     files.write(&result, [to_json, RenderResult::page], RenderResult::text)?;
-    verdict(&result.limits, &result.findings)
+    check_limits_and_findings(&result.limits, &result.findings)
 }
 
-/// All measured values of a metric.
-pub(super) fn measured(
+/// Returns the values of a metric, each with the name of its measurement; `None` if it was not
+/// measured.
+pub(super) fn switch_metric_values(
     result: &HostSwitchResult,
-    figure: SwitchMetric,
+    metric: HostSwitchMetric,
 ) -> Vec<(String, Option<f64>)> {
-    match figure {
-        SwitchMetric::Switch(peer) => {
+    match metric {
+        HostSwitchMetric::Switch(peer) => {
             let steps = result.steps.iter().filter(|steps| steps.peer == peer);
             let per_switch = |steps: &YieldSwitchCost| {
                 (format!("a {}", peer_name(steps.peer)), steps.per_switch_ns)
             };
             steps.map(per_switch).collect()
         }
-        SwitchMetric::Turn(way) => {
-            let exchanges = result.exchanges.iter().filter(|exchange| exchange.mechanism == way);
+        HostSwitchMetric::Turn(mechanism) => {
+            let exchanges =
+                result.exchanges.iter().filter(|exchange| exchange.mechanism == mechanism);
             let turn = |one: &PingPongCost| (exchange_name(one), one.turn_mean_ns);
             exchanges.map(turn).collect()
         }

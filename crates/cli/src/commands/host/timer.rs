@@ -1,4 +1,5 @@
-//! `horolog host timer`: flags to a run of wake-ups, its result as text, JSON and HTML report.
+//! `horolog host timer`: measures the wake-up latency of periodic threads, and writes the result as
+//! text, JSON and HTML report.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -9,15 +10,16 @@ use horolog_probe::host::timer::{self, TimerOptions};
 use horolog_record::{Distribution, HostTimerResult, LimitUnit};
 use horolog_report::{RenderResult, to_json};
 
-use super::{CoreList, ThreadArgs, core_list};
-use crate::failure::{CommandFailure, verdict};
-use crate::files::FileArgs;
-use crate::limit::{Limit, TimeOf, time_metrics};
+use super::{CoreList, MeasuringThreadArgs, parse_core_list};
+use crate::failure::{CommandFailure, check_limits_and_findings};
+use crate::files::ResultFileArgs;
+use crate::limit::{DistributionMetric, Limit, time_metrics};
 use crate::output::{self, ProgressLine};
 use crate::values;
 
+/// Minimum of `--interval`.
 const INTERVAL_MIN: Duration = Duration::from_micros(50);
-/// Greatest number of cycles: weeks of the shortest period.
+/// Maximum number of periods: eight weeks of the shortest interval.
 const CYCLES_MAX: u128 = 100_000_000_000;
 
 /// Measure the wake-up latency of periodic threads, as cyclictest does.
@@ -28,19 +30,19 @@ const CYCLES_MAX: u128 = 100_000_000_000;
 /// latency counts from its own instant. Memory is locked meanwhile. All settings are restored when
 /// the command ends.
 #[derive(Args, Debug)]
-pub(crate) struct TimerArgs {
+pub(crate) struct HostTimerArgs {
     /// Cores, such as 0,2..6:2 [default: all that this process may run on].
-    #[arg(short, long, value_name = "LIST", value_parser = core_list)]
+    #[arg(short, long, value_name = "LIST", value_parser = parse_core_list)]
     cores: Option<CoreList>,
     /// Period of each thread, at least 50us.
-    #[arg(short, long, value_name = "TIME", value_parser = interval, default_value = "1ms")]
+    #[arg(short, long, value_name = "TIME", value_parser = parse_interval, default_value = "1ms")]
     interval: Duration,
     /// Duration of the measurement.
     #[arg(short, long, value_name = "TIME", value_parser = values::long_duration,
           default_value = "10s")]
     time: Duration,
     #[command(flatten)]
-    threads: ThreadArgs,
+    threads: MeasuringThreadArgs,
     /// End at the first latency above this, with status 1.
     #[arg(short, long, value_name = "TIME", value_parser = values::positive_duration)]
     break_above: Option<Duration>,
@@ -48,33 +50,34 @@ pub(crate) struct TimerArgs {
     /// 'missed>0.1%'. Repeatable. A limit on a metric that was not measured fails.
     ///
     /// Metrics: mean, p50, p90, p99, p99.9, max, missed (a share).
-    #[arg(long, value_name = "LIMIT", value_parser = limit)]
-    fail_if: Vec<Limit<TimerMetric>>,
+    #[arg(long, value_name = "LIMIT", value_parser = parse_limit)]
+    fail_if: Vec<Limit<HostTimerMetric>>,
     #[command(flatten)]
-    files: FileArgs,
+    files: ResultFileArgs,
 }
 
-fn interval(text: &str) -> Result<Duration, String> {
+fn parse_interval(text: &str) -> Result<Duration, String> {
     match values::duration(text)? {
         short if short < INTERVAL_MIN => Err("at least 50us".into()),
         interval => Ok(interval),
     }
 }
 
-/// Metric of each core that can be limited.
+/// Metric of a core that `--fail-if` can limit.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum TimerMetric {
-    Latency(TimeOf),
-    /// The share of missed periods.
+pub(super) enum HostTimerMetric {
+    /// Statistic of the wake-up latency, in ns.
+    Latency(DistributionMetric),
+    /// Share of missed periods.
     Missed,
 }
 
-pub(super) fn limit(text: &str) -> Result<Limit<TimerMetric>, String> {
-    let missed = ("missed", LimitUnit::Ratio, TimerMetric::Missed);
-    Limit::parse(text, time_metrics(TimerMetric::Latency).into_iter().chain([missed]))
+pub(super) fn parse_limit(text: &str) -> Result<Limit<HostTimerMetric>, String> {
+    let missed = ("missed", LimitUnit::Ratio, HostTimerMetric::Missed);
+    Limit::parse(text, time_metrics(HostTimerMetric::Latency).into_iter().chain([missed]))
 }
 
-pub(super) fn run(args: TimerArgs) -> Result<(), CommandFailure> {
+pub(super) fn run(args: HostTimerArgs) -> Result<(), CommandFailure> {
     let cycles = args.time.as_nanos() / args.interval.as_nanos();
     if cycles == 0 {
         return Err(CommandFailure::usage(
@@ -99,26 +102,29 @@ pub(super) fn run(args: TimerArgs) -> Result<(), CommandFailure> {
     };
     let progress = ProgressLine::new();
     let report_progress = |done: Duration, total: Duration| {
-        progress.counted(done.as_secs(), total.as_secs(), "s");
+        progress.set_count(done.as_secs(), total.as_secs(), "s");
     };
-    let mut result = timer::run(options, &report_progress, &|| output::flow().is_break())?;
+    let mut result =
+        timer::run(options, &report_progress, &|| output::check_stop_request().is_break())?;
     progress.finish();
-    let judge = |limit: &Limit<TimerMetric>| limit.judge_named(of_cores(&result, limit.metric));
+    let judge = |limit: &Limit<HostTimerMetric>| {
+        limit.evaluate_named(core_metric_values(&result, limit.metric))
+    };
     result.limits = args.fail_if.iter().map(judge).collect();
     files.write(&result, [to_json, RenderResult::page], RenderResult::text)?;
-    verdict(&result.limits, &result.findings)
+    check_limits_and_findings(&result.limits, &result.findings)
 }
 
-/// The metric of each core.
-pub(super) fn of_cores(
+/// Returns the name and the metric of each core; `None` if it was not measured.
+pub(super) fn core_metric_values(
     result: &HostTimerResult,
-    figure: TimerMetric,
+    metric: HostTimerMetric,
 ) -> impl Iterator<Item = (String, Option<f64>)> {
     result.cores.iter().map(move |core| {
-        let of = |latency: &Distribution| match figure {
-            TimerMetric::Latency(of) => of(latency),
-            TimerMetric::Missed => core.missed as f64 / latency.count as f64,
+        let value_of = |latency: &Distribution| match metric {
+            HostTimerMetric::Latency(statistic) => statistic(latency),
+            HostTimerMetric::Missed => core.missed as f64 / latency.count as f64,
         };
-        (format!("core {}", core.core), core.latency_ns.as_ref().map(of))
+        (format!("core {}", core.core), core.latency_ns.as_ref().map(value_of))
     })
 }

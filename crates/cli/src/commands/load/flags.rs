@@ -22,12 +22,12 @@ use horolog_sys::private_file;
 use horolog_time::Span;
 use zeroize::Zeroizing;
 
-use crate::failure::{CommandFailure, limits_passed, no_error};
+use crate::failure::{CommandFailure, check_findings, check_limits};
 use crate::values;
 
 /// Limits on the measured values.
 #[derive(Args, Debug, Default)]
-pub(crate) struct LimitArgs {
+pub(crate) struct LoadLimitArgs {
     /// Exit with status 1 if this expression is true for any trial, such as 'loss>0.1%' or
     /// 'p99>200us'; in a search, for the trials at the rate found. Repeatable. A limit on a metric
     /// that was not measured fails.
@@ -41,25 +41,26 @@ pub(crate) struct LimitArgs {
     fail_if: Vec<LoadLimit>,
 }
 
-impl LimitArgs {
-    /// The limits of a run with all of these features.
+impl LoadLimitArgs {
+    /// Returns the limits; an error if one requires a feature that is not among `features`, those
+    /// of the run.
     pub(crate) fn resolve(
         self,
-        does: &[RequiredFeature],
+        features: &[RequiredFeature],
     ) -> Result<Vec<LoadLimit>, CommandFailure> {
-        check_features(&self.fail_if, does)?;
+        check_features(&self.fail_if, features)?;
         Ok(self.fail_if)
     }
 }
 
-/// Checks that a run has the features that its limits require.
+/// Returns an error if a limit requires a feature that the run does not have.
 pub(crate) fn check_features(
     limits: &[LoadLimit],
     features: &[RequiredFeature],
 ) -> Result<(), CommandFailure> {
     for limit in limits {
-        let wants = limit.required_feature().filter(|wants| !features.contains(wants));
-        let missing = match wants {
+        let required = limit.required_feature().filter(|wants| !features.contains(wants));
+        let missing = match required {
             None => continue,
             Some(RequiredFeature::Search(SearchKind::Ndr)) => "a search; add --search ndr",
             Some(RequiredFeature::Search(SearchKind::Pdr)) => "a search; add --search pdr",
@@ -72,34 +73,37 @@ pub(crate) fn check_features(
     Ok(())
 }
 
-/// The end of a load: status 1 if there is an error-level finding, which is reported before any
-/// limit, or a failed limit.
-pub(crate) fn verdict(findings: &[Finding], limits: &[LimitResult]) -> Result<(), CommandFailure> {
-    no_error(findings)?;
-    limits_passed(limits)
+/// Returns an error (exit status 1) if a finding of a load is an error, which takes precedence, or
+/// if a limit failed.
+pub(crate) fn check_findings_and_limits(
+    findings: &[Finding],
+    limits: &[LimitResult],
+) -> Result<(), CommandFailure> {
+    check_findings(findings)?;
+    check_limits(limits)
 }
 
 /// Capture of the requests and replies, for Wireshark.
 #[derive(Args, Debug)]
-pub(crate) struct CaptureArgs {
+pub(crate) struct PacketCaptureArgs {
     /// Write the requests and replies to FILE in pcapng format. Above 10000 requests/s a sample of
     /// them is written: one in two, four, eight and so on, with its reply. It requires CAP_NET_RAW
     /// and the engine packet or udp, and reduces the rate.
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
     /// Largest number of packets to write [default: 1M].
-    #[arg(long, value_name = "PACKETS", requires = "pcap", value_parser = packets)]
+    #[arg(long, value_name = "PACKETS", requires = "pcap", value_parser = parse_packet_count)]
     pcap_max: Option<u64>,
 }
 
-fn packets(text: &str) -> Result<u64, String> {
+fn parse_packet_count(text: &str) -> Result<u64, String> {
     match values::rate(text) {
         Ok(number) if number >= 1.0 && number.fract() == 0.0 => Ok(number as u64),
         _ => Err("expected a number of packets, such as 5000, 10k or 1M".to_owned()),
     }
 }
 
-impl CaptureArgs {
+impl PacketCaptureArgs {
     pub(crate) fn resolve(self) -> Option<CaptureOptions> {
         let packets_max = self.pcap_max.unwrap_or(PACKETS_MAX);
         self.pcap.map(|path| CaptureOptions { path, packets_max })
@@ -111,14 +115,14 @@ impl CaptureArgs {
 pub(crate) struct RemoteCounterArgs {
     /// URL of 'horolog counters' on the server's host, such as http://192.0.2.1:9323; read before
     /// and after each trial to locate losses.
-    #[arg(long, value_name = "URL", requires = "counters_token_file", value_parser = url)]
+    #[arg(long, value_name = "URL", requires = "counters_token_file", value_parser = parse_url)]
     counters: Option<Url>,
     /// File with the token for these counters.
     #[arg(long, value_name = "FILE", requires = "counters")]
     counters_token_file: Option<PathBuf>,
 }
 
-fn url(text: &str) -> Result<Url, String> {
+fn parse_url(text: &str) -> Result<Url, String> {
     text.parse().map_err(|error: horolog_http::UrlError| error.to_string())
 }
 
@@ -134,7 +138,7 @@ impl RemoteCounterArgs {
 
 /// Measurement of timestamp offsets.
 #[derive(Args, Debug, Default)]
-pub(crate) struct OffsetArgs {
+pub(crate) struct TimestampOffsetArgs {
     /// Measure the error of the server's transmit timestamps: the kernel receive time of the reply,
     /// minus the timestamp, minus this correction for transit and receiving, such as 0, 1.95e-6
     /// (seconds) or 2us.
@@ -153,9 +157,9 @@ pub(crate) struct OffsetArgs {
     hardware_timestamps: bool,
 }
 
-impl OffsetArgs {
-    /// Returns true if any offsets are measured.
-    pub(crate) const fn takes_any(&self) -> bool {
+impl TimestampOffsetArgs {
+    /// Returns true if timestamp offsets are measured.
+    pub(crate) const fn is_measured(&self) -> bool {
         self.measure_offset.is_some()
     }
 
@@ -167,7 +171,7 @@ impl OffsetArgs {
 
 /// Measurements of single clients.
 #[derive(Args, Debug, Default)]
-pub(crate) struct ClientArgs {
+pub(crate) struct ClientMeasurementArgs {
     /// Count per client (8 bytes each) and report the fairness of the server: the smallest, median
     /// and largest share of a client's requests, Jain's index, and clients without replies.
     #[arg(long, conflicts_with_all = ["random_sources", "profile", "overload"])]
@@ -191,13 +195,13 @@ pub(crate) struct ClientArgs {
     compliant_source: Option<Prefix>,
 }
 
-impl ClientArgs {
-    /// Returns true if single clients are counted.
-    pub(crate) const fn fairness(&self) -> bool {
+impl ClientMeasurementArgs {
+    /// Returns true if requests and replies are counted per client, to report the fairness.
+    pub(crate) const fn has_fairness(&self) -> bool {
         self.fairness
     }
 
-    /// The options of compliant clients, if there are any.
+    /// Returns the options of the compliant clients; `None` without --compliant-clients.
     pub(crate) fn compliant_clients(&self) -> Option<CompliantClientOptions> {
         Some(CompliantClientOptions {
             clients: self.compliant_clients?,
@@ -208,8 +212,8 @@ impl ClientArgs {
     }
 }
 
-/// The longest accepted key file, in bytes.
-const FILE_LEN_MAX: u64 = 1 << 20;
+/// Maximum length of a key file, in bytes.
+const KEY_FILE_LEN_MAX: u64 = 1 << 20;
 
 /// Trailer of the requests.
 #[derive(Args, Debug)]
@@ -230,17 +234,17 @@ pub(crate) struct TrailerArgs {
 impl TrailerArgs {
     pub(crate) fn resolve(self) -> Result<TrailerOptions, CommandFailure> {
         let mac = match (self.key, &self.keys) {
-            (Some(id), Some(path)) => Some((Arc::new(read(path, id)?), id)),
+            (Some(id), Some(path)) => Some((Arc::new(read_key_table(path, id)?), id)),
             _ => None,
         };
         Ok(TrailerOptions { fields: self.extension, mac })
     }
 }
 
-/// The keys of a file, if the required one is among them.
-fn read(path: &Path, id: u32) -> Result<KeyTable, CommandFailure> {
+/// Reads a file of symmetric keys; an error if the key `id` is missing or unusable.
+fn read_key_table(path: &Path, id: u32) -> Result<KeyTable, CommandFailure> {
     let at = path.display();
-    let text = private_file::read_bytes(path, FILE_LEN_MAX).map(Zeroizing::new);
+    let text = private_file::read_bytes(path, KEY_FILE_LEN_MAX).map(Zeroizing::new);
     let text = text.map_err(|error| CommandFailure::environment(format!("--keys {at} {error}")))?;
     let KeyFile { keys, unused } = KeyFile::parse(&text);
     match (keys.get(id), unused.is_empty()) {

@@ -11,7 +11,7 @@ use horolog_load::ptp::PtpRequestKind;
 
 use super::flags::TrailerArgs;
 use super::nts::LoadNtsArgs;
-use super::ptp::{ContractArgs, HeaderArgs};
+use super::ptp::{PtpHeaderArgs, UnicastNegotiationArgs};
 use super::{LoadOutputs, LoadRunArgs};
 use crate::failure::CommandFailure;
 
@@ -22,7 +22,7 @@ use crate::failure::CommandFailure;
 /// thread, except in the kernel, where each thread sends all kinds. --loss-ratio applies to all
 /// kinds together. A port in TARGET is that of NTP.
 #[derive(Args, Debug)]
-pub(crate) struct MixArgs {
+pub(crate) struct LoadMixArgs {
     #[command(flatten)]
     run: LoadRunArgs,
     /// Kinds of requests with their weights, separated by commas: ntp, ntp-v1, ntp-v2, ntp-v3,
@@ -36,15 +36,15 @@ pub(crate) struct MixArgs {
         required = true,
         num_args = 1
     )]
-    weights: Vec<Weight>,
+    weights: Vec<WeightedRequestKind>,
     #[command(flatten)]
     nts: LoadNtsArgs,
     #[command(flatten)]
-    additions: TrailerArgs,
+    trailer: TrailerArgs,
     #[command(flatten)]
-    header: HeaderArgs,
+    header: PtpHeaderArgs,
     #[command(flatten)]
-    contract: ContractArgs,
+    negotiation: UnicastNegotiationArgs,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,21 +73,21 @@ impl MixRequestKind {
     ];
 }
 
-/// A kind of requests with its weight.
+/// Kind of requests with its weight, parsed from `KIND=WEIGHT` such as `ntp=70`.
 #[derive(Clone, Copy, PartialEq, Debug)]
-struct Weight {
+struct WeightedRequestKind {
     name: &'static str,
     kind: MixRequestKind,
     share: f64,
 }
 
-impl FromStr for Weight {
+impl FromStr for WeightedRequestKind {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (name, weight) = text.split_once('=').ok_or("expected KIND=WEIGHT, such as ntp=70")?;
-        let known = MixRequestKind::ALL.into_iter().find(|(known, _)| *known == name.trim());
-        let (name, kind) = known.ok_or_else(|| {
+        let found = MixRequestKind::ALL.into_iter().find(|(known, _)| *known == name.trim());
+        let (name, kind) = found.ok_or_else(|| {
             let names = MixRequestKind::ALL.map(|(name, _)| name);
             format!("unknown kind '{name}'; use one of {}", names.join(", "))
         })?;
@@ -96,25 +96,25 @@ impl FromStr for Weight {
     }
 }
 
-impl MixArgs {
+impl LoadMixArgs {
     pub(super) fn resolve(self) -> Result<(LoadOptions, LoadOutputs), CommandFailure> {
-        let additions = self.additions.resolve()?;
+        let trailer = self.trailer.resolve()?;
         let sessions = self.nts.imported_session()?;
         let (mut options, outputs) = self.run.resolve()?;
-        options.command = self.nts.hide(options.command);
+        options.command = self.nts.redact_command(options.command);
         let nts = self.nts.resolve(&options.target)?;
         let authenticated = nts.is_some() || sessions.is_some();
-        let has = |wanted| self.weights.iter().any(|one| one.kind == wanted);
-        let wants = [
+        let has_kind = |kind| self.weights.iter().any(|one| one.kind == kind);
+        let requirements = [
             (
-                has(MixRequestKind::Nts),
+                has_kind(MixRequestKind::Nts),
                 authenticated,
                 "ntp-nts",
                 "--nts with --ca, or --nts-cookie",
             ),
-            (has(MixRequestKind::Mac), additions.mac.is_some(), "ntp-mac", "--key and --keys"),
+            (has_kind(MixRequestKind::Mac), trailer.mac.is_some(), "ntp-mac", "--key and --keys"),
         ];
-        for (is_wanted, is_configured, kind, flags) in wants {
+        for (is_wanted, is_configured, kind, flags) in requirements {
             if is_wanted && !is_configured {
                 return Err(CommandFailure::usage(format!("{kind} requires {flags}")));
             }
@@ -123,36 +123,39 @@ impl MixArgs {
                 return Err(CommandFailure::usage(reason));
             }
         }
-        if !additions.fields.is_empty() && !has(MixRequestKind::Mac) {
+        if !trailer.fields.is_empty() && !has_kind(MixRequestKind::Mac) {
             return Err(CommandFailure::usage("--extension requires ntp-mac with a weight"));
         }
-        let part = |&Weight { name, kind, share: weight }: &Weight| {
-            let plain = NtpRequestOptions::default();
-            let request_kind = match kind {
-                MixRequestKind::Ntp(version) => {
-                    RequestKind::Ntp(NtpRequestOptions { version, ..plain })
-                }
-                MixRequestKind::Interleaved => {
-                    RequestKind::Ntp(NtpRequestOptions { interleaved: true, ..plain })
-                }
-                MixRequestKind::Nts => {
-                    let (nts, sessions) = (nts.clone(), sessions.clone());
-                    RequestKind::Ntp(NtpRequestOptions { nts, sessions, ..plain })
-                }
-                MixRequestKind::Mac => {
-                    RequestKind::Ntp(NtpRequestOptions { trailer: additions.clone(), ..plain })
-                }
-                MixRequestKind::PtpDelay => {
-                    RequestKind::Ptp(self.header.plan(PtpRequestKind::Delay))
-                }
-                MixRequestKind::PtpNsm => RequestKind::Ptp(self.header.plan(PtpRequestKind::Nsm)),
-                MixRequestKind::PtpUnicast => {
-                    RequestKind::Ptp(self.header.plan(self.contract.kind()?))
-                }
+        let mix_part =
+            |&WeightedRequestKind { name, kind, share: weight }: &WeightedRequestKind| {
+                let defaults = NtpRequestOptions::default();
+                let request_kind = match kind {
+                    MixRequestKind::Ntp(version) => {
+                        RequestKind::Ntp(NtpRequestOptions { version, ..defaults })
+                    }
+                    MixRequestKind::Interleaved => {
+                        RequestKind::Ntp(NtpRequestOptions { interleaved: true, ..defaults })
+                    }
+                    MixRequestKind::Nts => {
+                        let (nts, sessions) = (nts.clone(), sessions.clone());
+                        RequestKind::Ntp(NtpRequestOptions { nts, sessions, ..defaults })
+                    }
+                    MixRequestKind::Mac => {
+                        RequestKind::Ntp(NtpRequestOptions { trailer: trailer.clone(), ..defaults })
+                    }
+                    MixRequestKind::PtpDelay => {
+                        RequestKind::Ptp(self.header.plan(PtpRequestKind::Delay))
+                    }
+                    MixRequestKind::PtpNsm => {
+                        RequestKind::Ptp(self.header.plan(PtpRequestKind::Nsm))
+                    }
+                    MixRequestKind::PtpUnicast => {
+                        RequestKind::Ptp(self.header.plan(self.negotiation.request_kind()?))
+                    }
+                };
+                Ok(MixPart { name: name.to_owned(), weight, request_kind })
             };
-            Ok(MixPart { name: name.to_owned(), weight, request_kind })
-        };
-        let mix = self.weights.iter().map(part).collect::<Result<_, CommandFailure>>()?;
+        let mix = self.weights.iter().map(mix_part).collect::<Result<_, CommandFailure>>()?;
         Ok((LoadOptions { mix, ..options }, outputs))
     }
 }

@@ -1,6 +1,6 @@
-//! `horolog ntpperf`, and the binary under that name: the options of ntpperf mapped to a load, and
-//! its table on standard output for scripts that read it. Findings are printed on standard error,
-//! once the table is complete.
+//! `horolog ntpperf`, also run by a binary of that name: converts ntpperf's options to load options
+//! and prints its table on standard output, for scripts that parse it. Findings follow on standard
+//! error once the table is complete.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -23,36 +23,39 @@ use horolog_sys::netlink::Prefix;
 use horolog_time::Span;
 use horolog_wire::ethernet::MacAddress;
 
-use super::{LoadEngineArg, LoadOutputs, announce, mac};
-use crate::failure::{CommandFailure, no_error};
+use super::{LoadEngineArg, LoadOutputs, announce, parse_mac};
+use crate::failure::{CommandFailure, check_findings};
 use crate::output::{self, ProgressLine};
-use crate::result_store::KeepArgs;
+use crate::result_store::StoreResultArgs;
 use crate::secret::SecretText;
 use crate::values;
 
-/// Name of the command.
-const NAME: &str = "ntpperf";
+/// Name of the command, and of a binary or link that runs it.
+const COMMAND_NAME: &str = "ntpperf";
 
-/// Accepted rates, in requests per second: ntpperf's interval is a whole number of nanoseconds.
-const RATES: RangeInclusive<u32> = 1..=1_000_000_000;
+/// Accepted rates, in requests per second; ntpperf's interval is a whole number of nanoseconds, so
+/// the highest rate is one request per ns.
+const RATE_RANGE: RangeInclusive<u32> = 1..=1_000_000_000;
 
 /// Requests per second of each simulated client, of which there are 16,384 at most.
 const RATE_PER_CLIENT: f64 = 10.0;
 
-/// Number of requests of each client before it is counted in interleaved mode: a server answers in
-/// that mode from the second or third request on.
+/// Number of uncounted requests that each client sends first in interleaved mode: a server replies
+/// in that mode from the second or third request on.
 const WARM_UP: u32 = 3;
 
-/// The share by which the rate sent may miss the intended one, and the time by which the last
-/// request may be late; in the default two seconds they are equal.
-const BEHIND: f64 = 0.01;
-const LATE_S: f64 = 0.02;
+/// Tolerated shortfall of the rate, as a share of the intended rate, and tolerated lateness of the
+/// last request, in seconds. The larger tolerance applies; at ntpperf's default duration of 2 s
+/// they are equal.
+const RATE_SHORTFALL_MAX: f64 = 0.01;
+const LATENESS_MAX_S: f64 = 0.02;
 
-/// Bound in standard deviations on the variation of a trial's duration due to random intervals.
-const DEVIATIONS: f64 = 5.0;
+/// Tolerated random variation of the number of requests with exponential intervals, in standard
+/// deviations.
+const DEVIATIONS_MAX: f64 = 5.0;
 
 const MODE: &str = "Mode (the last one counts)";
-/// The modes, each of which replaces one before it, as with getopt.
+/// Mode flags, of which the last one given counts, as with getopt.
 const MODES: [&str; 4] = ["basic", "interleaved", "delay", "monitor"];
 const NETWORK: &str = "Network options";
 const OTHER: &str = "Other options";
@@ -100,7 +103,7 @@ pub(crate) struct NtpperfArgs {
     #[arg(short, value_name = "IP-ADDRESS", help_heading = NETWORK)]
     destination: TargetName,
     /// MAC address of the server or its router [default: from the neighbour table].
-    #[arg(short, value_name = "MAC", value_parser = mac, help_heading = NETWORK)]
+    #[arg(short, value_name = "MAC", value_parser = parse_mac, help_heading = NETWORK)]
     mac: Option<MacAddress>,
 
     /// Send delay requests to the PTP primary multicast address, 224.0.1.129.
@@ -109,7 +112,7 @@ pub(crate) struct NtpperfArgs {
     multicast: bool,
     /// Lowest and highest rate in requests per second, 1 to 1000000000.
     #[arg(short, value_name = "RATE[-RATE]", default_value = "1000-1000000",
-          value_parser = rates, help_heading = OTHER)]
+          value_parser = parse_rate_range, help_heading = OTHER)]
     rate: (u32, u32),
     /// Sending threads, each pinned to its own core.
     #[arg(short = 'p', value_name = "NUMBER", default_value_t = 1, help_heading = OTHER)]
@@ -160,23 +163,24 @@ pub(crate) struct NtpperfArgs {
     #[arg(long, value_name = "FILE", help_heading = BEYOND)]
     html: Option<PathBuf>,
     #[command(flatten, next_help_heading = BEYOND)]
-    keep: KeepArgs,
+    store_args: StoreResultArgs,
 }
 
-/// The arguments of this process, with the command in front if it runs under that name.
+/// Returns the arguments of this process. If it runs under the name `ntpperf`, the first argument
+/// is replaced by `horolog ntpperf`.
 pub(crate) fn arguments(raw_arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments: Vec<_> = raw_arguments.collect();
-    let called = arguments.first().and_then(|path| Path::new(path).file_name());
-    if called.is_some_and(|name| name == NAME) {
-        // The name in the help.
-        arguments.splice(..1, ["horolog".into(), NAME.into()]);
+    let program_name = arguments.first().and_then(|path| Path::new(path).file_name());
+    if program_name.is_some_and(|name| name == COMMAND_NAME) {
+        // `horolog` is the program name that the help shows.
+        arguments.splice(..1, ["horolog".into(), COMMAND_NAME.into()]);
     }
     arguments
 }
 
-fn rates(text: &str) -> Result<(u32, u32), String> {
+fn parse_rate_range(text: &str) -> Result<(u32, u32), String> {
     let (low, high) = text.split_once('-').unwrap_or((text, text));
-    let rate = |text: &str| text.parse().ok().filter(|rate| RATES.contains(rate));
+    let rate = |text: &str| text.parse().ok().filter(|rate| RATE_RANGE.contains(rate));
     match (rate(low), rate(high)) {
         (Some(low), Some(high)) if low <= high => Ok((low, high)),
         (Some(_), Some(_)) => Err("the lower rate comes first".to_owned()),
@@ -185,7 +189,7 @@ fn rates(text: &str) -> Result<(u32, u32), String> {
 }
 
 impl NtpperfArgs {
-    const fn ptp(&self) -> Option<PtpPlan> {
+    const fn ptp_plan(&self) -> Option<PtpPlan> {
         let (kind, domain) = match (self.delay, self.monitor) {
             (Some(domain), _) => (PtpRequestKind::Delay, domain),
             (_, Some(domain)) => (PtpRequestKind::Nsm, domain),
@@ -200,20 +204,21 @@ impl NtpperfArgs {
         })
     }
 
-    /// The offset options; delay responses contain no transmit timestamp.
-    fn offset(&self) -> Option<OffsetOptions> {
+    /// Returns the options of the offset measurement; `None` without -o, and for delay requests,
+    /// because a delay response contains no transmit timestamp.
+    fn offset_options(&self) -> Option<OffsetOptions> {
         let (mean_of_server, hardware) = (self.offset_mean, self.hardware);
         let correction = self.offset.filter(|_| self.delay.is_none())?;
         Some(OffsetOptions { correction, mean_of_server, hardware })
     }
 
     fn table(&self) -> NtpperfTable {
-        let panel = match self.offset() {
+        let panel = match self.offset_options() {
             Some(_) => Some(NtpperfPanel::Offset),
             None if self.delay.is_some() => None,
             None => Some(NtpperfPanel::ResponseTime),
         };
-        NtpperfTable { ptp: self.ptp().is_some(), panel }
+        NtpperfTable { ptp: self.ptp_plan().is_some(), panel }
     }
 
     fn spacing(&self) -> RequestSpacing {
@@ -221,12 +226,13 @@ impl NtpperfArgs {
     }
 
     fn resolve(self) -> Result<LoadOptions, CommandFailure> {
-        let imported = self.session.as_ref().map(|text| text.session("-S")).transpose()?;
+        let imported = self.session.as_ref().map(|text| text.parse_session("-S")).transpose()?;
         let command = output::command_line();
-        let command = self.session.as_ref().map_or(command.clone(), |secret| secret.hide(command));
+        let command =
+            self.session.as_ref().map_or(command.clone(), |secret| secret.redact_command(command));
         let (min, max) = (self.rate.0.into(), self.rate.1.into());
         let ramp = Ramp { min, max, multiplier: self.multiplier, duration: self.time };
-        let (spacing, ptp, offset) = (self.spacing(), self.ptp(), self.offset());
+        let (spacing, ptp, offset) = (self.spacing(), self.ptp_plan(), self.offset_options());
         Ok(LoadOptions {
             hints: RouteHints { interface: Some(self.interface), mac: self.mac },
             i_own_this_target: self.i_own_this_target,
@@ -246,8 +252,9 @@ impl NtpperfArgs {
     }
 }
 
-/// Prints each row as its trial ends, and ends the run at a rate that could not be sent.
-struct NtpperfRows {
+/// Observer that prints a row at the end of each trial, and ends the run at a rate that could not
+/// be sent.
+struct NtpperfTrialPrinter {
     table: NtpperfTable,
     progress: ProgressLine,
     /// Duration of each rate, in seconds.
@@ -257,22 +264,24 @@ struct NtpperfRows {
     gave_up: bool,
 }
 
-impl NtpperfRows {
+impl NtpperfTrialPrinter {
     /// Returns true if the generator sent noticeably less than intended.
     fn is_behind(&self, trial: &Trial) -> bool {
-        let planned = trial.intended_rate * self.duration_s;
-        let chance = match self.spacing {
+        let intended = trial.intended_rate * self.duration_s;
+        let random_share = match self.spacing {
             RequestSpacing::Constant => 0.0,
-            RequestSpacing::Exponential => DEVIATIONS / planned.max(1.0).sqrt(),
+            RequestSpacing::Exponential => DEVIATIONS_MAX / intended.max(1.0).sqrt(),
         };
-        let least = 1.0 - BEHIND.max(LATE_S / self.duration_s).max(chance);
-        (trial.sent as f64) < planned * least || trial.achieved_rate < trial.intended_rate * least
+        let share_min =
+            1.0 - RATE_SHORTFALL_MAX.max(LATENESS_MAX_S / self.duration_s).max(random_share);
+        (trial.sent as f64) < intended * share_min
+            || trial.achieved_rate < trial.intended_rate * share_min
     }
 }
 
-impl Observer for NtpperfRows {
+impl Observer for NtpperfTrialPrinter {
     fn trial_started(&mut self, rate: f64, duration: Duration) {
-        self.progress.trial(rate, duration);
+        self.progress.show_trial(rate, duration);
     }
 
     fn trial_ended(&mut self, _: usize, trial: &Trial) -> ControlFlow<()> {
@@ -280,13 +289,13 @@ impl Observer for NtpperfRows {
             self.gave_up = true;
             return ControlFlow::Break(());
         }
-        self.progress.print(&self.table.row(trial));
-        output::flow()
+        self.progress.print_result_line(&self.table.row(trial));
+        output::check_stop_request()
     }
 }
 
 pub(crate) fn run(args: NtpperfArgs) -> Result<(), CommandFailure> {
-    if args.offset.is_some() && args.offset().is_none() {
+    if args.offset.is_some() && args.offset_options().is_none() {
         output::print_note(
             "horolog: delay responses carry no transmit timestamp, so -o has no \
             effect",
@@ -294,7 +303,8 @@ pub(crate) fn run(args: NtpperfArgs) -> Result<(), CommandFailure> {
     }
     let (table, spacing) = (args.table(), args.spacing());
     let (late_allowed, duration_s) = (args.late, args.time.as_secs_f64());
-    let outputs = LoadOutputs::open(args.json.as_deref(), args.html.as_deref(), args.keep.clone())?;
+    let outputs =
+        LoadOutputs::open(args.json.as_deref(), args.html.as_deref(), args.store_args.clone())?;
     if outputs.quiet {
         return Err(CommandFailure::usage("--json: the table is on standard output; give a file"));
     }
@@ -303,11 +313,12 @@ pub(crate) fn run(args: NtpperfArgs) -> Result<(), CommandFailure> {
     let load = LoadRun::prepare(options)?;
     announce(&load);
     let progress = ProgressLine::new();
-    progress.print(&table.header());
+    progress.print_result_line(&table.header());
     let gave_up = false;
-    let mut rows = NtpperfRows { table, progress, duration_s, spacing, late_allowed, gave_up };
-    let result = load.run(&mut rows)?;
-    let NtpperfRows { progress, gave_up, .. } = rows;
+    let mut trial_printer =
+        NtpperfTrialPrinter { table, progress, duration_s, spacing, late_allowed, gave_up };
+    let result = load.run(&mut trial_printer)?;
+    let NtpperfTrialPrinter { progress, gave_up, .. } = trial_printer;
     let printed = progress.finish_printing();
     if let (true, Some(trial)) = (gave_up, result.trials.last()) {
         output::print_note(&format!("Could not send requests at rate {:.0}", trial.intended_rate));
@@ -317,10 +328,11 @@ pub(crate) fn run(args: NtpperfArgs) -> Result<(), CommandFailure> {
     print_findings(&result, gave_up)
 }
 
-/// Prints the findings, one line for each; an error ends the command with its status.
+/// Prints the findings that the output has not shown yet, one per line. Returns an error if a
+/// finding has error severity.
 fn print_findings(result: &LoadResult, gave_up: bool) -> Result<(), CommandFailure> {
     let is_printed = |finding: &&Finding| match finding.code {
-        // Both were printed already.
+        // Consequences of a rate that could not be sent, which was reported already.
         FindingCode::Interrupted | FindingCode::GeneratorBehind => !gave_up,
         FindingCode::EngineFallback => true,
         _ => finding.severity == Severity::Warning,
@@ -328,7 +340,7 @@ fn print_findings(result: &LoadResult, gave_up: bool) -> Result<(), CommandFailu
     for finding in result.findings.iter().filter(is_printed) {
         output::print_note(&format!("horolog: {}; {}", finding.message, finding.advice));
     }
-    no_error(&result.findings)
+    check_findings(&result.findings)
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ pub(crate) struct LoadNtsArgs {
     nts_name: Option<String>,
     /// Number of NTS sessions, shared by all clients, which reuse their cookies; or 'each': a
     /// session for each client, with single-use cookies, which replies replenish [default: 16].
-    #[arg(long, value_name = "N|each", requires = "nts", value_parser = sessions)]
+    #[arg(long, value_name = "N|each", requires = "nts", value_parser = parse_session_count)]
     nts_sessions: Option<SessionCount>,
     /// Percentage of requests that are authenticated; the rest is plain.
     #[arg(long, value_name = "PERCENT", requires = "nts", default_value_t = 100,
@@ -41,7 +41,7 @@ pub(crate) struct LoadNtsArgs {
     nts_share: u8,
     /// AEAD algorithm to negotiate [default: AES-SIV-CMAC-256, or one that the server supports].
     #[arg(long, value_enum, value_name = "NAME", requires = "nts")]
-    nts_algorithm: Option<AlgorithmArg>,
+    nts_algorithm: Option<AeadAlgorithmArg>,
     /// Authenticate requests by this AEAD_AES_SIV_CMAC_256 session instead: the client's key and a
     /// cookie in hexadecimal digits, and the server's key to decrypt replies; without the latter,
     /// replies are verified by their unencrypted part.
@@ -51,7 +51,7 @@ pub(crate) struct LoadNtsArgs {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-enum AlgorithmArg {
+enum AeadAlgorithmArg {
     #[value(name = "aes-siv-cmac-256")]
     AesSivCmac256,
     #[value(name = "aes-128-gcm-siv")]
@@ -62,7 +62,7 @@ pub(crate) fn parse_nts_ke_server(text: &str) -> Result<TargetName, String> {
     TargetName::parse(text, KE_PORT).map_err(|error| error.to_string())
 }
 
-fn sessions(text: &str) -> Result<SessionCount, String> {
+fn parse_session_count(text: &str) -> Result<SessionCount, String> {
     match text.parse() {
         _ if text == "each" => Ok(SessionCount::PerClient),
         Ok(count) if (1..=SESSIONS_MAX).contains(&count) => Ok(SessionCount::Shared(count)),
@@ -71,18 +71,18 @@ fn sessions(text: &str) -> Result<SessionCount, String> {
 }
 
 impl LoadNtsArgs {
-    /// The imported session.
+    /// Returns the NTS session of --nts-cookie; `None` without that flag.
     pub(crate) fn imported_session(&self) -> Result<Option<Arc<NtsSessions>>, CommandFailure> {
         let imported =
-            self.nts_cookie.as_ref().map(|text| text.session("--nts-cookie")).transpose()?;
+            self.nts_cookie.as_ref().map(|text| text.parse_session("--nts-cookie")).transpose()?;
         Ok(imported.map(|session| Arc::new(NtsSessions::from_imported(&session))))
     }
 
-    /// A command with the secrets among these arguments hidden.
-    pub(crate) fn hide(&self, command: Vec<String>) -> Vec<String> {
+    /// Returns a command line in which the secrets of these flags are masked.
+    pub(crate) fn redact_command(&self, command: Vec<String>) -> Vec<String> {
         match &self.nts_cookie {
             None => command,
-            Some(secret) => secret.hide(command),
+            Some(secret) => secret.redact_command(command),
         }
     }
 
@@ -92,8 +92,8 @@ impl LoadNtsArgs {
         }
         let algorithms = match self.nts_algorithm {
             None => vec![Algorithm::AesSivCmac256, Algorithm::Aes128GcmSiv],
-            Some(AlgorithmArg::AesSivCmac256) => vec![Algorithm::AesSivCmac256],
-            Some(AlgorithmArg::Aes128GcmSiv) => vec![Algorithm::Aes128GcmSiv],
+            Some(AeadAlgorithmArg::AesSivCmac256) => vec![Algorithm::AesSivCmac256],
+            Some(AeadAlgorithmArg::Aes128GcmSiv) => vec![Algorithm::Aes128GcmSiv],
         };
         Ok(Some(NtsOptions {
             ke_server: self.nts_ke.unwrap_or_else(|| target.with_port(KE_PORT)),

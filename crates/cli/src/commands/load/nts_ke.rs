@@ -1,4 +1,4 @@
-//! `horolog load nts-ke`: flags to a run, its result as text, JSON and HTML report.
+//! `horolog load nts-ke`: flags to a run, and its result as text, JSON and HTML report.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -18,19 +18,19 @@ use horolog_report::table;
 use horolog_stats::SearchConfig;
 
 use super::SearchArg;
-use super::outputs::{LoadOutputs, OutputArgs};
+use super::outputs::{LoadOutputArgs, LoadOutputs};
 use super::trial_printer::{LinePrinter, LiveOutputs};
 use crate::failure::CommandFailure;
 use crate::live::LiveFeed;
 use crate::output;
 use crate::values;
 
-/// Default rates of a search.
-const SEARCH_RATES: (f64, f64) = (20.0, 100e3);
+/// Default lowest and highest rate of a search, in NTS-KE exchanges per second.
+const SEARCH_RATE_RANGE: (f64, f64) = (20.0, 100e3);
 
-/// Duration of the first trials of a search, unless the decisive ones are shorter: long enough for
-/// an overloaded server to exceed the clients' timeout.
-const SEARCH_INITIAL: Duration = Duration::from_millis(500);
+/// Duration of the first trials of a search, unless the full-length trials are shorter: long enough
+/// for the exchanges of an overloaded server to reach the clients' timeout.
+const SEARCH_INITIAL_DURATION: Duration = Duration::from_millis(500);
 
 /// Exchange NTS keys (RFC 8915) repeatedly and report the rate of completed exchanges.
 ///
@@ -42,7 +42,7 @@ const SEARCH_INITIAL: Duration = Duration::from_millis(500);
 /// none: the rate found can exceed the sustainable rate by up to the ratio of --timeout to
 /// --time (5% by default).
 #[derive(Args, Debug)]
-pub(crate) struct NtsKeArgs {
+pub(crate) struct LoadNtsKeArgs {
     /// Server: HOST or HOST:PORT; the default port is 4460.
     #[arg(value_name = "HOST[:PORT]", value_parser = super::nts::parse_nts_ke_server)]
     target: TargetName,
@@ -85,18 +85,18 @@ pub(crate) struct NtsKeArgs {
     #[arg(long)]
     i_own_this_target: bool,
     #[command(flatten)]
-    output: OutputArgs,
+    output: LoadOutputArgs,
 }
 
-impl NtsKeArgs {
+impl LoadNtsKeArgs {
     fn job(&self) -> Result<NtsKeJob, CommandFailure> {
         let Some(search) = self.search else {
             return Ok(NtsKeJob::ClosedLoop(self.time.unwrap_or(Duration::from_secs(5))));
         };
         let (kind, goal) = search.goal(self.loss_ratio)?;
-        let (min, max) = self.rate.unwrap_or(SEARCH_RATES);
+        let (min, max) = self.rate.unwrap_or(SEARCH_RATE_RANGE);
         let mut config = SearchConfig::new(goal, min, max);
-        config.initial_duration = SEARCH_INITIAL;
+        config.initial_duration = SEARCH_INITIAL_DURATION;
         output::scale_search(&mut config, self.time.unwrap_or(Duration::from_secs(2)));
         Ok(NtsKeJob::Search { kind, config })
     }
@@ -110,8 +110,8 @@ impl NtsKeArgs {
                 (SEARCH_CONNECTIONS_DEFAULT, SEARCH_TIMEOUT, Some(RequiredFeature::Search(*kind)))
             }
         };
-        let does: Vec<_> = search.into_iter().collect();
-        super::flags::check_features(&self.fail_if, &does)?;
+        let features: Vec<_> = search.into_iter().collect();
+        super::flags::check_features(&self.fail_if, &features)?;
         let options = NtsKeLoadOptions {
             target: self.target,
             family: None,
@@ -129,16 +129,16 @@ impl NtsKeArgs {
     }
 }
 
-/// Prints each trial of a search, and shows it in the live outputs.
-struct KeTrialRows {
+/// Observer that prints the trials of a search and passes each trial to the live outputs.
+struct NtsKeTrialPrinter {
     style: table::TableStyle,
-    /// The printer; `None` for a single trial, whose text follows, or if the result goes to
-    /// standard output.
+    /// Printer of rows; `None` outside a search, whose text is printed at the end, and if the
+    /// result is written to standard output.
     printer: Option<LinePrinter>,
     feed: Option<LiveFeed>,
 }
 
-impl NtsKeObserver for KeTrialRows {
+impl NtsKeObserver for NtsKeTrialPrinter {
     fn wants_snapshots(&self) -> bool {
         self.feed.is_some()
     }
@@ -151,7 +151,7 @@ impl NtsKeObserver for KeTrialRows {
 
     fn trial_ended(&mut self, index: usize, trial: &NtsKeTrial) {
         if let Some(feed) = &self.feed {
-            feed.ended(PartSummary::from_nts_ke_trial(index, trial));
+            feed.end_part(PartSummary::from_nts_ke_trial(index, trial));
         }
         if let Some(printer) = &mut self.printer {
             printer.print(table::nts_ke_row(trial, &self.style));
@@ -159,36 +159,38 @@ impl NtsKeObserver for KeTrialRows {
     }
 }
 
-pub(super) fn run(args: NtsKeArgs) -> Result<(), CommandFailure> {
+pub(super) fn run(args: LoadNtsKeArgs) -> Result<(), CommandFailure> {
     let (options, mut outputs) = args.resolve()?;
     let quiet = outputs.quiet;
     output::install_interrupt_handler()?;
     announce(&options);
     let title = format!("NTS-KE exchanges with {}", options.target);
-    let onlookers = LiveOutputs::start(&mut outputs, (title, "trial"))?;
+    let live_outputs = LiveOutputs::start(&mut outputs, (title, "trial"))?;
     let has_rows = !quiet && matches!(options.job, NtsKeJob::Search { .. });
-    let printer = has_rows.then(|| LinePrinter::new(&onlookers));
-    let mut rows = KeTrialRows { style: output::table_style(), printer, feed: onlookers.feed() };
-    if let Some(printer) = &mut rows.printer {
-        printer.print(table::nts_ke_header(&rows.style));
+    let printer = has_rows.then(|| LinePrinter::new(&live_outputs));
+    let mut trial_printer =
+        NtsKeTrialPrinter { style: output::table_style(), printer, feed: live_outputs.feed() };
+    if let Some(printer) = &mut trial_printer.printer {
+        printer.print(table::nts_ke_header(&trial_printer.style));
     }
-    let result = nts_ke::run(&options, &|| output::flow().is_break(), &mut rows);
-    // The terminal is restored before anything is printed on it.
-    let web = onlookers.finish(result.as_ref().ok().map(|result| &result.findings[..]));
-    let KeTrialRows { style, printer, .. } = rows;
+    let result =
+        nts_ke::run(&options, &|| output::check_stop_request().is_break(), &mut trial_printer);
+    // Restores the terminal before anything is printed on it.
+    let web = live_outputs.finish(result.as_ref().ok().map(|result| &result.findings[..]));
+    let NtsKeTrialPrinter { style, printer, .. } = trial_printer;
     if let Some(printer) = printer {
         printer.finish();
     }
     let result = result?;
     let written = outputs.write(&result, horolog_report::html::nts_ke);
     if !quiet {
-        output::line(&table::nts_ke(&result, &style))?;
+        output::print_line(&table::nts_ke(&result, &style))?;
     }
     if let Some(web) = web {
         web.finish();
     }
     written?;
-    super::flags::verdict(&result.findings, &result.limits)
+    super::flags::check_findings_and_limits(&result.findings, &result.limits)
 }
 
 fn announce(options: &NtsKeLoadOptions) {

@@ -1,4 +1,4 @@
-//! Outputs of a load: destinations of its result, and live views of the run.
+//! Outputs of a load: files and store of its result, live view and live page.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -7,18 +7,18 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::Serialize;
 
-use super::profile::RowKind;
+use super::profile::LoadRowKind;
 use crate::ci::{self, CiArgs};
 use crate::failure::CommandFailure;
-use crate::files::apart;
-use crate::live::needs_a_terminal_on_stderr;
-use crate::live::web::{self, WebArgs};
+use crate::files::require_distinct_files;
+use crate::live::require_stderr_terminal;
+use crate::live::web::{self, LivePageArgs};
 use crate::output::{self, ResultDestination};
-use crate::result_store::KeepArgs;
+use crate::result_store::StoreResultArgs;
 
 /// Outputs of a load's result.
 #[derive(Args, Debug)]
-pub(super) struct OutputArgs {
+pub(super) struct LoadOutputArgs {
     /// Write the result to FILE as JSON; '-' writes it to standard output instead of the text.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -30,70 +30,70 @@ pub(super) struct OutputArgs {
     #[arg(long)]
     live: bool,
     #[command(flatten)]
-    web: WebArgs,
+    web: LivePageArgs,
     #[command(flatten)]
     ci: CiArgs,
     #[command(flatten)]
-    keep: KeepArgs,
+    store_args: StoreResultArgs,
 }
 
-impl OutputArgs {
-    /// Opens the outputs written at the end, so that an error is found before the run, and the live
-    /// page.
+impl LoadOutputArgs {
+    /// Opens the live page and the output files before the run, so that an error is found early.
     pub(super) fn open(self) -> Result<LoadOutputs, CommandFailure> {
         if self.live {
-            needs_a_terminal_on_stderr()?;
+            require_stderr_terminal()?;
         }
         self.ci.open(&[("--json", self.json.as_deref()), ("--html", self.html.as_deref())])?;
-        let outputs = LoadOutputs::open(self.json.as_deref(), self.html.as_deref(), self.keep)?;
+        let outputs =
+            LoadOutputs::open(self.json.as_deref(), self.html.as_deref(), self.store_args)?;
         Ok(LoadOutputs { live: self.live, web: self.web.open()?, ..outputs })
     }
 }
 
-/// Destinations of a result other than the table, and the form of the table.
+/// Destinations of a load's result other than its table, and settings of the table.
 pub(super) struct LoadOutputs {
-    /// True if standard output receives the result itself instead of the table.
+    /// True if the result is written to standard output as JSON, in place of the table.
     pub(super) quiet: bool,
     /// Kind of the table's rows.
-    pub(super) rows: RowKind,
-    /// True if the run is shown on the terminal.
+    pub(super) row_kind: LoadRowKind,
+    /// True if the run has a live view on the terminal.
     pub(super) live: bool,
-    /// The live page, if any.
-    pub(super) web: Option<web::BoundLivePage>,
+    /// Live page, bound to its address but not yet started; `None` without --web.
+    pub(super) web: Option<web::BoundPageServer>,
     json: Option<ResultDestination>,
     html: Option<ResultDestination>,
-    keep: KeepArgs,
+    store_args: StoreResultArgs,
 }
 
 impl LoadOutputs {
     pub(super) fn open(
         json: Option<&Path>,
         html: Option<&Path>,
-        keep: KeepArgs,
+        keep: StoreResultArgs,
     ) -> Result<Self, CommandFailure> {
-        apart(&[("--json", json), ("--html", html)])?;
+        require_distinct_files(&[("--json", json), ("--html", html)])?;
         Ok(Self {
             quiet: json.is_some_and(output::is_stdout),
-            rows: RowKind::Trials,
+            row_kind: LoadRowKind::Trials,
             live: false,
             web: None,
             json: json.map(ResultDestination::open).transpose()?,
             html: html.map(ResultDestination::open).transpose()?,
-            keep,
+            store_args: keep,
         })
     }
 
-    /// Writes all files, even if one cannot be written, and stores the result.
+    /// Writes all files, stores the result, and returns the first error of the files.
     pub(super) fn write<R: Serialize>(
         self,
         result: &R,
-        page: fn(&R) -> String,
+        render_html: fn(&R) -> String,
     ) -> Result<(), CommandFailure> {
-        ci::measured(result);
+        ci::record_result(result);
         let json = self.json.map(|file| file.write(&horolog_report::to_json(result)));
-        let html = self.html.map(|file| file.write(&page(result)));
+        let html = self.html.map(|file| file.write(&render_html(result)));
         let written: Vec<_> = json.into_iter().chain(html).collect();
-        self.keep.store_result(result, written.iter().any(Result::is_err));
+        self.store_args.store_result(result, written.iter().any(Result::is_err));
         written.into_iter().collect()
     }
 }

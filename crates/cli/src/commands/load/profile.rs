@@ -15,7 +15,7 @@ use crate::values;
 
 /// Load profile: the course of the rate over time.
 #[derive(Args, Debug, Default)]
-pub(crate) struct ProfileArgs {
+pub(crate) struct LoadProfileArgs {
     /// Hold the rate of -r for this time (such as 90s, 30m, 24h) and count each interval
     /// separately, without gaps between them; Ctrl-C ends it with the result so far.
     #[arg(long, value_name = "TIME", value_parser = values::long_duration, requires = "rate",
@@ -29,7 +29,7 @@ pub(crate) struct ProfileArgs {
     /// search found, and report the recovery time; -t is the duration of the first two phases
     /// [default factor: 3].
     #[arg(long, value_name = "FACTOR", num_args = 0..=1, default_missing_value = "3",
-          value_parser = factor)]
+          value_parser = parse_factor)]
     overload: Option<f64>,
     /// Length of the intervals of a soak, profile or overload [default: 1s in a soak, 100ms
     /// otherwise].
@@ -37,51 +37,57 @@ pub(crate) struct ProfileArgs {
     interval: Option<Duration>,
 }
 
-fn factor(text: &str) -> Result<f64, String> {
+fn parse_factor(text: &str) -> Result<f64, String> {
     let factor = text.parse::<f64>().ok().filter(|factor| (1.0..=1000.0).contains(factor));
     factor.ok_or_else(|| "expected a factor of the rate from 1 to 1000, such as 3".to_owned())
 }
 
-/// Kind of the rows of a run.
+/// Kind of the rows in the table of a load.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum RowKind {
-    /// A row for each trial.
+pub(crate) enum LoadRowKind {
+    /// One row per trial.
     Trials,
-    /// A row for each phase, with its name.
+    /// One row per phase, with its name.
     Phases,
-    /// A row for each interval.
+    /// One row per interval.
     Intervals,
 }
 
-impl ProfileArgs {
-    /// The kind of the rows.
-    pub(crate) const fn rows(&self) -> RowKind {
+impl LoadProfileArgs {
+    /// Returns the kind of the table's rows.
+    pub(crate) const fn row_kind(&self) -> LoadRowKind {
         if self.soak.is_some() {
-            RowKind::Intervals
+            LoadRowKind::Intervals
         } else if self.profile.is_some() || self.overload.is_some() {
-            RowKind::Phases
+            LoadRowKind::Phases
         } else {
-            RowKind::Trials
+            LoadRowKind::Trials
         }
     }
 
-    /// The overload options, if requested; `time` is the duration of its phases.
-    pub(crate) fn overload(&self, time: Option<Duration>, searches: bool) -> Option<OverloadTest> {
-        let usual = OverloadTest::default();
+    /// Returns the options of the overload test; `None` without --overload. `time` is the value of
+    /// -t: the duration of the first two phases, unless the run includes a search.
+    pub(crate) fn overload_test(
+        &self,
+        time: Option<Duration>,
+        is_search: bool,
+    ) -> Option<OverloadTest> {
+        let defaults = OverloadTest::default();
         Some(OverloadTest {
             factor: self.overload?,
-            // A search uses it differently.
-            time: time.filter(|_| !searches).unwrap_or(usual.time),
-            interval: self.interval.unwrap_or(usual.interval),
-            ..usual
+            // In a search, -t is the duration of its full-length trials.
+            time: time.filter(|_| !is_search).unwrap_or(defaults.time),
+            interval: self.interval.unwrap_or(defaults.interval),
+            ..defaults
         })
     }
 
-    /// The job, if the rate follows a load profile from the start.
+    /// Returns the job of a soak, a profile file or an overload at the rate of -r; `None` for a
+    /// ramp and a search. An error if the flags do not fit together.
     pub(crate) fn job(
         &self,
         rate: Option<(f64, f64)>,
-        searches: bool,
+        is_search: bool,
     ) -> Result<Option<LoadJob>, CommandFailure> {
         let one_rate = || match rate {
             Some((low, high)) if low.total_cmp(&high).is_eq() => Ok(low),
@@ -103,7 +109,7 @@ impl ProfileArgs {
                 .map_err(|fault| CommandFailure::usage(format!("{}: {fault}", path.display())))?;
             return Ok(Some(LoadJob::Profile(profile)));
         }
-        if self.overload.is_some() && !searches {
+        if self.overload.is_some() && !is_search {
             return one_rate().map(LoadJob::Overload).map(Some);
         }
         if self.interval.is_some() && self.overload.is_none() {

@@ -18,14 +18,14 @@ use crate::failure::CommandFailure;
 #[derive(Args, Debug)]
 pub(crate) struct LoadPtpArgs {
     #[command(subcommand)]
-    mode: PtpModeArgs,
+    command: LoadPtpCommand,
 }
 
 #[derive(Subcommand, Debug)]
-enum PtpModeArgs {
-    Delay(Box<PtpDelayArgs>),
-    Nsm(Box<NsmArgs>),
-    Unicast(Box<UnicastArgs>),
+enum LoadPtpCommand {
+    Delay(Box<LoadPtpDelayArgs>),
+    Nsm(Box<LoadPtpNsmArgs>),
+    Unicast(Box<LoadPtpUnicastArgs>),
 }
 
 /// Send delay requests, each answered by one delay response.
@@ -34,11 +34,11 @@ enum PtpModeArgs {
 /// --multicast to the PTP primary multicast address, which the master's replies use as well.
 /// Messages of other ports there are not counted.
 #[derive(Args, Debug)]
-struct PtpDelayArgs {
+struct LoadPtpDelayArgs {
     #[command(flatten)]
     run: LoadRunArgs,
     #[command(flatten)]
-    common: CommonArgs,
+    common: PtpCommonArgs,
     /// Send to the group 224.0.1.129, ff0e::181 or 01:1b:19:00:00:00; TARGET is the master whose
     /// replies count.
     #[arg(long)]
@@ -53,11 +53,11 @@ struct PtpDelayArgs {
 /// kind. The response time is from the receipt of the request to the transmission of the Sync, by
 /// the master's own timestamps.
 #[derive(Args, Debug)]
-struct NsmArgs {
+struct LoadPtpNsmArgs {
     #[command(flatten)]
     run: LoadRunArgs,
     #[command(flatten)]
-    common: CommonArgs,
+    common: PtpCommonArgs,
 }
 
 /// Request unicast messages (negotiation): each request is granted or denied.
@@ -66,18 +66,18 @@ struct NsmArgs {
 /// many clients as requests within --grant-duration, and sends the granted messages to all of them.
 /// Those messages are counted separately; they are not replies.
 #[derive(Args, Debug)]
-struct UnicastArgs {
+struct LoadPtpUnicastArgs {
     #[command(flatten)]
     run: LoadRunArgs,
     #[command(flatten)]
-    common: CommonArgs,
+    common: PtpCommonArgs,
     #[command(flatten)]
-    contract: ContractArgs,
+    negotiation: UnicastNegotiationArgs,
 }
 
 // Options of the negotiation. No doc comment: it would be a help text.
 #[derive(Args, Debug)]
-pub(super) struct ContractArgs {
+pub(super) struct UnicastNegotiationArgs {
     /// Unicast messages to request, in turn, separated by commas.
     #[arg(
         long,
@@ -86,7 +86,7 @@ pub(super) struct ContractArgs {
         value_delimiter = ',',
         default_value = "announce,sync,delay-resp"
     )]
-    messages: Vec<MessageArg>,
+    messages: Vec<UnicastMessageArg>,
     /// Interval between these messages (logInterMessagePeriod), log2 of seconds.
     #[arg(long, value_name = "LOG2", default_value_t = 0, allow_negative_numbers = true)]
     message_interval: i8,
@@ -96,21 +96,21 @@ pub(super) struct ContractArgs {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-enum MessageArg {
+enum UnicastMessageArg {
     Announce,
     Sync,
     DelayResp,
 }
 
-impl ContractArgs {
-    pub(super) fn kind(&self) -> Result<PtpRequestKind, CommandFailure> {
+impl UnicastNegotiationArgs {
+    pub(super) fn request_kind(&self) -> Result<PtpRequestKind, CommandFailure> {
         let kinds: Vec<_> = self
             .messages
             .iter()
             .map(|message| match message {
-                MessageArg::Announce => MessageType::Announce,
-                MessageArg::Sync => MessageType::Sync,
-                MessageArg::DelayResp => MessageType::DelayResp,
+                UnicastMessageArg::Announce => MessageType::Announce,
+                UnicastMessageArg::Sync => MessageType::Sync,
+                UnicastMessageArg::DelayResp => MessageType::DelayResp,
             })
             .collect();
         let messages =
@@ -122,9 +122,9 @@ impl ContractArgs {
 
 // Options common to all kinds. No doc comment: it would be a help text.
 #[derive(Args, Debug)]
-struct CommonArgs {
+struct PtpCommonArgs {
     #[command(flatten)]
-    header: HeaderArgs,
+    header: PtpHeaderArgs,
     /// Transport: UDP, or l2 (Ethernet without IP) to a master on the same link, whose MAC address
     /// is resolved from TARGET.
     ///
@@ -136,17 +136,17 @@ struct CommonArgs {
 
 // Header fields of every request. No doc comment: it would be a help text.
 #[derive(Args, Debug)]
-pub(super) struct HeaderArgs {
+pub(super) struct PtpHeaderArgs {
     /// PTP domain of the requests.
     #[arg(long, value_name = "N", default_value_t = 0)]
     domain: u8,
     /// PTP version of the requests; replies may be of either.
     #[arg(long, value_enum, value_name = "VERSION", default_value = "2.0")]
-    ptp_version: VersionArg,
+    ptp_version: PtpVersionArg,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-enum VersionArg {
+enum PtpVersionArg {
     #[value(name = "2.0")]
     V2_0,
     #[value(name = "2.1")]
@@ -159,19 +159,19 @@ enum PtpTransportArg {
     L2,
 }
 
-impl HeaderArgs {
-    /// Requests of this kind over UDP.
+impl PtpHeaderArgs {
+    /// Returns the plan of requests of this kind, sent over UDP to the master's own address.
     pub(super) fn plan(&self, kind: PtpRequestKind) -> PtpPlan {
         let minor_version = match self.ptp_version {
-            VersionArg::V2_0 => 0,
-            VersionArg::V2_1 => 1,
+            PtpVersionArg::V2_0 => 0,
+            PtpVersionArg::V2_1 => 1,
         };
         let (domain, transport) = (self.domain, PtpLoadTransport::Udp);
         PtpPlan { kind, domain, minor_version, multicast: false, transport }
     }
 }
 
-impl CommonArgs {
+impl PtpCommonArgs {
     fn plan(&self, kind: PtpRequestKind, multicast: bool) -> PtpPlan {
         let transport = match self.transport {
             PtpTransportArg::Udp => PtpLoadTransport::Udp,
@@ -183,17 +183,17 @@ impl CommonArgs {
 
 impl LoadPtpArgs {
     pub(super) fn resolve(self) -> Result<(LoadOptions, LoadOutputs), CommandFailure> {
-        let (run, plan) = match self.mode {
-            PtpModeArgs::Delay(args) => {
+        let (run, plan) = match self.command {
+            LoadPtpCommand::Delay(args) => {
                 let plan = args.common.plan(PtpRequestKind::Delay, args.multicast);
                 (args.run, plan)
             }
-            PtpModeArgs::Nsm(args) => {
+            LoadPtpCommand::Nsm(args) => {
                 let plan = args.common.plan(PtpRequestKind::Nsm, false);
                 (args.run, plan)
             }
-            PtpModeArgs::Unicast(args) => {
-                let plan = args.common.plan(args.contract.kind()?, false);
+            LoadPtpCommand::Unicast(args) => {
+                let plan = args.common.plan(args.negotiation.request_kind()?, false);
                 (args.run, plan)
             }
         };

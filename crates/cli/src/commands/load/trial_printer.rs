@@ -1,5 +1,4 @@
-//! Observers of a run of `horolog load`: the rows of its table as trials end, and the live view and
-//! the live page.
+//! Observers of a `horolog load` run: the printer of table rows, the live view and the live page.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -9,85 +8,91 @@ use horolog_record::{Finding, LiveRun, PartSummary, RequestMode, SeriesPoint, Sn
 use horolog_report::table;
 
 use super::LoadOutputs;
-use super::profile::RowKind;
+use super::profile::LoadRowKind;
 use crate::failure::CommandFailure;
-use crate::live::web::LivePage;
+use crate::live::web::LivePageServer;
 use crate::live::{LiveFeed, TerminalView};
 use crate::output::{self, ProgressLine};
 
-/// Live outputs of a run.
+/// Live view and live page of a run.
 pub(super) struct LiveOutputs {
-    /// Data shown in them; `None` without live outputs.
+    /// Feed of the data that they show; `None` if neither was requested.
     feed: Option<LiveFeed>,
     view: Option<TerminalView>,
-    web: Option<LivePage>,
+    web: Option<LivePageServer>,
 }
 
 impl LiveOutputs {
-    /// Starts the requested live outputs of a run with these parts.
+    /// Starts the requested live outputs. `part_kind` is the noun for one part of the run: "trial"
+    /// or "phase".
     pub(super) fn start(
         outputs: &mut LoadOutputs,
-        (title, part_is): (String, &'static str),
+        (title, part_kind): (String, &'static str),
     ) -> Result<Self, CommandFailure> {
         let web = outputs.web.take();
         let feed = (outputs.live || web.is_some())
-            .then(|| LiveFeed::new(LiveRun::new("load", title, part_is)));
-        let (mut view, mut answered) = (None, None);
+            .then(|| LiveFeed::new(LiveRun::new("load", title, part_kind)));
+        let (mut view, mut live_page) = (None, None);
         if let Some(feed) = &feed {
-            answered = web.map(|web| web.start(feed.clone())).transpose()?;
-            view = outputs.live.then(|| feed.view()).transpose()?;
+            live_page = web.map(|web| web.start(feed.clone())).transpose()?;
+            view = outputs.live.then(|| feed.start_view()).transpose()?;
         }
-        Ok(Self { feed, view, web: answered })
+        Ok(Self { feed, view, web: live_page })
     }
 
-    /// Data shown in the live outputs; `None` without any.
+    /// Returns a handle to the feed of the live outputs; `None` if none was requested.
     pub(super) fn feed(&self) -> Option<LiveFeed> {
         self.feed.clone()
     }
 
-    /// Restores the terminal, and returns the live page, which shows the findings.
-    pub(super) fn finish(self, findings: Option<&[Finding]>) -> Option<LivePage> {
+    /// Ends the live view, which restores the terminal, and returns the live page, to which the
+    /// findings are added.
+    pub(super) fn finish(self, findings: Option<&[Finding]>) -> Option<LivePageServer> {
         drop(self.view);
         if let (Some(feed), Some(findings)) = (&self.feed, findings) {
-            feed.over(findings);
+            feed.end_run(findings);
         }
         self.web
     }
 }
 
-/// Prints rows as they come or, if a view has the terminal, after the view ends.
+/// Printer of table rows: immediate, or deferred until a live view that occupies the terminal ends.
 pub(super) struct LinePrinter {
-    /// The progress line; `None` if a view has the terminal.
+    /// Progress line, above which rows are printed; `None` if the live view occupies the terminal.
     progress: Option<ProgressLine>,
-    /// Rows to print after the view ends.
-    waiting: Vec<String>,
+    /// Rows to be printed after the live view ends.
+    deferred_rows: Vec<String>,
 }
 
 impl LinePrinter {
-    pub(super) fn new(onlookers: &LiveOutputs) -> Self {
-        Self { progress: onlookers.view.is_none().then(ProgressLine::new), waiting: Vec::new() }
+    pub(super) fn new(live_outputs: &LiveOutputs) -> Self {
+        Self {
+            progress: live_outputs.view.is_none().then(ProgressLine::new),
+            deferred_rows: Vec::new(),
+        }
     }
 
     pub(super) fn print(&mut self, row: String) {
         match &self.progress {
-            Some(progress) => progress.print(&row),
-            None => self.waiting.push(row),
+            Some(progress) => progress.print_result_line(&row),
+            None => self.deferred_rows.push(row),
         }
     }
 
-    /// Prints the waiting rows, once the terminal is restored.
+    /// Prints the deferred rows. Call it after the terminal is restored.
     pub(super) fn finish(self) {
         let progress = self.progress.unwrap_or_else(ProgressLine::new);
-        self.waiting.iter().for_each(|row| progress.print(row));
+        self.deferred_rows.iter().for_each(|row| progress.print_result_line(row));
         progress.finish();
     }
 }
 
-/// Prints each row as its trial ends.
+/// Observer that prints a row at the end of each trial, phase or interval, and updates the live
+/// outputs.
 pub(super) struct TrialPrinter {
     style: table::TableStyle,
-    shown: table::LoadTableOptions,
-    kind: RowKind,
+    table_options: table::LoadTableOptions,
+    kind: LoadRowKind,
     quiet: bool,
     printer: LinePrinter,
     feed: Option<LiveFeed>,
@@ -96,19 +101,19 @@ pub(super) struct TrialPrinter {
 impl Observer for TrialPrinter {
     fn trial_started(&mut self, rate: f64, duration: Duration) {
         if let Some(progress) = &self.printer.progress {
-            progress.trial(rate, duration);
+            progress.show_trial(rate, duration);
         }
     }
 
     fn interval(&mut self, point: &SeriesPoint) {
-        if !self.quiet && self.kind == RowKind::Intervals {
+        if !self.quiet && self.kind == LoadRowKind::Intervals {
             let row = table::interval_row(point, &self.style);
             self.printer.print(row);
         }
     }
 
     fn flow(&mut self) -> ControlFlow<()> {
-        output::flow()
+        output::check_stop_request()
     }
 
     fn wants_snapshots(&self) -> bool {
@@ -123,22 +128,22 @@ impl Observer for TrialPrinter {
 
     fn findings(&mut self, findings: Vec<Finding>) {
         if let Some(feed) = &self.feed {
-            feed.findings(findings);
+            feed.set_findings(findings);
         }
     }
 
     fn trial_ended(&mut self, index: usize, trial: &Trial) -> ControlFlow<()> {
         if let Some(feed) = &self.feed {
-            feed.ended(PartSummary::from_trial(index, trial));
+            feed.end_part(PartSummary::from_trial(index, trial));
         }
-        if !self.quiet && self.kind != RowKind::Intervals {
+        if !self.quiet && self.kind != LoadRowKind::Intervals {
             let phase = trial.phase.as_deref().unwrap_or("all");
-            self.row(phase, trial);
+            self.print_row(phase, trial);
             for part in &trial.parts {
-                self.row(&part.name, &part.trial);
+                self.print_row(&part.name, &part.trial);
             }
         }
-        output::flow()
+        output::check_stop_request()
     }
 }
 
@@ -146,40 +151,46 @@ impl TrialPrinter {
     pub(super) fn new(
         style: table::TableStyle,
         shown: table::LoadTableOptions,
-        (kind, quiet): (RowKind, bool),
-        onlookers: &LiveOutputs,
+        (kind, quiet): (LoadRowKind, bool),
+        live_outputs: &LiveOutputs,
     ) -> Self {
-        let (printer, feed) = (LinePrinter::new(onlookers), onlookers.feed());
-        Self { style, shown, kind, quiet, printer, feed }
+        let (printer, feed) = (LinePrinter::new(live_outputs), live_outputs.feed());
+        Self { style, table_options: shown, kind, quiet, printer, feed }
     }
 
-    /// Prints the table's head.
-    pub(super) fn header(&mut self) {
+    /// Prints the header of the table.
+    pub(super) fn print_header(&mut self) {
         if self.quiet {
             return;
         }
         let header = match self.kind {
-            RowKind::Intervals => table::interval_header(&self.style),
-            RowKind::Phases => self.labelled("phase", |style| table::header(self.shown, style)),
-            RowKind::Trials => self.labelled("requests", |style| table::header(self.shown, style)),
+            LoadRowKind::Intervals => table::interval_header(&self.style),
+            LoadRowKind::Phases => {
+                self.labelled("phase", |style| table::header(self.table_options, style))
+            }
+            LoadRowKind::Trials => {
+                self.labelled("requests", |style| table::header(self.table_options, style))
+            }
         };
         self.printer.print(header);
     }
 
-    /// Ends the table, once the terminal is restored.
+    /// Prints the deferred rows and returns the table's style. Call it after the terminal is
+    /// restored.
     pub(super) fn finish(self) -> table::TableStyle {
         self.printer.finish();
         self.style
     }
 
-    fn row(&mut self, label: &str, trial: &Trial) {
-        let row = self.labelled(label, |style| table::row(trial, self.shown, style));
+    fn print_row(&mut self, label: &str, trial: &Trial) {
+        let row = self.labelled(label, |style| table::row(trial, self.table_options, style));
         self.printer.print(row);
     }
 
-    /// Lines preceded by the name of a phase or of a kind of requests, if there are any.
+    /// Returns the lines made by `lines`, preceded by `label` (a phase or a kind of requests) if
+    /// the table has a column of labels.
     fn labelled(&self, label: &str, lines: impl Fn(&table::TableStyle) -> String) -> String {
-        if self.kind == RowKind::Phases || self.shown.mode == RequestMode::Mix {
+        if self.kind == LoadRowKind::Phases || self.table_options.mode == RequestMode::Mix {
             table::labelled(label, &lines(&table::behind_label(&self.style)))
         } else {
             lines(&self.style)

@@ -1,4 +1,4 @@
-//! `horolog path`: measured properties of a network path, and the far end for it.
+//! `horolog path`: measurements of a network path, and the far end for them.
 
 use clap::{Args, Subcommand};
 
@@ -19,9 +19,9 @@ pub(crate) struct PathArgs {
 #[derive(Subcommand, Debug)]
 enum PathCommand {
     Serve(serve::PathServeArgs),
-    Udp(Box<udp::UdpArgs>),
-    Tcp(Box<tcp::TcpArgs>),
-    Stall(Box<stall::StallArgs>),
+    Udp(Box<udp::PathUdpArgs>),
+    Tcp(Box<tcp::PathTcpArgs>),
+    Stall(Box<stall::PathStallArgs>),
 }
 
 pub(crate) fn run(args: PathArgs) -> Result<(), CommandFailure> {

@@ -1,4 +1,5 @@
-//! `horolog path serve`: the far end, part by part, until it is stopped.
+//! `horolog path serve`: far end of path measurements, whose UDP, STAMP and TCP services run until
+//! a signal.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -22,9 +23,9 @@ use crate::failure::CommandFailure;
 use crate::output;
 use crate::values;
 
-/// Interval of the check that all parts still run.
-const TICK: Duration = Duration::from_millis(200);
-/// Replies per second of a part that is open to any client.
+/// Interval between checks that all services still run.
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
+/// Upper limit on STAMP replies per second at each address; STAMP has no return-routability check.
 const STAMP_RATE_MAX: u64 = 100_000;
 
 /// Answer the measurements of 'horolog path' from other hosts, until Ctrl-C or SIGTERM.
@@ -78,14 +79,14 @@ pub(crate) struct PathServeArgs {
 }
 
 fn path_address(text: &str) -> Result<SocketAddr, AddressError> {
-    address(text, path_probe::PORT)
+    parse_address(text, path_probe::PORT)
 }
 
 fn stamp_address(text: &str) -> Result<SocketAddr, AddressError> {
-    address(text, stamp_codec::PORT)
+    parse_address(text, stamp_codec::PORT)
 }
 
-fn address(text: &str, port: u16) -> Result<SocketAddr, AddressError> {
+fn parse_address(text: &str, port: u16) -> Result<SocketAddr, AddressError> {
     match zone::split_host(text) {
         Ok((host, specified_port)) => {
             zone::host_address(host, specified_port.unwrap_or(port)).and_then(zone::require_zone)
@@ -101,89 +102,93 @@ impl From<ServeError> for CommandFailure {
 }
 
 impl PathServeArgs {
-    fn own_addresses(&self) -> Vec<SocketAddr> {
+    fn listen_addresses(&self) -> Vec<SocketAddr> {
         if !self.listen.is_empty() {
             return self.listen.clone();
         }
         WildcardAddresses::supported_by_kernel(path_probe::PORT).addresses
     }
 
-    /// Starts the parts without connections.
-    fn start(&self) -> Result<FarEnd, CommandFailure> {
-        let mut far = FarEnd::new();
+    /// Starts the UDP services: path probes and, if requested, STAMP.
+    fn start_udp(&self) -> Result<FarEnd, CommandFailure> {
+        let mut far_end = FarEnd::new();
         let rate_max = u64::from(self.max_rate);
         let busy_polling = self.busy_poll;
-        let own = self.own_addresses();
-        for address in &own {
+        let probe_addresses = self.listen_addresses();
+        for address in &probe_addresses {
             udp::start_service(
-                &mut far,
+                &mut far_end,
                 &ListenOptions { address: *address, busy_polling, rate_max },
             )?;
         }
         if self.stamp {
-            let at = |address: &SocketAddr| (address.ip(), stamp_codec::PORT).into();
-            let same: Vec<_> = own.iter().map(at).collect();
-            let addresses = if self.stamp_listen.is_empty() { &same } else { &self.stamp_listen };
+            let with_default_port = |address: &SocketAddr| (address.ip(), stamp_codec::PORT).into();
+            let default_addresses: Vec<_> = probe_addresses.iter().map(with_default_port).collect();
+            let addresses =
+                if self.stamp_listen.is_empty() { &default_addresses } else { &self.stamp_listen };
             for address in addresses {
                 let rate_max = rate_max.min(STAMP_RATE_MAX);
                 let listen = ListenOptions { address: *address, busy_polling, rate_max };
                 stamp::start_reflector(
-                    &mut far,
+                    &mut far_end,
                     &StampOptions { listen, allowed: self.allow.clone() },
                 )?;
             }
         }
-        Ok(far)
+        Ok(far_end)
     }
 
     fn start_tcp(&self) -> Result<Vec<TcpFarEnd>, CommandFailure> {
-        let usual = TcpLimits::default();
+        let defaults = TcpLimits::default();
         let limits = TcpLimits {
             connections: self.tcp_connections,
-            connections_per_address: usual.connections_per_address.min(self.tcp_connections),
+            connections_per_address: defaults.connections_per_address.min(self.tcp_connections),
             time: self.tcp_time,
             bytes: self.tcp_bytes,
             bytes_per_hour: self.tcp_bytes_per_hour,
-            ..usual
+            ..defaults
         };
         let settings = FarEndSettings { limits, hides_host_facts: self.no_host_facts };
-        let one = |address: SocketAddr| {
+        let start_service = |address: SocketAddr| {
             tcp::serve(address, settings.clone())
                 .map_err(|error| ServeError::new("TCP", address, error).into())
         };
-        self.own_addresses().into_iter().map(one).collect()
+        self.listen_addresses().into_iter().map(start_service).collect()
     }
 }
 
 pub(super) fn run(args: &PathServeArgs) -> Result<(), CommandFailure> {
-    // Before the threads are started, which inherit them.
+    // Threads inherit the signal mask, so signals are blocked before any thread starts.
     let signals = BlockedSignals::block(&[Signal::Interrupt, Signal::Terminate])
         .map_err(CommandFailure::environment)?;
-    let far = args.start()?;
+    let far_end = args.start_udp()?;
     if let Some(missing) =
         WildcardAddresses::supported_by_kernel(0).missing.filter(|_| args.listen.is_empty())
     {
         output::print_note(&format!("horolog: {missing}"));
     }
-    let at = |part: &horolog_probe::path::serve::RunningService| {
+    let describe_service = |part: &horolog_probe::path::serve::RunningService| {
         format!("{} at {}", part.name, part.address)
     };
     let tcp = args.start_tcp()?;
     let tcp_at = tcp.iter().map(|end| format!("TCP at {}", end.address()));
-    let parts: Vec<_> = far.services().iter().map(at).chain(tcp_at).collect();
-    output::print_note(&format!("horolog: path far end: {}", parts.join(", ")));
-    output::notify(&[NotifyState::Ready]);
-    while signals.wait(TICK).map_err(CommandFailure::environment)?.is_none() {
-        if let Some(dead) = far.failed_service() {
-            return Err(CommandFailure::environment(format!("{} has exited", at(dead))));
+    let services: Vec<_> = far_end.services().iter().map(describe_service).chain(tcp_at).collect();
+    output::print_note(&format!("horolog: path far end: {}", services.join(", ")));
+    output::notify_service_manager(&[NotifyState::Ready]);
+    while signals.wait(CHECK_INTERVAL).map_err(CommandFailure::environment)?.is_none() {
+        if let Some(dead) = far_end.failed_service() {
+            return Err(CommandFailure::environment(format!(
+                "{} has exited",
+                describe_service(dead)
+            )));
         }
         if let Some(dead) = tcp.iter().find(|end| end.has_ended()) {
             let reason = format!("TCP at {} has exited", dead.address());
             return Err(CommandFailure::environment(reason));
         }
     }
-    let of_tcp = tcp.into_iter().map(|end| ("TCP", end.address(), end.shut_down()));
-    for (name, address, counts) in far.shut_down().into_iter().chain(of_tcp) {
+    let tcp_counts = tcp.into_iter().map(|end| ("TCP", end.address(), end.shut_down()));
+    for (name, address, counts) in far_end.shut_down().into_iter().chain(tcp_counts) {
         let counts = counts.iter().map(|(what, count)| format!("{what} {}", full_count(*count)));
         let counts: Vec<_> = counts.collect();
         output::print_note(&format!("horolog: {name} at {address}: {}", counts.join(", ")));

@@ -1,5 +1,5 @@
-//! `horolog path stall`: flags to a search for stalls or a watch over a port, the result as text,
-//! JSON and HTML report.
+//! `horolog path stall`: flags to a search for TCP write patterns that stall or to the observation
+//! of a port, and the result as text, JSON and HTML report.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -17,16 +17,16 @@ use horolog_record::{
 use horolog_report::{RenderResult, stall_pattern, to_json};
 
 use self::live::StallLiveView;
-use super::tcp::{family, target};
-use crate::failure::{CommandFailure, verdict};
-use crate::files::FileArgs;
+use super::tcp::{address_family, parse_target};
+use crate::failure::{CommandFailure, check_limits_and_findings};
+use crate::files::ResultFileArgs;
 use crate::limit::{Limit, LimitedMetric};
-use crate::live::needs_a_terminal_on_stderr;
+use crate::live::require_stderr_terminal;
 use crate::output::{self, ProgressLine};
 use crate::values;
 
-/// Longest watch.
-const WATCH_MAX: Duration = Duration::from_hours(24);
+/// Longest observation of a port.
+const WATCH_TIME_MAX: Duration = Duration::from_hours(24);
 
 /// Find TCP write patterns that stall until a timer expires (delayed ACK, Nagle's algorithm, a full
 /// congestion window, TCP_CORK), and their remedies.
@@ -38,10 +38,10 @@ const WATCH_MAX: Duration = Duration::from_hours(24);
 /// observed instead. No setting of the kernel is ever changed.
 #[derive(Args, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
-pub(crate) struct StallArgs {
+pub(crate) struct PathStallArgs {
     /// Far end: ADDRESS or NAME, each with an optional :PORT; a link-local address as
     /// IPV6%INTERFACE or [IPV6%INTERFACE]:PORT [default port: 8625].
-    #[arg(value_name = "TARGET", value_parser = target, conflicts_with = "watch")]
+    #[arg(value_name = "TARGET", value_parser = parse_target, conflicts_with = "watch")]
     target: Option<TargetName>,
     /// Observe the connections of this port, of this host or forwarded by it, and send nothing.
     #[arg(short, long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
@@ -57,9 +57,9 @@ pub(crate) struct StallArgs {
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
     count: u32,
     /// Numbers of writes in a batch; a batch is run for each number of the list.
-    #[arg(short, long, value_name = "LIST", value_parser = batches, default_value = "1..32:1",
+    #[arg(short, long, value_name = "LIST", value_parser = parse_batch_sizes, default_value = "1..32:1",
           conflicts_with = "watch")]
-    batches: Batches,
+    batches: BatchSizes,
     /// Time by which an exchange must take longer than one without a stall to count as stalled.
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration,
           default_value = "10ms")]
@@ -82,22 +82,22 @@ pub(crate) struct StallArgs {
     /// Metrics: stalled (share of exchanges without an option that stalled, or of observed
     /// replies), longest (the longest stall, or the longest exchange of a pattern without an
     /// option).
-    #[arg(long, value_name = "LIMIT", value_parser = limit)]
+    #[arg(long, value_name = "LIMIT", value_parser = parse_limit)]
     fail_if: Vec<Limit<StallMetric>>,
     /// Show the connections on the terminal while they are observed: q, Escape and Ctrl-C end it
     /// with the result so far.
     #[arg(long, requires = "watch")]
     live: bool,
     #[command(flatten)]
-    files: FileArgs,
+    files: ResultFileArgs,
 }
 
-/// Batches of writes.
+/// Numbers of writes per batch, as one value of a flag.
 #[derive(Clone, Debug)]
-struct Batches(Vec<u32>);
+struct BatchSizes(Vec<u32>);
 
-fn batches(text: &str) -> Result<Batches, String> {
-    let whole = |number: f64| {
+fn parse_batch_sizes(text: &str) -> Result<BatchSizes, String> {
+    let whole_number = |number: f64| {
         let is_one = number >= 1.0 && number.fract() == 0.0 && number < 1e6;
         is_one
             .then_some(number as u32)
@@ -105,11 +105,11 @@ fn batches(text: &str) -> Result<Batches, String> {
     };
     let form = |_| "expected writes per batch, at least 1, such as 4, 1..32:1 or 3,8,16".to_owned();
     let numbers = values::numbers(text).map_err(form)?;
-    numbers.into_iter().map(whole).collect::<Result<_, _>>().map(Batches)
+    numbers.into_iter().map(whole_number).collect::<Result<_, _>>().map(BatchSizes)
 }
 
-pub(super) fn run(args: &StallArgs) -> Result<(), CommandFailure> {
-    let measured = || match (args.watch, &args.target) {
+pub(super) fn run(args: &PathStallArgs) -> Result<(), CommandFailure> {
+    let measure = || match (args.watch, &args.target) {
         (Some(port), _) => watch(args, port),
         (None, Some(target)) => search(args, target),
         (None, None) => Err(CommandFailure::usage(
@@ -118,20 +118,20 @@ pub(super) fn run(args: &StallArgs) -> Result<(), CommandFailure> {
         )),
     };
     if args.live {
-        needs_a_terminal_on_stderr()?;
+        require_stderr_terminal()?;
     }
     let files = args.files.open()?;
-    let mut result = measured()?;
-    let judge = |limit: &Limit<StallMetric>| limit.judge_named((limit.metric)(&result));
+    let mut result = measure()?;
+    let judge = |limit: &Limit<StallMetric>| limit.evaluate_named((limit.metric)(&result));
     result.limits = args.fail_if.iter().map(judge).collect();
     files.write(&result, [to_json, RenderResult::page], RenderResult::text)?;
-    verdict(&result.limits, &result.findings)
+    check_limits_and_findings(&result.limits, &result.findings)
 }
 
-fn search(args: &StallArgs, target: &TargetName) -> Result<PathStallResult, CommandFailure> {
+fn search(args: &PathStallArgs, target: &TargetName) -> Result<PathStallResult, CommandFailure> {
     let path = StallRun::open(StallOptions {
         target: target.clone(),
-        family: family(args.ipv4, args.ipv6),
+        family: address_family(args.ipv4, args.ipv6),
         count: args.count,
         batches: args.batches.0.clone(),
         stall_min: args.stall_threshold,
@@ -142,17 +142,17 @@ fn search(args: &StallArgs, target: &TargetName) -> Result<PathStallResult, Comm
     output::install_interrupt_handler()?;
     let progress = ProgressLine::new();
     let total = path.row_count();
-    let report_progress = |done| progress.counted(done, total, "rows");
-    let result = path.run(&report_progress, &|| output::flow().is_break());
+    let report_progress = |done| progress.set_count(done, total, "rows");
+    let result = path.run(&report_progress, &|| output::check_stop_request().is_break());
     progress.finish();
     Ok(result)
 }
 
-fn watch(args: &StallArgs, port: u16) -> Result<PathStallResult, CommandFailure> {
-    if args.time > WATCH_MAX {
+fn watch(args: &PathStallArgs, port: u16) -> Result<PathStallResult, CommandFailure> {
+    if args.time > WATCH_TIME_MAX {
         return Err(CommandFailure::usage("--watch takes at most 24h"));
     }
-    // A thread captures packets, and inherits the blocked signals.
+    // The thread that captures packets inherits the signal mask, so signals are blocked first.
     output::install_interrupt_handler()?;
     let watch = PortWatch::open(WatchOptions {
         port,
@@ -163,36 +163,39 @@ fn watch(args: &StallArgs, port: u16) -> Result<PathStallResult, CommandFailure>
         command: output::command_line(),
     })?;
     let live = args.live.then(|| StallLiveView::start(port)).transpose()?;
-    let shows = live.as_ref().map(|live| |snapshot| live.snapshot(snapshot));
-    let observer = shows.as_ref().map(|shows| shows as &dyn Fn(StallSnapshot));
-    Ok(watch.run(&|| output::flow().is_break(), observer))
+    let update_view = live.as_ref().map(|live| |snapshot| live.update(snapshot));
+    let observer = update_view.as_ref().map(|shows| shows as &dyn Fn(StallSnapshot));
+    Ok(watch.run(&|| output::check_stop_request().is_break(), observer))
 }
 
-/// A metric, with the names of its values; `None` if it was not measured.
-pub(super) type StallMetric = fn(&PathStallResult) -> Vec<NamedMetric>;
-type NamedMetric = (String, Option<f64>);
+/// Function that returns the values of a metric: one for a whole run, or one for each pattern or
+/// connection.
+pub(super) type StallMetric = fn(&PathStallResult) -> Vec<NamedValue>;
+type NamedValue = (String, Option<f64>);
 
-const FIGURES: [LimitedMetric<StallMetric>; 2] =
-    [("stalled", LimitUnit::Ratio, stalled), ("longest", LimitUnit::Ns, longest)];
+const METRICS: [LimitedMetric<StallMetric>; 2] =
+    [("stalled", LimitUnit::Ratio, stalled_share), ("longest", LimitUnit::Ns, longest_times_ns)];
 
-pub(super) fn limit(text: &str) -> Result<Limit<StallMetric>, String> {
-    Limit::parse(text, FIGURES)
+pub(super) fn parse_limit(text: &str) -> Result<Limit<StallMetric>, String> {
+    Limit::parse(text, METRICS)
 }
 
 fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-fn plain(result: &PathStallResult) -> impl Iterator<Item = &StallMeasurement> {
-    // A forgotten cork always waits.
+fn measurements_without_option(
+    result: &PathStallResult,
+) -> impl Iterator<Item = &StallMeasurement> {
+    // Excludes the pattern whose cork is never cleared: it always stalls.
     result.cells.iter().filter(|cell| {
         cell.option == StallSocketOption::None && cell.pattern != StallPattern::CorkForgotten
     })
 }
 
-fn stalled(result: &PathStallResult) -> Vec<NamedMetric> {
+fn stalled_share(result: &PathStallResult) -> Vec<NamedValue> {
     let Some(watch) = &result.watched else {
-        let (stalled, all) = plain(result)
+        let (stalled, all) = measurements_without_option(result)
             .fold((0, 0), |(part, all), cell| (part + cell.stalled, all + cell.exchanges));
         return vec![("all patterns without an option".to_owned(), share(stalled, all))];
     };
@@ -200,28 +203,29 @@ fn stalled(result: &PathStallResult) -> Vec<NamedMetric> {
     let stalled: u64 = watch.connections.iter().map(stalls).sum();
     let share = match watch.connections.iter().map(|one| one.answers).sum::<Option<u64>>() {
         Some(answers) => share(stalled, answers).map(|share| share.min(1.0)),
-        // Sockets do not report the number of responses: any stall counts as the whole.
+        // Without a capture the number of responses is unknown: any stall then counts as a share of
+        // 1.
         None if stalled > 0 => Some(1.0),
         None => (!watch.connections.is_empty()).then_some(0.0),
     };
     vec![("all connections".to_owned(), share)]
 }
 
-fn longest(result: &PathStallResult) -> Vec<NamedMetric> {
+fn longest_times_ns(result: &PathStallResult) -> Vec<NamedValue> {
     let max = |times: &Distribution| Some(times.max as f64);
     let Some(watch) = &result.watched else {
-        let all = plain(result).filter_map(|cell| {
+        let all = measurements_without_option(result).filter_map(|cell| {
             let times = cell.exchange_ns.as_ref()?;
             Some((format!("{}, no option", stall_pattern(cell)), max(times)))
         });
         return all.collect();
     };
-    let of = |one: &WatchedConnection| {
-        // A connection without stalls was watched as well.
+    let named_longest = |one: &WatchedConnection| {
+        // The longest stall of a connection without stalls is 0.
         let longest = one.stall_ns.as_ref().map_or(Some(0.0), max);
         (format!("{} from {}", one.server, one.client), longest)
     };
-    watch.connections.iter().map(of).collect()
+    watch.connections.iter().map(named_longest).collect()
 }
 
 #[cfg(test)]
@@ -230,17 +234,17 @@ mod tests {
 
     #[test]
     fn batches_are_whole_numbers() {
-        assert_eq!(batches("1..4:1,32").unwrap().0, [1, 2, 3, 4, 32]);
+        assert_eq!(parse_batch_sizes("1..4:1,32").unwrap().0, [1, 2, 3, 4, 32]);
         for wrong in ["0", "1.5", "", "x"] {
-            assert!(batches(wrong).is_err_and(|why| why.contains("batch")), "{wrong}");
+            assert!(parse_batch_sizes(wrong).is_err_and(|why| why.contains("batch")), "{wrong}");
         }
     }
 
     #[test]
     fn stalls_are_limited_by_share_and_time() {
-        assert!(limit("stalled>0%").is_ok() && limit("longest > 100ms").is_ok());
+        assert!(parse_limit("stalled>0%").is_ok() && parse_limit("longest > 100ms").is_ok());
         for wrong in ["", "stalled", "stalled<1%", "longest>", "p99>1ms", "stalled>200%"] {
-            assert!(limit(wrong).is_err(), "{wrong}");
+            assert!(parse_limit(wrong).is_err(), "{wrong}");
         }
     }
 }

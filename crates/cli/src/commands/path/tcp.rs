@@ -1,4 +1,4 @@
-//! `horolog path tcp`: flags to a measurement of TCP, its result as text, JSON and HTML report.
+//! `horolog path tcp`: flags to a TCP measurement, and its result as text, JSON and HTML report.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -11,16 +11,16 @@ use horolog_probe::path::tcp::{PORT, TcpDirections, TcpOptions, TcpRun};
 use horolog_record::{LimitUnit, PathTcpResult, TcpDirection, TcpSettings};
 use horolog_report::{RenderResult, to_json};
 
-use crate::failure::{CommandFailure, verdict};
-use crate::files::FileArgs;
-use crate::limit::{Limit, TimeOf, time_metrics};
-use crate::live::{LiveFeed, needs_a_terminal_on_stderr};
+use crate::failure::{CommandFailure, check_limits_and_findings};
+use crate::files::ResultFileArgs;
+use crate::limit::{DistributionMetric, Limit, time_metrics};
+use crate::live::{LiveFeed, require_stderr_terminal};
 use crate::output::{self, ProgressLine};
 use crate::values;
 
-/// Default size of latency messages: the smallest.
+/// Default size of latency messages, in bytes: the smallest.
 const LATENCY_SIZE: u64 = 1;
-/// Default size of bandwidth messages.
+/// Default size of bandwidth messages, in bytes.
 const BANDWIDTH_SIZE: u64 = 65_536;
 
 /// Measure latency and bandwidth of TCP to a 'horolog path serve', by message size.
@@ -30,13 +30,13 @@ const BANDWIDTH_SIZE: u64 = 65_536;
 /// the facts of both ends precede the rows.
 #[derive(Args, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "they are independent switches")]
-pub(crate) struct TcpArgs {
+pub(crate) struct PathTcpArgs {
     /// Far end: ADDRESS or NAME, each with an optional :PORT [default port: 8625].
-    #[arg(value_name = "TARGET", value_parser = target)]
+    #[arg(value_name = "TARGET", value_parser = parse_target)]
     target: TargetName,
     /// Message sizes in bytes, such as 64,128,1000..5000:1000,1..64k:*2; k is 1024 and kB 1000
     /// [default: 1 for latency, 64k for bandwidth].
-    #[arg(short, long, value_name = "LIST", value_parser = sizes)]
+    #[arg(short, long, value_name = "LIST", value_parser = parse_sizes)]
     sizes: Option<MessageSizes>,
     /// Measure only latency.
     #[arg(long, conflicts_with = "bandwidth")]
@@ -80,29 +80,29 @@ pub(crate) struct TcpArgs {
     ///
     /// Metrics: mean, p50, p90, p99, p99.9, max (of the latency), bandwidth (bytes per second, in
     /// either direction).
-    #[arg(long, value_name = "LIMIT", value_parser = limit)]
+    #[arg(long, value_name = "LIMIT", value_parser = parse_limit)]
     fail_if: Vec<Limit<TcpMetric>>,
     /// Show each row on the terminal while it is measured: q, Escape and Ctrl-C end the run with
     /// the result so far.
     #[arg(long)]
     live: bool,
     #[command(flatten)]
-    files: FileArgs,
+    files: ResultFileArgs,
 }
 
-/// Sizes of messages.
+/// Message sizes in bytes, as one value of a flag.
 #[derive(Clone, Debug)]
 struct MessageSizes(Vec<u64>);
 
-pub(super) fn target(text: &str) -> Result<TargetName, String> {
+pub(super) fn parse_target(text: &str) -> Result<TargetName, String> {
     TargetName::parse(text, PORT).map_err(|error| error.to_string())
 }
 
-fn sizes(text: &str) -> Result<MessageSizes, String> {
+fn parse_sizes(text: &str) -> Result<MessageSizes, String> {
     values::sizes(text).map(MessageSizes)
 }
 
-pub(super) const fn family(ipv4: bool, ipv6: bool) -> Option<AddressFamily> {
+pub(super) const fn address_family(ipv4: bool, ipv6: bool) -> Option<AddressFamily> {
     match (ipv4, ipv6) {
         (true, _) => Some(AddressFamily::V4),
         (_, true) => Some(AddressFamily::V6),
@@ -110,20 +110,20 @@ pub(super) const fn family(ipv4: bool, ipv6: bool) -> Option<AddressFamily> {
     }
 }
 
-fn ns(duration: Duration) -> u64 {
+fn duration_ns(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-impl TcpArgs {
+impl PathTcpArgs {
     fn options(&self) -> TcpOptions {
-        let sizes = |usual: u64, is_wanted: bool| match &self.sizes {
+        let sizes = |default_size: u64, is_wanted: bool| match &self.sizes {
             _ if !is_wanted => Vec::new(),
             Some(MessageSizes(sizes)) => sizes.clone(),
-            None => vec![usual],
+            None => vec![default_size],
         };
         TcpOptions {
             target: self.target.clone(),
-            family: family(self.ipv4, self.ipv6),
+            family: address_family(self.ipv4, self.ipv6),
             latency_sizes: sizes(LATENCY_SIZE, !self.bandwidth),
             bandwidth_sizes: sizes(BANDWIDTH_SIZE, !self.latency),
             directions: TcpDirections { forward: true, backward: self.both_directions },
@@ -133,68 +133,68 @@ impl TcpArgs {
                 cork: self.cork,
                 zero_copy: self.zero_copy,
                 connections: self.connections,
-                time_ns: ns(self.time),
-                warm_up_ns: ns(self.warm_up),
+                time_ns: duration_ns(self.time),
+                warm_up_ns: duration_ns(self.warm_up),
             },
             command: output::command_line(),
         }
     }
 }
 
-pub(super) fn run(args: &TcpArgs) -> Result<(), CommandFailure> {
+pub(super) fn run(args: &PathTcpArgs) -> Result<(), CommandFailure> {
     let files = args.files.open()?;
     if args.live {
-        needs_a_terminal_on_stderr()?;
+        require_stderr_terminal()?;
     }
     let path = TcpRun::open(args.options())?;
     output::install_interrupt_handler()?;
     let total = path.row_count();
     let rows = usize::try_from(total).unwrap_or(usize::MAX);
-    let feed = args.live.then(|| LiveFeed::of_rows("path tcp", args.target.to_string(), rows));
-    let view = feed.as_ref().map(LiveFeed::view).transpose()?;
-    // It would draw on the lines of the view as well.
+    let feed = args.live.then(|| LiveFeed::for_rows("path tcp", args.target.to_string(), rows));
+    let view = feed.as_ref().map(LiveFeed::start_view).transpose()?;
+    // A progress line would overwrite the live view.
     let progress = view.is_none().then(ProgressLine::new);
     let report_progress = |done| {
         if let Some(progress) = &progress {
-            progress.counted(done, total, "rows");
+            progress.set_count(done, total, "rows");
         }
     };
     let observer = feed.as_ref().map(|feed| feed as &dyn PathObserver);
-    let result = path.run(&report_progress, &|| output::flow().is_break(), observer);
+    let result = path.run(&report_progress, &|| output::check_stop_request().is_break(), observer);
     drop(view);
     if let Some(progress) = progress {
         progress.finish();
     }
     let mut result = result?;
-    let judge = |limit: &Limit<TcpMetric>| limit.judge_named(limit.metric.of(&result));
+    let judge = |limit: &Limit<TcpMetric>| limit.evaluate_named(limit.metric.named_values(&result));
     result.limits = args.fail_if.iter().map(judge).collect();
     files.write(&result, [to_json, RenderResult::page], RenderResult::text)?;
-    verdict(&result.limits, &result.findings)
+    check_limits_and_findings(&result.limits, &result.findings)
 }
 
-/// A metric of a row.
+/// Metric of the rows that --fail-if can limit.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum TcpMetric {
-    /// The latency, half the round trip.
-    Latency(TimeOf),
+    /// Latency in ns, half the round trip: mean, percentile or maximum.
+    Latency(DistributionMetric),
     Bandwidth,
 }
 
-pub(super) fn limit(text: &str) -> Result<Limit<TcpMetric>, String> {
+pub(super) fn parse_limit(text: &str) -> Result<Limit<TcpMetric>, String> {
     let bandwidth = ("bandwidth", LimitUnit::BytesPerSecond, TcpMetric::Bandwidth);
     Limit::parse(text, time_metrics(TcpMetric::Latency).into_iter().chain([bandwidth]))
 }
 
 impl TcpMetric {
-    /// The value of each row that has the metric, with the row's name; `None` if it was not
-    /// measured.
-    pub(super) fn of(self, result: &PathTcpResult) -> Vec<(String, Option<f64>)> {
+    /// Returns the value for each row that has this metric, with the row's name; the value is
+    /// `None` if it was not measured.
+    pub(super) fn named_values(self, result: &PathTcpResult) -> Vec<(String, Option<f64>)> {
         match self {
-            Self::Latency(of) => result
+            Self::Latency(value_of) => result
                 .latency
                 .iter()
                 .map(|row| {
-                    let half = row.rtt_ns.as_ref().map(|rtt| of(rtt) / 2.0);
+                    let half = row.rtt_ns.as_ref().map(|rtt| value_of(rtt) / 2.0);
                     (format!("latency of {} bytes", row.size_bytes), half)
                 })
                 .collect(),
@@ -202,11 +202,11 @@ impl TcpMetric {
                 .bandwidth
                 .iter()
                 .map(|row| {
-                    let way = match row.direction {
+                    let direction = match row.direction {
                         TcpDirection::Forward => "forward",
                         TcpDirection::Backward => "backward",
                     };
-                    let name = format!("writes of {} bytes, {way}", row.size_bytes);
+                    let name = format!("writes of {} bytes, {direction}", row.size_bytes);
                     (name, (row.received_bytes > 0).then_some(row.rate))
                 })
                 .collect(),
@@ -220,20 +220,20 @@ mod tests {
 
     #[test]
     fn sizes_are_whole_bytes() {
-        assert_eq!(sizes("1..64k:*2").unwrap().0.last(), Some(&65_536));
-        assert_eq!(sizes("64,1.5k").unwrap().0, [64, 1_536]);
+        assert_eq!(parse_sizes("1..64k:*2").unwrap().0.last(), Some(&65_536));
+        assert_eq!(parse_sizes("64,1.5k").unwrap().0, [64, 1_536]);
         for wrong in ["0", "1.5", "-1", "", "a", "1e300"] {
-            assert!(sizes(wrong).is_err(), "{wrong}");
+            assert!(parse_sizes(wrong).is_err(), "{wrong}");
         }
     }
 
     #[test]
     fn bandwidth_can_be_too_little() {
         for text in ["p99>100us", "max > 1ms", "bandwidth < 1.5G", "bandwidth>45k"] {
-            assert!(limit(text).is_ok(), "{text}");
+            assert!(parse_limit(text).is_ok(), "{text}");
         }
         for wrong in ["", "p99", "p98>1us", "p99>", "p99<1us", "bandwidth<fast", ">1us"] {
-            assert!(limit(wrong).is_err(), "{wrong}");
+            assert!(parse_limit(wrong).is_err(), "{wrong}");
         }
     }
 }

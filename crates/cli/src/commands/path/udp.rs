@@ -1,4 +1,4 @@
-//! `horolog path udp`: flags to a run over a path, its result as table, JSON and HTML report.
+//! `horolog path udp`: flags to a UDP measurement, and its result as table, JSON and HTML report.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -15,10 +15,10 @@ use horolog_record::{LimitUnit, PathRow};
 use horolog_report::{RenderResult, to_json};
 use horolog_wire::{path_probe, stamp};
 
-use crate::failure::{CommandFailure, verdict};
-use crate::files::FileArgs;
-use crate::limit::{Limit, LimitedMetric, TimeOf, time_metrics};
-use crate::live::{LiveFeed, needs_a_terminal_on_stderr};
+use crate::failure::{CommandFailure, check_limits_and_findings};
+use crate::files::ResultFileArgs;
+use crate::limit::{DistributionMetric, Limit, LimitedMetric, time_metrics};
+use crate::live::{LiveFeed, require_stderr_terminal};
 use crate::output::{self, ProgressLine};
 use crate::values;
 
@@ -31,15 +31,15 @@ use crate::values;
 /// "Performance and test method for real-time parallel system".
 #[derive(Args, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
-pub(crate) struct UdpArgs {
+pub(crate) struct PathUdpArgs {
     /// Far end, as ADDRESS, ADDRESS:PORT, [IPV6]:PORT, NAME or NAME:PORT [default port: 8625, for
     /// STAMP 862].
     #[arg(value_name = "TARGET")]
     target: String,
     /// Payload lengths in bytes, such as 64,1000..5000:1000 or 64..32k:*2, from 16 (STAMP: 44) to
     /// 65507; k is 1024 and kB 1000. Datagrams longer than the MTU are fragmented.
-    #[arg(short, long, value_name = "LIST", default_value = "64", value_parser = lengths)]
-    sizes: List<u64>,
+    #[arg(short, long, value_name = "LIST", default_value = "64", value_parser = parse_lengths)]
+    sizes: ListArg<u64>,
     /// Duration of a row.
     #[arg(short, long, value_name = "TIME", value_parser = values::positive_duration,
           default_value = "1s", conflicts_with = "count")]
@@ -61,11 +61,11 @@ pub(crate) struct UdpArgs {
     flows: u64,
     /// List of load ratios R: load datagrams for each probe. Each length is measured with each
     /// ratio.
-    #[arg(short = 'R', long, value_name = "LIST", default_value = "0", value_parser = ratios)]
-    load_ratio: List<f64>,
+    #[arg(short = 'R', long, value_name = "LIST", default_value = "0", value_parser = parse_load_ratios)]
+    load_ratio: ListArg<f64>,
     /// Destination of the load [default: broadcast if the far end is on this host's link].
     #[arg(long, value_enum, value_name = "KIND")]
-    load_destination: Option<LoadChoice>,
+    load_destination: Option<LoadDestinationArg>,
     /// Payload bytes of a load datagram.
     #[arg(long, value_name = "SIZE", value_parser = values::size, default_value = "2000")]
     load_length: u64,
@@ -75,7 +75,7 @@ pub(crate) struct UdpArgs {
     table4: bool,
     /// DSCP of requests, 0 to 63 or a name such as ef, af41 or cs5; the DSCP at which they and the
     /// replies arrive is reported.
-    #[arg(long, value_name = "DSCP", value_parser = dscp, default_value = "0")]
+    #[arg(long, value_name = "DSCP", value_parser = parse_dscp, default_value = "0")]
     dscp: u8,
     /// Poll for replies continuously instead of sleeping; occupies a CPU for each flow.
     #[arg(short, long)]
@@ -103,39 +103,40 @@ pub(crate) struct UdpArgs {
     ///
     /// Metrics: loss (M), reordered, duplicates; of T (half the round trip): mean, p50, p90, p99,
     /// p99.9, max.
-    #[arg(long, value_name = "LIMIT", value_parser = limit)]
+    #[arg(long, value_name = "LIMIT", value_parser = parse_limit)]
     fail_if: Vec<Limit<UdpMetric>>,
     /// Show each row on the terminal while it is measured: q, Escape and Ctrl-C end the run with
     /// the result so far.
     #[arg(long)]
     live: bool,
     #[command(flatten)]
-    files: FileArgs,
+    files: ResultFileArgs,
 }
 
-/// A list as one value of its flag.
+/// List as one value of a flag; clap treats the elements of a bare `Vec` as separate values.
 #[derive(Clone, Debug)]
-struct List<T>(Vec<T>);
+struct ListArg<T>(Vec<T>);
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum LoadChoice {
+enum LoadDestinationArg {
     Unicast,
     Broadcast,
 }
 
-fn lengths(text: &str) -> Result<List<u64>, String> {
-    values::sizes(text).map(List)
+fn parse_lengths(text: &str) -> Result<ListArg<u64>, String> {
+    values::sizes(text).map(ListArg)
 }
 
-/// Reads a list, with 0 for no load.
-fn ratios(text: &str) -> Result<List<f64>, String> {
+/// Parses a list of load ratios; 0 means no load.
+fn parse_load_ratios(text: &str) -> Result<ListArg<f64>, String> {
     let part = |part: &str| if part == "0" { Ok(vec![0.0]) } else { values::numbers(part) };
     let parts: Vec<_> = text.split(',').map(part).collect::<Result<_, _>>()?;
-    Ok(List(parts.concat()))
+    Ok(ListArg(parts.concat()))
 }
 
-/// A DSCP by number or by the names of RFC 2474, RFC 2597 and RFC 3246.
-fn dscp(text: &str) -> Result<u8, String> {
+/// Parses a DSCP: a number, or a name of RFC 2474 (cs), RFC 2597 (af), RFC 3246 (ef), RFC 5865 (va)
+/// or RFC 8622 (le).
+fn parse_dscp(text: &str) -> Result<u8, String> {
     let wrong = || "write a DSCP from 0 to 63, or ef, va, le, cs0 to cs7, af11 to af43".to_owned();
     let name = text.to_ascii_lowercase();
     let digit = |at: usize, from: u8, to: u8| {
@@ -164,19 +165,19 @@ impl From<UdpPathError> for CommandFailure {
     }
 }
 
-impl UdpArgs {
+impl PathUdpArgs {
     fn resolve(self) -> Result<PathUdpOptions, CommandFailure> {
         let port = if self.stamp { stamp::PORT } else { path_probe::PORT };
         let target = TargetName::parse(&self.target, port).map_err(CommandFailure::usage)?;
-        let usual = PathUdpOptions::new(target);
-        let with = |length: &u64| {
+        let defaults = PathUdpOptions::new(target);
+        let row_plans = |length: &u64| {
             let length = *length;
             self.load_ratio.0.iter().map(move |&load_ratio| RowPlan { length, load_ratio })
         };
         let rows = if self.table4 {
             TABLE_4.to_vec()
         } else {
-            self.sizes.0.iter().flat_map(with).collect()
+            self.sizes.0.iter().flat_map(row_plans).collect()
         };
         Ok(PathUdpOptions {
             rows,
@@ -195,33 +196,33 @@ impl UdpArgs {
             timeout: self.timeout.unwrap_or(REPLY_TIMEOUT),
             flows: self.flows,
             load_destination: self.load_destination.map(|kind| match kind {
-                LoadChoice::Unicast => LoadDestination::Unicast,
-                LoadChoice::Broadcast => LoadDestination::Broadcast,
+                LoadDestinationArg::Unicast => LoadDestination::Unicast,
+                LoadDestinationArg::Broadcast => LoadDestination::Broadcast,
             }),
             load_length: self.load_length,
             dscp: self.dscp,
             busy_polling: self.busy_poll,
             kernel_timestamps: self.timestamps,
             command: output::command_line(),
-            ..usual
+            ..defaults
         })
     }
 }
 
-pub(super) fn run(args: UdpArgs) -> Result<(), CommandFailure> {
+pub(super) fn run(args: PathUdpArgs) -> Result<(), CommandFailure> {
     let files = args.files.open()?;
     let limits = args.fail_if.clone();
     let (live, target) = (args.live, args.target.clone());
     if live {
-        needs_a_terminal_on_stderr()?;
+        require_stderr_terminal()?;
     }
     let options = args.resolve()?;
     output::install_interrupt_handler()?;
     let path = PathUdp::prepare(options)?;
     let rows = path.row_count();
-    let feed = live.then(|| LiveFeed::of_rows("path udp", target, rows));
-    let view = feed.as_ref().map(LiveFeed::view).transpose()?;
-    // It would draw on the lines of the view as well.
+    let feed = live.then(|| LiveFeed::for_rows("path udp", target, rows));
+    let view = feed.as_ref().map(LiveFeed::start_view).transpose()?;
+    // A progress line would overwrite the live view.
     let progress = view.is_none().then(ProgressLine::new);
     let report_progress = |index: usize, plan: &RowPlan| {
         if let Some(progress) = &progress {
@@ -234,60 +235,60 @@ pub(super) fn run(args: UdpArgs) -> Result<(), CommandFailure> {
         }
     };
     let observer = feed.as_ref().map(|feed| feed as &dyn PathObserver);
-    let result = path.run(&report_progress, &|| output::flow().is_break(), observer);
+    let result = path.run(&report_progress, &|| output::check_stop_request().is_break(), observer);
     drop(view);
     if let Some(progress) = progress {
         progress.finish();
     }
     let mut result = result?;
-    let of_rows = |limit: &Limit<UdpMetric>| {
-        limit.judge_named(result.rows.iter().map(|row| (name(row), limit.metric.of(row))))
+    let judge = |limit: &Limit<UdpMetric>| {
+        limit.evaluate_named(result.rows.iter().map(|row| (row_name(row), limit.metric.value(row))))
     };
-    result.limits = limits.iter().map(of_rows).collect();
+    result.limits = limits.iter().map(judge).collect();
     files.write(&result, [to_json, RenderResult::page], RenderResult::text)?;
-    verdict(&result.limits, &result.findings)
+    check_limits_and_findings(&result.limits, &result.findings)
 }
 
-/// A metric of a row.
+/// Metric of a row that --fail-if can limit.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum UdpMetric {
-    /// A share of datagrams.
+    /// Ratio of packets: lost, reordered or duplicated.
     Share(fn(&PathRow) -> Option<f64>),
-    /// T, half the round trip.
-    Delay(TimeOf),
+    /// T, half the round trip, in ns: mean, percentile or maximum.
+    Delay(DistributionMetric),
 }
 
-const SHARES: [LimitedMetric<UdpMetric>; 3] = [
+const SHARE_METRICS: [LimitedMetric<UdpMetric>; 3] = [
     (
         "loss",
         LimitUnit::Ratio,
         UdpMetric::Share(|row| (row.counts.sent > 0).then(|| row.loss_ratio())),
     ),
     ("reordered", LimitUnit::Ratio, UdpMetric::Share(|row| Some(1.0 - row.order_ratio()?))),
-    ("duplicates", LimitUnit::Ratio, UdpMetric::Share(duplicates)),
+    ("duplicates", LimitUnit::Ratio, UdpMetric::Share(duplicate_ratio)),
 ];
 
-fn duplicates(row: &PathRow) -> Option<f64> {
+fn duplicate_ratio(row: &PathRow) -> Option<f64> {
     let received = row.counts.received;
     (received > 0).then(|| row.counts.duplicate as f64 / received as f64)
 }
 
-pub(super) fn limit(text: &str) -> Result<Limit<UdpMetric>, String> {
-    Limit::parse(text, SHARES.into_iter().chain(time_metrics(UdpMetric::Delay)))
+pub(super) fn parse_limit(text: &str) -> Result<Limit<UdpMetric>, String> {
+    Limit::parse(text, SHARE_METRICS.into_iter().chain(time_metrics(UdpMetric::Delay)))
 }
 
-/// The name that distinguishes a row from the others.
-pub(super) fn name(row: &PathRow) -> String {
+/// Returns the name of a row: its payload length and, with load, its load ratio R.
+pub(super) fn row_name(row: &PathRow) -> String {
     let (length, load) = (row.length, row.load.planned_ratio);
     if load > 0.0 { format!("{length} bytes, R {load}") } else { format!("{length} bytes") }
 }
 
 impl UdpMetric {
-    /// The value of a row; `None` if it was not measured.
-    pub(super) fn of(self, row: &PathRow) -> Option<f64> {
+    /// Returns the metric's value in a row; `None` if it was not measured.
+    pub(super) fn value(self, row: &PathRow) -> Option<f64> {
         match self {
-            Self::Share(of) => of(row),
-            Self::Delay(of) => row.delay_ns.as_ref().map(of),
+            Self::Share(value_of) => value_of(row),
+            Self::Delay(value_of) => row.delay_ns.as_ref().map(value_of),
         }
     }
 }
@@ -301,29 +302,33 @@ mod tests {
         for (text, number) in
             [("0", 0), ("63", 63), ("EF", 46), ("cs5", 40), ("af41", 34), ("af13", 14), ("le", 1)]
         {
-            assert_eq!(dscp(text), Ok(number), "{text}");
+            assert_eq!(parse_dscp(text), Ok(number), "{text}");
         }
         for wrong in ["", "64", "-1", "af51", "af14", "cs8", "cs", "fast"] {
-            assert!(dscp(wrong).is_err(), "{wrong}");
+            assert!(parse_dscp(wrong).is_err(), "{wrong}");
         }
     }
 
     #[test]
     fn lengths_are_whole() {
-        assert_eq!(lengths("64,1000..3000:1000").unwrap().0, [64, 1_000, 2_000, 3_000]);
-        assert_eq!(lengths("16k..32k:*2").unwrap().0, [16_384, 32_768]);
-        assert!(lengths("64.5").is_err() && lengths("x").is_err());
-        assert_eq!(ratios("0,50..100:50").unwrap().0, [0.0, 50.0, 100.0]);
-        assert!(ratios("").is_err() && ratios("0,").is_err() && ratios("-1").is_err());
+        assert_eq!(parse_lengths("64,1000..3000:1000").unwrap().0, [64, 1_000, 2_000, 3_000]);
+        assert_eq!(parse_lengths("16k..32k:*2").unwrap().0, [16_384, 32_768]);
+        assert!(parse_lengths("64.5").is_err() && parse_lengths("x").is_err());
+        assert_eq!(parse_load_ratios("0,50..100:50").unwrap().0, [0.0, 50.0, 100.0]);
+        assert!(
+            parse_load_ratios("").is_err()
+                && parse_load_ratios("0,").is_err()
+                && parse_load_ratios("-1").is_err()
+        );
     }
 
     #[test]
     fn shares_and_delays_can_be_limited() {
         for text in ["loss>1%", "reordered>0", "duplicates > 0.1%", "p99.9 > 200us", "mean>1ms"] {
-            assert!(limit(text).is_ok(), "{text}");
+            assert!(parse_limit(text).is_ok(), "{text}");
         }
         for wrong in ["", "loss", "loss<1%", "p75>1ms", "p99>", "loss>1ms", "speed>1"] {
-            assert!(limit(wrong).is_err(), "{wrong}");
+            assert!(parse_limit(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -1,49 +1,49 @@
-//! Metrics of time servers for `--fail-if`: their offsets, the error bounds, and the share of
-//! missing replies. Pure.
+//! Metrics of time servers for `--fail-if`: offset, error bound, delay, jitter, and shares of lost
+//! and unsynchronised replies. Pure.
 
 use horolog_record::{ExactSummary, LimitResult, LimitUnit, QueryResult, ServerResult};
 
 use crate::limit::{Limit, LimitedMetric};
 
-/// A metric of a server; `None` if it has too few samples.
+/// Function that returns a metric of one server; `None` if it has too few samples.
 pub(super) type QueryMetric = fn(&ServerResult) -> Option<f64>;
 
-const FIGURES: [LimitedMetric<QueryMetric>; 9] = [
-    ("offset", LimitUnit::Ns, |server| Some(size(server.best?.offset_ns))),
+const METRICS: [LimitedMetric<QueryMetric>; 9] = [
+    ("offset", LimitUnit::Ns, |server| Some(magnitude(server.best?.offset_ns))),
     ("bound", LimitUnit::Ns, |server| Some(server.best?.bound_ns as f64)),
-    ("delay", LimitUnit::Ns, |server| Some(size(server.best?.delay_ns))),
+    ("delay", LimitUnit::Ns, |server| Some(magnitude(server.best?.delay_ns))),
     ("jitter", LimitUnit::Ns, |server| server.jitter_ns),
     ("mean", LimitUnit::Ns, |server| Some(server.offset_ns?.mean.abs())),
     ("rms", LimitUnit::Ns, |server| Some(server.offset_ns?.rms)),
-    ("max", LimitUnit::Ns, |server| server.offset_ns.as_ref().map(largest)),
+    ("max", LimitUnit::Ns, |server| server.offset_ns.as_ref().map(offset_abs_max)),
     ("loss", LimitUnit::Ratio, |server| share(server.counts.lost, server)),
     ("unsynchronised", LimitUnit::Ratio, |server| share(server.counts.unsynchronised, server)),
 ];
 
-fn size(ns: i64) -> f64 {
+fn magnitude(ns: i64) -> f64 {
     ns.unsigned_abs() as f64
 }
 
-/// The offset with the greatest absolute value.
-fn largest(offsets: &ExactSummary) -> f64 {
-    size(offsets.min).max(size(offsets.max))
+/// Returns the greatest absolute value of the offsets, in ns.
+fn offset_abs_max(offsets: &ExactSummary) -> f64 {
+    magnitude(offsets.min).max(magnitude(offsets.max))
 }
 
-/// The share of the requests; `None` if none were sent.
-fn share(of: u64, server: &ServerResult) -> Option<f64> {
+/// Returns `count` as a share of the requests sent; `None` if none were sent.
+fn share(count: u64, server: &ServerResult) -> Option<f64> {
     let sent = server.counts.sent;
-    (sent > 0).then(|| of as f64 / sent as f64)
+    (sent > 0).then(|| count as f64 / sent as f64)
 }
 
-/// Reads a limit.
-pub(super) fn limit(text: &str) -> Result<Limit<QueryMetric>, String> {
-    Limit::parse(text, FIGURES)
+/// Parses an expression of `--fail-if`.
+pub(super) fn parse_limit(text: &str) -> Result<Limit<QueryMetric>, String> {
+    Limit::parse(text, METRICS)
 }
 
-/// Evaluates a limit on every server; reports the worst one.
+/// Evaluates a limit on all servers, and returns the result for the server with the worst value.
 pub(super) fn judge(limit: &Limit<QueryMetric>, result: &QueryResult) -> LimitResult {
-    let figure = |server: &ServerResult| (server.name.clone(), (limit.metric)(server));
-    limit.judge_named(result.servers.iter().map(figure))
+    let named_value = |server: &ServerResult| (server.name.clone(), (limit.metric)(server));
+    limit.evaluate_named(result.servers.iter().map(named_value))
 }
 
 #[cfg(test)]
@@ -58,7 +58,7 @@ mod tests {
     }
 
     fn judged(text: &str, result: &QueryResult) -> (Option<f64>, bool) {
-        let judged = judge(&limit(text).unwrap(), result);
+        let judged = judge(&parse_limit(text).unwrap(), result);
         (judged.value, judged.failed)
     }
 
@@ -102,14 +102,14 @@ mod tests {
         other.name = "other.example".to_owned();
         other.best.as_mut().unwrap().offset_ns = -4_000;
         result.servers.push(other.clone());
-        let worst = judge(&limit("offset>1s").unwrap(), &result);
+        let worst = judge(&parse_limit("offset>1s").unwrap(), &result);
         assert_eq!((worst.scope.as_deref(), worst.failed), (Some("other.example"), false));
         (other.best, other.offset_ns, other.jitter_ns) = (None, None, None);
         other.counts = horolog_record::QueryCounts::default();
         result.servers[1] = other;
-        for (name, unit, _) in FIGURES {
+        for (name, unit, _) in METRICS {
             let bound = if unit == LimitUnit::Ratio { "99%" } else { "60s" };
-            let broken = judge(&limit(&format!("{name}>{bound}")).unwrap(), &result);
+            let broken = judge(&parse_limit(&format!("{name}>{bound}")).unwrap(), &result);
             assert_eq!((broken.scope.as_deref(), broken.value), (Some("other.example"), None));
             assert!(broken.failed, "{name}");
         }
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn what_is_no_limit_is_refused() {
         for wrong in ["", "offset", "offset<1us", "p99>1us", "offset>", "offset>1", "loss>1us"] {
-            assert!(limit(wrong).is_err(), "{wrong}");
+            assert!(parse_limit(wrong).is_err(), "{wrong}");
         }
     }
 }

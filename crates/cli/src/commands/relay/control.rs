@@ -1,4 +1,4 @@
-//! `horolog relay add`, `remove` and `list`: changes and the state of a running relay.
+//! `horolog relay add`, `remove` and `list`: control of a running relay through its control socket.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -16,7 +16,7 @@ use crate::failure::CommandFailure;
 use crate::{output, values};
 
 #[derive(Args, Debug)]
-struct SocketArgs {
+struct ControlSocketArgs {
     /// Control socket of the relay [default: as for 'relay run'].
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
@@ -28,7 +28,7 @@ struct SocketArgs {
 /// others, and until the relay ends or rereads its table file; 'relay list --toml' prints the table
 /// for that file.
 #[derive(Args, Debug)]
-pub(super) struct AddArgs {
+pub(super) struct RelayAddArgs {
     /// Name of the group.
     group: String,
     /// Addresses and ports of children.
@@ -59,19 +59,19 @@ pub(super) struct AddArgs {
     #[arg(long, requires = "listen")]
     no_fragment: bool,
     #[command(flatten)]
-    socket: SocketArgs,
+    socket: ControlSocketArgs,
 }
 
 /// Remove children of a group of a running relay, or the whole group if none is named.
 #[derive(Args, Debug)]
-pub(super) struct RemoveArgs {
+pub(super) struct RelayRemoveArgs {
     /// Name of the group.
     group: String,
     /// Addresses and ports of children.
     #[arg(value_name = "ADDR:PORT", value_parser = values::socket_address)]
     children: Vec<SocketAddr>,
     #[command(flatten)]
-    socket: SocketArgs,
+    socket: ControlSocketArgs,
 }
 
 /// Show the table of a running relay and its counters.
@@ -84,7 +84,7 @@ pub(super) struct RelayListArgs {
     #[arg(long, conflicts_with = "json")]
     toml: bool,
     #[command(flatten)]
-    socket: SocketArgs,
+    socket: ControlSocketArgs,
 }
 
 impl From<ControlClientError> for CommandFailure {
@@ -96,7 +96,7 @@ impl From<ControlClientError> for CommandFailure {
     }
 }
 
-impl SocketArgs {
+impl ControlSocketArgs {
     fn send_request(
         &self,
         wanted: &ControlRequest,
@@ -106,8 +106,8 @@ impl SocketArgs {
     }
 }
 
-pub(super) fn add(args: AddArgs) -> Result<(), CommandFailure> {
-    let AddArgs { group, children, listen, source, interface, rate, hop_limit, .. } = args;
+pub(super) fn add(args: RelayAddArgs) -> Result<(), CommandFailure> {
+    let RelayAddArgs { group, children, listen, source, interface, rate, hop_limit, .. } = args;
     let request = match listen {
         None => ControlRequest::AddChildren { group, children },
         Some(listen) => ControlRequest::AddGroup {
@@ -126,8 +126,8 @@ pub(super) fn add(args: AddArgs) -> Result<(), CommandFailure> {
     args.socket.send_request(&request).map(drop)
 }
 
-pub(super) fn remove(args: RemoveArgs) -> Result<(), CommandFailure> {
-    let RemoveArgs { group, children, socket } = args;
+pub(super) fn remove(args: RelayRemoveArgs) -> Result<(), CommandFailure> {
+    let RelayRemoveArgs { group, children, socket } = args;
     let request = if children.is_empty() {
         ControlRequest::RemoveGroup { group }
     } else {
@@ -140,12 +140,12 @@ pub(super) fn list(args: &RelayListArgs) -> Result<(), CommandFailure> {
     let Some(listing) = args.socket.send_request(&ControlRequest::List)? else {
         return Err(CommandFailure::environment("the relay responded without its state"));
     };
-    let shown = if args.json {
+    let text = if args.json {
         serde_json::to_string_pretty(&listing).map_err(CommandFailure::environment)?
     } else if args.toml {
         listing.table.to_toml()
     } else {
         render_text(&listing)
     };
-    output::line(shown.trim_end())
+    output::print_line(text.trim_end())
 }

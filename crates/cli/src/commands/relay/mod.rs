@@ -1,4 +1,4 @@
-//! `horolog relay`: application-layer multicast, and changes of a running relay.
+//! `horolog relay`: application-layer multicast, control of a running relay, and trees of relays.
 
 mod control;
 mod run;
@@ -20,10 +20,10 @@ pub(crate) struct RelayArgs {
 #[derive(Subcommand, Debug)]
 enum RelayCommand {
     Run(run::RelayRunArgs),
-    Add(Box<control::AddArgs>),
-    Remove(control::RemoveArgs),
+    Add(Box<control::RelayAddArgs>),
+    Remove(control::RelayRemoveArgs),
     List(control::RelayListArgs),
-    Tree(Box<tree::TreeArgs>),
+    Tree(Box<tree::RelayTreeArgs>),
 }
 
 pub(crate) fn run(args: RelayArgs) -> Result<(), CommandFailure> {
@@ -36,7 +36,7 @@ pub(crate) fn run(args: RelayArgs) -> Result<(), CommandFailure> {
     }
 }
 
-/// Refuses to guess the path of a relay's control socket.
+/// Returns the error for a missing default path of the control socket.
 fn no_default_path() -> CommandFailure {
     CommandFailure::usage(
         "XDG_RUNTIME_DIR is not set, so the control socket has no default path; give --socket",

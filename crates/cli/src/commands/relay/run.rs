@@ -1,4 +1,4 @@
-//! `horolog relay run`: a relay until a signal ends it.
+//! `horolog relay run`: a relay that runs until SIGINT or SIGTERM.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -28,11 +28,11 @@ use crate::failure::CommandFailure;
 use crate::output::ResultDestination;
 use crate::{output, values};
 
-/// Interval of the check that all threads still run, and that interfaces are unchanged.
-const TICK: Duration = Duration::from_millis(500);
-/// Greatest length of a table file; one of the largest table is far smaller.
+/// Interval between checks that all threads still run and that multicast groups are still joined.
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
+/// Maximum length of a table file, in bytes; far above that of the largest table.
 const TABLE_BYTES_MAX: u64 = 8 << 20;
-/// Greatest number of groups that are named in a notice on many.
+/// Maximum number of groups that a notice names.
 const NAMES_MAX: usize = 5;
 
 /// Relay packets to children until Ctrl-C or SIGTERM; SIGHUP rereads the table file.
@@ -87,11 +87,11 @@ enum RelayEngineArg {
     Xdp,
 }
 
-/// Engines that make copies.
+/// Engines selected to make the copies.
 struct RelayEngines {
     engine: EngineKind,
-    kernel: Option<XdpEngine>,
-    /// Reason why in-kernel copies are not available, if they would have been used.
+    xdp_engine: Option<XdpEngine>,
+    /// Reason why the XDP engine is not available, if it was wanted.
     unavailable: Option<String>,
 }
 
@@ -108,7 +108,7 @@ impl From<ControlSocketError> for CommandFailure {
 }
 
 impl RelayRunArgs {
-    fn spec(&self) -> Result<TableSpec, CommandFailure> {
+    fn read_spec(&self) -> Result<TableSpec, CommandFailure> {
         let path = self.config.display();
         let cannot = |error| CommandFailure::usage(format!("cannot read {path}: {error}"));
         let mut text = String::new();
@@ -127,14 +127,14 @@ impl RelayRunArgs {
         Ok(spec)
     }
 
-    /// An error in the table file, with its name.
-    fn locate(&self, error: RelayError) -> CommandFailure {
+    /// Converts an error and, if it concerns the table, prefixes the name of the table file.
+    fn located_error(&self, error: RelayError) -> CommandFailure {
         let located = format!("{}: {error}", self.config.display());
         if error.is_usage() { CommandFailure::usage(located) } else { error.into() }
     }
 
-    /// Rejects flags that would have no effect.
-    fn refuse_idle(&self) -> Result<(), CommandFailure> {
+    /// Returns an error for flags that would have no effect.
+    fn refuse_ineffective_flags(&self) -> Result<(), CommandFailure> {
         let is_host_based = matches!(self.engine, RelayEngineArg::Send | RelayEngineArg::Sendmmsg);
         if is_host_based && !self.interface.is_empty() {
             return Err(CommandFailure::usage(
@@ -145,13 +145,16 @@ impl RelayRunArgs {
         Ok(())
     }
 
-    fn responder(&self, relay: &Arc<Relay>) -> Result<Option<HttpResponder>, CommandFailure> {
+    fn start_metrics_responder(
+        &self,
+        relay: &Arc<Relay>,
+    ) -> Result<Option<HttpResponder>, CommandFailure> {
         let Some(address) = self.metrics else { return Ok(None) };
         let relay = Arc::clone(relay);
-        let answer =
+        let respond =
             move |request: &HttpRequest<'_>| metrics::respond(request.path, || relay.listing());
         let started = TcpListener::bind(address)
-            .and_then(|listener| HttpResponder::start("metrics", listener, answer));
+            .and_then(|listener| HttpResponder::start("metrics", listener, respond));
         let reason = "choose another with --metrics ADDR:PORT";
         started.map(Some).map_err(|error| {
             CommandFailure::environment(format!(
@@ -161,86 +164,88 @@ impl RelayRunArgs {
         })
     }
 
-    /// Chooses the engine. With 'auto' the kernel makes the copies if possible.
-    fn bodies(&self) -> Result<RelayEngines, CommandFailure> {
-        let of_host = |engine| RelayEngines { engine, kernel: None, unavailable: None };
+    /// Loads the selected engine; with `auto` the XDP engine, or sendmmsg alone if it is
+    /// unavailable.
+    fn load_engines(&self) -> Result<RelayEngines, CommandFailure> {
+        let host_only = |engine| RelayEngines { engine, xdp_engine: None, unavailable: None };
         let is_optional = match self.engine {
-            RelayEngineArg::Send => return Ok(of_host(EngineKind::Send)),
-            RelayEngineArg::Sendmmsg => return Ok(of_host(EngineKind::Sendmmsg)),
+            RelayEngineArg::Send => return Ok(host_only(EngineKind::Send)),
+            RelayEngineArg::Sendmmsg => return Ok(host_only(EngineKind::Sendmmsg)),
             RelayEngineArg::Auto => true,
             RelayEngineArg::Xdp => false,
         };
-        let bodies = of_host(EngineKind::Sendmmsg);
+        let engines = host_only(EngineKind::Sendmmsg);
         match XdpEngine::load(&self.interface) {
-            Ok(kernel) => Ok(RelayEngines { kernel: Some(kernel), ..bodies }),
+            Ok(kernel) => Ok(RelayEngines { xdp_engine: Some(kernel), ..engines }),
             Err(error @ XdpEngineError::Interface(_)) => Err(CommandFailure::usage(error)),
             Err(error) if is_optional => {
-                Ok(RelayEngines { unavailable: Some(error.to_string()), ..bodies })
+                Ok(RelayEngines { unavailable: Some(error.to_string()), ..engines })
             }
             Err(error) => Err(CommandFailure::environment(error)),
         }
     }
 
-    /// The present content of the file. Opening a file that is not regular may block, and with it
-    /// the signals that end the relay.
-    fn changed_spec(&self) -> Result<TableSpec, CommandFailure> {
+    /// Rereads the table file. Refuses a file that is no longer regular: opening it, such as a
+    /// FIFO, could block, and then no signal could end the relay.
+    fn reread_spec(&self) -> Result<TableSpec, CommandFailure> {
         let is_other = fs::metadata(&self.config).is_ok_and(|file| !file.is_file());
         if is_other {
             let path = self.config.display();
             return Err(CommandFailure::usage(format!("{path} is no longer a regular file")));
         }
-        self.spec()
+        self.read_spec()
     }
 
     fn reload(&self, relay: &Relay) -> Result<(), CommandFailure> {
-        let new = self.changed_spec().inspect_err(|_| relay.count_refused_change())?;
-        let taken = relay.change(|spec| {
+        let new = self.reread_spec().inspect_err(|_| relay.count_refused_change())?;
+        let applied = relay.change(|spec| {
             *spec = new;
             Ok(())
         });
-        taken.map_err(|error| self.locate(error))
+        applied.map_err(|error| self.located_error(error))
     }
 }
 
 pub(super) fn run(args: &RelayRunArgs) -> Result<(), CommandFailure> {
-    args.refuse_idle()?;
-    let spec = args.spec()?;
+    args.refuse_ineffective_flags()?;
+    let spec = args.read_spec()?;
     let children: usize = spec.groups.iter().map(|group| group.children.len()).sum();
     let size = format!("groups: {}, children: {children}", spec.groups.len());
     if args.check {
-        RoutingTable::new(&spec, None).map_err(|error| args.locate(error.into()))?;
-        return output::line(&format!("{}: valid table ({size})", args.config.display()));
+        RoutingTable::new(&spec, None).map_err(|error| args.located_error(error.into()))?;
+        return output::print_line(&format!("{}: valid table ({size})", args.config.display()));
     }
     let socket = args.socket.clone().or_else(default_path).ok_or_else(no_default_path)?;
     let json = args.json.as_deref().map(ResultDestination::open).transpose()?;
-    // Before the threads are started, which inherit them.
+    // Threads inherit the signal mask, so signals are blocked before any thread starts.
     let signals = [Signal::Interrupt, Signal::Terminate, Signal::HangUp];
     let signals = BlockedSignals::block(&signals).map_err(CommandFailure::environment)?;
-    // Loading programs needs privileges that no later step needs.
-    let RelayEngines { engine, kernel, unavailable: without } = args.bodies()?;
+    // Loading BPF programs needs capabilities that no later step needs.
+    let RelayEngines { engine, xdp_engine: kernel, unavailable: xdp_unavailable } =
+        args.load_engines()?;
     let send_interface = args.send_interface.as_deref().map(SendInterface::open);
     let send_interface = send_interface.transpose().map_err(CommandFailure::environment)?;
-    // For low ports of added groups, for large buffers and new interfaces; and for new children, if
-    // the kernel makes their copies.
+    // CAP_NET_BIND_SERVICE is for low ports of groups added later, CAP_NET_ADMIN for large buffers
+    // and new interfaces, CAP_BPF for new children of the XDP engine.
     let mut retained = vec![Capability::NetBindService, Capability::NetAdmin];
     retained.extend(kernel.as_ref().map(|_| Capability::Bpf));
     sandbox::keep_capabilities(&retained).map_err(CommandFailure::environment)?;
     sandbox::no_new_privileges().map_err(CommandFailure::environment)?;
     let relay = Relay::start_with_send_interface(&spec, engine, kernel, send_interface)
-        .map_err(|error| args.locate(error))?;
+        .map_err(|error| args.located_error(error))?;
     let relay = Arc::new(relay);
     let listing = relay.listing();
     if args.engine == RelayEngineArg::Xdp {
-        refuse_without_xdp(&listing)?;
+        require_xdp(&listing)?;
     }
-    let metrics = args.responder(&relay)?;
+    let metrics = args.start_metrics_responder(&relay)?;
     let control = ControlServer::start(&socket, Arc::clone(&relay))?;
-    print_engine(&listing, without);
+    print_engine(&listing, xdp_unavailable);
     output::print_note(&format!("horolog: relaying ({size}); control at {}", socket.display()));
-    output::notify(&[NotifyState::Ready]);
+    output::notify_service_manager(&[NotifyState::Ready]);
     let (mut last_problem, mut refusals) = (None, relay.xdp_refusals());
     loop {
-        match signals.wait(TICK).map_err(CommandFailure::environment)? {
+        match signals.wait(CHECK_INTERVAL).map_err(CommandFailure::environment)? {
             Some(Signal::HangUp) => match args.reload(&relay) {
                 Ok(()) => output::print_note("horolog: reloaded"),
                 Err(why) => output::print_note(&format!(
@@ -249,10 +254,10 @@ pub(super) fn run(args: &RelayRunArgs) -> Result<(), CommandFailure> {
                 )),
             },
             Some(_) => break,
-            None => last_problem = keep_joined(&relay, last_problem.as_deref()),
+            None => last_problem = refresh_memberships(&relay, last_problem.as_deref()),
         }
         let now = relay.xdp_refusals();
-        print_groups_by_engine(&changed(&refusals, &now), &listing.host_engine, true);
+        print_groups_by_engine(&changed_groups(&refusals, &now), &listing.host_engine, true);
         refusals = now;
         if relay.has_died()
             || control.has_died()
@@ -267,22 +272,23 @@ pub(super) fn run(args: &RelayRunArgs) -> Result<(), CommandFailure> {
     json.map_or(Ok(()), |json| json.write(&to_json(&listing)))
 }
 
-/// Refreshes the memberships of multicast groups, and returns the current problem, if any. A
-/// problem is printed once: `last_problem` is the previous one.
-fn keep_joined(relay: &Relay, last_problem: Option<&str>) -> Option<String> {
+/// Rejoins multicast groups whose interface was replaced, and returns the present problem, if any.
+/// A problem is printed only if it differs from `last_problem`, that of the previous call.
+fn refresh_memberships(relay: &Relay, last_problem: Option<&str>) -> Option<String> {
     let (events, joined) = relay.refresh_memberships();
     for one in events {
         output::print_note(&format!("horolog: {one}"));
     }
-    let hindrance = joined.err().map(|error| format!("horolog: cannot rejoin: {error}"));
-    if let Some(line) = hindrance.as_deref().filter(|line| last_problem != Some(*line)) {
+    let problem = joined.err().map(|error| format!("horolog: cannot rejoin: {error}"));
+    if let Some(line) = problem.as_deref().filter(|line| last_problem != Some(*line)) {
         output::print_note(line);
     }
-    hindrance
+    problem
 }
 
-/// Rejects a relay whose packets no program sees, although XDP was required.
-fn refuse_without_xdp(listing: &RelayListing) -> Result<(), CommandFailure> {
+/// Returns an error if no interface has the relay's XDP program and a group lacks in-kernel copies;
+/// for --engine xdp, which does not fall back.
+fn require_xdp(listing: &RelayListing) -> Result<(), CommandFailure> {
     let is_attached = listing.interfaces.iter().any(|interface| interface.refused.is_none());
     let by_sockets = listing
         .groups
@@ -296,10 +302,10 @@ fn refuse_without_xdp(listing: &RelayListing) -> Result<(), CommandFailure> {
     }
 }
 
-/// Prints the engine that makes the copies, and the requirements of a better one.
-fn print_engine(listing: &RelayListing, without: Option<String>) {
+/// Prints the engine that makes the copies, and the reasons why XDP does not make all of them.
+fn print_engine(listing: &RelayListing, xdp_unavailable: Option<String>) {
     let RelayListing { engine, host_engine, limits, groups, .. } = listing;
-    if let Some(why) = without {
+    if let Some(why) = xdp_unavailable {
         output::print_note(&format!(
             "horolog: copies are sent by {engine}; xdp unavailable: {why}"
         ));
@@ -316,8 +322,9 @@ fn print_engine(listing: &RelayListing, without: Option<String>) {
     print_groups_by_engine(&refused.collect(), host_engine, false);
 }
 
-/// The groups with a new reason against in-kernel copies, or without one since, and new groups.
-fn changed<'a>(
+/// Returns the groups that are new or whose engine or reason has changed. The value is the reason
+/// why XDP does not make the copies; `None` if it does.
+fn changed_groups<'a>(
     before: &BTreeMap<String, Option<String>>,
     now: &'a BTreeMap<String, Option<String>>,
 ) -> BTreeMap<&'a str, Option<&'a str>> {
@@ -325,7 +332,8 @@ fn changed<'a>(
     now.iter().filter(is_new).map(|(name, why)| (&**name, why.as_deref())).collect()
 }
 
-/// Prints the groups whose copies the kernel makes, and those that it does not, by reason.
+/// Prints which groups' copies are made by XDP, and which by the host engine, grouped by reason.
+/// `is_now` marks a change during the run.
 fn print_groups_by_engine(groups: &BTreeMap<&str, Option<&str>>, host_engine: &str, is_now: bool) {
     let mut by_reason: BTreeMap<Option<&str>, Vec<&str>> = BTreeMap::new();
     for (name, why) in groups {
@@ -333,7 +341,7 @@ fn print_groups_by_engine(groups: &BTreeMap<&str, Option<&str>>, host_engine: &s
     }
     let now = if is_now { " now" } else { "" };
     for (why, names) in by_reason {
-        let names = some_of(&names);
+        let names = abbreviated_names(&names);
         output::print_note(&match why {
             None => format!("horolog: copies of {names} are made by xdp{now}"),
             Some(why) => {
@@ -343,8 +351,8 @@ fn print_groups_by_engine(groups: &BTreeMap<&str, Option<&str>>, host_engine: &s
     }
 }
 
-/// The names of groups, abbreviated if there are many.
-fn some_of(names: &[&str]) -> String {
+/// Returns the quoted names of groups, of which at most [`NAMES_MAX`] are listed.
+fn abbreviated_names(names: &[&str]) -> String {
     let quoted: Vec<_> = names.iter().take(NAMES_MAX).map(|name| format!("'{name}'")).collect();
     let list = quoted.join(", ");
     match names.len() {
@@ -367,14 +375,14 @@ mod tests {
         let before = of(&[("a", None), ("b", Some("x")), ("gone", None), ("c", Some("x"))]);
         let now = of(&[("a", Some("y")), ("b", Some("x")), ("c", None), ("new", None)]);
         let expected = [("a", Some("y")), ("c", None), ("new", None)];
-        assert_eq!(changed(&before, &now), BTreeMap::from(expected));
-        assert_eq!(changed(&now, &now), BTreeMap::new());
+        assert_eq!(changed_groups(&before, &now), BTreeMap::from(expected));
+        assert_eq!(changed_groups(&now, &now), BTreeMap::new());
     }
 
     #[test]
     fn long_lists_of_groups_are_abbreviated() {
-        assert_eq!(some_of(&["a"]), "group 'a'");
-        assert_eq!(some_of(&["a", "b"]), "groups 'a', 'b'");
-        assert_eq!(some_of(&["x"; 250]), "groups 'x', 'x', 'x', 'x', 'x' and 245 more");
+        assert_eq!(abbreviated_names(&["a"]), "group 'a'");
+        assert_eq!(abbreviated_names(&["a", "b"]), "groups 'a', 'b'");
+        assert_eq!(abbreviated_names(&["x"; 250]), "groups 'x', 'x', 'x', 'x', 'x' and 245 more");
     }
 }

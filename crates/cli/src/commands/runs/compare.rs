@@ -1,4 +1,4 @@
-//! `horolog runs compare`: comparison of two runs, for regressions.
+//! `horolog runs compare`: compares two runs, or two sets of runs, to detect regressions.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -11,7 +11,7 @@ use horolog_report::{check_result, html, table, to_json, units};
 use horolog_stats::bootstrap;
 use std::path::PathBuf;
 
-use super::run_input::{RunInput, RunReader};
+use super::run_input::{NamedResult, ResultReader};
 use crate::ci::CiArgs;
 use crate::failure::CommandFailure;
 use crate::files::ResultFiles;
@@ -56,8 +56,8 @@ pub(super) struct RunsCompareArgs {
 }
 
 impl RunsCompareArgs {
-    /// The names of the earlier and the later run.
-    fn names(&self) -> Result<[&str; 2], CommandFailure> {
+    /// Returns the names of the earlier and the later run; each may be a list separated by commas.
+    fn run_names(&self) -> Result<[&str; 2], CommandFailure> {
         match (&self.baseline, &*self.runs) {
             (None, [earlier, later]) | (Some(earlier), [later]) => Ok([earlier, later]),
             (Some(earlier), []) => Ok([earlier, "last"]),
@@ -74,8 +74,8 @@ impl RunsCompareArgs {
 pub(super) fn run(args: &RunsCompareArgs) -> Result<(), CommandFailure> {
     args.ci.open(&[("--json", args.json.as_deref()), ("--html", args.html.as_deref())])?;
     let files = ResultFiles::open([("--json", &args.json), ("--html", &args.html)])?;
-    let mut reader = RunReader::new(&args.store);
-    let [earlier, later] = args.names()?;
+    let mut reader = ResultReader::new(&args.store);
+    let [earlier, later] = args.run_names()?;
     let [earlier, later] = [reader.read_several(earlier)?, reader.read_several(later)?];
     let first = &earlier[0];
     if let Some(other) = earlier.iter().chain(&later).find(|one| one.schema != first.schema) {
@@ -84,16 +84,16 @@ pub(super) fn run(args: &RunsCompareArgs) -> Result<(), CommandFailure> {
             first.reference, first.schema, other.reference, other.schema
         )));
     }
-    earlier.iter().chain(&later).try_for_each(sound)?;
-    let mut result = compared(&earlier, &later, args.threshold);
-    keep_named(&mut result, &args.metric)?;
+    earlier.iter().chain(&later).try_for_each(check_comparable)?;
+    let mut result = compare_runs(&earlier, &later, args.threshold);
+    retain_metrics(&mut result, &args.metric)?;
     files.write(&result, [to_json, html::compare], table::compare)?;
-    judged(&result)
+    check_verdict(&result)
 }
 
-/// Rejects a result of a known kind with missing fields, and one with a damaged histogram, whose
-/// metrics would be left out.
-fn sound(input: &RunInput) -> Result<(), CommandFailure> {
+/// Verifies that a result has all fields of its kind and no damaged histogram, since otherwise its
+/// metrics would silently be left out of the comparison.
+fn check_comparable(input: &NamedResult) -> Result<(), CommandFailure> {
     let refused = |why: String| CommandFailure::environment(format!("{}: {why}", input.reference));
     check_result(&input.result).map_err(|error| refused(error.to_string()))?;
     match find_damaged_histogram(&input.result) {
@@ -102,12 +102,13 @@ fn sound(input: &RunInput) -> Result<(), CommandFailure> {
     }
 }
 
-fn results_of(runs: &[RunInput]) -> Vec<&serde_json::Value> {
+fn json_results(runs: &[NamedResult]) -> Vec<&serde_json::Value> {
     runs.iter().map(|one| &one.result).collect()
 }
 
-/// Keeps only the requested metrics.
-fn keep_named(result: &mut CompareResult, wanted: &[String]) -> Result<(), CommandFailure> {
+/// Removes all metrics whose names contain none of the texts in `wanted`; none if it is empty. It
+/// is an error if no common metric remains.
+fn retain_metrics(result: &mut CompareResult, wanted: &[String]) -> Result<(), CommandFailure> {
     if wanted.is_empty() {
         return Ok(());
     }
@@ -125,10 +126,10 @@ fn keep_named(result: &mut CompareResult, wanted: &[String]) -> Result<(), Comma
     Ok(())
 }
 
-fn compared(earlier: &[RunInput], later: &[RunInput], threshold: f64) -> CompareResult {
+fn compare_runs(earlier: &[NamedResult], later: &[NamedResult], threshold: f64) -> CompareResult {
     let ResultComparison { metrics, only_earlier, only_later, conditions } =
-        ResultComparison::compare(&results_of(earlier), &results_of(later), threshold);
-    let run = |input: &RunInput| ComparedRun {
+        ResultComparison::compare(&json_results(earlier), &json_results(later), threshold);
+    let run = |input: &NamedResult| ComparedRun {
         reference: input.reference.clone(),
         schema: input.schema.clone(),
         started: input.started.clone(),
@@ -152,21 +153,21 @@ fn compared(earlier: &[RunInput], later: &[RunInput], threshold: f64) -> Compare
     }
 }
 
-/// A finding if the generator's own lateness differs between the runs: its times are part of the
-/// measured ones.
+/// Returns a finding if the generator's send lateness differs between the runs, since the measured
+/// times include it.
 fn lateness_findings(metrics: &[ComparedMetric]) -> Vec<Finding> {
-    let of_measurer = || metrics.iter().filter(|metric| metric.informational);
+    let informational = || metrics.iter().filter(|metric| metric.informational);
     let differs = |metric: &&ComparedMetric| {
         matches!(metric.verdict, CompareVerdict::Worse | CompareVerdict::Better)
     };
-    let differing = of_measurer().filter(differs).count();
+    let differing = informational().filter(differs).count();
     let finding = (differing > 0).then(|| Finding {
         code: FindingCode::RequestsLate,
         severity: Severity::Warning,
         message: format!(
             "send lateness of the generator differs between the runs ({differing} of {} of its \
              metrics), and the measured times include it",
-            of_measurer().count()
+            informational().count()
         ),
         advice: "keep other load off the measuring host, and compare several runs of each"
             .to_owned(),
@@ -175,15 +176,16 @@ fn lateness_findings(metrics: &[ComparedMetric]) -> Vec<Finding> {
     finding.into_iter().collect()
 }
 
-/// Status 1 if a metric is worse, 3 if nothing can be compared.
-fn judged(result: &CompareResult) -> Result<(), CommandFailure> {
-    let of = |verdict| result.deciding_metrics().filter(move |metric| metric.verdict == verdict);
+/// Returns the failure for the exit status: 1 if a metric is worse, 3 if no metric can be compared.
+fn check_verdict(result: &CompareResult) -> Result<(), CommandFailure> {
+    let with_verdict =
+        |verdict| result.deciding_metrics().filter(move |metric| metric.verdict == verdict);
     let all = result.deciding_metrics().count();
-    if let Some(first) = of(CompareVerdict::Worse).next() {
-        return Err(CommandFailure::Limit(format!(
+    if let Some(first) = with_verdict(CompareVerdict::Worse).next() {
+        return Err(CommandFailure::Measurement(format!(
             "worse by more than {}: {} of {} metrics, first {}",
             units::percent(result.threshold),
-            of(CompareVerdict::Worse).count(),
+            with_verdict(CompareVerdict::Worse).count(),
             all,
             table::compared_name(first)
         )));
@@ -193,7 +195,7 @@ fn judged(result: &CompareResult) -> Result<(), CommandFailure> {
             "the runs have no common metrics; compare runs of the same command",
         ));
     }
-    if of(CompareVerdict::NotEnough).count() == all {
+    if with_verdict(CompareVerdict::NotEnough).count() == all {
         return Err(CommandFailure::environment("not enough data for a verdict; measure longer"));
     }
     Ok(())

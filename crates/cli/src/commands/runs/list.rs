@@ -1,4 +1,4 @@
-//! `horolog runs list`: a line for each run.
+//! `horolog runs list`: lists the stored runs, one per line.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ use crate::result_store::StoreArgs;
 #[derive(Args, Debug)]
 pub(super) struct RunListArgs {
     #[command(flatten)]
-    filter: FilterArgs,
+    filter: RunFilterArgs,
     /// Write the list to FILE as JSON; '-' writes it to standard output instead of the text.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -25,23 +25,24 @@ pub(super) struct RunListArgs {
 
 /// Filter of runs.
 #[derive(Args, Debug)]
-pub(super) struct FilterArgs {
+pub(super) struct RunFilterArgs {
     /// Select runs of this kind, such as load, or of kinds that begin with it, such as path.
     #[arg(long)]
     kind: Option<String>,
     /// Select runs since this instant or day, such as 2026-01-31 or 2026-01-31T12:00:00Z.
-    #[arg(long, value_name = "INSTANT", value_parser = instant)]
+    #[arg(long, value_name = "INSTANT", value_parser = parse_instant)]
     since: Option<String>,
     /// Select the latest runs, at most this number.
     #[arg(long, value_name = "COUNT")]
     last: Option<u32>,
 }
 
-/// An instant in the form of the results: UTC, comparable as text.
-fn instant(text: &str) -> Result<String, String> {
-    // The instant first: a parser of days accepts the day of an instant and ignores its time.
+/// Parses a day or an instant (RFC 3339) to a text in UTC that is comparable with the `started`
+/// fields of results in string order.
+fn parse_instant(text: &str) -> Result<String, String> {
+    // Tried before the day, whose parser also accepts an instant and ignores its time.
     if let Ok(instant) = text.parse::<jiff::Timestamp>() {
-        // Without the suffix of the seconds: '.' sorts before 'Z'.
+        // Without the final Z, which sorts after the '.' of fractional seconds.
         return Ok(instant.to_string().trim_end_matches('Z').to_owned());
     }
     let refused = "write a day such as 2026-01-31, or an instant such as 2026-01-31T12:00:00Z";
@@ -51,12 +52,12 @@ fn instant(text: &str) -> Result<String, String> {
     }
 }
 
-impl FilterArgs {
-    pub(super) fn resolve(&self) -> RunFilter {
+impl RunFilterArgs {
+    pub(super) fn run_filter(&self) -> RunFilter {
         RunFilter { kind: self.kind.clone(), since: self.since.clone(), last: self.last }
     }
 
-    /// Returns true if any of the filters is present.
+    /// Returns true if any filter flag is set.
     pub(super) const fn has_filter(&self) -> bool {
         self.kind.is_some() || self.since.is_some() || self.last.is_some()
     }
@@ -64,9 +65,9 @@ impl FilterArgs {
 
 pub(super) fn run(args: &RunListArgs) -> Result<(), CommandFailure> {
     let files = ResultFiles::open([("--json", &args.json)])?;
-    let path = args.store.there()?;
+    let path = args.store.path()?;
     let runs = match Store::open_to_read(&path) {
-        Ok(store) => store.list(&args.filter.resolve())?,
+        Ok(store) => store.list(&args.filter.run_filter())?,
         Err(StoreError::Absent(_)) => Vec::new(),
         Err(error) => return Err(error.into()),
     };
@@ -101,10 +102,12 @@ mod tests {
 
     #[test]
     fn instants_compare_as_text() {
-        assert_eq!(instant("2026-01-31").unwrap(), "2026-01-31T00:00:00");
-        assert_eq!(instant("2026-01-31T12:00:00+01:00").unwrap(), "2026-01-31T11:00:00");
-        assert!(instant("2026-01-31T11:00:00Z").unwrap().as_str() <= "2026-01-31T11:00:00.5Z");
-        assert!(instant("yesterday").is_err());
-        assert!(instant("2026-01-31T11:00:00").is_err(), "an instant of no zone");
+        assert_eq!(parse_instant("2026-01-31").unwrap(), "2026-01-31T00:00:00");
+        assert_eq!(parse_instant("2026-01-31T12:00:00+01:00").unwrap(), "2026-01-31T11:00:00");
+        assert!(
+            parse_instant("2026-01-31T11:00:00Z").unwrap().as_str() <= "2026-01-31T11:00:00.5Z"
+        );
+        assert!(parse_instant("yesterday").is_err());
+        assert!(parse_instant("2026-01-31T11:00:00").is_err(), "an instant of no zone");
     }
 }

@@ -1,4 +1,4 @@
-//! `horolog runs`: stored results, and comparisons of them.
+//! `horolog runs`: lists, shows, compares, names, exports, imports and deletes stored runs.
 
 mod compare;
 mod list;
@@ -29,21 +29,21 @@ enum RunsCommand {
     List(list::RunListArgs),
     Show(show::RunShowArgs),
     Compare(compare::RunsCompareArgs),
-    Name(NameArgs),
-    Export(transfer::ExportArgs),
-    Import(transfer::ImportArgs),
-    Delete(DeleteArgs),
+    Name(RunNameArgs),
+    Export(transfer::RunExportArgs),
+    Import(transfer::RunImportArgs),
+    Delete(RunDeleteArgs),
 }
 
 /// Name a run, or remove its name.
 #[derive(Args, Debug)]
-struct NameArgs {
+struct RunNameArgs {
     /// Run to name.
     #[arg(value_name = "RUN")]
     run: RunReference,
     /// Name: letters, digits, '-', '_' and '.', beginning with a letter; without it, the name is
     /// removed.
-    #[arg(value_parser = name)]
+    #[arg(value_parser = parse_run_name)]
     name: Option<String>,
     #[command(flatten)]
     store: StoreArgs,
@@ -51,7 +51,7 @@ struct NameArgs {
 
 /// Delete runs.
 #[derive(Args, Debug)]
-struct DeleteArgs {
+struct RunDeleteArgs {
     /// Runs to delete; if one does not exist, none is deleted.
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<RunReference>,
@@ -59,7 +59,7 @@ struct DeleteArgs {
     store: StoreArgs,
 }
 
-fn name(text: &str) -> Result<String, String> {
+fn parse_run_name(text: &str) -> Result<String, String> {
     if RunReference::is_valid_name(text) {
         Ok(text.to_owned())
     } else {
@@ -85,7 +85,7 @@ pub(crate) fn run(args: &RunsArgs) -> Result<(), CommandFailure> {
     }
 }
 
-fn delete(args: &DeleteArgs) -> Result<(), CommandFailure> {
+fn delete(args: &RunDeleteArgs) -> Result<(), CommandFailure> {
     let mut store = args.store.open()?;
     let found = args.runs.iter().map(|run| Ok(store.find(run)?.id));
     let mut ids = found.collect::<Result<Vec<_>, CommandFailure>>()?;
@@ -93,6 +93,6 @@ fn delete(args: &DeleteArgs) -> Result<(), CommandFailure> {
     ids.dedup();
     store.delete(&ids)?;
     let deleted: Vec<_> = ids.iter().map(ToString::to_string).collect();
-    output::print_status(&format!("deleted: {}", deleted.join(", ")));
+    output::print_terminal_note(&format!("deleted: {}", deleted.join(", ")));
     Ok(())
 }

@@ -1,10 +1,10 @@
-//! `horolog report`: the HTML report of a result.
+//! `horolog report`: writes the HTML report of a stored run or a result file.
 
 use std::path::PathBuf;
 
 use clap::Args;
 
-use super::run_input::RunReader;
+use super::run_input::ResultReader;
 use super::show;
 use crate::failure::CommandFailure;
 use crate::output;
@@ -27,11 +27,11 @@ pub(crate) struct ReportArgs {
 }
 
 pub(crate) fn run(args: &ReportArgs) -> Result<(), CommandFailure> {
-    let input = RunReader::new(&args.store).read(&args.run)?;
+    let input = ResultReader::new(&args.store).read(&args.run)?;
     let takes_stdout = output::is_stdout(&args.output);
     show::write_page(&input, &args.output, takes_stdout)?;
     if !takes_stdout {
-        output::print_status(&format!("wrote {}", args.output.display()));
+        output::print_terminal_note(&format!("wrote {}", args.output.display()));
     }
     Ok(())
 }

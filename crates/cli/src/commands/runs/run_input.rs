@@ -1,4 +1,4 @@
-//! A result named on the command line: a stored run, or a file.
+//! Reading of results that are named on the command line: stored runs or result files.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -13,45 +13,49 @@ use serde_json::{Map, Value};
 use crate::failure::CommandFailure;
 use crate::result_store::StoreArgs;
 
-/// A result, with its name on the command line.
-pub(super) struct RunInput {
+/// Result read from the store or a file, with its name on the command line.
+pub(super) struct NamedResult {
     pub(super) reference: String,
     pub(super) schema: String,
     pub(super) started: String,
     pub(super) result: Value,
 }
 
-/// Reads results; the store is opened for the first stored one.
-pub(super) struct RunReader<'a> {
+/// Reader of named results. It opens the store when the first stored run is read.
+pub(super) struct ResultReader<'a> {
     args: &'a StoreArgs,
     store: Option<Store>,
 }
 
-impl<'a> RunReader<'a> {
+impl<'a> ResultReader<'a> {
     pub(super) const fn new(args: &'a StoreArgs) -> Self {
         Self { args, store: None }
     }
 
     /// Reads the named result: a file if the name has a `/` or ends with `.json`, otherwise a run.
-    pub(super) fn read(&mut self, name: &str) -> Result<RunInput, CommandFailure> {
+    pub(super) fn read(&mut self, name: &str) -> Result<NamedResult, CommandFailure> {
         let path = Path::new(name);
         let is_file = name.contains('/') || path.extension().is_some_and(|of| of == "json");
-        let text = if is_file { of_file(path)? } else { self.of_run(name)? };
+        let text = if is_file { read_result_file(path)? } else { self.read_stored_run(name)? };
         let failure = |error| {
-            CommandFailure::environment(format!("{name}: {}", invalid_result(&text, &error)))
+            CommandFailure::environment(format!(
+                "{name}: {}",
+                describe_invalid_result(&text, &error)
+            ))
         };
         let result: Value = serde_json::from_str(&text).map_err(|error| failure(error.into()))?;
         let (schema, started) = schema_and_start(&result).map_err(failure)?;
         let (schema, started) = (schema.to_owned(), started.to_owned());
-        Ok(RunInput { reference: name.to_owned(), schema, started, result })
+        Ok(NamedResult { reference: name.to_owned(), schema, started, result })
     }
 
-    /// Reads one or more, with commas between them; a file whose name has a comma is one.
-    pub(super) fn read_several(&mut self, names: &str) -> Result<Vec<RunInput>, CommandFailure> {
+    /// Reads the results of a list of names separated by commas. The name of an existing file is
+    /// not split at its commas. It is an error if two results are equal.
+    pub(super) fn read_several(&mut self, names: &str) -> Result<Vec<NamedResult>, CommandFailure> {
         if !names.contains(',') || Path::new(names).is_file() {
             return Ok(vec![self.read(names)?]);
         }
-        let all: Vec<RunInput> =
+        let all: Vec<NamedResult> =
             names.split(',').map(|name| self.read(name.trim())).collect::<Result<_, _>>()?;
         for (index, one) in all.iter().enumerate() {
             if let Some(same) = all[..index].iter().find(|same| same.result == one.result) {
@@ -64,7 +68,7 @@ impl<'a> RunReader<'a> {
         Ok(all)
     }
 
-    fn of_run(&mut self, name: &str) -> Result<String, CommandFailure> {
+    fn read_stored_run(&mut self, name: &str) -> Result<String, CommandFailure> {
         let reference: RunReference = name.parse().map_err(CommandFailure::usage)?;
         let store = match &mut self.store {
             Some(store) => store,
@@ -74,7 +78,7 @@ impl<'a> RunReader<'a> {
     }
 }
 
-pub(super) fn of_file(path: &Path) -> Result<String, CommandFailure> {
+pub(super) fn read_result_file(path: &Path) -> Result<String, CommandFailure> {
     let cannot = |why: &dyn fmt::Display| {
         CommandFailure::environment(format!("cannot read {}: {why}", path.display()))
     };
@@ -84,16 +88,17 @@ pub(super) fn of_file(path: &Path) -> Result<String, CommandFailure> {
         if error.utf8_error().error_len().is_some() {
             return Err(cannot(&format!("not UTF-8 from byte {sound} on")));
         }
-        // It was cut within a character, and is reported like any truncated text.
+        // Cut within a character: dropped here, so that the parser reports a truncated result.
         let mut bytes = error.into_bytes();
         bytes.truncate(sound);
         String::from_utf8(bytes).map_err(|error| cannot(&error))
     })
 }
 
-/// The defect of a text that is not a result, and the fields that can still be read.
-pub(super) fn invalid_result(text: &str, error: &ResultFactsError) -> String {
-    let fields = readable(text);
+/// Describes why a text is not a valid result and, if it starts as one, which of its fields are
+/// complete.
+pub(super) fn describe_invalid_result(text: &str, error: &ResultFactsError) -> String {
+    let fields = readable_fields(text);
     let of = |name: &str| fields.get(name).and_then(Value::as_str);
     let facts = of("schema").filter(|schema| schema.starts_with("horolog.")).map(|schema| {
         let began = of("started").map_or_else(String::new, |began| format!(" of {began}"));
@@ -103,8 +108,8 @@ pub(super) fn invalid_result(text: &str, error: &ResultFactsError) -> String {
     format!("{error}{}", facts.unwrap_or_default())
 }
 
-/// The complete fields at the beginning of an object.
-fn readable(text: &str) -> Map<String, Value> {
+/// Returns the complete fields at the beginning of a truncated JSON object.
+fn readable_fields(text: &str) -> Map<String, Value> {
     struct FieldsVisitor<'a>(&'a RefCell<Map<String, Value>>);
     impl<'de> Visitor<'de> for FieldsVisitor<'_> {
         type Value = ();
@@ -121,7 +126,7 @@ fn readable(text: &str) -> Map<String, Value> {
         }
     }
     let fields = RefCell::default();
-    // An early end is not an error here.
+    // The error at the truncated end is ignored.
     let _ = serde_json::Deserializer::from_str(text).deserialize_map(FieldsVisitor(&fields));
     fields.into_inner()
 }
@@ -135,9 +140,9 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let text = "{\"schema\": \"ü";
         fs::write(file.path(), &text.as_bytes()[..text.len() - 1]).unwrap();
-        assert_eq!(of_file(file.path()).unwrap_or_default(), "{\"schema\": \"");
+        assert_eq!(read_result_file(file.path()).unwrap_or_default(), "{\"schema\": \"");
         fs::write(file.path(), b"{\"\xff\"}").unwrap();
-        let error = of_file(file.path()).unwrap_err().to_string();
+        let error = read_result_file(file.path()).unwrap_err().to_string();
         assert!(error.contains("from byte 2 on"), "{error}");
     }
 
@@ -145,16 +150,18 @@ mod tests {
     fn readable_part_of_a_truncated_result_is_reported() {
         let text = r#"{"schema": "horolog.load/2", "started": "2026-01-01T00:00:00Z", "host": {"k"#;
         let cut = serde_json::from_str::<Value>(text).unwrap_err();
-        let message = invalid_result(text, &cut.into());
+        let message = describe_invalid_result(text, &cut.into());
         assert!(message.contains("'horolog.load/2' of 2026-01-01T00:00:00Z"), "{message}");
         assert!(
             message.contains("it is truncated") && message.ends_with(": schema, started"),
             "{message}"
         );
-        let strange =
-            invalid_result("{\"schema\": \"foo\"}", &ResultFactsError::Schema("foo".to_owned()));
+        let strange = describe_invalid_result(
+            "{\"schema\": \"foo\"}",
+            &ResultFactsError::Schema("foo".to_owned()),
+        );
         assert!(!strange.contains("begins"), "{strange}");
-        assert_eq!(readable("[1]").len(), 0);
-        assert_eq!(readable("").len(), 0);
+        assert_eq!(readable_fields("[1]").len(), 0);
+        assert_eq!(readable_fields("").len(), 0);
     }
 }

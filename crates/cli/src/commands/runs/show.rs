@@ -1,4 +1,4 @@
-//! `horolog runs show`: a result in the form of its own command.
+//! `horolog runs show`: prints a result as the command that measured it did.
 
 use std::path::{Path, PathBuf};
 
@@ -6,9 +6,9 @@ use clap::Args;
 use horolog_report::{RenderError, page_of, table_of, to_json};
 use serde_json::Value;
 
-use super::run_input::{RunInput, RunReader};
+use super::run_input::{NamedResult, ResultReader};
 use crate::failure::CommandFailure;
-use crate::files::apart;
+use crate::files::require_distinct_files;
 use crate::output::{self, ResultDestination};
 use crate::result_store::StoreArgs;
 
@@ -29,8 +29,8 @@ pub(super) struct RunShowArgs {
 }
 
 pub(super) fn run(args: &RunShowArgs) -> Result<(), CommandFailure> {
-    apart(&[("--json", args.json.as_deref()), ("--html", args.html.as_deref())])?;
-    let input = RunReader::new(&args.store).read(&args.run)?;
+    require_distinct_files(&[("--json", args.json.as_deref()), ("--html", args.html.as_deref())])?;
+    let input = ResultReader::new(&args.store).read(&args.run)?;
     if let Some(path) = &args.json {
         ResultDestination::open(path)?.write(&to_json(&input.result))?;
     }
@@ -42,20 +42,20 @@ pub(super) fn run(args: &RunShowArgs) -> Result<(), CommandFailure> {
     if takes_stdout {
         return Ok(());
     }
-    let common = common(&input.result);
+    let common = common_fields_text(&input.result);
     match table_of(input.result, &output::table_style()) {
-        Ok(text) => output::line(&text),
+        Ok(text) => output::print_line(&text),
         Err(error) => {
-            output::line(&common)?;
-            Err(unshown(&input.reference, &error))
+            output::print_line(&common)?;
+            Err(render_failure(&input.reference, &error))
         }
     }
 }
 
-/// Writes a result as an HTML report. For one that cannot be shown as its kind, the fields common
-/// to all kinds are written to standard output, unless something else goes there.
+/// Writes a result as an HTML report. If its kind cannot be rendered, prints the fields common to
+/// all kinds on standard output, unless that takes a file (`takes_stdout`), and returns the error.
 pub(super) fn write_page(
-    input: &RunInput,
+    input: &NamedResult,
     path: &Path,
     takes_stdout: bool,
 ) -> Result<(), CommandFailure> {
@@ -63,19 +63,20 @@ pub(super) fn write_page(
         Ok(page) => ResultDestination::open(path)?.write(&page),
         Err(error) => {
             if !takes_stdout {
-                output::line(&common(&input.result))?;
+                output::print_line(&common_fields_text(&input.result))?;
             }
-            Err(unshown(&input.reference, &error))
+            Err(render_failure(&input.reference, &error))
         }
     }
 }
 
-fn unshown(reference: &str, error: &RenderError) -> CommandFailure {
+fn render_failure(reference: &str, error: &RenderError) -> CommandFailure {
     CommandFailure::environment(format!("{reference}: {error}"))
 }
 
-/// The fields common to results of all kinds, for one of an unknown kind.
-fn common(result: &Value) -> String {
+/// Returns the fields common to results of all kinds (schema, start and findings) as text, for a
+/// result that cannot be rendered.
+fn common_fields_text(result: &Value) -> String {
     let of = |name: &str| result[name].as_str().unwrap_or("-");
     let mut lines = vec![format!("{}, started {}", of("schema"), of("started"))];
     let findings = result["findings"].as_array().map_or(&[][..], Vec::as_slice);
@@ -101,6 +102,6 @@ mod tests {
             "findings": [{"severity": "warning", "message": "a \u{1b}[2Jdoubt"}, 7],
         });
         let text = "horolog.new/7, started 2026-01-01T00:00:00Z\nwarning: a [2Jdoubt\n: ";
-        assert_eq!(common(&result), text);
+        assert_eq!(common_fields_text(&result), text);
     }
 }

@@ -1,4 +1,5 @@
-//! `horolog runs export` and `import`: results to other programs, and results from other stores.
+//! `horolog runs export` and `horolog runs import`: stored results to CSV, Parquet or JSON Lines,
+//! and result files to the store.
 
 use std::cell::Cell;
 use std::io::{self, IsTerminal as _};
@@ -10,23 +11,23 @@ use horolog_report::csv;
 use horolog_store::{ResultFacts, RunMetadata, RunReference, Store, StoreError, compact_json};
 use serde_json::Value;
 
-use super::list::FilterArgs;
-use super::run_input::{invalid_result, of_file};
+use super::list::RunFilterArgs;
+use super::run_input::{describe_invalid_result, read_result_file};
 use crate::failure::CommandFailure;
 use crate::output::{self, ResultDestination};
 use crate::result_store::StoreArgs;
 
 /// Export runs to a file: all, or those that are named or filtered.
 #[derive(Args, Debug)]
-pub(super) struct ExportArgs {
+pub(super) struct RunExportArgs {
     /// Runs to export [default: all].
     #[arg(value_name = "RUN")]
     runs: Vec<RunReference>,
     #[command(flatten)]
-    filter: FilterArgs,
+    filter: RunFilterArgs,
     /// Format [default: by the extension of the file].
     #[arg(long, value_enum)]
-    format: Option<TransferFormat>,
+    format: Option<ExportFormat>,
     /// Output file, such as runs.csv, runs.parquet or runs.jsonl; '-' for standard output.
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     output: PathBuf,
@@ -35,7 +36,7 @@ pub(super) struct ExportArgs {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-enum TransferFormat {
+enum ExportFormat {
     /// A line for each value of each run: its path and its value
     Csv,
     /// Typed columns for readers of Apache Parquet
@@ -44,8 +45,8 @@ enum TransferFormat {
     Jsonl,
 }
 
-impl TransferFormat {
-    fn of(path: &Path) -> Result<Self, CommandFailure> {
+impl ExportFormat {
+    fn from_path(path: &Path) -> Result<Self, CommandFailure> {
         match path.extension().and_then(|ending| ending.to_str()) {
             Some("csv") => Ok(Self::Csv),
             Some("parquet") => Ok(Self::Parquet),
@@ -60,7 +61,7 @@ impl TransferFormat {
 
 /// Import result files, as written with --json or by 'runs export --format jsonl'.
 #[derive(Args, Debug)]
-pub(super) struct ImportArgs {
+pub(super) struct RunImportArgs {
     /// Files to import; if one is invalid, nothing is stored.
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
@@ -68,8 +69,8 @@ pub(super) struct ImportArgs {
     store: StoreArgs,
 }
 
-impl ExportArgs {
-    fn format(&self) -> Result<TransferFormat, CommandFailure> {
+impl RunExportArgs {
+    fn format(&self) -> Result<ExportFormat, CommandFailure> {
         let is_stdout = output::is_stdout(&self.output);
         let format = match self.format {
             Some(format) => format,
@@ -78,16 +79,16 @@ impl ExportArgs {
                     "give --format csv, parquet or jsonl, or a file with --output",
                 ));
             }
-            None => TransferFormat::of(&self.output)?,
+            None => ExportFormat::from_path(&self.output)?,
         };
-        if format == TransferFormat::Parquet && is_stdout && io::stdout().is_terminal() {
+        if format == ExportFormat::Parquet && is_stdout && io::stdout().is_terminal() {
             return Err(CommandFailure::usage("Parquet is binary; give a file with --output"));
         }
         Ok(format)
     }
 }
 
-pub(super) fn export(args: &ExportArgs) -> Result<(), CommandFailure> {
+pub(super) fn export(args: &RunExportArgs) -> Result<(), CommandFailure> {
     let format = args.format()?;
     if !args.runs.is_empty() && args.filter.has_filter() {
         return Err(CommandFailure::usage("give runs or filters, not both"));
@@ -95,7 +96,7 @@ pub(super) fn export(args: &ExportArgs) -> Result<(), CommandFailure> {
     let destination = ResultDestination::open(&args.output)?;
     let store = args.store.open_to_read()?;
     let runs = if args.runs.is_empty() {
-        store.list(&args.filter.resolve())?
+        store.list(&args.filter.run_filter())?
     } else {
         let found = args.runs.iter().map(|run| Ok(store.find(run)?));
         found.collect::<Result<Vec<_>, CommandFailure>>()?
@@ -105,7 +106,7 @@ pub(super) fn export(args: &ExportArgs) -> Result<(), CommandFailure> {
     }
     let unread = Cell::new(0);
     let results = runs.iter().filter_map(|run| match store.result(run.id) {
-        // The others are written all the same.
+        // A damaged run is reported and left out; the others are exported.
         Err(error @ StoreError::DamagedRun { .. }) => {
             output::print_note(&format!("horolog: {error}"));
             unread.set(unread.get() + 1);
@@ -114,9 +115,9 @@ pub(super) fn export(args: &ExportArgs) -> Result<(), CommandFailure> {
         result => Some(result.map(|text| (run, text)).map_err(CommandFailure::from)),
     });
     match format {
-        TransferFormat::Csv => destination.write(&figures(results)?),
-        TransferFormat::Parquet => destination.write_bytes(&columns(results)?),
-        TransferFormat::Jsonl => {
+        ExportFormat::Csv => destination.write(&csv_text(results)?),
+        ExportFormat::Parquet => destination.write_bytes(&parquet_bytes(results)?),
+        ExportFormat::Jsonl => {
             let lines = results.map(|of| Ok(format!("{}\n", compact_json(&of?.1))));
             destination.write(&lines.collect::<Result<String, CommandFailure>>()?)
         }
@@ -130,32 +131,34 @@ pub(super) fn export(args: &ExportArgs) -> Result<(), CommandFailure> {
     }
 }
 
-fn figures<'a>(
+fn csv_text<'a>(
     results: impl Iterator<Item = Result<(&'a RunMetadata, String), CommandFailure>>,
 ) -> Result<String, CommandFailure> {
     let mut text = csv::FIGURES_HEADER.to_owned();
     for of in results {
         let (run, result) = of?;
-        let (name, result) = (run.name.as_deref().unwrap_or_default(), read(run, &result)?);
+        let (name, result) =
+            (run.name.as_deref().unwrap_or_default(), parse_stored_result(run, &result)?);
         text.push_str(&csv::figures(run.id, name, &run.facts.command, &result));
     }
     Ok(text)
 }
 
-fn columns<'a>(
+fn parquet_bytes<'a>(
     results: impl Iterator<Item = Result<(&'a RunMetadata, String), CommandFailure>>,
 ) -> Result<Vec<u8>, CommandFailure> {
     let unwritten = |error: ColumnsError| CommandFailure::environment(error);
     let mut writer = MetricWriter::new(Vec::new()).map_err(unwritten)?;
     for of in results {
         let (run, result) = of?;
-        let (name, result) = (run.name.as_deref().unwrap_or_default(), read(run, &result)?);
+        let (name, result) =
+            (run.name.as_deref().unwrap_or_default(), parse_stored_result(run, &result)?);
         writer.add(run.id, name, &run.facts.command, &result).map_err(unwritten)?;
     }
     writer.finish().map_err(unwritten)
 }
 
-fn read(run: &RunMetadata, result: &str) -> Result<Value, CommandFailure> {
+fn parse_stored_result(run: &RunMetadata, result: &str) -> Result<Value, CommandFailure> {
     serde_json::from_str(result).map_err(|error| {
         CommandFailure::environment(format!(
             "run {}: {error}; delete it to export the others",
@@ -164,15 +167,15 @@ fn read(run: &RunMetadata, result: &str) -> Result<Value, CommandFailure> {
     })
 }
 
-pub(super) fn import(args: &ImportArgs) -> Result<(), CommandFailure> {
+pub(super) fn import(args: &RunImportArgs) -> Result<(), CommandFailure> {
     let mut results = Vec::new();
     for file in &args.files {
-        let text = of_file(file)?;
-        results.extend(sound(&text).map_err(|why| {
+        let text = read_result_file(file)?;
+        results.extend(parse_results(&text).map_err(|why| {
             CommandFailure::environment(format!("{}: {why}; nothing was imported", file.display()))
         })?);
     }
-    let path = args.store.there()?;
+    let path = args.store.path()?;
     let mut store = Store::open(&path)?;
     let new = store.add_all(&results)?;
     let known = results.len().saturating_sub(new);
@@ -181,16 +184,16 @@ pub(super) fn import(args: &ImportArgs) -> Result<(), CommandFailure> {
     Ok(())
 }
 
-/// The results of a file: one, or one on each line.
-fn sound(text: &str) -> Result<Vec<(ResultFacts, String)>, String> {
+/// Parses a file that holds one result, or one on each line. An error names the first invalid line.
+fn parse_results(text: &str) -> Result<Vec<(ResultFacts, String)>, String> {
     let whole = ResultFacts::parse(text);
     let why = match whole {
         Ok(facts) => return Ok(vec![(facts, text.to_owned())]),
-        Err(error) => invalid_result(text, &error),
+        Err(error) => describe_invalid_result(text, &error),
     };
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let lines: Vec<_> = lines.collect();
-    // One result over several lines is not complete on any of them.
+    // If the first line is no complete result, the file is a single invalid result.
     if lines.len() < 2 || lines.first().is_some_and(|(_, line)| ResultFacts::parse(line).is_err()) {
         return Err(why);
     }
@@ -198,7 +201,7 @@ fn sound(text: &str) -> Result<Vec<(ResultFacts, String)>, String> {
         let reason = |error| {
             let sound = lines.iter().filter(|(before, _)| *before < index).count();
             let before = format!("; sound results before it: {sound}");
-            format!("line {}: {}{before}", index + 1, invalid_result(line, &error))
+            format!("line {}: {}{before}", index + 1, describe_invalid_result(line, &error))
         };
         Ok((ResultFacts::parse(line).map_err(reason)?, line.to_owned()))
     };
@@ -214,20 +217,23 @@ mod tests {
 
     #[test]
     fn files_have_one_result_or_one_on_each_line() {
-        assert_eq!(sound(RESULT).unwrap().len(), 1);
+        assert_eq!(parse_results(RESULT).unwrap().len(), 1);
         let two = format!("{RESULT}\n\n{RESULT}\n");
-        assert_eq!(sound(&two).unwrap().len(), 2);
+        assert_eq!(parse_results(&two).unwrap().len(), 2);
         let cut = format!("{RESULT}\n{}", &RESULT[..40]);
-        let why = sound(&cut).unwrap_err();
+        let why = parse_results(&cut).unwrap_err();
         assert!(why.starts_with("line 2: ") && why.ends_with("; sound results before it: 1"));
-        assert!(sound("{\n\"schema\": 7\n}").unwrap_err().contains("not a result"));
+        assert!(parse_results("{\n\"schema\": 7\n}").unwrap_err().contains("not a result"));
     }
 
     #[test]
     fn endings_name_formats() {
-        assert_eq!(TransferFormat::of(Path::new("x.csv")).ok(), Some(TransferFormat::Csv));
-        assert_eq!(TransferFormat::of(Path::new("x.parquet")).ok(), Some(TransferFormat::Parquet));
-        assert_eq!(TransferFormat::of(Path::new("x.jsonl")).ok(), Some(TransferFormat::Jsonl));
-        assert!(TransferFormat::of(Path::new("x.txt")).is_err());
+        assert_eq!(ExportFormat::from_path(Path::new("x.csv")).ok(), Some(ExportFormat::Csv));
+        assert_eq!(
+            ExportFormat::from_path(Path::new("x.parquet")).ok(),
+            Some(ExportFormat::Parquet)
+        );
+        assert_eq!(ExportFormat::from_path(Path::new("x.jsonl")).ok(), Some(ExportFormat::Jsonl));
+        assert!(ExportFormat::from_path(Path::new("x.txt")).is_err());
     }
 }

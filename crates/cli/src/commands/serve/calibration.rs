@@ -1,4 +1,5 @@
-//! Flags of `horolog serve` for a GNSS receiver and its pulse, with which the clock is calibrated.
+//! Flags of `horolog serve` for a GNSS receiver and its PPS pulse, by which the clock is
+//! disciplined.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -10,19 +11,21 @@ use horolog_discipline::Oscillator;
 use horolog_server::{CalibrationConfig, Edge, ErrorLogConfig, PulseSpec, SentenceInput};
 use horolog_time::Span;
 
-use crate::commands::clock::oscillator;
+use crate::commands::clock::parse_oscillator;
 use crate::failure::CommandFailure;
 use crate::values;
 
-/// Default size of a clock-error log, in bytes.
+/// Default of `--clock-error-log-size`, in bytes.
 const LOG_SIZE: u64 = 64 << 20;
-/// Equal to the default of the option.
-const HOLDOVER_LIMIT: Duration = Duration::from_hours(1);
+/// Default of `--holdover-limit`.
+const HOLDOVER_LIMIT_DEFAULT: Duration = Duration::from_hours(1);
+/// Lower limit of `--sentence-lag`.
 const LAG_MIN: Duration = Duration::from_millis(50);
+/// Upper limit and default of `--sentence-lag`.
 const LAG_MAX: Duration = Duration::from_millis(950);
 
 #[derive(Args, Debug)]
-pub(crate) struct CalibrationArgs {
+pub(crate) struct ServeCalibrationArgs {
     /// GNSS receiver by which to discipline the clock: a serial line, as in /dev/ttyS0:115200
     /// (default 9600), or gpsd[:HOST:PORT]. It is a time source besides those of --source, which
     /// only read the time.
@@ -45,7 +48,7 @@ pub(crate) struct CalibrationArgs {
     clock_step_threshold: Option<Duration>,
     /// Oscillator of the clock, whose model gives the uncertainty in holdover (without PPS pulses):
     /// raspberry-pi (a plain crystal), tcxo or ocxo.
-    #[arg(long, value_name = "NAME", value_parser = oscillator, default_value = "raspberry-pi")]
+    #[arg(long, value_name = "NAME", value_parser = parse_oscillator, default_value = "raspberry-pi")]
     oscillator: Oscillator,
     /// Longest time from a PPS pulse to the beginning of its NMEA sentence, 50ms to 950ms.
     #[arg(long, value_name = "TIME", value_parser = sentence_lag, default_value = "950ms")]
@@ -57,7 +60,7 @@ pub(crate) struct CalibrationArgs {
     pulse_delay: Option<Span>,
     /// Edge of the pulse that marks the second [default: assert].
     #[arg(long, value_enum, value_name = "EDGE", requires = "pps")]
-    pulse_edge: Option<EdgeArg>,
+    pulse_edge: Option<PulseEdgeArg>,
     /// Width of the pulse; others are ignored [default: not checked].
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration, requires = "pps")]
     pulse_width: Option<Duration>,
@@ -96,29 +99,31 @@ fn pulse_delay(text: &str) -> Result<Span, String> {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum EdgeArg {
+enum PulseEdgeArg {
     Assert,
     Clear,
 }
 
-impl CalibrationArgs {
-    /// Returns true if there is a receiver.
-    pub(crate) fn is_on(&self) -> bool {
+impl ServeCalibrationArgs {
+    /// Returns true if a GNSS receiver is specified (`--gnss`).
+    pub(crate) fn has_receiver(&self) -> bool {
         self.gnss.is_some()
     }
 
-    /// Number of `cores` left for requests.
-    pub(crate) fn leaves_of(&self, cores: usize) -> usize {
-        cores.saturating_sub(usize::from(self.is_on())).max(1)
+    /// Returns the number of `cores` for the threads that answer requests: all, or with a receiver
+    /// one less; at least 1.
+    pub(crate) fn request_cores(&self, cores: usize) -> usize {
+        cores.saturating_sub(usize::from(self.has_receiver())).max(1)
     }
 
     pub(crate) fn resolve(self) -> Result<Option<CalibrationConfig>, CommandFailure> {
-        // A printed file contains the default, which has no effect.
+        // The default must pass without --clock-error-log, because a file printed by --check has
+        // it.
         if self.clock_error_log.is_none() && self.clock_error_log_size != LOG_SIZE {
             return Err(CommandFailure::usage("--clock-error-log-size requires --clock-error-log"));
         }
         let Some(gnss) = &self.gnss else {
-            return self.without_receiver().map_or(Ok(None), |option| {
+            return self.option_without_receiver().map_or(Ok(None), |option| {
                 let reason = "requires a GNSS receiver";
                 Err(CommandFailure::usage(format!(
                     "{option} {reason}; give --gnss as well, not --local"
@@ -133,10 +138,10 @@ impl CalibrationArgs {
             sentences,
             pulse: self.pulse()?,
             controls_clock: !self.no_clock_control,
-            holdover_limit: span(self.holdover_limit),
-            step_threshold: self.clock_step_threshold.map(span),
+            holdover_limit: saturating_span(self.holdover_limit),
+            step_threshold: self.clock_step_threshold.map(saturating_span),
             oscillator: self.oscillator,
-            sentence_lag: span(self.sentence_lag),
+            sentence_lag: saturating_span(self.sentence_lag),
             error_log: self.clock_error_log.map(|path| ErrorLogConfig { path, bytes_max }),
             shm_outputs: self.shm_output,
             sock_outputs: self.sock_output,
@@ -144,13 +149,14 @@ impl CalibrationArgs {
         }))
     }
 
-    /// An option for the receiver that is present without one. With `--local` the definition of the
-    /// command accepts them, and a printed file contains the defaults.
-    fn without_receiver(&self) -> Option<&'static str> {
+    /// Returns the first option for a receiver that is specified, for use if there is no receiver.
+    /// clap's `requires` is not sufficient: it is not enforced with `--local`, and options with
+    /// default values cannot have it, because a file printed by `--check` contains them.
+    fn option_without_receiver(&self) -> Option<&'static str> {
         let options = [
             ("--pps", self.pps.is_some()),
             ("--no-clock-control", self.no_clock_control),
-            ("--holdover-limit", self.holdover_limit != HOLDOVER_LIMIT),
+            ("--holdover-limit", self.holdover_limit != HOLDOVER_LIMIT_DEFAULT),
             ("--clock-step-threshold", self.clock_step_threshold.is_some()),
             ("--oscillator", self.oscillator != Oscillator::RASPBERRY_PI),
             ("--sentence-lag", self.sentence_lag != LAG_MAX),
@@ -167,22 +173,22 @@ impl CalibrationArgs {
 
     fn pulse(&self) -> Result<Option<PulseSpec>, CommandFailure> {
         let Some(pps) = &self.pps else { return Ok(None) };
-        let wrong = |error| CommandFailure::usage(format!("--pps {pps}: {error}"));
-        let mut pulse: PulseSpec = pps.parse().map_err(wrong)?;
+        let invalid = |error| CommandFailure::usage(format!("--pps {pps}: {error}"));
+        let mut pulse: PulseSpec = pps.parse().map_err(invalid)?;
         pulse.edge = match self.pulse_edge {
             None => pulse.edge,
-            Some(EdgeArg::Assert) => Edge::Assert,
-            Some(EdgeArg::Clear) => Edge::Clear,
+            Some(PulseEdgeArg::Assert) => Edge::Assert,
+            Some(PulseEdgeArg::Clear) => Edge::Clear,
         };
         pulse.delay = self.pulse_delay.unwrap_or(pulse.delay);
-        pulse.width = self.pulse_width.map(span).or(pulse.width);
-        pulse.check().map_err(wrong)?;
+        pulse.width = self.pulse_width.map(saturating_span).or(pulse.width);
+        pulse.check().map_err(invalid)?;
         Ok(Some(pulse))
     }
 }
 
-/// Saturates at the range of nanoseconds, which is centuries.
-fn span(duration: Duration) -> Span {
+/// Converts a duration to a span in ns; saturates at 2^63 - 1 ns (292 years).
+fn saturating_span(duration: Duration) -> Span {
     Span::from_ns(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX))
 }
 

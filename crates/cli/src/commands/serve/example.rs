@@ -1,33 +1,33 @@
-//! The example of a configuration file, `packaging/horolog.toml`, is generated from the definition
-//! of the command, so that it names every key and no other. These tests verify it; with
-//! `HOROLOG_WRITE_EXAMPLE=1` they regenerate it.
+//! Tests of the example configuration file, `packaging/horolog.toml`, which is generated from
+//! clap's definition of the command, so that it contains exactly the valid keys. With
+//! `HOROLOG_WRITE_EXAMPLE=1` they write it.
 
 use std::fmt::Write;
 
 use clap::{Arg, ArgAction};
 
 use super::file;
-use super::options::definition;
+use super::options::command_definition;
 
-/// Relative to the crate's directory, in which Cargo runs its tests.
+/// Path of the example, relative to the crate's directory, in which Cargo runs tests.
 const PATH: &str = "../../packaging/horolog.toml";
 const WIDTH: usize = 98;
-const HEAD: &str = "\
+const HEADER: &str = "\
 # Options of `horolog serve --config FILE`. Each key is named as its flag, and a flag that is given on
 # the command line wins. Everything is commented out and shows its default, or in capitals what it
 # takes. `horolog serve --check --config FILE` checks a file; SIGHUP has the server read it again.
 ";
 
-fn example() -> String {
-    let mut text = HEAD.to_owned();
-    for argument in file::keys(&definition()) {
+fn example_file() -> String {
+    let mut text = HEADER.to_owned();
+    for argument in file::file_keys(&command_definition()) {
         // Writing to memory does not fail.
-        let _ = write!(text, "\n{}{}\n", comment(argument), line(argument));
+        let _ = write!(text, "\n{}{}\n", help_comment(argument), key_line(argument));
     }
     text
 }
 
-fn comment(argument: &Arg) -> String {
+fn help_comment(argument: &Arg) -> String {
     let help = argument.get_long_help().or_else(|| argument.get_help());
     let mut words = help.map(ToString::to_string).unwrap_or_default();
     let possible = argument.get_possible_values();
@@ -50,7 +50,7 @@ fn comment(argument: &Arg) -> String {
     lines
 }
 
-fn line(argument: &Arg) -> String {
+fn key_line(argument: &Arg) -> String {
     let key = argument.get_long().unwrap_or_default();
     if file::is_switch(argument) {
         return format!("#{key} = false");
@@ -71,12 +71,12 @@ fn line(argument: &Arg) -> String {
 #[test]
 fn the_example_names_every_key_with_its_help_and_its_default() {
     if std::env::var_os("HOROLOG_WRITE_EXAMPLE").is_some() {
-        std::fs::write(PATH, example()).unwrap();
+        std::fs::write(PATH, example_file()).unwrap();
     }
     let written = std::fs::read_to_string(PATH).unwrap();
     assert_eq!(
         written,
-        example(),
+        example_file(),
         "write it anew with HOROLOG_WRITE_EXAMPLE=1 cargo test -p horolog-cli example"
     );
 }
@@ -84,16 +84,17 @@ fn the_example_names_every_key_with_its_help_and_its_default() {
 #[test]
 fn the_example_can_be_read_and_its_defaults_hold() {
     let written = std::fs::read_to_string(PATH).unwrap();
-    assert_eq!(file::settings(&written, &definition()).unwrap(), []);
+    assert_eq!(file::parse_settings(&written, &command_definition()).unwrap(), []);
     let is_setting = |line: &&str| line.starts_with('#') && !line.starts_with("# ");
     let settings: Vec<&str> = written.lines().filter(is_setting).collect();
-    assert_eq!(settings.len(), file::keys(&definition()).count());
+    assert_eq!(settings.len(), file::file_keys(&command_definition()).count());
     for line in settings {
         let line = &line[1..];
         // A key without default shows its value in capitals.
         if line.chars().any(|c| c.is_ascii_uppercase()) {
             continue;
         }
-        file::settings(line, &definition()).unwrap_or_else(|fault| panic!("{line}: {fault:?}"));
+        file::parse_settings(line, &command_definition())
+            .unwrap_or_else(|fault| panic!("{line}: {fault:?}"));
     }
 }

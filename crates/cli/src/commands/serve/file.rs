@@ -1,6 +1,6 @@
-//! Configuration file as flags: each key of a TOML document becomes the flag of the same name,
-//! checked against the command's own definition, so that no option is listed a second time. Pure:
-//! it takes the text and the definition, and neither opens files nor interprets options.
+//! Conversion of a configuration file (TOML) to flags: each key becomes the flag of the same name,
+//! and is checked against clap's definition of the command, so that options are defined only once.
+//! Pure: no file is opened, and no option is interpreted.
 
 use std::collections::HashSet;
 
@@ -9,33 +9,39 @@ use clap::{Arg, ArgAction, Command};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-/// Flags not allowed in a file: the file itself, and those for one run only.
-pub(crate) const NOT_IN_A_FILE: [&str; 4] = ["config", "check", "help", "version"];
+/// Long names of flags that a configuration file may not set.
+pub(crate) const COMMAND_LINE_ONLY: [&str; 4] = ["config", "check", "help", "version"];
 
-/// One key of a file.
+/// Setting of a configuration file: one key with its value, as flags.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct FileSetting {
-    /// The key, which is the flag's long name.
+    /// Key of the setting, which is the long name of the flag.
     pub(crate) key: String,
-    /// Its line, counted from 1.
+    /// Line of the key, counted from 1.
     pub(crate) line: usize,
-    /// The flag with its value, once for each element of a list; empty for a switch that is off.
+    /// Arguments `--key=value`, one for each element of a list; `--key` for a switch that is on,
+    /// none for one that is off.
     pub(crate) flags: Vec<String>,
 }
 
-/// Error in a file, in one line, with its location.
+/// Error in a configuration file: line and reason.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct ConfigFileError {
-    /// The line, counted from 1.
+    /// Line of the error, counted from 1.
     pub(crate) line: usize,
-    /// The error in that line.
+    /// Reason without file name and line, on one line of text.
     pub(crate) reason: String,
 }
 
-/// The settings of the file `text`, in the order of their lines, each valid by itself for
-/// `command`.
-pub(crate) fn settings(text: &str, command: &Command) -> Result<Vec<FileSetting>, ConfigFileError> {
-    let line_of = |at: usize| 1 + text.as_bytes().iter().take(at).filter(|b| **b == b'\n').count();
+/// Parses the text of a configuration file to settings, in the order of their lines. Each is
+/// checked by itself against the definition `command`, but not conflicts and requirements between
+/// them.
+pub(crate) fn parse_settings(
+    text: &str,
+    command: &Command,
+) -> Result<Vec<FileSetting>, ConfigFileError> {
+    let line_of =
+        |offset: usize| 1 + text.as_bytes().iter().take(offset).filter(|b| **b == b'\n').count();
     let table = DeTable::parse(text).map_err(|error| ConfigFileError {
         line: line_of(error.span().map_or(0, |span| span.start)),
         reason: error.message().replace('\n', ", "),
@@ -43,79 +49,81 @@ pub(crate) fn settings(text: &str, command: &Command) -> Result<Vec<FileSetting>
     let mut settings = Vec::new();
     for (key, value) in table.get_ref() {
         let line = line_of(key.span().start);
-        let setting = setting(key, value, command, line);
+        let setting = parse_setting(key, value, command, line);
         settings.push(setting.map_err(|reason| ConfigFileError { line, reason })?);
     }
     settings.sort_by_key(|setting| setting.line);
     Ok(settings)
 }
 
-fn setting(
+fn parse_setting(
     key: &Spanned<DeString<'_>>,
     value: &Spanned<DeValue<'_>>,
     command: &Command,
     line: usize,
 ) -> Result<FileSetting, String> {
     let key = key.get_ref().as_ref();
-    let argument = keys(command)
+    let argument = file_keys(command)
         .find(|argument| argument.get_long() == Some(key))
-        .ok_or_else(|| unknown(key, command))?;
-    let flags = flags(key, value.get_ref(), argument)?;
+        .ok_or_else(|| unknown_key_reason(key, command))?;
+    let flags = setting_flags(key, value.get_ref(), argument)?;
     for flag in &flags {
-        check(flag, command)?;
+        check_flag(flag, command)?;
     }
     Ok(FileSetting { key: key.to_owned(), line, flags })
 }
 
-/// The flags allowed in a file.
-pub(crate) fn keys(command: &Command) -> impl Iterator<Item = &Arg> {
-    let is_key =
-        |argument: &&Arg| argument.get_long().is_some_and(|long| !NOT_IN_A_FILE.contains(&long));
+/// Returns the flags that a configuration file may set.
+pub(crate) fn file_keys(command: &Command) -> impl Iterator<Item = &Arg> {
+    let is_key = |argument: &&Arg| {
+        argument.get_long().is_some_and(|long| !COMMAND_LINE_ONLY.contains(&long))
+    };
     command.get_arguments().filter(is_key)
 }
 
-/// Returns true if a flag has no value.
+/// Returns true if a flag takes no value.
 pub(crate) fn is_switch(argument: &Arg) -> bool {
     matches!(argument.get_action(), ArgAction::SetTrue | ArgAction::SetFalse)
 }
 
-fn unknown(key: &str, command: &Command) -> String {
-    if NOT_IN_A_FILE.contains(&key) {
+fn unknown_key_reason(key: &str, command: &Command) -> String {
+    if COMMAND_LINE_ONLY.contains(&key) {
         return format!("'{key}' is not allowed in a file; give --{key} on the command line");
     }
-    let names = keys(command).filter_map(Arg::get_long);
-    let nearest = names.map(|name| (distance(key, name), name)).min();
+    let names = file_keys(command).filter_map(Arg::get_long);
+    let nearest = names.map(|name| (edit_distance(key, name), name)).min();
     match nearest {
         Some((_, name)) => format!("unknown key '{key}'; did you mean '{name}'?"),
         None => format!("unknown key '{key}'"),
     }
 }
 
-fn flags(key: &str, value: &DeValue<'_>, argument: &Arg) -> Result<Vec<String>, String> {
+fn setting_flags(key: &str, value: &DeValue<'_>, argument: &Arg) -> Result<Vec<String>, String> {
     let is_list = matches!(argument.get_action(), ArgAction::Append);
     let is_switch = is_switch(argument);
     let with_value = |text: String| format!("--{key}={text}");
     match value {
         DeValue::Boolean(true) if is_switch => Ok(vec![format!("--{key}")]),
         DeValue::Boolean(false) if is_switch => Ok(Vec::new()),
-        _ if is_switch => Err(wrong_type(key, value, "true or false")),
+        _ if is_switch => Err(wrong_type_reason(key, value, "true or false")),
         DeValue::Array(elements) if is_list => {
-            let texts = elements.iter().map(|element| scalar(element.get_ref()));
+            let texts = elements.iter().map(|element| scalar_text(element.get_ref()));
             let texts: Option<Vec<String>> = texts.collect();
             let texts =
-                texts.ok_or_else(|| wrong_type(key, value, "a list of texts or numbers"))?;
+                texts.ok_or_else(|| wrong_type_reason(key, value, "a list of texts or numbers"))?;
             Ok(texts.into_iter().map(with_value).collect())
         }
         value => {
             let wanted = if is_list { "a list of texts or numbers" } else { "a text or a number" };
-            let text = scalar(value).ok_or_else(|| wrong_type(key, value, wanted))?;
+            let text = scalar_text(value).ok_or_else(|| wrong_type_reason(key, value, wanted))?;
             Ok(vec![with_value(text)])
         }
     }
 }
 
-/// The value as on the command line; `None` for one without such a form.
-fn scalar(value: &DeValue<'_>) -> Option<String> {
+/// Returns a TOML string or number as the text of a command-line argument; `None` for other types
+/// and for integers outside of 64 bits.
+fn scalar_text(value: &DeValue<'_>) -> Option<String> {
     match value {
         DeValue::String(text) => Some(text.to_string()),
         DeValue::Integer(number) => {
@@ -126,7 +134,7 @@ fn scalar(value: &DeValue<'_>) -> Option<String> {
     }
 }
 
-fn wrong_type(key: &str, value: &DeValue<'_>, wanted: &str) -> String {
+fn wrong_type_reason(key: &str, value: &DeValue<'_>, wanted: &str) -> String {
     let found = match value {
         DeValue::Boolean(_) => "true or false",
         DeValue::String(_) => "a text",
@@ -135,26 +143,27 @@ fn wrong_type(key: &str, value: &DeValue<'_>, wanted: &str) -> String {
         DeValue::Array(_) => "a list",
         DeValue::Table(_) => "a section",
     };
-    // An element of a list, or a number too large, has the right kind itself.
+    // The type is right, but an element of a list or the size of a number is not.
     if found == wanted || wanted.contains(found) {
         return format!("'{key}' has an invalid value; it takes {wanted}");
     }
     format!("'{key}' takes {wanted}, not {found}")
 }
 
-/// Checks that the command accepts this flag, by itself; flags that it requires are checked later.
-fn check(flag: &str, command: &Command) -> Result<(), String> {
-    let one = command.clone().try_get_matches_from(["horolog", flag]);
-    match one {
+/// Checks that the command accepts this flag alone. A flag that requires another one passes; the
+/// complete command line is checked later.
+fn check_flag(flag: &str, command: &Command) -> Result<(), String> {
+    let parsed = command.clone().try_get_matches_from(["horolog", flag]);
+    match parsed {
         Err(error) if error.kind() != ErrorKind::MissingRequiredArgument => {
-            Err(in_one_line(&error))
+            Err(single_line_message(&error))
         }
         _ => Ok(()),
     }
 }
 
-/// The message of clap without its usage, in one line.
-pub(crate) fn in_one_line(error: &clap::Error) -> String {
+/// Returns the message of a clap error in one line, without usage and the reference to `--help`.
+pub(crate) fn single_line_message(error: &clap::Error) -> String {
     let text = error.render().to_string();
     // The message ends at the first empty line; usage and a reference to the help follow.
     let lines = text.lines().take_while(|line| !line.trim().is_empty()).map(str::trim);
@@ -162,27 +171,27 @@ pub(crate) fn in_one_line(error: &clap::Error) -> String {
     message.trim_start_matches("error: ").to_owned()
 }
 
-/// Number of characters to insert, remove or change to turn one name into the other (Levenshtein's
-/// distance). Text longer than any name is not compared further.
-fn distance(one: &str, other: &str) -> usize {
+/// Returns the Levenshtein distance of two names: the number of characters to insert, remove or
+/// change. Only their first 64 characters are compared.
+fn edit_distance(first: &str, second: &str) -> usize {
     const LONGEST: usize = 64;
-    let other: Vec<char> = other.chars().take(LONGEST).collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (index, a) in one.chars().take(LONGEST).enumerate() {
+    let second: Vec<char> = second.chars().take(LONGEST).collect();
+    let mut row: Vec<usize> = (0..=second.len()).collect();
+    for (index, a) in first.chars().take(LONGEST).enumerate() {
         let mut diagonal = std::mem::replace(&mut row[0], index + 1);
-        for (column, b) in other.iter().enumerate() {
+        for (column, b) in second.iter().enumerate() {
             let change = diagonal + usize::from(a != *b);
             diagonal = row[column + 1];
             row[column + 1] = change.min(diagonal + 1).min(row[column] + 1);
         }
     }
-    row[other.len()]
+    row[second.len()]
 }
 
-/// Duplicate keys cannot occur: TOML rejects them.
+/// Returns the flags of all settings whose keys are not in `excluded`.
 pub(crate) fn flags_except(settings: &[FileSetting], excluded: &HashSet<String>) -> Vec<String> {
-    let left = settings.iter().filter(|setting| !excluded.contains(&setting.key));
-    left.flat_map(|setting| setting.flags.iter().cloned()).collect()
+    let remaining = settings.iter().filter(|setting| !excluded.contains(&setting.key));
+    remaining.flat_map(|setting| setting.flags.iter().cloned()).collect()
 }
 
 #[cfg(test)]
@@ -206,11 +215,11 @@ mod tests {
     }
 
     fn flags_of(text: &str) -> Vec<String> {
-        flags_except(&settings(text, &command()).unwrap(), &HashSet::new())
+        flags_except(&parse_settings(text, &command()).unwrap(), &HashSet::new())
     }
 
     fn fault(text: &str) -> (usize, String) {
-        let ConfigFileError { line, reason } = settings(text, &command()).unwrap_err();
+        let ConfigFileError { line, reason } = parse_settings(text, &command()).unwrap_err();
         (line, reason)
     }
 
@@ -232,7 +241,7 @@ mod tests {
 
     #[test]
     fn keys_set_elsewhere_are_omitted() {
-        let settings = settings("stratum = 2\nlocal = true", &command()).unwrap();
+        let settings = parse_settings("stratum = 2\nlocal = true", &command()).unwrap();
         let excluded = HashSet::from(["stratum".to_owned()]);
         assert_eq!(flags_except(&settings, &excluded), ["--local"]);
     }
@@ -269,16 +278,16 @@ mod tests {
 
     #[test]
     fn distances() {
-        assert_eq!(distance("", "abc"), 3);
-        assert_eq!(distance("kitten", "sitting"), 3);
-        assert_eq!(distance("root-delay", "root_delay"), 1);
-        assert_eq!(distance("same", "same"), 0);
+        assert_eq!(edit_distance("", "abc"), 3);
+        assert_eq!(edit_distance("kitten", "sitting"), 3);
+        assert_eq!(edit_distance("root-delay", "root_delay"), 1);
+        assert_eq!(edit_distance("same", "same"), 0);
     }
 
     proptest! {
         #[test]
         fn no_text_upsets_it(text in "\\PC{0,60}") {
-            let _ = settings(&text, &command());
+            let _ = parse_settings(&text, &command());
         }
 
         #[test]

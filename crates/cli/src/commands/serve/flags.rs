@@ -18,7 +18,7 @@ use crate::failure::CommandFailure;
 use crate::values;
 
 #[derive(Args, Debug)]
-pub(crate) struct OperationArgs {
+pub(crate) struct ServeOperationArgs {
     /// Configuration file in TOML, with keys named as the flags, which take precedence. SIGHUP
     /// rereads it.
     #[arg(short, long, value_name = "FILE")]
@@ -74,7 +74,7 @@ impl From<LogArg> for LogFormat {
     }
 }
 
-impl OperationArgs {
+impl ServeOperationArgs {
     #[allow(clippy::unnecessary_wraps, reason = "all subjects resolve alike")]
     pub(crate) fn resolve(self) -> Result<OperationConfig, crate::failure::CommandFailure> {
         Ok(OperationConfig {
@@ -90,14 +90,14 @@ impl OperationArgs {
                 SandboxArg::Off => Sandbox::Off,
             },
             user: self.user,
-            // Set when all options are known.
+            // Filled by `ServeOptions::new`, which knows all options that name files.
             files: Vec::new(),
         })
     }
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct InterleavedArgs {
+pub(crate) struct ServeInterleavedArgs {
     /// Clients remembered for interleaved mode, 16 bytes each, rounded up to a power of two, up to
     /// 268435456; 0 disables it [default: 1048576].
     #[arg(long, value_name = "N")]
@@ -115,7 +115,7 @@ enum InterleavedEngineArg {
     Socket,
 }
 
-impl InterleavedArgs {
+impl ServeInterleavedArgs {
     #[allow(clippy::unnecessary_wraps, reason = "every group of flags resolves alike")]
     pub(crate) fn resolve(self) -> Result<InterleavedConfig, crate::failure::CommandFailure> {
         let default = InterleavedConfig::default();
@@ -131,7 +131,7 @@ impl InterleavedArgs {
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct LeapArgs {
+pub(crate) struct ServeLeapSecondArgs {
     /// List of leap seconds, such as /usr/share/zoneinfo/leap-seconds.list [default: the kernel's
     /// announcement].
     #[arg(long, value_name = "FILE")]
@@ -159,8 +159,9 @@ enum LeapSystemArg {
     Smears,
 }
 
-impl LeapArgs {
-    /// Returns true if UTC is served by default: not if smeared time is.
+impl ServeLeapSecondArgs {
+    /// Returns true if the default addresses serve UTC: if no address for smeared time is
+    /// specified.
     pub(crate) fn serves_utc(&self) -> bool {
         self.smear_listen.is_empty()
     }
@@ -183,7 +184,7 @@ impl LeapArgs {
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct TimestampsArgs {
+pub(crate) struct ServeTimestampsArgs {
     /// Source of the timestamps of requests, and of replies in interleaved mode, at the sockets:
     /// 'kernel', 'none' (no transmit timestamps), or an interface's clock, as in 'eth0=hardware',
     /// which takes timestamps while the server runs. Repeatable [default: kernel].
@@ -191,6 +192,7 @@ pub(crate) struct TimestampsArgs {
     timestamps: Vec<TimestampMethod>,
 }
 
+/// Value of `--timestamps`; `Hardware` has the name of the interface.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum TimestampMethod {
     None,
@@ -209,7 +211,7 @@ fn kind(text: &str) -> Result<TimestampMethod, String> {
     }
 }
 
-impl TimestampsArgs {
+impl ServeTimestampsArgs {
     pub(crate) fn resolve(self) -> Result<TimestampsConfig, CommandFailure> {
         let is_requested = |kind: &TimestampMethod| self.timestamps.contains(kind);
         if is_requested(&TimestampMethod::None) && is_requested(&TimestampMethod::Kernel) {

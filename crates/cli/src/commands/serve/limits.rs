@@ -1,4 +1,5 @@
-//! Flags of `horolog serve` for rate limits and lists of prefixes.
+//! Flags of `horolog serve` for rate limits, and for allowed and denied prefixes of client
+//! addresses.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -11,11 +12,11 @@ use clap::Args;
 use horolog_server::LimitsConfig;
 use horolog_sys::netlink::Prefix;
 
-use crate::failure::{CommandFailure, unreadable};
+use crate::failure::{CommandFailure, read_failure};
 use crate::values;
 
 #[derive(Args, Debug)]
-pub(crate) struct LimitsArgs {
+pub(crate) struct ServeLimitsArgs {
     /// Long-term limit on requests per second of each client [default: no limit].
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     limit_rate: Option<f64>,
@@ -64,7 +65,7 @@ pub(crate) struct LimitsArgs {
     kiss_deny: bool,
 }
 
-impl LimitsArgs {
+impl ServeLimitsArgs {
     pub(crate) fn resolve(self) -> Result<LimitsConfig, CommandFailure> {
         let default = LimitsConfig::default();
         Ok(LimitsConfig {
@@ -75,15 +76,15 @@ impl LimitsArgs {
             clients: self.limit_clients.unwrap_or(default.clients),
             ipv4_prefix: self.limit_ipv4_prefix,
             ipv6_prefix: self.limit_ipv6_prefix,
-            allow: with_file(self.allow, self.allow_file.as_deref())?,
-            deny: with_file(self.deny, self.deny_file.as_deref())?,
+            allow: with_file_prefixes(self.allow, self.allow_file.as_deref())?,
+            deny: with_file_prefixes(self.deny, self.deny_file.as_deref())?,
             kiss_rate: self.kiss_rate,
             kiss_deny: self.kiss_deny,
         })
     }
 }
 
-/// A prefix, or a single address.
+/// Parses a prefix in CIDR notation, or an address, which stands for a prefix of full length.
 fn prefix(text: &str) -> Result<Prefix, String> {
     match text.parse::<IpAddr>() {
         Ok(address) => Ok(Prefix::host(address)),
@@ -93,20 +94,21 @@ fn prefix(text: &str) -> Result<Prefix, String> {
     }
 }
 
-fn with_file(
+fn with_file_prefixes(
     mut prefixes: Vec<Prefix>,
     file: Option<&Path>,
 ) -> Result<Vec<Prefix>, CommandFailure> {
     let Some(path) = file else { return Ok(prefixes) };
-    let text = fs::read_to_string(path).map_err(|error| unreadable("the list ", path, &error))?;
-    prefixes.extend(parse(&text).map_err(|(line, error)| {
+    let text = fs::read_to_string(path).map_err(|error| read_failure("the list ", path, &error))?;
+    prefixes.extend(parse_prefixes(&text).map_err(|(line, error)| {
         CommandFailure::usage(format!("{}, line {line}: {error}", path.display()))
     })?);
     Ok(prefixes)
 }
 
-/// The prefixes of a file's text, or the number of an invalid line, and the reason.
-fn parse(text: &str) -> Result<Vec<Prefix>, (usize, String)> {
+/// Parses a text with one prefix per line; `#` begins a comment. The error is the number of the
+/// first invalid line, counted from 1, and the reason.
+fn parse_prefixes(text: &str) -> Result<Vec<Prefix>, (usize, String)> {
     let mut prefixes = Vec::new();
     for (index, line) in text.lines().enumerate() {
         let line = line.split('#').next().unwrap_or_default().trim();
@@ -123,15 +125,16 @@ mod tests {
 
     #[test]
     fn a_list_has_comments_addresses_and_prefixes() {
-        let list = parse("# all\n10.0.0.0/8 # private\n\n  192.0.2.1\nfd00::/8\r\n").unwrap();
+        let list =
+            parse_prefixes("# all\n10.0.0.0/8 # private\n\n  192.0.2.1\nfd00::/8\r\n").unwrap();
         let texts: Vec<String> = list.iter().map(ToString::to_string).collect();
         assert_eq!(texts, ["10.0.0.0/8", "192.0.2.1/32", "fd00::/8"]);
     }
 
     #[test]
     fn the_line_that_is_wrong_is_named() {
-        let (line, error) = parse("10.0.0.0/8\n\n10.0.0.0/33\n").unwrap_err();
+        let (line, error) = parse_prefixes("10.0.0.0/8\n\n10.0.0.0/33\n").unwrap_err();
         assert!(line == 3 && error.contains("too long"), "{line}: {error}");
-        assert_eq!(parse("here\n").unwrap_err().0, 1);
+        assert_eq!(parse_prefixes("here\n").unwrap_err().0, 1);
     }
 }

@@ -1,24 +1,24 @@
-//! Notices of a running server: one line on stderr for each event, as text or as JSON, with a
-//! level, the event's name and fields. Events are changes of state, so there are few; packets cause
-//! none. A tracing library would bring spans and filters that nothing here needs.
+//! Event log of a running server: one line on standard error per event, as text or JSON, with
+//! level, name, message and fields. Events are changes of state and never caused by single packets,
+//! so they are rare, and the spans and filters of a tracing library are not needed.
 
 use std::io::{self, Write};
 
 use horolog_sys::explain::explain_line;
 use serde_json::{Map, Value, json};
 
-/// Format of the lines.
+/// Format of the lines of the event log (`--log`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum LogFormat {
-    /// For people.
+    /// `horolog: LEVEL NAME: MESSAGE`, for people.
     Text,
-    /// For programs: one JSON object in each line.
+    /// One JSON object per line, for programs.
     Json,
 }
 
-/// Severity of an event.
+/// Severity of a log event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Level {
+pub(crate) enum LogLevel {
     /// Normal operation.
     Info,
     /// The operator should check it.
@@ -27,7 +27,7 @@ pub(crate) enum Level {
     Error,
 }
 
-impl Level {
+impl LogLevel {
     const fn name(self) -> &'static str {
         match self {
             Self::Info => "info",
@@ -37,37 +37,38 @@ impl Level {
     }
 }
 
-/// One event.
+/// Event of a running server for the log.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct LogEvent {
-    /// Its severity.
-    pub(crate) level: Level,
-    /// Its name for programs.
+    /// Severity.
+    pub(crate) level: LogLevel,
+    /// Stable name for programs, such as `clock-step`.
     pub(crate) name: &'static str,
-    /// Its meaning, in words.
+    /// Text for people.
     pub(crate) message: String,
-    /// Its details for programs.
+    /// Details for programs, which only the JSON format contains.
     pub(crate) fields: Map<String, Value>,
 }
 
 impl LogEvent {
-    /// An event without fields.
-    pub(crate) fn new(level: Level, name: &'static str, message: impl Into<String>) -> Self {
+    /// Creates an event without fields. System errors in the message are explained by cause and
+    /// remedy.
+    pub(crate) fn new(level: LogLevel, name: &'static str, message: impl Into<String>) -> Self {
         let message = explain_line(&message.into()).into_owned();
         Self { level, name, message, fields: Map::new() }
     }
 
-    /// Adds a field.
+    /// Adds a field for the JSON format.
     pub(crate) fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.fields.insert(key.to_owned(), value.into());
         self
     }
 
-    /// Its line, without the end of line.
-    fn line(&self, format: LogFormat, now: &str) -> String {
+    /// Formats the event as a line without newline; `now` is the time in RFC 3339 format.
+    fn to_line(&self, format: LogFormat, now: &str) -> String {
         match format {
             LogFormat::Text => {
-                // The text of an error stays on one line.
+                // The text of an error may contain newlines.
                 let message = self.message.replace(['\n', '\r'], " ");
                 format!("horolog: {} {}: {message}", self.level.name(), self.name)
             }
@@ -84,14 +85,14 @@ impl LogEvent {
     }
 }
 
-/// Destination of events.
+/// Writer of the event log to standard error, in one format.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct EventLog(pub(crate) LogFormat);
+pub(crate) struct EventLogger(pub(crate) LogFormat);
 
-impl EventLog {
-    /// Writes an event. If stderr accepts nothing, as on a full disk, the server continues.
+impl EventLogger {
+    /// Writes an event with the present time. Write errors, as on a full disk, are ignored.
     pub(crate) fn log(self, event: &LogEvent) {
-        let line = event.line(self.0, &horolog_record::rfc3339_now());
+        let line = event.to_line(self.0, &horolog_record::rfc3339_now());
         let _ = writeln!(io::stderr().lock(), "{line}");
     }
 }
@@ -102,14 +103,14 @@ mod tests {
 
     #[test]
     fn one_line_in_either_form() {
-        let event = LogEvent::new(Level::Warning, "reload-refused", "two\nlines \"quoted\"")
+        let event = LogEvent::new(LogLevel::Warning, "reload-refused", "two\nlines \"quoted\"")
             .with("keys", vec!["listen"])
             .with("n", 3);
         assert_eq!(
-            event.line(LogFormat::Text, "now"),
+            event.to_line(LogFormat::Text, "now"),
             "horolog: warning reload-refused: two lines \"quoted\""
         );
-        let line = event.line(LogFormat::Json, "now");
+        let line = event.to_line(LogFormat::Json, "now");
         assert!(!line.contains('\n'));
         let object: Value = serde_json::from_str(&line).unwrap();
         assert_eq!(object["level"], "warning");

@@ -1,5 +1,5 @@
-//! Options of one server, merged from the command line and from the file that it names, and read
-//! again at every reload. Their meaning is defined elsewhere.
+//! Options of `horolog serve`, merged from the command line and from the configuration file that it
+//! names. Both are evaluated again at every reload.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
@@ -15,113 +15,121 @@ use horolog_sys::listen::WildcardAddresses;
 use super::ServeArgs;
 use super::file::{self, FileSetting, is_switch};
 use super::log::LogFormat;
-use crate::failure::{CommandFailure, parse_failure, unreadable};
+use crate::failure::{CommandFailure, parse_failure, read_failure};
 
-/// Greatest length of a file of options.
-const FILE_BYTES_MAX: u64 = 1 << 20;
+/// Largest size of a configuration file, in bytes.
+const CONFIG_BYTES_MAX: u64 = 1 << 20;
 
-/// The command line; it stays while the file may change.
+/// Arguments of `horolog serve`, stored because a reload parses them again with the changed
+/// configuration file.
 #[derive(Clone, Debug)]
 pub(crate) struct ServeCommandLine(Vec<OsString>);
 
-/// Options from both sources.
+/// Options of a server, merged from command line and configuration file.
 #[derive(Debug)]
 pub(crate) struct ServeOptions {
-    /// The configuration that they define.
+    /// Server configuration to which the options resolve.
     pub(crate) config: ServerConfig,
-    /// Format of events.
+    /// Format of the event log.
     pub(crate) log: LogFormat,
-    /// True if they are only checked and printed.
+    /// True if the options are only checked and printed (`--check`).
     pub(crate) check_only: bool,
-    /// Each option that has a value, in its written form.
+    /// Values of each option that has any as text, by long name; defaults included.
     pub(crate) values: BTreeMap<String, Vec<String>>,
-    from: Option<Origin>,
+    file_lines: Option<ConfigFileLines>,
 }
 
-/// The file, and the lines of its keys.
+/// Path of the configuration file, and the lines of the keys that are in force, for error messages.
 #[derive(Debug)]
-struct Origin {
+struct ConfigFileLines {
     path: PathBuf,
     lines: BTreeMap<String, usize>,
 }
 
-/// The definition against which both are checked.
-pub(crate) fn definition() -> Command {
+/// Returns clap's definition of the options, for command line and configuration file.
+pub(crate) fn command_definition() -> Command {
     ServeArgs::augment_args(Command::new("horolog"))
 }
 
 impl ServeCommandLine {
-    /// The command line of this process.
+    /// Returns the arguments of this process after `horolog serve`.
     pub(crate) fn of_this_process() -> Self {
-        // Only the program stands before the command's name.
+        // Skip the program and the name of the command: no flag can precede that.
         Self(std::env::args_os().skip(2).collect())
     }
 
-    /// Reads the file that the command line names, if any, and merges both: options of the command
-    /// line take precedence, a list as a whole.
-    pub(crate) fn options(&self) -> Result<ServeOptions, CommandFailure> {
-        let failed = |error| parse_failure(&error, file::in_one_line(&error));
-        let cli_matches = parse(&self.0).map_err(failed)?;
+    /// Reads the configuration file that the command line names, if any, and merges both. An option
+    /// on the command line replaces that of the file; lists are not merged.
+    pub(crate) fn load_options(&self) -> Result<ServeOptions, CommandFailure> {
+        let failed = |error| parse_failure(&error, file::single_line_message(&error));
+        let cli_matches = parse_arguments(&self.0).map_err(failed)?;
         let Some(path) = cli_matches.get_one::<PathBuf>("config") else {
             return ServeOptions::new(&cli_matches, None);
         };
-        let at =
+        let located =
             |line, reason| CommandFailure::usage(format!("{}:{line}: {reason}", path.display()));
-        let settings = file::settings(&read(path)?, &definition())
-            .map_err(|fault| at(fault.line, fault.reason))?;
-        let on_command_line = of_command_line(&cli_matches);
-        let flags = file::flags_except(&settings, &on_command_line);
-        let all: Vec<OsString> =
+        let settings = file::parse_settings(&read_config_file(path)?, &command_definition())
+            .map_err(|error| located(error.line, error.reason))?;
+        let command_line_flags = flags_on_command_line(&cli_matches);
+        let flags = file::flags_except(&settings, &command_line_flags);
+        let arguments: Vec<OsString> =
             flags.into_iter().map(OsString::from).chain(self.0.iter().cloned()).collect();
-        let from = Origin::new(path, &settings, &on_command_line);
-        match parse(&all) {
-            Ok(matches) => ServeOptions::new(&matches, Some(from)),
-            Err(error) => Err(parse_failure(&error, from.locate(&file::in_one_line(&error)))),
+        let file_lines = ConfigFileLines::new(path, &settings, &command_line_flags);
+        match parse_arguments(&arguments) {
+            Ok(matches) => ServeOptions::new(&matches, Some(file_lines)),
+            Err(error) => {
+                Err(parse_failure(&error, file_lines.locate(&file::single_line_message(&error))))
+            }
         }
     }
 }
 
 impl ServeOptions {
-    fn new(matches: &ArgMatches, from: Option<Origin>) -> Result<Self, CommandFailure> {
+    fn new(matches: &ArgMatches, from: Option<ConfigFileLines>) -> Result<Self, CommandFailure> {
         let args = ServeArgs::from_arg_matches(matches)
-            .map_err(|error| CommandFailure::usage(file::in_one_line(&error)))?;
+            .map_err(|error| CommandFailure::usage(file::single_line_message(&error)))?;
         let (log, check_only) = (args.operation.log.into(), args.operation.check);
         let mut config = args.resolve().map_err(|failure| match (failure, &from) {
-            (CommandFailure::Usage(reason), Some(from)) => {
-                CommandFailure::Usage(from.locate(&reason))
+            (CommandFailure::Usage(reason), Some(file_lines)) => {
+                CommandFailure::Usage(file_lines.locate(&reason))
             }
             (failure, _) => failure,
         })?;
-        let definition = definition();
-        let files = definition.get_arguments().flat_map(|argument| files(argument, matches));
+        let definition = command_definition();
+        let files = definition.get_arguments().flat_map(|argument| option_paths(argument, matches));
         config.operation.files = files.collect();
-        let values = file::keys(&definition).filter_map(|argument| values(argument, matches));
-        Ok(Self { config, log, check_only, values: values.collect(), from })
+        let values =
+            file::file_keys(&definition).filter_map(|argument| option_values(argument, matches));
+        Ok(Self { config, log, check_only, values: values.collect(), file_lines: from })
     }
 
-    /// An error about an option with the line of the file that sets it, if any.
-    pub(crate) fn locate(&self, complaint: &str) -> String {
-        self.from.as_ref().map_or_else(|| complaint.to_owned(), |from| from.locate(complaint))
+    /// Prefixes an error with path and line of the configuration file, if that sets an option that
+    /// the error names.
+    pub(crate) fn locate(&self, error: &str) -> String {
+        self.file_lines
+            .as_ref()
+            .map_or_else(|| error.to_owned(), |file_lines| file_lines.locate(error))
     }
 
-    /// A line on the IP version that the kernel lacks, unless addresses were named.
-    pub(crate) fn missing_ip(&self) -> Option<String> {
+    /// Returns a notice about an IP version that the kernel does not support; `None` if it supports
+    /// both or if the default addresses are not used.
+    pub(crate) fn missing_ip_notice(&self) -> Option<String> {
         let is_default = !self.values.contains_key("listen") && !self.config.listen.is_empty();
         WildcardAddresses::supported_by_kernel(0).missing.filter(|_| is_default)
     }
 
-    /// All options in the form of a file.
-    pub(crate) fn to_file(&self) -> String {
-        let definition = definition();
+    /// Returns all options that have values as a configuration file.
+    pub(crate) fn to_toml(&self) -> String {
+        let definition = command_definition();
         let line = |argument: &Arg| {
             let key = argument.get_long()?;
             let values = self.values.get(key)?;
-            Some(format!("{key} = {}\n", written(argument, values)))
+            Some(format!("{key} = {}\n", toml_values(argument, values)))
         };
-        file::keys(&definition).filter_map(line).collect()
+        file::file_keys(&definition).filter_map(line).collect()
     }
 
-    /// The options whose values differ, by name.
+    /// Returns the long names of the options whose values differ from those of `other`.
     pub(crate) fn differences(&self, other: &BTreeMap<String, Vec<String>>) -> Vec<String> {
         let keys: std::collections::BTreeSet<_> = self.values.keys().chain(other.keys()).collect();
         let differs = |key: &&&String| self.values.get(**key) != other.get(**key);
@@ -129,45 +137,46 @@ impl ServeOptions {
     }
 }
 
-impl Origin {
-    fn new(path: &Path, settings: &[FileSetting], overruled: &HashSet<String>) -> Self {
-        let counts = |setting: &&FileSetting| !overruled.contains(&setting.key);
-        let lines = settings.iter().filter(counts).map(|s| (s.key.clone(), s.line)).collect();
+impl ConfigFileLines {
+    fn new(path: &Path, settings: &[FileSetting], overridden: &HashSet<String>) -> Self {
+        let is_in_force = |setting: &&FileSetting| !overridden.contains(&setting.key);
+        let lines = settings.iter().filter(is_in_force).map(|s| (s.key.clone(), s.line)).collect();
         Self { path: path.to_owned(), lines }
     }
 
-    /// Errors name options as flags; the first one set by the file determines the line.
-    fn locate(&self, complaint: &str) -> String {
-        let mut words = complaint
+    /// Prefixes an error with path and line of the first flag (`--name`) in its text that the file
+    /// has set; returns it unchanged if there is none.
+    fn locate(&self, error: &str) -> String {
+        let mut words = error
             .split(|c: char| !(c.is_ascii_alphanumeric() || c == '-'))
             .filter_map(|word| word.strip_prefix("--"));
         match words.find_map(|name| self.lines.get(name)) {
-            Some(line) => format!("{}:{line}: {complaint}", self.path.display()),
-            None => complaint.to_owned(),
+            Some(line) => format!("{}:{line}: {error}", self.path.display()),
+            None => error.to_owned(),
         }
     }
 }
 
-fn parse(arguments: &[OsString]) -> Result<ArgMatches, clap::Error> {
+fn parse_arguments(arguments: &[OsString]) -> Result<ArgMatches, clap::Error> {
     let program = OsString::from("horolog");
-    definition().try_get_matches_from(std::iter::once(&program).chain(arguments))
+    command_definition().try_get_matches_from(std::iter::once(&program).chain(arguments))
 }
 
-fn read(path: &Path) -> Result<String, CommandFailure> {
-    let failed = |error| unreadable("", path, &error);
+fn read_config_file(path: &Path) -> Result<String, CommandFailure> {
+    let failed = |error| read_failure("", path, &error);
     let mut text = String::new();
     let file = File::open(path).map_err(failed)?;
-    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(failed)?;
-    if text.len() as u64 > FILE_BYTES_MAX {
-        let reason = format!("{} is longer than {FILE_BYTES_MAX} bytes", path.display());
+    file.take(CONFIG_BYTES_MAX + 1).read_to_string(&mut text).map_err(failed)?;
+    if text.len() as u64 > CONFIG_BYTES_MAX {
+        let reason = format!("{} is longer than {CONFIG_BYTES_MAX} bytes", path.display());
         return Err(CommandFailure::usage(reason));
     }
     Ok(text)
 }
 
-/// The long names of the flags on the command line.
-fn of_command_line(matches: &ArgMatches) -> HashSet<String> {
-    let definition = definition();
+/// Returns the long names of the flags that are on the command line, not those with default values.
+fn flags_on_command_line(matches: &ArgMatches) -> HashSet<String> {
+    let definition = command_definition();
     let is_on_command_line = |argument: &&Arg| {
         matches.value_source(argument.get_id().as_str()) == Some(ValueSource::CommandLine)
     };
@@ -175,7 +184,7 @@ fn of_command_line(matches: &ArgMatches) -> HashSet<String> {
     specified.filter_map(Arg::get_long).map(ToOwned::to_owned).collect()
 }
 
-fn values(argument: &Arg, matches: &ArgMatches) -> Option<(String, Vec<String>)> {
+fn option_values(argument: &Arg, matches: &ArgMatches) -> Option<(String, Vec<String>)> {
     let (key, id) = (argument.get_long()?, argument.get_id().as_str());
     let values = if is_switch(argument) {
         vec![matches.get_flag(id).to_string()]
@@ -185,29 +194,29 @@ fn values(argument: &Arg, matches: &ArgMatches) -> Option<(String, Vec<String>)>
     Some((key.to_owned(), values))
 }
 
-/// The values of options that take paths.
-fn files(argument: &Arg, matches: &ArgMatches) -> Vec<PathBuf> {
+/// Returns the values of an option of type `PathBuf`; nothing for other types.
+fn option_paths(argument: &Arg, matches: &ArgMatches) -> Vec<PathBuf> {
     let id = argument.get_id().as_str();
-    // Options of other types return an error, which is ignored here.
+    // clap returns an error for options of another type.
     let paths = matches.try_get_many::<PathBuf>(id).ok().flatten();
     paths.map(|paths| paths.cloned().collect()).unwrap_or_default()
 }
 
-fn written(argument: &Arg, values: &[String]) -> String {
-    let written: Vec<String> = values.iter().map(|value| scalar(argument, value)).collect();
+fn toml_values(argument: &Arg, values: &[String]) -> String {
+    let scalars: Vec<String> = values.iter().map(|value| toml_scalar(argument, value)).collect();
     match argument.get_action() {
-        ArgAction::Append => format!("[{}]", written.join(", ")),
-        _ => written.join(", "),
+        ArgAction::Append => format!("[{}]", scalars.join(", ")),
+        _ => scalars.join(", "),
     }
 }
 
-/// Numbers and switches are bare, all other values in quotation marks.
-fn scalar(argument: &Arg, value: &str) -> String {
+/// Formats a value of an option for TOML: integers and switches as such, all others as strings.
+fn toml_scalar(argument: &Arg, value: &str) -> String {
     let is_number = value.parse::<i64>().is_ok_and(|number| number.to_string() == value);
     if is_switch(argument) || is_number {
         return value.to_owned();
     }
-    // TOML strings are written as JSON strings, as far as values of options are concerned.
+    // For the values of options, a JSON string is a valid TOML basic string.
     serde_json::to_string(value).unwrap_or_default()
 }
 
@@ -222,7 +231,7 @@ mod tests {
         written.write_all(file.as_bytes()).unwrap();
         let config = ["--config".into(), written.path().as_os_str().to_owned()];
         let flags = flags.iter().map(OsString::from);
-        ServeCommandLine(config.into_iter().chain(flags).collect()).options()
+        ServeCommandLine(config.into_iter().chain(flags).collect()).load_options()
     }
 
     fn value(options: &ServeOptions, key: &str) -> Vec<String> {
@@ -246,9 +255,9 @@ mod tests {
         let file = "stratum = 3\nlisten = ['127.0.0.1:1']\nrefid = 'GPS'\ntest-offset = -5\n\
                     root-delay = '1ms'\nlocal = false\nstatus-socket = '/tmp/a \"b\".sock'";
         let first = options(file, &[]).unwrap();
-        let again = options(&first.to_file(), &[]).unwrap();
+        let again = options(&first.to_toml(), &[]).unwrap();
         assert_eq!(again.values, first.values);
-        assert!(first.to_file().contains("listen = [\"127.0.0.1:1\"]\n"), "{}", first.to_file());
+        assert!(first.to_toml().contains("listen = [\"127.0.0.1:1\"]\n"), "{}", first.to_toml());
     }
 
     #[test]
@@ -281,7 +290,7 @@ mod tests {
             let reason = refused("", &["--local", flags[0], flags[1]]);
             assert!(reason.starts_with(flags[0]), "{reason}");
         }
-        let printed = options("local = true", &[]).unwrap().to_file();
+        let printed = options("local = true", &[]).unwrap().to_toml();
         assert!(printed.contains("oscillator"), "{printed}");
         options(&printed, &[]).unwrap();
     }

@@ -121,7 +121,7 @@ impl ServePtpArgs {
             unicast_rate: self.unicast_rate,
             unicast_allow: self.unicast_allow,
         };
-        // A printed file contains every option with a default, which has no effect.
+        // Defaults must pass without --ptp, because a file printed by --check contains them.
         if !config.is_on() && config != PtpConfig::default() {
             return Err(CommandFailure::usage(
                 "a PTP option is given without --ptp: give the grandmaster interface, or omit \

@@ -1,4 +1,5 @@
-//! Operation of a running server: signals, reloads, the service manager, and the log of events.
+//! Operation of a running server: handling of signals, reload of options (SIGHUP), notifications to
+//! the service manager, and the event log.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -11,22 +12,23 @@ use horolog_sys::signal::{BlockedSignals, Signal};
 use sd_notify::NotifyState;
 
 use super::events;
-use super::log::{EventLog, Level, LogEvent};
+use super::log::{EventLogger, LogEvent, LogLevel};
 use super::options::{ServeCommandLine, ServeOptions};
 use crate::failure::CommandFailure;
-use crate::output::notify;
+use crate::output::notify_service_manager;
 
-/// Interval of the server's checks.
-const TICK: Duration = Duration::from_millis(500);
+/// Interval at which the status of the server is checked, for the event log and the watchdog.
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// Interval at which the counters are logged.
-const SUMMARY_EVERY: Duration = Duration::from_hours(1);
+const SUMMARY_INTERVAL: Duration = Duration::from_hours(1);
 
-/// Longest time for which the watchdog is fed during a reload: one that takes longer hangs.
-const RELOAD_MAX: Duration = Duration::from_mins(1);
+/// Longest time for which the watchdog is fed during a reload; a longer reload is taken for a hang.
+const RELOAD_WATCHDOG_MAX: Duration = Duration::from_mins(1);
 
-/// Serves until a signal ends it.
+/// Serves until SIGTERM or SIGINT; with `--check`, only checks the options and prints them as a
+/// configuration file.
 pub(crate) fn serve(command_line: ServeCommandLine) -> Result<(), CommandFailure> {
-    let options = command_line.options()?;
+    let options = command_line.load_options()?;
     let wrong = |reason: String| CommandFailure::usage(options.locate(&reason));
     if options.check_only {
         let notice = check(&options.config).map_err(|error| match error {
@@ -34,10 +36,11 @@ pub(crate) fn serve(command_line: ServeCommandLine) -> Result<(), CommandFailure
             // A missing resource may become available later.
             error => CommandFailure::environment(options.locate(&error.to_string())),
         })?;
-        let log_notice =
-            |notice| EventLog(options.log).log(&LogEvent::new(Level::Warning, "notice", notice));
+        let log_notice = |notice| {
+            EventLogger(options.log).log(&LogEvent::new(LogLevel::Warning, "notice", notice));
+        };
         notice.into_iter().for_each(log_notice);
-        return print(&options.to_file());
+        return print_config(&options.to_toml());
     }
     let signals = [Signal::Terminate, Signal::Interrupt, Signal::HangUp, Signal::User1];
     let signals = BlockedSignals::block(&signals).map_err(CommandFailure::environment)?;
@@ -46,37 +49,44 @@ pub(crate) fn serve(command_line: ServeCommandLine) -> Result<(), CommandFailure
         CommandFailure::Usage(reason) => wrong(reason),
         other => other,
     })?;
-    let log = EventLog(options.log);
+    let log = EventLogger(options.log);
     let last = server.status();
-    for event in events::start(&last) {
+    for event in events::start_events(&last) {
         log.log(&event);
     }
-    if let Some(missing) = options.missing_ip() {
-        log.log(&LogEvent::new(Level::Warning, "notice", missing));
+    if let Some(missing) = options.missing_ip_notice() {
+        log.log(&LogEvent::new(LogLevel::Warning, "notice", missing));
     }
-    notify(&[NotifyState::Ready]);
+    notify_service_manager(&[NotifyState::Ready]);
     let values = options.values;
-    RunningServer { server, command_line, values, log, last, summed: Instant::now() }
-        .run_until_signal(&signals)
+    RunningServer {
+        server,
+        command_line,
+        values,
+        log,
+        last_status: last,
+        summary_logged: Instant::now(),
+    }
+    .run_until_signal(&signals)
 }
 
-/// A server with its remembered state.
+/// Running server, with the options in force and the status at the last check.
 struct RunningServer {
     server: Server,
     command_line: ServeCommandLine,
-    /// The values of the options in force.
+    /// Values of the options in force, by long name.
     values: BTreeMap<String, Vec<String>>,
-    log: EventLog,
-    /// The last status snapshot.
-    last: ServerStatus,
-    /// Time at which the counters were last logged.
-    summed: Instant,
+    log: EventLogger,
+    /// Status at the last check, to detect changes.
+    last_status: ServerStatus,
+    /// Instant at which the counters were last logged.
+    summary_logged: Instant,
 }
 
 impl RunningServer {
     fn run_until_signal(mut self, signals: &BlockedSignals) -> Result<(), CommandFailure> {
         loop {
-            match signals.wait(TICK).map_err(CommandFailure::environment)? {
+            match signals.wait(CHECK_INTERVAL).map_err(CommandFailure::environment)? {
                 Some(Signal::User1) => print_status(&self.server.status()),
                 Some(Signal::HangUp) => self.reload(),
                 Some(Signal::Terminate | Signal::Interrupt) => break,
@@ -88,65 +98,72 @@ impl RunningServer {
                 None => self.log_changes(),
             }
         }
-        notify(&[NotifyState::Stopping]);
+        notify_service_manager(&[NotifyState::Stopping]);
         self.log_notices();
         let last = self.server.stop();
-        self.log.log(&events::summary(&last));
-        self.log.log(&LogEvent::new(Level::Info, "stop", "stopped"));
+        self.log.log(&events::counters_event(&last));
+        self.log.log(&LogEvent::new(LogLevel::Info, "stop", "stopped"));
         print_status(&last);
         Ok(())
     }
 
-    /// Logs changes. Outside of reloads the watchdog is fed only from here, so it triggers when
-    /// this thread hangs or any other has ended.
+    /// Logs changes of the status and, once per [`SUMMARY_INTERVAL`], the counters. Feeds the
+    /// watchdog of the service manager if the clock thread has updated the clock page. Except
+    /// during reloads it is fed only here, so it also triggers if this thread hangs.
     fn log_changes(&mut self) {
         let now = self.server.status();
-        for event in events::changes(&self.last, &now) {
+        for event in events::change_events(&self.last_status, &now) {
             self.log.log(&event);
         }
         self.log_notices();
-        if self.summed.elapsed() >= SUMMARY_EVERY {
-            self.log.log(&events::summary(&now));
-            self.summed = Instant::now();
+        if self.summary_logged.elapsed() >= SUMMARY_INTERVAL {
+            self.log.log(&events::counters_event(&now));
+            self.summary_logged = Instant::now();
         }
-        // A hanging clock thread publishes no clock page.
-        if now.clock.page_updates > self.last.clock.page_updates {
-            notify(&[NotifyState::Watchdog]);
+        // A clock thread that hangs makes no page updates.
+        if now.clock.page_updates > self.last_status.clock.page_updates {
+            notify_service_manager(&[NotifyState::Watchdog]);
         }
-        self.last = now;
+        self.last_status = now;
     }
 
-    /// Logs the notices of threads: on time sources and on leap seconds.
+    /// Logs notices from the server's threads, which concern time sources and leap seconds.
     fn log_notices(&self) {
         for notice in self.server.notices() {
-            self.log.log(&LogEvent::new(Level::Warning, "notice", notice));
+            self.log.log(&LogEvent::new(LogLevel::Warning, "notice", notice));
         }
     }
 
-    /// Applies new options. A long list may take longer than the watchdog timeout, so it is fed
-    /// meanwhile, for [`RELOAD_MAX`] at most.
+    /// Reads all options again, applies them and logs the outcome. A second thread feeds the
+    /// watchdog for at most [`RELOAD_WATCHDOG_MAX`], because a reload with long lists of prefixes
+    /// may exceed the watchdog timeout.
     fn reload(&mut self) {
         let since = NotifyState::monotonic_usec_now();
-        notify(&[NotifyState::Reloading, since.unwrap_or(NotifyState::MonotonicUsec(0))]);
-        let (server, renewals) = (&self.server, self.last.clock.page_updates);
-        let (ended, end_receiver) = mpsc::channel();
-        let taken = thread::scope(|scope| {
-            scope.spawn(move || feed_watchdog(server, renewals, &end_receiver));
-            let taken = self.prepare_and_apply();
-            let _ = ended.send(());
-            taken
+        notify_service_manager(&[
+            NotifyState::Reloading,
+            since.unwrap_or(NotifyState::MonotonicUsec(0)),
+        ]);
+        let (server, page_updates) = (&self.server, self.last_status.clock.page_updates);
+        let (end_sender, end_receiver) = mpsc::channel();
+        let outcome = thread::scope(|scope| {
+            scope.spawn(move || feed_watchdog(server, page_updates, &end_receiver));
+            let outcome = self.prepare_and_apply();
+            let _ = end_sender.send(());
+            outcome
         });
-        let event = match taken {
-            Ok(taken) => self.note(taken),
-            Err(reason) => events::refused(&reason),
+        let event = match outcome {
+            Ok(applied) => self.record_reload(applied),
+            Err(reason) => events::reload_refused_event(&reason),
         };
         self.log.log(&event);
-        notify(&[NotifyState::Ready]);
+        notify_service_manager(&[NotifyState::Ready]);
     }
 
-    /// Reads all options again and makes the server apply those that it can change.
+    /// Reads all options again and applies those that can change without a restart. Returns the new
+    /// options and the report on which were applied, or the reason for which the reload was
+    /// refused.
     fn prepare_and_apply(&self) -> Result<(ServeOptions, ReloadReport), String> {
-        let new = self.command_line.options().map_err(|failure| {
+        let new = self.command_line.load_options().map_err(|failure| {
             let reason = failure.to_string();
             self.server.note_refused_reload(&reason);
             reason
@@ -156,9 +173,9 @@ impl RunningServer {
         Ok((new, report))
     }
 
-    /// Records the options in force, and returns the event.
-    fn note(&mut self, (new, report): (ServeOptions, ReloadReport)) -> LogEvent {
-        // Options that need a restart keep their old values until then.
+    /// Stores the values of the options in force after a reload, and returns the event for the log.
+    fn record_reload(&mut self, (new, report): (ServeOptions, ReloadReport)) -> LogEvent {
+        // Options that need a restart remain in force with their old values.
         let mut values = new.values;
         for key in &report.restart_needed {
             match self.values.remove(key) {
@@ -167,28 +184,29 @@ impl RunningServer {
             };
         }
         self.values = values;
-        events::reloaded(&report)
+        events::reload_event(&report)
     }
 }
 
-/// Feeds the watchdog until the reload ends, as long as the clock thread publishes page updates.
-fn feed_watchdog(server: &Server, mut renewals: u64, ended: &Receiver<()>) {
-    let begun = Instant::now();
-    while ended.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
+/// Feeds the watchdog until the reload ends, provided that the clock thread continues to make page
+/// updates. `page_updates` is their number so far.
+fn feed_watchdog(server: &Server, mut page_updates: u64, end_receiver: &Receiver<()>) {
+    let started = Instant::now();
+    while end_receiver.recv_timeout(CHECK_INTERVAL) == Err(RecvTimeoutError::Timeout) {
         let now = server.status().clock.page_updates;
-        if now > renewals && begun.elapsed() < RELOAD_MAX {
-            notify(&[NotifyState::Watchdog]);
+        if now > page_updates && started.elapsed() < RELOAD_WATCHDOG_MAX {
+            notify_service_manager(&[NotifyState::Watchdog]);
         }
-        renewals = now;
+        page_updates = now;
     }
 }
 
 fn print_status(status: &ServerStatus) {
-    // Plain data with string keys always serialises; a closed connection is no reason to stop.
+    // Serialisation of this type cannot fail. A closed standard output does not end the server.
     let text = serde_json::to_string(status).unwrap_or_default();
     let _ = writeln!(io::stdout().lock(), "{text}");
 }
 
-fn print(text: &str) -> Result<(), CommandFailure> {
-    crate::output::line(text.trim_end())
+fn print_config(text: &str) -> Result<(), CommandFailure> {
+    crate::output::print_line(text.trim_end())
 }

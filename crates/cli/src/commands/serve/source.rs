@@ -10,11 +10,11 @@ use horolog_time::{NS_PER_S, Timestamp, Utc};
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
-use crate::build_date::BUILD;
+use crate::build_date::BUILD_DATE;
 use crate::failure::CommandFailure;
 
 #[derive(Args, Debug)]
-pub(crate) struct SourceArgs {
+pub(crate) struct ServeSourceArgs {
     /// Time source. Repeatable; the majority of several decides [default: system].
     ///
     /// system: the system clock, with the state that chronyd (at its socket, then at 127.0.0.1:323)
@@ -49,11 +49,12 @@ pub(crate) struct SourceArgs {
     saved_time: Option<PathBuf>,
 }
 
-/// 2150-01-01: with the greatest plausibility span in years after it, the range of timestamps is
-/// not exceeded.
+/// Exclusive upper limit of `--plausible-from`, 2150-01-01T00:00:00Z: with the 100 years of
+/// `--plausible-years` added, it is in the range of [`Timestamp`].
 const INSTANT_END: Timestamp<Utc> = Timestamp::from_ns(5_680_281_600 * NS_PER_S);
 
-/// A date or an instant, in UTC.
+/// Parses a date, which stands for its midnight in UTC, or an RFC 3339 date and time, to whole
+/// seconds. The range is 1970 to 2149.
 fn instant(text: &str) -> Result<Timestamp<Utc>, String> {
     let instant = match text.parse::<Date>() {
         Ok(date) if !text.contains(['T', ' ']) => {
@@ -71,19 +72,22 @@ fn instant(text: &str) -> Result<Timestamp<Utc>, String> {
     Ok(instant)
 }
 
-impl SourceArgs {
-    /// Resolves the range of plausible times.
+impl ServeSourceArgs {
+    /// Resolves the range of plausible times and the file of the saved time.
     pub(crate) fn plausibility(&self) -> PlausibilityConfig {
-        let state = || std::env::var_os("STATE_DIRECTORY").filter(|path| !path.is_empty());
-        let usual = || state().map(|path| PathBuf::from(path).join("saved-time"));
+        let state_directory =
+            || std::env::var_os("STATE_DIRECTORY").filter(|path| !path.is_empty());
+        let default_path = || state_directory().map(|path| PathBuf::from(path).join("saved-time"));
         PlausibilityConfig {
-            build: self.plausible_from.unwrap_or(BUILD),
+            build: self.plausible_from.unwrap_or(BUILD_DATE),
             reach: PlausibilityRules::span_of_years(self.plausible_years),
-            saved_time: self.saved_time.clone().or_else(usual),
+            saved_time: self.saved_time.clone().or_else(default_path),
         }
     }
 
-    /// Resolves them, given the flags that take precedence over a source's data.
+    /// Resolves the time sources. Without `--source`, the system clock is the only one, or none if
+    /// `local` (for `--local` and `--gnss`). `keep_stratum` and `keep_root_delay` are true if flags
+    /// set these values, which then take precedence over those of the sources.
     pub(crate) fn resolve(
         self,
         local: bool,

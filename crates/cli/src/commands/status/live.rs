@@ -1,5 +1,5 @@
-//! A server's state on the terminal, updated each second. The layout is a pure function of two
-//! responses of the server; this module does the requests and the terminal.
+//! Live view of a server's status on the terminal, updated each second: requests to the status
+//! socket and terminal input. The layout is a pure function of the last two responses.
 
 use std::io;
 use std::path::Path;
@@ -13,82 +13,92 @@ use ratatui::text::Line;
 use serde_json::Value;
 
 use crate::failure::CommandFailure;
-use crate::live::{KeyAction, Screen};
+use crate::live::{KeyAction, ScrollView};
 
-/// Interval between two requests to the server.
-const EVERY: Duration = Duration::from_secs(1);
-/// Interval of the check for a signal.
+/// Interval between two status requests to the server.
+const FETCH_INTERVAL: Duration = Duration::from_secs(1);
+/// Interval of the check for signals while waiting for terminal events.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Function that lays out the later of two responses of a server, for this number of columns.
+/// Function that lays out the status `now` for a terminal of this number of columns, with rates
+/// since the previous status `before`.
 pub(crate) type ViewLayout = fn(columns: usize, before: &Value, now: &Value) -> Vec<Line<'static>>;
 
-/// Shows the server at `path` until `q` is pressed or a signal ends it.
-pub(crate) fn run(path: &Path, lay: ViewLayout) -> Result<(), CommandFailure> {
-    let first = fetch(path)?;
-    let ends = BlockedSignals::block(&[Signal::Interrupt, Signal::Terminate, Signal::HangUp])
-        .map_err(CommandFailure::environment)?;
+/// Shows the status of the server with the status socket `path` until `q` or a signal ends the
+/// view.
+pub(crate) fn run(path: &Path, layout: ViewLayout) -> Result<(), CommandFailure> {
+    let first_status = fetch(path)?;
+    let end_signals =
+        BlockedSignals::block(&[Signal::Interrupt, Signal::Terminate, Signal::HangUp])
+            .map_err(CommandFailure::environment)?;
     let mut terminal = ratatui::try_init().map_err(CommandFailure::environment)?;
-    let shown = show(path, &mut terminal, &ends, first, lay);
+    let outcome = draw_until_end(path, &mut terminal, &end_signals, first_status, layout);
     // A closed terminal needs no restoring.
     let _ = ratatui::try_restore();
-    shown
+    outcome
 }
 
-fn show(
+fn draw_until_end(
     path: &Path,
     terminal: &mut ratatui::DefaultTerminal,
-    ends: &BlockedSignals,
-    first: Value,
-    lay: ViewLayout,
+    end_signals: &BlockedSignals,
+    first_status: Value,
+    layout: ViewLayout,
 ) -> Result<(), CommandFailure> {
-    let (mut before, mut now) = (first.clone(), first);
-    let (mut screen, mut then) = (Screen::default(), Instant::now() + EVERY);
+    let (mut before, mut now) = (first_status.clone(), first_status);
+    let (mut screen, mut next_fetch) = (ScrollView::default(), Instant::now() + FETCH_INTERVAL);
     loop {
-        let lines = |columns| lay(columns, &before, &now);
+        let lines = |columns| layout(columns, &before, &now);
         let draw = |frame: &mut Frame<'_>| screen.draw(frame, "updated every second", lines);
         terminal.draw(draw).map_err(CommandFailure::environment)?;
-        match next(&mut screen, then, ends).map_err(CommandFailure::environment)? {
-            LiveAction::Draw => {}
-            LiveAction::End => return Ok(()),
-            LiveAction::Fetch => {
+        match wait_for_action(&mut screen, next_fetch, end_signals)
+            .map_err(CommandFailure::environment)?
+        {
+            StatusAction::Draw => {}
+            StatusAction::End => return Ok(()),
+            StatusAction::Fetch => {
                 before = std::mem::replace(&mut now, fetch(path)?);
-                then = Instant::now() + EVERY;
+                next_fetch = Instant::now() + FETCH_INTERVAL;
             }
         }
     }
 }
 
-/// Next action.
+/// Next action of the live view.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum LiveAction {
-    /// Request the state again.
+enum StatusAction {
+    /// Request the status of the server.
     Fetch,
-    /// Draw the same state again, from another line or in another size.
+    /// Draw the same status again: the scroll position or the terminal's size may have changed.
     Draw,
     End,
 }
 
-/// Waits until `then`, or for a key, a resize of the terminal or a signal.
-fn next(screen: &mut Screen, then: Instant, ends: &BlockedSignals) -> io::Result<LiveAction> {
+/// Waits until `next_fetch`, or for a key, a resize of the terminal or a signal; returns the action
+/// that it requests.
+fn wait_for_action(
+    screen: &mut ScrollView,
+    next_fetch: Instant,
+    end_signals: &BlockedSignals,
+) -> io::Result<StatusAction> {
     loop {
-        let wait = then.saturating_duration_since(Instant::now());
-        if ends.wait(Duration::ZERO)?.is_some() {
-            return Ok(LiveAction::End);
+        let wait = next_fetch.saturating_duration_since(Instant::now());
+        if end_signals.wait(Duration::ZERO)?.is_some() {
+            return Ok(StatusAction::End);
         }
         if wait.is_zero() {
-            return Ok(LiveAction::Fetch);
+            return Ok(StatusAction::Fetch);
         }
         if event::poll(wait.min(POLL_INTERVAL))? {
-            return Ok(match screen.event(&event::read()?) {
-                KeyAction::Draw => LiveAction::Draw,
-                KeyAction::End => LiveAction::End,
+            return Ok(match screen.handle_event(&event::read()?) {
+                KeyAction::Draw => StatusAction::Draw,
+                KeyAction::End => StatusAction::End,
             });
         }
     }
 }
 
-/// Requests the state of the server at `path`.
+/// Requests the status of the server with the status socket `path`, as parsed JSON.
 pub(crate) fn fetch(path: &Path) -> Result<Value, CommandFailure> {
     let text = status::fetch(path)?;
     serde_json::from_str(&text).map_err(|error| {

@@ -1,26 +1,26 @@
-//! Layout of `horolog status --live`: the state of a server, its replies and refusals, with rates.
-//! Pure.
+//! Layout of `horolog status --live`: state of the server and its time sources, and tables of
+//! replies and of requests that were not answered, with rates and totals. Pure.
 
 use horolog_report::units::human_rate;
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 use serde_json::Value;
 
-/// Columns of a rate and a count after a name.
-const FIGURES_WIDTH: usize = 26;
-/// Gap between two tables.
+/// Width of a rate and a total after a name, in columns.
+const VALUES_WIDTH: usize = 26;
+/// Separator of two tables side by side.
 const GAP: &str = "   ";
-/// The narrowest column of names.
+/// Smallest width of the column of names.
 const NAME_WIDTH_MIN: usize = 8;
 
-/// Two responses, the later one with rates since the earlier one.
-struct StatusView<'a> {
+/// Two consecutive statuses of a server, as JSON, from which values and rates are read.
+struct StatusPair<'a> {
     before: &'a Value,
     now: &'a Value,
     elapsed_s: f64,
 }
 
-impl<'a> StatusView<'a> {
+impl<'a> StatusPair<'a> {
     fn new(before: &'a Value, now: &'a Value) -> Self {
         let uptime = |status: &Value| status["uptime_s"].as_f64().unwrap_or(0.0);
         Self { before, now, elapsed_s: uptime(now) - uptime(before) }
@@ -30,11 +30,12 @@ impl<'a> StatusView<'a> {
         self.now.pointer(pointer).and_then(Value::as_f64).unwrap_or(0.0)
     }
 
-    /// The rate per second; a server that was restarted meanwhile starts from zero.
+    /// Returns the rate of a counter between the two statuses, per second; 0 if the counter fell
+    /// because the server was restarted.
     fn rate(&self, pointer: &str) -> f64 {
         let before = self.before.pointer(pointer).and_then(Value::as_f64).unwrap_or(0.0);
-        let gained = self.number(pointer) - before;
-        if self.elapsed_s > 0.0 && gained > 0.0 { gained / self.elapsed_s } else { 0.0 }
+        let increase = self.number(pointer) - before;
+        if self.elapsed_s > 0.0 && increase > 0.0 { increase / self.elapsed_s } else { 0.0 }
     }
 
     fn row(&self, name: &str, pointer: &str) -> [String; 3] {
@@ -42,7 +43,7 @@ impl<'a> StatusView<'a> {
         [name.to_owned(), per_second, format!("{:.0}", self.number(pointer))]
     }
 
-    /// The keys of an object in the state.
+    /// Returns the keys of the JSON object at a pointer (RFC 6901) in the later status.
     fn keys(&self, pointer: &str) -> Vec<String> {
         let object = self.now.pointer(pointer).and_then(Value::as_object);
         object.map(|object| object.keys().cloned().collect()).unwrap_or_default()
@@ -61,26 +62,26 @@ impl<'a> StatusView<'a> {
     }
 }
 
-/// Lays out the later of two responses, with rates since the earlier one: the tables side by side
-/// if all names fit.
-pub(super) fn lay(columns: usize, before: &Value, now: &Value) -> Vec<Line<'static>> {
-    let view = StatusView::new(before, now);
-    let (replies, unanswered) = (replies(&view), unanswered(&view));
+/// Lays out the status `now` with rates since `before`, for a terminal of this number of columns.
+/// The tables are side by side if all names fit.
+pub(super) fn lay_out(columns: usize, before: &Value, now: &Value) -> Vec<Line<'static>> {
+    let statuses = StatusPair::new(before, now);
+    let (replies, unanswered) = (reply_rows(&statuses), unanswered_rows(&statuses));
     let names = replies.iter().chain(&unanswered).map(|[name, ..]| name.chars().count());
     let longest = names.max().unwrap_or(0).max(NAME_WIDTH_MIN);
-    let mut lines = head(&view);
+    let mut lines = header_lines(&statuses);
     lines.push(Line::default());
     let half_width = columns.saturating_sub(GAP.len()) / 2;
-    if half_width >= longest + FIGURES_WIDTH {
-        let width = half_width - FIGURES_WIDTH;
-        let left = table("replies", &replies, width);
-        let right = table("not answered", &unanswered, width);
+    if half_width >= longest + VALUES_WIDTH {
+        let width = half_width - VALUES_WIDTH;
+        let left = table_lines("replies", &replies, width);
+        let right = table_lines("not answered", &unanswered, width);
         lines.extend(side_by_side(left, right, half_width));
     } else {
-        let width = columns.saturating_sub(FIGURES_WIDTH).clamp(NAME_WIDTH_MIN, longest);
-        lines.extend(table("replies", &replies, width));
+        let width = columns.saturating_sub(VALUES_WIDTH).clamp(NAME_WIDTH_MIN, longest);
+        lines.extend(table_lines("replies", &replies, width));
         lines.push(Line::default());
-        lines.extend(table("not answered", &unanswered, width));
+        lines.extend(table_lines("not answered", &unanswered, width));
     }
     lines
 }
@@ -100,17 +101,18 @@ fn side_by_side(
     })
 }
 
-fn head(view: &StatusView<'_>) -> Vec<Line<'static>> {
-    let listen = view.now["listen"].as_array().cloned().unwrap_or_default();
+fn header_lines(statuses: &StatusPair<'_>) -> Vec<Line<'static>> {
+    let listen = statuses.now["listen"].as_array().cloned().unwrap_or_default();
     let listen: Vec<&str> = listen.iter().filter_map(Value::as_str).collect();
-    let (pid, engine) = (view.text("/pid"), view.text("/engine"));
-    let uptime = view.number("/uptime_s");
-    let state = match (view.now["page_expired"].as_bool(), view.now["synchronised"].as_bool()) {
-        (Some(true), _) => "NOT ANSWERING: clock page expired".to_owned(),
-        (_, Some(false)) => "NOT SYNCHRONISED".to_owned(),
-        _ => format!("synchronised, stratum {}", view.text("/stratum")),
-    };
-    let milliseconds = |pointer| view.number(pointer) / 1e6;
+    let (pid, engine) = (statuses.text("/pid"), statuses.text("/engine"));
+    let uptime = statuses.number("/uptime_s");
+    let state =
+        match (statuses.now["page_expired"].as_bool(), statuses.now["synchronised"].as_bool()) {
+            (Some(true), _) => "NOT ANSWERING: clock page expired".to_owned(),
+            (_, Some(false)) => "NOT SYNCHRONISED".to_owned(),
+            _ => format!("synchronised, stratum {}", statuses.text("/stratum")),
+        };
+    let milliseconds = |pointer| statuses.number(pointer) / 1e6;
     let bold = Style::new().add_modifier(Modifier::BOLD);
     let mut lines = vec![
         Line::styled(
@@ -122,23 +124,24 @@ fn head(view: &StatusView<'_>) -> Vec<Line<'static>> {
             milliseconds("/root_dispersion_ns"),
             milliseconds("/root_delay_ns") / 2.0,
             milliseconds("/page_age_ns"),
-            view.text("/clock/steps"),
+            statuses.text("/clock/steps"),
         )),
     ];
-    for index in 0..view.length("/sources") {
-        lines.push(source(view, index));
+    for index in 0..statuses.length("/sources") {
+        lines.push(source_line(statuses, index));
     }
-    let error = view.text("/reload/last_reload_error");
+    let error = statuses.text("/reload/last_reload_error");
     if !error.is_empty() {
         lines.push(Line::styled(format!("last reload refused: {error}"), bold));
     }
     lines
 }
 
-/// One time source: its role, and its offset from the system clock.
-fn source(view: &StatusView<'_>, index: usize) -> Line<'static> {
-    let text = |field: &str| view.text(&format!("/sources/{index}/{field}"));
-    let ms = |field: &str| view.number(&format!("/sources/{index}/{field}")) / 1e6;
+/// Returns the line on a time source: its state in source selection, and its offset with
+/// uncertainty, or the reason for which it is not used.
+fn source_line(statuses: &StatusPair<'_>, index: usize) -> Line<'static> {
+    let text = |field: &str| statuses.text(&format!("/sources/{index}/{field}"));
+    let ms = |field: &str| statuses.number(&format!("/sources/{index}/{field}")) / 1e6;
     let (name, state, reason) = (text("name"), text("state"), text("reason"));
     if !reason.is_empty() {
         return Line::from(format!("source {name}: {state}, {reason}"));
@@ -147,60 +150,62 @@ fn source(view: &StatusView<'_>, index: usize) -> Line<'static> {
     Line::from(format!("source {name}: {state}, {offset:+.3} ms ± {uncertainty:.3} ms"))
 }
 
-fn replies(view: &StatusView<'_>) -> Vec<[String; 3]> {
-    let mut rows = vec![view.row("sockets", "/counters/answered")];
-    for index in 0..view.length("/workers") {
+fn reply_rows(statuses: &StatusPair<'_>) -> Vec<[String; 3]> {
+    let mut rows = vec![statuses.row("sockets", "/counters/answered")];
+    for index in 0..statuses.length("/workers") {
         let worker = format!("/workers/{index}");
-        let core = view.text(&format!("{worker}/core"));
-        let listen = view.text(&format!("{worker}/listen"));
+        let core = statuses.text(&format!("{worker}/core"));
+        let listen = statuses.text(&format!("{worker}/listen"));
         let listen = if listen.is_empty() { "AF_XDP".to_owned() } else { listen };
         let name = format!("  core {core}, {listen}");
-        rows.push(view.row(&name, &format!("{worker}/answered")));
+        rows.push(statuses.row(&name, &format!("{worker}/answered")));
     }
-    if view.now.get("xdp_counters").is_some() {
-        rows.push(view.row("XDP, IPv4", "/xdp_counters/answered_ipv4"));
-        rows.push(view.row("XDP, IPv6", "/xdp_counters/answered_ipv6"));
+    if statuses.now.get("xdp_counters").is_some() {
+        rows.push(statuses.row("XDP, IPv4", "/xdp_counters/answered_ipv4"));
+        rows.push(statuses.row("XDP, IPv6", "/xdp_counters/answered_ipv6"));
     }
     for kind in ["interleaved", "symmetric", "mac", "nts"] {
-        rows.push(view.row(&format!("{kind}, sockets"), &format!("/counters/{kind}")));
+        rows.push(statuses.row(&format!("{kind}, sockets"), &format!("/counters/{kind}")));
     }
-    if view.now.get("xdp_counters").is_some() {
-        rows.push(view.row("interleaved, XDP", "/xdp_counters/answered_interleaved"));
-        rows.push(view.row("symmetric, XDP", "/xdp_counters/answered_symmetric"));
+    if statuses.now.get("xdp_counters").is_some() {
+        rows.push(statuses.row("interleaved, XDP", "/xdp_counters/answered_interleaved"));
+        rows.push(statuses.row("symmetric, XDP", "/xdp_counters/answered_symmetric"));
     }
-    for core in 0..view.length("/xdp_answered_by_core") {
-        rows.push(view.row(&format!("  core {core}"), &format!("/xdp_answered_by_core/{core}")));
+    for core in 0..statuses.length("/xdp_answered_by_core") {
+        rows.push(
+            statuses.row(&format!("  core {core}"), &format!("/xdp_answered_by_core/{core}")),
+        );
     }
-    for key in view.keys("/clients") {
-        rows.push(view.row(&format!("clients, {key}"), &format!("/clients/{key}")));
+    for key in statuses.keys("/clients") {
+        rows.push(statuses.row(&format!("clients, {key}"), &format!("/clients/{key}")));
     }
     rows
 }
 
-fn unanswered(view: &StatusView<'_>) -> Vec<[String; 3]> {
+fn unanswered_rows(statuses: &StatusPair<'_>) -> Vec<[String; 3]> {
     let mut rows: Vec<_> = ["dropped", "refused", "expired", "receive_errors"]
         .iter()
-        .map(|name| view.row(name, &format!("/counters/{name}")))
+        .map(|name| statuses.row(name, &format!("/counters/{name}")))
         .collect();
-    for reason in view.keys("/counters/ignored") {
+    for reason in statuses.keys("/counters/ignored") {
         let pointer = format!("/counters/ignored/{reason}");
-        rows.push(view.row(&format!("ignored: {reason}"), &pointer));
+        rows.push(statuses.row(&format!("ignored: {reason}"), &pointer));
     }
-    for (title, of) in [("dropped", "dropped"), ("kiss", "kisses")] {
-        for reason in view.keys(&format!("/xdp_counters/{of}")) {
-            let pointer = format!("/xdp_counters/{of}/{reason}");
-            rows.push(view.row(&format!("XDP {title}: {reason}"), &pointer));
+    for (title, field) in [("dropped", "dropped"), ("kiss", "kisses")] {
+        for reason in statuses.keys(&format!("/xdp_counters/{field}")) {
+            let pointer = format!("/xdp_counters/{field}/{reason}");
+            rows.push(statuses.row(&format!("XDP {title}: {reason}"), &pointer));
         }
     }
-    for reason in view.keys("/xdp_counters/passed") {
+    for reason in statuses.keys("/xdp_counters/passed") {
         let pointer = format!("/xdp_counters/passed/{reason}");
-        rows.push(view.row(&format!("XDP passed: {reason}"), &pointer));
+        rows.push(statuses.row(&format!("XDP passed: {reason}"), &pointer));
     }
     rows
 }
 
-/// Rows with a head; a name that is too long has its own line.
-fn table(title: &str, rows: &[[String; 3]], name_width: usize) -> Vec<Line<'static>> {
+/// Returns the lines of a table with a header; a name longer than `name_width` is on its own line.
+fn table_lines(title: &str, rows: &[[String; 3]], name_width: usize) -> Vec<Line<'static>> {
     let text =
         |name: &str, rate: &str, count: &str| format!("{name:<name_width$} {rate:>10} {count:>14}");
     let reversed = Style::new().add_modifier(Modifier::REVERSED);
@@ -243,7 +248,7 @@ mod tests {
     }
 
     fn drawn_at(columns: usize, before: &Value, now: &Value) -> String {
-        let lines = lay(columns, before, now);
+        let lines = lay_out(columns, before, now);
         lines.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
     }
 

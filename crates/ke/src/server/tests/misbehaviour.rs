@@ -80,7 +80,7 @@ fn requests_of_other_clients_are_judged_by_the_standard() {
             send_request(&server, &identity, &[ALPN], &bytes(&records.concat())).unwrap();
         match (KeResponse::parse(&response).unwrap(), code) {
             (KeResponse::Negotiated(grant), None) => {
-                assert_eq!(grant.cookies.len(), 8, "{records:?}")
+                assert_eq!(grant.cookies.len(), 8, "{records:?}");
             }
             (parsed, code) => assert_eq!(Some(parsed), code.map(KeResponse::Error), "{records:?}"),
         }

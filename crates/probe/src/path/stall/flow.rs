@@ -11,8 +11,10 @@ use horolog_record::{AckCounts, AckDelaySummary, StallMechanism, WatchedConnecti
 
 use super::judge::saturating_ns;
 use super::segment::TcpSegment;
-use super::snapshot::{self, ConnectionSnapshot};
-use super::stalls::{ConnectionEnds, StallCounts, UntrackedConnections, into_sorted_records};
+use super::stalls::{
+    ConnectionEnds, ConnectionSnapshot, StallCounts, UntrackedConnections, into_sorted_records,
+    sort_snapshots,
+};
 
 /// Maximum number of tracked connections.
 const FLOWS_MAX: usize = 4_096;
@@ -110,7 +112,7 @@ impl Flows {
     /// Returns snapshots of the connections that have carried data.
     pub(super) fn snapshots(&self) -> Vec<ConnectionSnapshot> {
         let with_data = self.by_ends.iter().filter(|(_, flow)| flow.last_sender.is_some());
-        snapshot::sort_snapshots(
+        sort_snapshots(
             with_data.map(|(ends, flow)| flow.stalls.snapshot(*ends, Some(flow.answers))),
         )
     }

@@ -18,8 +18,10 @@ use super::capture::StallCapture;
 use super::flow::Flows;
 use super::judge::saturating_ns;
 use super::run::{capture_failed_finding, dropped_packets_finding, evidence_kind};
-use super::snapshot::{self, ConnectionSnapshot, SNAPSHOT_INTERVAL, StallSnapshot};
-use super::stalls::{ConnectionEnds, StallCounts, UntrackedConnections, into_sorted_records};
+use super::stalls::{
+    ConnectionEnds, ConnectionSnapshot, SNAPSHOT_INTERVAL, StallCounts, StallSnapshot,
+    UntrackedConnections, into_sorted_records, sort_snapshots,
+};
 use super::{advice, kernel};
 use crate::path::tcp::{TcpPathError, finding, host_facts};
 
@@ -284,9 +286,7 @@ impl SocketSampler {
     }
 
     fn snapshots(&self) -> Vec<ConnectionSnapshot> {
-        snapshot::sort_snapshots(
-            self.sockets.iter().map(|(ends, one)| one.stalls.snapshot(*ends, None)),
-        )
+        sort_snapshots(self.sockets.iter().map(|(ends, one)| one.stalls.snapshot(*ends, None)))
     }
 
     fn into_connections(self) -> Vec<WatchedConnection> {

@@ -1,15 +1,17 @@
 //! Record of a row from the outcomes of its flows. Pure.
 
 use horolog_record::{
-    Distribution, PathCounts, PathDirectionCounts, PathHostLosses, PathLoad, PathRow, RowEndReason,
-    SignedDistribution,
+    Distribution, LiveCounts, PartSummary, PathCounts, PathDirectionCounts, PathHostLosses,
+    PathLoad, PathRow, Percentiles, RowEndReason, SignedDistribution,
 };
 use horolog_stats::Recorder;
 use horolog_stats::loss::EventRate;
-use horolog_time::Span;
+use horolog_time::{Monotonic, Span, Timestamp};
 
+use super::flow::UdpFlow;
 use super::flow_stats::FlowStats;
 use super::options::RowPlan;
+use super::ping_pong::FlowOutcome;
 
 /// Header lengths in bytes: IPv4 (RFC 791), IPv6 and its fragment header (RFC 8200), UDP (RFC 768).
 const IPV4_BYTES: u64 = 20;
@@ -92,6 +94,103 @@ pub(super) fn row_record(plan: &RowPlan, outcome: UdpRowOutcome) -> PathRow {
 fn achieved_rate(sent: u64, duration: Span) -> f64 {
     let ns = u64::try_from(duration.as_ns()).unwrap_or(0);
     EventRate::from_span(sent, 0, ns).map_or(0.0, EventRate::per_second)
+}
+
+/// Returns the row's name.
+pub(super) fn row_name(plan: &RowPlan) -> String {
+    format!("{} bytes, R {}", plan.length, plan.load_ratio)
+}
+
+/// Returns the row's counts.
+pub(super) fn row_counts(row: &PathRow) -> LiveCounts {
+    LiveCounts {
+        sent: row.counts.sent,
+        received: row.counts.received,
+        late: row.counts.late,
+        duplicate: row.counts.duplicate,
+        invalid: row.counts.invalid,
+        refused: row.counts.refused,
+        ..LiveCounts::default()
+    }
+}
+
+/// Returns the row's summary.
+pub(super) fn row_summary(row: &PathRow) -> PartSummary {
+    PartSummary {
+        intended_rate: row.intended_rate,
+        achieved_rate: row.achieved_rate,
+        duration_s: row.duration_s,
+        sent: row.counts.sent,
+        received: row.counts.received,
+        lost: row.counts.lost,
+        late: row.counts.late,
+        invalid: row.counts.invalid,
+        latency_ns: row.rtt_ns.as_ref().map(Percentiles::from_distribution),
+        ..PartSummary::default()
+    }
+}
+
+/// Sums over flows of the values that [`super::flow_stats::FlowStats`] does not merge.
+pub(super) struct FlowSums {
+    pub(super) directions: Option<(PathDirectionCounts, PathDirectionCounts)>,
+    pub(super) have_far_counts: bool,
+    pub(super) host_losses: PathHostLosses,
+    pub(super) load_received: u64,
+    pub(super) started_at: Option<Timestamp<Monotonic>>,
+    pub(super) ended_at: Timestamp<Monotonic>,
+    pub(super) reply_traffic_class: Option<u8>,
+    pub(super) end_reason: Option<RowEndReason>,
+}
+
+impl Default for FlowSums {
+    fn default() -> Self {
+        Self {
+            directions: None,
+            have_far_counts: true,
+            host_losses: PathHostLosses::default(),
+            load_received: 0,
+            started_at: None,
+            ended_at: Timestamp::from_ns(0),
+            reply_traffic_class: None,
+            end_reason: None,
+        }
+    }
+}
+
+impl FlowSums {
+    /// Adds the outcome of another flow.
+    pub(super) fn add(&mut self, outcome: &FlowOutcome, flow: &UdpFlow) {
+        match outcome.stats.direction_counts() {
+            Some((forward, backward)) => {
+                let (there, back) = self.directions.get_or_insert_default();
+                for (all, one) in [(there, forward), (back, backward)] {
+                    all.lost += one.lost;
+                    all.duplicate += one.duplicate;
+                    all.reordered += one.reordered;
+                }
+            }
+            None => self.have_far_counts = false,
+        }
+        let host_losses = &mut self.host_losses;
+        if let Some(losses) = outcome.stats.far_losses {
+            let limited = host_losses.far_limited.unwrap_or(0);
+            host_losses.far_limited = Some(limited.saturating_add(losses.limited));
+            // All flows share one socket of the far end, so each reports the same drops.
+            host_losses.far_dropped = host_losses.far_dropped.max(Some(losses.dropped));
+        }
+        if let Some(dropped) = outcome.stats.dropped {
+            host_losses.near_dropped =
+                Some(host_losses.near_dropped.unwrap_or(0).saturating_add(dropped));
+        }
+        self.load_received += outcome.stats.far_counts.map_or(0, |counted| u64::from(counted.load));
+        self.started_at = match (self.started_at, outcome.started_at) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+        self.ended_at = self.ended_at.max(outcome.ended_at);
+        self.reply_traffic_class = self.reply_traffic_class.or(flow.reply_traffic_class);
+        self.end_reason = self.end_reason.or(outcome.end_reason);
+    }
 }
 
 #[cfg(test)]

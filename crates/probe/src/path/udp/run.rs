@@ -24,15 +24,13 @@ use super::error::UdpPathError;
 use super::findings::{self, UdpRunContext};
 use super::flow::UdpFlow;
 use super::flow_stats::FlowStats;
-use super::live;
 use super::load::{self, PathLoadGenerator};
 use super::open_loop::{FlowReceiver, FlowSchedule, FlowSender, FlowShared};
 use super::options::{LoadDestination, PathUdpOptions, RowPlan};
 use super::ping_pong::{FlowOutcome, ping_pong};
 use super::prepare::{FarEndInfo, check_options, identify_far_end, local_error_bound_ns};
-use super::row::{self, UdpRowOutcome};
+use super::row::{self, FlowSums, UdpRowOutcome};
 use super::shared::{LoadRatioGate, RowState};
-use super::sum::FlowSums;
 
 /// Delay after enabling timestamps, before they are reliable.
 const TIMESTAMPING_DELAY: Span = Span::from_ms(20);
@@ -100,7 +98,7 @@ impl PathUdp {
             }
             progress(index, plan);
             let clock = realtime_minus_monotonic();
-            let name = live::row_name(plan);
+            let name = row::row_name(plan);
             let current_row = self.current_row(index, &name);
             let sampling = observer.map(|observer| (observer, &sampler, current_row));
             let row = self.run_row(plan, clock, is_over, sampling)?;
@@ -108,8 +106,8 @@ impl PathUdp {
                 sampler.report_row(
                     observer,
                     current_row,
-                    live::row_counts(&row),
-                    live::row_summary(&row),
+                    row::row_counts(&row),
+                    row::row_summary(&row),
                 );
             }
             if !clock.agrees(realtime_minus_monotonic()) {

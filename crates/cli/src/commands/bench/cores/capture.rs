@@ -1,5 +1,5 @@
-//! Count of the server's replies that is independent of the generator: a separate packet socket,
-//! with a filter for the server's address and port.
+//! Count of the server's replies by a packet capture, as a check of the generator's count: a
+//! separate AF_PACKET socket with a filter for the server's address and port.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,44 +14,46 @@ use horolog_record::{CaptureCheck, LoadResult, Trial};
 use crate::commands::server_under_test::SearchProgress;
 use crate::failure::CommandFailure;
 
-/// Frames fetched by one call.
-const BATCH: usize = 64;
-/// Only the number of frames matters, not their content.
-const SNAP_LEN: usize = 128;
-/// Holds the replies of a second at 100,000/s.
-const RECEIVE_BUFFER: usize = 64 << 20;
-/// Interval between two checks of whether the run is over.
-const WAIT: Duration = Duration::from_millis(20);
+/// Most frames received in one call.
+const FRAMES_PER_BATCH: usize = 64;
+/// Bytes captured of each frame; frames are only counted, so their headers suffice.
+const SNAP_LEN_BYTES: usize = 128;
+/// Size of the receive buffer in bytes; it holds one second of replies at 100,000/s.
+const RECEIVE_BUFFER_BYTES: usize = 64 << 20;
+/// Timeout of one receive call, after which the end of the run is checked.
+const RECEIVE_TIMEOUT: Duration = Duration::from_millis(20);
 
-/// Runs a load in `host` and meanwhile counts the replies of `server`.
-pub(super) fn check(
+/// Runs a load in `host`, counts the replies of `server` by a capture meanwhile, and returns both
+/// counts.
+pub(super) fn compare_reply_counts(
     host: &LabHost,
     server: SocketAddr,
     options: LoadOptions,
 ) -> Result<CaptureCheck, CommandFailure> {
     let interface = host.first_interface().name.clone();
     host.run(move || {
-        let mut device = PacketDevice::open(&interface, &tap(server)).map_err(failed)?;
-        let over = AtomicBool::new(false);
+        let mut device = PacketDevice::open(&interface, &reply_capture_options(server))
+            .map_err(capture_failure)?;
+        let run_ended = AtomicBool::new(false);
         let (captured, result) = thread::scope(|scope| {
-            let counter = scope.spawn(|| count(&mut device, &over));
-            let mut follower = SearchProgress::named("capture: ".to_owned());
+            let counter = scope.spawn(|| count_frames(&mut device, &run_ended));
+            let mut observer = SearchProgress::named("capture: ".to_owned());
             let result: Result<LoadResult, LoadError> =
-                LoadRun::prepare(options).and_then(|load| load.run(&mut follower));
-            follower.finish();
-            over.store(true, Ordering::Relaxed);
+                LoadRun::prepare(options).and_then(|load| load.run(&mut observer));
+            observer.finish();
+            run_ended.store(true, Ordering::Relaxed);
             (counter.join(), result)
         });
         let captured = captured.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        let counted = result?.trials.iter().map(frames).sum();
-        let dropped = device.dropped().map_err(failed)?;
-        Ok(CaptureCheck { counted, captured: captured.map_err(failed)?, dropped })
+        let counted = result?.trials.iter().map(trial_replies).sum();
+        let dropped = device.dropped().map_err(capture_failure)?;
+        Ok(CaptureCheck { counted, captured: captured.map_err(capture_failure)?, dropped })
     })?
 }
 
-fn tap(server: SocketAddr) -> PacketOptions {
+fn reply_capture_options(server: SocketAddr) -> PacketOptions {
     PacketOptions {
-        slots: BATCH,
+        slots: FRAMES_PER_BATCH,
         selection: FrameSelection::Udp(UdpFilter {
             source: server.ip(),
             source_port: Some(server.port()),
@@ -59,31 +61,32 @@ fn tap(server: SocketAddr) -> PacketOptions {
             destination_network: None,
         }),
         receive_timestamps: false,
-        receive_buffer: Some(RECEIVE_BUFFER),
+        receive_buffer: Some(RECEIVE_BUFFER_BYTES),
         ..PacketOptions::default()
     }
 }
 
-/// Counts frames until the run is over and no more are queued.
-fn count(device: &mut PacketDevice, over: &AtomicBool) -> std::io::Result<u64> {
-    let mut frames = Batch::new(BATCH, SNAP_LEN);
+/// Counts captured frames until `run_ended` is set and no more are queued.
+fn count_frames(device: &mut PacketDevice, run_ended: &AtomicBool) -> std::io::Result<u64> {
+    let mut frames = Batch::new(FRAMES_PER_BATCH, SNAP_LEN_BYTES);
     let mut count = 0;
     loop {
-        // Read first: frames from before the end are still fetched after it.
-        let last = over.load(Ordering::Relaxed);
-        match device.receive(&mut frames, WAIT)? {
+        // Loaded before the receive call, so that frames queued before the end are still counted.
+        let last = run_ended.load(Ordering::Relaxed);
+        match device.receive(&mut frames, RECEIVE_TIMEOUT)? {
             0 if last => return Ok(count),
             fetched => count += fetched as u64,
         }
     }
 }
 
-/// All replies of the server in a trial as counted by the generator.
-fn frames(trial: &Trial) -> u64 {
+/// Returns the number of replies that the generator counted in a trial: valid, duplicate, late and
+/// invalid ones.
+fn trial_replies(trial: &Trial) -> u64 {
     let counted = [trial.received, trial.duplicate, trial.late, trial.invalid_total()];
     counted.iter().sum()
 }
 
-fn failed(error: impl std::fmt::Display) -> CommandFailure {
+fn capture_failure(error: impl std::fmt::Display) -> CommandFailure {
     CommandFailure::environment(format!("cannot capture replies: {error}"))
 }

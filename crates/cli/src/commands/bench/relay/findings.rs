@@ -1,47 +1,50 @@
-//! Findings of the experiment as a whole.
+//! Findings on the whole relay benchmark.
 
 use horolog_record::{Finding, FindingCode, RelayBaseline, RelayConfigurationResult, Severity};
 
 use crate::output;
 
-/// Share of the source's rate without a relay above which the source is itself the limit.
-const SOURCE_SHARE: f64 = 0.8;
-/// Share of the host's CPU time above which other programs lower the result.
-const OTHERS_MAX: f64 = 0.05;
+/// Share of the source's highest rate above which the source, and not the relay, counts as the
+/// limit.
+const SOURCE_SHARE_MAX: f64 = 0.8;
+/// Share of the host's CPU time used by other programs above which a finding reports them.
+const OTHER_PROGRAMS_SHARE_MAX: f64 = 0.05;
 
-/// Events during the experiment that qualify its result.
+/// Events during the benchmark that are reported as findings.
 #[derive(Debug, Default)]
 pub(super) struct ExperimentEvents {
-    /// True if some copy was wrong.
-    pub(super) is_spoiled: bool,
-    /// The relay that ended by itself, and its last line of output.
-    pub(super) relay_ended: Option<String>,
-    /// Shares of the host's CPU time that other programs used while cells were measured, by name.
-    others: Vec<(String, f64)>,
+    /// True if some copy had the wrong length, or was a duplicate in place of a missing one.
+    pub(super) has_wrong_copies: bool,
+    /// Configuration whose relay exited by itself, and the reason; `None` if none did.
+    pub(super) relay_exit: Option<String>,
+    /// Largest share of the host's CPU time that other programs used during a repetition, by the
+    /// name of the configuration; only shares above the limit.
+    other_program_shares: Vec<(String, f64)>,
 }
 
 impl ExperimentEvents {
-    /// Records the share of the host's CPU time that other programs used during a repetition of a
-    /// cell.
-    pub(super) fn note_others(&mut self, cell: &RelayConfigurationResult, share: f64) {
-        if share <= OTHERS_MAX {
+    /// Records the share of the host's CPU time that other programs used during a repetition, if it
+    /// is above the limit.
+    pub(super) fn record_other_programs(&mut self, cell: &RelayConfigurationResult, share: f64) {
+        if share <= OTHER_PROGRAMS_SHARE_MAX {
             return;
         }
-        let name = name(cell);
-        match self.others.iter_mut().find(|(other, _)| *other == name) {
+        let name = configuration_name(cell);
+        match self.other_program_shares.iter_mut().find(|(other, _)| *other == name) {
             Some((_, most)) => *most = most.max(share),
-            None => self.others.push((name, share)),
+            None => self.other_program_shares.push((name, share)),
         }
     }
 
-    /// Records that the relay of a cell ended by itself.
-    pub(super) fn note_end(&mut self, cell: &RelayConfigurationResult, last_words: &str) {
-        self.relay_ended = Some(format!("{}: {last_words}", name(cell)));
+    /// Records that the relay of a configuration exited by itself, with its last line of output.
+    pub(super) fn record_relay_exit(&mut self, cell: &RelayConfigurationResult, last_words: &str) {
+        self.relay_exit = Some(format!("{}: {last_words}", configuration_name(cell)));
     }
 
-    fn noise_finding(&self) -> Option<Finding> {
-        let most = self.others.iter().map(|(_, share)| *share).fold(0.0, f64::max);
-        let names: Vec<_> = self.others.iter().map(|(name, _)| name.as_str()).collect();
+    fn other_programs_finding(&self) -> Option<Finding> {
+        let most = self.other_program_shares.iter().map(|(_, share)| *share).fold(0.0, f64::max);
+        let names: Vec<_> =
+            self.other_program_shares.iter().map(|(name, _)| name.as_str()).collect();
         (!names.is_empty()).then(|| {
             let message = format!(
                 "other programs used up to {:.0}% of this host's CPU time at {}",
@@ -58,9 +61,9 @@ fn finding(code: FindingCode, severity: Severity, message: String, advice: &str)
     Finding { code, severity, message, advice: advice.to_owned(), trial: None }
 }
 
-pub(super) fn all(
+pub(super) fn relay_findings(
     cells: &[RelayConfigurationResult],
-    direct: &[RelayBaseline],
+    baselines: &[RelayBaseline],
     events: &ExperimentEvents,
     cores: usize,
 ) -> Vec<Finding> {
@@ -73,8 +76,8 @@ pub(super) fn all(
         ),
         "compare the engines with one another, and the CPU time per copy",
     );
-    let is_limited = |cell: &&RelayConfigurationResult| is_source_limited(cell, direct);
-    let names: Vec<_> = cells.iter().filter(is_limited).map(name).collect();
+    let is_limited = |cell: &&RelayConfigurationResult| is_source_limited(cell, baselines);
+    let names: Vec<_> = cells.iter().filter(is_limited).map(configuration_name).collect();
     let of_source = (!names.is_empty()).then(|| {
         let message = format!("the source was near its maximum rate at {}", names.join("; "));
         finding(
@@ -87,7 +90,7 @@ pub(super) fn all(
     let is_lossy = |cell: &&RelayConfigurationResult| {
         !cell.repetitions.is_empty() && cell.copies_per_s().is_none()
     };
-    let names: Vec<_> = cells.iter().filter(is_lossy).map(name).collect();
+    let names: Vec<_> = cells.iter().filter(is_lossy).map(configuration_name).collect();
     let lossy = (!names.is_empty()).then(|| {
         let message = format!("copies were lost at every rate at {}", names.join("; "));
         finding(
@@ -97,12 +100,12 @@ pub(super) fn all(
             "see the counters of 'horolog relay list'",
         )
     });
-    let wrong = events.is_spoiled.then(|| {
+    let wrong = events.has_wrong_copies.then(|| {
         let message =
             "some copies were wrong: damaged, or duplicated instead of another".to_owned();
         finding(FindingCode::CountsDisagree, Severity::Error, message, "discard these results")
     });
-    let interrupted = output::flow().is_break().then(|| {
+    let interrupted = output::check_stop_request().is_break().then(|| {
         let message = "the experiment was ended early".to_owned();
         finding(
             FindingCode::Interrupted,
@@ -111,30 +114,32 @@ pub(super) fn all(
             "missing values were not measured",
         )
     });
-    let ended = events.relay_ended.as_ref().map(|relay| {
+    let ended = events.relay_exit.as_ref().map(|relay| {
         let message = format!("a relay exited, which ended the experiment: {relay}");
         let advice = "missing values were not measured; the others are valid";
         finding(FindingCode::EngineFailed, Severity::Error, message, advice)
     });
-    let findings =
-        [of_source, lossy, events.noise_finding(), wrong, ended, interrupted].into_iter().flatten();
+    let findings = [of_source, lossy, events.other_programs_finding(), wrong, ended, interrupted]
+        .into_iter()
+        .flatten();
     [shared].into_iter().chain(findings).collect()
 }
 
-/// Name of a cell.
-pub(super) fn name(cell: &RelayConfigurationResult) -> String {
+/// Returns the name of a configuration in messages, such as "xdp, 64 B, 8 children".
+pub(super) fn configuration_name(cell: &RelayConfigurationResult) -> String {
     let RelayConfigurationResult { size_bytes, children, engine, .. } = cell;
     let plural = if *children == 1 { "child" } else { "children" };
     format!("{}, {size_bytes} B, {children} {plural}", engine.name())
 }
 
-/// Returns true if the source's rate was close to its rate without a relay.
-fn is_source_limited(cell: &RelayConfigurationResult, direct: &[RelayBaseline]) -> bool {
-    let alone = direct.iter().find(|direct| direct.size_bytes == cell.size_bytes);
+/// Returns true if the source was near its highest rate, scaled to the number of its threads, so
+/// that the relay may not be the limit.
+fn is_source_limited(cell: &RelayConfigurationResult, baselines: &[RelayBaseline]) -> bool {
+    let baseline = baselines.iter().find(|direct| direct.size_bytes == cell.size_bytes);
     let packets = cell.copies_per_s().map(|copies| copies / cell.children as f64);
-    alone.zip(packets).is_some_and(|(alone, packets)| {
-        let share = cell.source_threads as f64 / alone.source_threads as f64;
-        packets > alone.rate * share * SOURCE_SHARE
+    baseline.zip(packets).is_some_and(|(baseline, packets)| {
+        let share = cell.source_threads as f64 / baseline.source_threads as f64;
+        packets > baseline.rate * share * SOURCE_SHARE_MAX
     })
 }
 
@@ -160,16 +165,16 @@ mod tests {
     }
 
     fn found(events: &ExperimentEvents, code: FindingCode) -> Option<Finding> {
-        all(&[], &[], events, 2).into_iter().find(|finding| finding.code == code)
+        relay_findings(&[], &[], events, 2).into_iter().find(|finding| finding.code == code)
     }
 
     #[test]
     fn finding_on_other_programs_has_their_largest_share() {
         let mut events = ExperimentEvents::default();
-        events.note_others(&cell(1), 0.04);
+        events.record_other_programs(&cell(1), 0.04);
         assert_eq!(found(&events, FindingCode::TrialsInconsistent), None);
         for (children, share) in [(2, 0.1), (4, 0.3), (2, 0.2), (4, 0.06)] {
-            events.note_others(&cell(children), share);
+            events.record_other_programs(&cell(children), share);
         }
         let message = found(&events, FindingCode::TrialsInconsistent).unwrap().message;
         assert!(message.contains("up to 30%"), "{message}");
@@ -180,7 +185,7 @@ mod tests {
     fn a_relay_that_ended_is_an_error_with_its_last_words() {
         let mut events = ExperimentEvents::default();
         assert_eq!(found(&events, FindingCode::EngineFailed), None);
-        events.note_end(&cell(1), "no memory");
+        events.record_relay_exit(&cell(1), "no memory");
         let finding = found(&events, FindingCode::EngineFailed).unwrap();
         assert_eq!(finding.severity, Severity::Error);
         assert!(finding.message.ends_with("send, 64 B, 1 child: no memory"), "{finding:?}");

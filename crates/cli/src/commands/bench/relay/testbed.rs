@@ -1,6 +1,6 @@
-//! Lab hosts of the experiment, and one trial in them: the source sends at a rate for a while, and
-//! the receivers count the copies. The source's own counts only determine how much there was to
-//! receive.
+//! Testbed of the relay benchmark: lab hosts, and trials in which the source sends at a constant
+//! rate and the receivers count the copies. Loss is the number of packets sent minus those
+//! received; the relay's counters are not used.
 
 use std::net::SocketAddr;
 use std::sync::{Barrier, mpsc};
@@ -21,95 +21,102 @@ use horolog_xdp::{
     StreamLane, StreamSink, StreamSource, StreamTrial,
 };
 
-use super::cost::ProcessorTime;
+use super::cost::CpuTimes;
 use crate::failure::CommandFailure;
 use crate::output;
 
-/// Destination port of the source's packets, and their source port.
+/// Destination port of the source's packets ([`SOURCE_PORT`] is their source port).
 pub(super) const GROUP_PORT: u16 = 5_000;
 const SOURCE_PORT: u16 = 4_000;
-/// The first child's port; the others follow.
-pub(super) const CHILD_PORT: u16 = 6_000;
-/// Frames that the kernel receives from an interface before it checks for other work (NAPI's
-/// weight). The copies of a packet beyond this number stay in the receivers' ring, and those of the
-/// next packets are added: so full batches lose copies now and then.
-const POLL: usize = 64;
-/// Time from the readiness of all threads of the source to the first packet.
-const LEAD_NS: u64 = 200_000;
-/// Time after the end beyond which copies count as late, that is as lost: a relay that sends slower
-/// than it receives has the rest in its buffers.
-const GRACE: Duration = Duration::from_millis(10);
-/// Idle time after which no more copies are expected ...
+/// UDP port of the first child; the next children have consecutive ports.
+pub(super) const FIRST_CHILD_PORT: u16 = 6_000;
+/// NAPI weight: most frames that the kernel receives from an interface in one poll. Copies beyond
+/// it stay in the receiver's ring, to which those of the next packets are added, so that larger
+/// batches occasionally lose copies.
+const NAPI_WEIGHT: usize = 64;
+/// Time from the instant when all sending threads are ready to the first packet, in ns.
+const START_LEAD_NS: u64 = 200_000;
+/// Time after the last packet of a trial within which copies must arrive. Later ones count as lost,
+/// since a relay that is slower than the source still has them in its buffers.
+const LATE_COPY_GRACE: Duration = Duration::from_millis(10);
+/// Time without an arrival after which no more copies of a trial are expected.
 const IDLE_TIMEOUT: Duration = Duration::from_millis(30);
-/// ... and the longest time to wait for it.
-const DRAIN_MAX: Duration = Duration::from_secs(5);
+/// Longest wait for the remaining copies of a trial.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
-/// Greatest number of packets for which the source catches up after a delay, which any buffer of a
-/// relay's socket holds, within these bounds of time, in ns: a host stops a core now and then for a
-/// few milliseconds.
-const LATE_PACKETS: f64 = 1_000.0;
-const LATE_NS: [f64; 2] = [5e6, 50e6];
-/// Fractions of a nanosecond in a lane's times.
-const FRACTION: f64 = 65_536.0;
+/// Number of packets that the source may send late, in a burst, after a delay of its core; above
+/// it, the rest of the schedule is postponed. The receive buffer of a relay's socket holds so many.
+/// [`CATCH_UP_BOUNDS_NS`] are the least and the greatest lateness allowed, in ns: a host may stop a
+/// core for a few milliseconds.
+const CATCH_UP_PACKETS_MAX: f64 = 1_000.0;
+const CATCH_UP_BOUNDS_NS: [f64; 2] = [5e6, 50e6];
+/// Units of a lane's times per nanosecond ([`StreamLane`] has times in 2^-16 ns).
+const LANE_UNITS_PER_NS: f64 = 65_536.0;
 
-/// Source, relay and receivers, joined by virtual links: the relay's host is in the middle.
+/// Lab hosts of the benchmark: source and receivers, each joined to the relay's host by a veth
+/// pair.
 pub(super) struct RelayTestbed {
     lab: Lab,
     sink: StreamSink,
-    _receiving: Vec<Attachment>,
-    /// Cores to send from, in order of use.
-    pub(super) cores: Vec<usize>,
-    trials: u32,
+    _sink_attachments: Vec<Attachment>,
+    /// Cores that may run sending threads, in order of preference; all cores allowed to this
+    /// process.
+    pub(super) source_cores: Vec<usize>,
+    trials_started: u32,
 }
 
-/// A running source of packets of one size.
+/// Packet source of one payload size, attached to the source's interface.
 pub(super) struct PacketSource {
     source: StreamSource,
     size: usize,
 }
 
-/// Load of a trial.
+/// Load of one trial.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TrialLoad {
     /// Packets per second.
     pub(super) rate: f64,
     pub(super) duration: Duration,
-    /// Threads of the source, each on a core of its own.
+    /// Number of sending threads, each on its own core.
     pub(super) lanes: usize,
-    /// Greatest number of packets that are sent together.
+    /// Most packets that are sent in one call.
     pub(super) batch: u32,
     pub(super) children: usize,
-    /// True if latencies are measured.
-    pub(super) timed: bool,
+    /// True if the delays of copies are measured, which costs CPU time.
+    pub(super) measures_delays: bool,
 }
 
-/// Arrivals of a trial.
+/// Packets sent and copies received in one trial.
 #[derive(Debug, Default)]
 pub(super) struct TrialArrivals {
     /// Packets sent.
     pub(super) sent: u64,
-    /// Packets sent per second, from the first to the last.
-    pub(super) rate: f64,
-    /// Copies that arrived in time, of all children.
+    /// Packets sent per second, between the first and the last one.
+    pub(super) send_rate: f64,
+    /// Copies that arrived in time, summed over all children.
     pub(super) copies: u64,
-    /// Copies that did not arrive at a child, or arrived late.
+    /// Copies that did not arrive, or arrived late, summed over all children.
     pub(super) lost: u64,
-    /// Copies that arrived out of order, twice, or with another length.
+    /// Copies that arrived out of order or more than once; those of a wrong length count as
+    /// `damaged`.
     pub(super) disordered: u64,
     pub(super) damaged: u64,
-    /// True if a packet arrived at a child twice, and another one did not.
-    pub(super) mixed_up: bool,
+    /// True if no copy counts as lost but some child did not receive each packet once: a duplicate
+    /// took the place of a missing copy in the count.
+    pub(super) has_masked_loss: bool,
     pub(super) first_copy: Recorder,
     pub(super) last_copy: Recorder,
-    /// CPU time meanwhile, except the source's, in ns.
+    /// CPU time of this host during the trial without that of the source, in ns; `None` if the
+    /// kernel does not report it.
     pub(super) cpu_ns: Option<f64>,
 }
 
 impl RelayTestbed {
-    /// Creates the hosts, with children on `receivers` of them.
+    /// Creates the lab hosts, of which `receivers` have children, and attaches the packet counters
+    /// for up to `children_max` children to them.
     pub(super) fn new(receivers: usize, children_max: usize) -> Result<Self, CommandFailure> {
         let mut cores = affinity::allowed_cores().map_err(CommandFailure::environment)?;
-        // The first one takes most interrupts, and tasks pinned by default.
+        // Core 0 is used last: it handles most interrupts and tasks that are pinned by default.
         cores.reverse();
         let lab = Lab::new(&LabConfig {
             hosts: 2 + receivers,
@@ -117,155 +124,156 @@ impl RelayTestbed {
             ipv6: false,
             client_networks: Vec::new(),
         })?;
-        let sink = StreamSink::load(cores.len() as u32, children_max as u32).map_err(unfit)?;
+        let sink =
+            StreamSink::load(cores.len() as u32, children_max as u32).map_err(xdp_failure)?;
         let mut receiving = Vec::new();
         for host in &lab.hosts()[2..] {
-            receiving.push(attach(&sink, host)?);
+            receiving.push(attach_sink(&sink, host)?);
         }
-        Ok(Self { lab, sink, _receiving: receiving, cores, trials: 0 })
+        Ok(Self { lab, sink, _sink_attachments: receiving, source_cores: cores, trials_started: 0 })
     }
 
-    /// The host that relays.
+    /// Returns the lab host of the relay.
     pub(super) fn relay_host(&self) -> &LabHost {
         self.lab.client()
     }
 
-    fn receivers(&self) -> usize {
+    fn receiver_count(&self) -> usize {
         self.lab.hosts().len() - 2
     }
 
-    /// Destination of the packets to relay.
-    pub(super) fn group(&self) -> SocketAddr {
+    /// Returns the address to which the source sends packets and at which the relay receives them.
+    pub(super) fn group_address(&self) -> SocketAddr {
         SocketAddr::new(self.relay_host().first_interface().ipv4.into(), GROUP_PORT)
     }
 
-    /// The addresses of the children, on the hosts in turn.
-    pub(super) fn children(&self, count: usize) -> Vec<SocketAddr> {
+    /// Returns the addresses of `count` children, distributed round-robin over the receiving hosts.
+    pub(super) fn child_addresses(&self, count: usize) -> Vec<SocketAddr> {
         let hosts = &self.lab.hosts()[2..];
         let child = |number: usize| {
             let host = &hosts[number % hosts.len()];
-            SocketAddr::new(host.first_interface().ipv4.into(), CHILD_PORT + number as u16)
+            SocketAddr::new(host.first_interface().ipv4.into(), FIRST_CHILD_PORT + number as u16)
         };
         (0..count).map(child).collect()
     }
 
-    /// Number of packets that may be sent together so that all of their copies are received at
-    /// once.
-    pub(super) fn batch(&self, children: usize) -> u32 {
-        let copies = children.div_ceil(self.receivers()).max(1);
-        (POLL / copies).max(1) as u32
+    /// Returns the number of packets per batch with which all copies of a batch at one receiver fit
+    /// into one NAPI poll; at least 1.
+    pub(super) fn batch_size(&self, children: usize) -> u32 {
+        let copies = children.div_ceil(self.receiver_count()).max(1);
+        (NAPI_WEIGHT / copies).max(1) as u32
     }
 
-    /// Starts a source of packets of one size.
-    pub(super) fn source(&self, size: usize) -> Result<PacketSource, CommandFailure> {
+    /// Attaches a source of packets with `size` bytes of UDP payload.
+    pub(super) fn start_source(&self, size: usize) -> Result<PacketSource, CommandFailure> {
         let host = self.lab.server();
         let builder = UdpFrameBuilder {
             destination_mac: MacAddress(self.relay_host().first_interface().mac),
             source_mac: MacAddress(host.first_interface().mac),
             vlan: None,
             source: SocketAddr::new(host.first_interface().ipv4.into(), SOURCE_PORT),
-            destination: self.group(),
+            destination: self.group_address(),
         };
         let mut frame = vec![0; builder.headers_len() + size];
-        // After the mark, any bytes but zeros.
+        // The mark is filled in for each packet; the bytes after it count up.
         let payload: Vec<u8> =
             (0..size).map(|at| if at < STREAM_MARK_LEN { 0 } else { at as u8 }).collect();
         builder.emit(&payload, &mut frame);
         let frame = StreamFrame::new(frame).ok_or_else(|| {
             CommandFailure::usage(format!("{size} bytes are too short for a mark"))
         })?;
-        let port = interface(host.first_interface());
-        let source = host.run(|| StreamSource::attach(&port, frame))?.map_err(unfit)?;
+        let port = xdp_interface(host.first_interface());
+        let source = host.run(|| StreamSource::attach(&port, frame))?.map_err(xdp_failure)?;
         Ok(PacketSource { source, size })
     }
 
-    /// Attaches a sink for packets of a source at the relay's interface, for trials without a
-    /// relay.
-    pub(super) fn direct_sink(&self) -> Result<(StreamSink, Attachment), CommandFailure> {
-        let sink = StreamSink::load(self.cores.len() as u32, 1).map_err(unfit)?;
-        let attachment = attach(&sink, self.relay_host())?;
+    /// Attaches a packet counter for the source's packets to the relay's interface, for trials
+    /// without a relay. It is detached when the returned [`Attachment`] is dropped.
+    pub(super) fn attach_direct_sink(&self) -> Result<(StreamSink, Attachment), CommandFailure> {
+        let sink = StreamSink::load(self.source_cores.len() as u32, 1).map_err(xdp_failure)?;
+        let attachment = attach_sink(&sink, self.relay_host())?;
         Ok((sink, attachment))
     }
 
-    /// Runs a trial with a relay.
-    pub(super) fn run_relayed(
+    /// Runs a trial through a running relay.
+    pub(super) fn run_relay_trial(
         &mut self,
         source: &PacketSource,
         load: &TrialLoad,
     ) -> Result<TrialArrivals, CommandFailure> {
-        self.trials += 1;
-        run(&RelayTrial {
-            number: self.trials,
+        self.trials_started += 1;
+        run_trial(&RelayTrial {
+            number: self.trials_started,
             host: self.lab.server(),
             source,
             sink: &self.sink,
-            cores: &self.cores[..load.lanes.min(self.cores.len())],
-            first_port: CHILD_PORT,
+            cores: &self.source_cores[..load.lanes.min(self.source_cores.len())],
+            first_port: FIRST_CHILD_PORT,
             load,
         })
     }
 
-    /// Runs a trial without a relay.
-    pub(super) fn run_direct(
+    /// Runs a trial without a relay; `sink` counts the packets at the relay's interface.
+    pub(super) fn run_direct_trial(
         &mut self,
         source: &PacketSource,
         sink: &StreamSink,
         load: &TrialLoad,
     ) -> Result<TrialArrivals, CommandFailure> {
-        self.trials += 1;
-        run(&RelayTrial {
-            number: self.trials,
+        self.trials_started += 1;
+        run_trial(&RelayTrial {
+            number: self.trials_started,
             host: self.lab.server(),
             source,
             sink,
-            cores: &self.cores[..load.lanes.min(self.cores.len())],
+            cores: &self.source_cores[..load.lanes.min(self.source_cores.len())],
             first_port: GROUP_PORT,
             load,
         })
     }
 
-    /// Makes the receivers expect packets from a socket of the relay's host, and returns the mark
-    /// with which such a packet begins.
+    /// Prepares the receivers to count packets that a UDP socket of the relay's host sends, and
+    /// returns the mark with which the payload of each must begin.
     pub(super) fn expect_from_socket(&mut self, size: usize) -> [u8; STREAM_MARK_LEN] {
-        self.trials += 1;
+        self.trials_started += 1;
         self.sink.begin_trial(&StreamTrial {
-            number: self.trials,
+            number: self.trials_started,
             lanes: 1,
             children: 1,
-            first_port: CHILD_PORT,
+            first_port: FIRST_CHILD_PORT,
             payload_len: size as u32,
             timed: false,
         });
         let mut mark = [0; STREAM_MARK_LEN];
-        mark[..4].copy_from_slice(&self.trials.to_ne_bytes());
+        mark[..4].copy_from_slice(&self.trials_started.to_ne_bytes());
         mark
     }
 
-    /// Packets that arrived since.
+    /// Returns the number of packets received since [`Self::expect_from_socket`].
     pub(super) fn received_from_socket(&self) -> u64 {
         self.sink.child_counts(0, 0).packets
     }
 }
 
-/// All addresses of the hosts: TEST-NET-1 (RFC 5737).
-pub(super) fn network() -> Result<Network, CommandFailure> {
+/// Returns the network of all lab hosts: TEST-NET-1 (RFC 5737).
+pub(super) fn lab_network() -> Result<Network, CommandFailure> {
     "192.0.2.0/24".parse().map_err(CommandFailure::environment)
 }
 
-fn interface(port: &LabInterface) -> Interface {
+fn xdp_interface(port: &LabInterface) -> Interface {
     Interface { index: port.index, name: port.name.clone() }
 }
 
-fn attach(sink: &StreamSink, host: &LabHost) -> Result<Attachment, CommandFailure> {
-    let port = interface(host.first_interface());
-    host.run(|| sink.attach(&port))?.map_err(unfit)
+fn attach_sink(sink: &StreamSink, host: &LabHost) -> Result<Attachment, CommandFailure> {
+    let port = xdp_interface(host.first_interface());
+    host.run(|| sink.attach(&port))?.map_err(xdp_failure)
 }
 
-fn unfit(error: impl std::fmt::Display) -> CommandFailure {
+fn xdp_failure(error: impl std::fmt::Display) -> CommandFailure {
     CommandFailure::environment(format!("the experiment needs XDP at both ends: {error}"))
 }
 
-/// A trial with its resources.
+/// Trial to run, with the source, packet counter and cores that it uses.
 struct RelayTrial<'a> {
     number: u32,
     host: &'a LabHost,
@@ -276,22 +284,22 @@ struct RelayTrial<'a> {
     load: &'a TrialLoad,
 }
 
-fn run(trial: &RelayTrial<'_>) -> Result<TrialArrivals, CommandFailure> {
+fn run_trial(trial: &RelayTrial<'_>) -> Result<TrialArrivals, CommandFailure> {
     trial.sink.begin_trial(&StreamTrial {
         number: trial.number,
         lanes: trial.cores.len() as u32,
         children: trial.load.children as u32,
         first_port: trial.first_port,
         payload_len: trial.source.size as u32,
-        timed: trial.load.timed,
+        timed: trial.load.measures_delays,
     });
-    let before = ProcessorTime::read();
-    trial.host.run(|| trial.send())??;
+    let before = CpuTimes::read();
+    trial.host.run(|| trial.send_all_lanes())??;
     let sent: Vec<_> = trial.lanes().map(|lane| lane.sent).collect();
-    let in_time = trial.await_copies(&sent);
-    let spent = |before| Some(ProcessorTime::read()?.spent_ns(&before, trial.cores));
+    let in_time = trial.await_arrivals(&sent);
+    let spent = |before| Some(CpuTimes::read()?.spent_since_ns(&before, trial.cores));
     let cpu_ns = before.and_then(spent);
-    Ok(TrialArrivals { cpu_ns, ..trial.arrivals(&sent, &in_time) })
+    Ok(TrialArrivals { cpu_ns, ..trial.trial_arrivals(&sent, &in_time) })
 }
 
 impl RelayTrial<'_> {
@@ -299,17 +307,18 @@ impl RelayTrial<'_> {
         self.cores.iter().map(|&core| self.source.source.lane(core as u32))
     }
 
-    /// A lane's share of the schedule, from now on.
-    fn lane(&self, number: usize) -> StreamLane {
+    /// Returns the send schedule of lane `number`, which starts [`START_LEAD_NS`] from now: every
+    /// n-th packet of the load, with n lanes.
+    fn lane_schedule(&self, number: usize) -> StreamLane {
         let lanes = self.cores.len() as f64;
-        let interval = lanes * 1e9 / self.load.rate * FRACTION;
-        let [least, most] = LATE_NS.map(|ns| ns * FRACTION);
-        let late_max = (LATE_PACKETS * interval).clamp(least, most);
+        let interval = lanes * 1e9 / self.load.rate * LANE_UNITS_PER_NS;
+        let [least, most] = CATCH_UP_BOUNDS_NS.map(|ns| ns * LANE_UNITS_PER_NS);
+        let late_max = (CATCH_UP_PACKETS_MAX * interval).clamp(least, most);
         StreamLane {
-            start_ns: MonotonicClock.now().as_ns() as u64 + LEAD_NS,
+            start_ns: MonotonicClock.now().as_ns() as u64 + START_LEAD_NS,
             next: (interval / lanes * number as f64) as u64,
             interval: interval.max(1.0) as u64,
-            end: (self.load.duration.as_nanos() as f64 * FRACTION) as u64,
+            end: (self.load.duration.as_nanos() as f64 * LANE_UNITS_PER_NS) as u64,
             late_max: late_max as u64,
             trial: self.number,
             number: number as u32,
@@ -318,17 +327,17 @@ impl RelayTrial<'_> {
         }
     }
 
-    /// Sends from a thread on each core until the schedule is over or the run is interrupted.
-    fn send(&self) -> Result<(), CommandFailure> {
+    /// Runs a sending thread on each core until the schedule ends or the run is interrupted.
+    fn send_all_lanes(&self) -> Result<(), CommandFailure> {
         for &core in self.cores {
             self.source.source.set_lane(core as u32, &StreamLane::default());
         }
-        let all = &Barrier::new(self.cores.len());
+        let start_barrier = &Barrier::new(self.cores.len());
         thread::scope(|scope| {
             let senders: Vec<_> = (0..self.cores.len())
                 .map(|number| {
                     let (handle, thread) = mpsc::channel();
-                    let sender = move || self.send_from(number, all, &handle);
+                    let sender = move || self.send_lane(number, start_barrier, &handle);
                     (scope.spawn(sender), thread, self.cores[number])
                 })
                 .collect();
@@ -336,11 +345,11 @@ impl RelayTrial<'_> {
                 let Ok(thread) = thread.recv() else { continue };
                 while self.source.source.lane(*core as u32).done == 0 && !task.is_finished() {
                     thread::sleep(POLL_INTERVAL);
-                    if output::flow().is_break() {
+                    if output::check_stop_request().is_break() {
                         self.source.source.end_lane(*core as u32);
                     }
                 }
-                // The thread may be between two calls when a signal comes: repeat it.
+                // A signal that arrives between two system calls interrupts neither: repeat it.
                 while !task.is_finished() {
                     thread.interrupt().map_err(CommandFailure::environment)?;
                     thread::sleep(POLL_INTERVAL);
@@ -352,54 +361,57 @@ impl RelayTrial<'_> {
         })
     }
 
-    /// Starts when all lanes are ready: on a busy host a thread may take long to start.
-    fn send_from(
+    /// Sends the packets of lane `number` from this thread, pinned to the core of the lane. The
+    /// schedule starts once the threads of all lanes are ready, since on a busy host a thread may
+    /// take long to start.
+    fn send_lane(
         &self,
         number: usize,
-        all: &Barrier,
-        handle: &mpsc::Sender<InterruptibleThread>,
+        start_barrier: &Barrier,
+        thread_sender: &mpsc::Sender<InterruptibleThread>,
     ) -> Result<(), CommandFailure> {
         let core = self.cores[number];
         let ready = InterruptibleThread::current();
         let ready = ready.and_then(|thread| affinity::pin_to_core(core).map(|()| thread));
-        all.wait();
+        start_barrier.wait();
         let thread = ready.map_err(CommandFailure::environment)?;
-        self.source.source.set_lane(core as u32, &self.lane(number));
-        // The receiver ends the call; without a receiver there is nothing to send for.
-        if handle.send(thread).is_err() {
+        self.source.source.set_lane(core as u32, &self.lane_schedule(number));
+        // The thread at the other end interrupts the send call below; if it is gone, do not send.
+        if thread_sender.send(thread).is_err() {
             return Ok(());
         }
         while self.source.source.lane(core as u32).done == 0 {
-            self.source.source.send(self.load.batch).map_err(unfit)?;
+            self.source.source.send(self.load.batch).map_err(xdp_failure)?;
         }
         Ok(())
     }
 
-    /// Arrivals at a child, by lane.
-    fn child(&self, number: usize) -> impl Iterator<Item = StreamChildCounts> + '_ {
+    /// Returns the counts of copies received by child `number`, one for each lane.
+    fn child_counts(&self, number: usize) -> impl Iterator<Item = StreamChildCounts> + '_ {
         let lanes = 0..self.cores.len() as u32;
         lanes.map(move |lane| self.sink.child_counts(lane, number as u32))
     }
 
-    /// Arrivals at each child so far.
-    fn counts(&self) -> Vec<u64> {
-        let arrived = |number| self.child(number).map(|child| child.packets).sum();
+    /// Returns the number of copies received by each child so far.
+    fn arrivals_by_child(&self) -> Vec<u64> {
+        let arrived = |number| self.child_counts(number).map(|child| child.packets).sum();
         (0..self.load.children).map(arrived).collect()
     }
 
-    /// Waits until no more copies arrive, and returns each child's arrivals in time.
-    fn await_copies(&self, sent: &[u64]) -> Vec<u64> {
-        thread::sleep(GRACE);
-        let in_time = self.counts();
-        let wanted: u64 = sent.iter().sum();
+    /// Waits until no more copies arrive, and returns the number that each child received in time
+    /// (within [`LATE_COPY_GRACE`]).
+    fn await_arrivals(&self, sent: &[u64]) -> Vec<u64> {
+        thread::sleep(LATE_COPY_GRACE);
+        let in_time = self.arrivals_by_child();
+        let expected: u64 = sent.iter().sum();
         let (begun, mut last_arrival) = (Instant::now(), Instant::now());
         let mut counts = in_time.clone();
-        while counts.iter().any(|count| *count < wanted)
+        while counts.iter().any(|count| *count < expected)
             && last_arrival.elapsed() < IDLE_TIMEOUT
-            && begun.elapsed() < DRAIN_MAX
+            && begun.elapsed() < DRAIN_TIMEOUT
         {
             thread::sleep(POLL_INTERVAL);
-            let now = self.counts();
+            let now = self.arrivals_by_child();
             if now != counts {
                 (counts, last_arrival) = (now, Instant::now());
             }
@@ -407,33 +419,34 @@ impl RelayTrial<'_> {
         in_time
     }
 
-    fn arrivals(&self, sent: &[u64], in_time: &[u64]) -> TrialArrivals {
+    fn trial_arrivals(&self, sent: &[u64], in_time: &[u64]) -> TrialArrivals {
         let total: u64 = sent.iter().sum();
         let first = self.lanes().map(|lane| lane.first_sent_ns).filter(|ns| *ns > 0).min();
         let last = self.lanes().map(|lane| lane.last_sent_ns).max();
         let span_ns = last.zip(first).map_or(0, |(last, first)| last.saturating_sub(first));
         let mut arrivals = TrialArrivals { sent: total, ..TrialArrivals::default() };
-        let mut is_whole = true;
+        let mut has_each_once = true;
         for number in 0..self.load.children {
-            for (child, &sent) in self.child(number).zip(sent) {
+            for (child, &sent) in self.child_counts(number).zip(sent) {
                 arrivals.disordered += child.disordered;
                 arrivals.damaged += child.damaged;
-                is_whole &= child.has_each_once(sent);
+                has_each_once &= child.has_each_once(sent);
             }
         }
         for (first, last) in self.sink.delays() {
-            arrivals.first_copy.merge(&recorder(&first));
-            arrivals.last_copy.merge(&recorder(&last));
+            arrivals.first_copy.merge(&recorder_from_raw(&first));
+            arrivals.last_copy.merge(&recorder_from_raw(&last));
         }
-        arrivals.rate = if span_ns > 0 { (total - 1) as f64 * 1e9 / span_ns as f64 } else { 0.0 };
+        arrivals.send_rate =
+            if span_ns > 0 { (total - 1) as f64 * 1e9 / span_ns as f64 } else { 0.0 };
         arrivals.copies = in_time.iter().sum();
         arrivals.lost = in_time.iter().map(|count| total.saturating_sub(*count)).sum();
-        arrivals.mixed_up = arrivals.lost == 0 && !is_whole;
+        arrivals.has_masked_loss = arrivals.lost == 0 && !has_each_once;
         arrivals
     }
 }
 
-fn recorder(raw: &RawHistogram) -> Recorder {
-    // The program follows the layout, so the kernel's table is never refused.
+fn recorder_from_raw(raw: &RawHistogram) -> Recorder {
+    // Never fails: the BPF program uses the bucket layout of `Recorder`.
     Recorder::from_raw(&raw.buckets, raw.sum.into(), raw.min, raw.max).unwrap_or_default()
 }

@@ -1,45 +1,47 @@
-//! Clock part of a server's status, in words and right-aligned numbers. Pure.
+//! Text of the clock part of a server's status: names with right-aligned values. Pure.
 
 use horolog_report::units::{ABSENT, full_count, human_ns, mean_ns, signed_ns};
 use serde_json::Value;
 
 const NAME_WIDTH: usize = 30;
 const FIGURE_WIDTH: usize = 14;
-/// Three numbers and the blanks before them.
+/// Width of three columns of values, each after a blank.
 const FIGURES_WIDTH: usize = 3 * (FIGURE_WIDTH + 1);
-/// The width of names on a narrow terminal.
+/// Minimum width of names, on a narrow terminal.
 const NAME_WIDTH_MIN: usize = 15;
 
-/// The lines, without a newline at the end, with tables of at most this number of columns.
-pub(super) fn clock(status: &Value, columns: usize) -> String {
+/// Returns the status as lines, without a final newline. Tables of sources and ports are 60 to 75
+/// columns wide, depending on `columns`.
+pub(super) fn clock_text(status: &Value, columns: usize) -> String {
     let name_width = columns.saturating_sub(FIGURES_WIDTH).clamp(NAME_WIDTH_MIN, NAME_WIDTH);
-    let mut lines = served(status);
-    lines.extend(sources(&status["sources"], name_width));
+    let mut lines = server_lines(status);
+    lines.extend(source_lines(&status["sources"], name_width));
     if let calibration @ Value::Object(_) = &status["calibration"] {
-        lines.extend(calibrated(calibration));
+        lines.extend(calibration_lines(calibration));
     }
     if let ptp @ Value::Object(_) = &status["ptp"] {
-        lines.extend(ports(ptp, name_width));
+        lines.extend(ptp_lines(ptp, name_width));
     }
     lines.join("\n")
 }
 
-fn served(status: &Value) -> Vec<String> {
+/// Returns the lines about the server and the time that it serves.
+fn server_lines(status: &Value) -> Vec<String> {
     let state = match (status["page_expired"].as_bool(), status["synchronised"].as_bool()) {
         (Some(true), _) => "not answering: clock page expired".to_owned(),
-        (_, Some(true)) => format!("synchronised, stratum {}", word(&status["stratum"])),
+        (_, Some(true)) => format!("synchronised, stratum {}", value_text(&status["stratum"])),
         _ => "not synchronised".to_owned(),
     };
     let uptime = status["uptime_s"].as_f64().unwrap_or(0.0);
     let mut lines = vec![
-        format!("server {}, up {uptime:.0} s: {state}", word(&status["pid"])),
-        figure("root dispersion", &time(&status["root_dispersion_ns"])),
-        figure("root delay", &time(&status["root_delay_ns"])),
-        figure("clock page age", &time(&status["page_age_ns"])),
-        figure("system clock steps", &count(&status["clock"]["steps"])),
+        format!("server {}, up {uptime:.0} s: {state}", value_text(&status["pid"])),
+        value_row("root dispersion", &time_text(&status["root_dispersion_ns"])),
+        value_row("root delay", &time_text(&status["root_delay_ns"])),
+        value_row("clock page age", &time_text(&status["page_age_ns"])),
+        value_row("system clock steps", &count_text(&status["clock"]["steps"])),
     ];
     if let Some(seconds) = status["tai_minus_utc_s"].as_i64() {
-        lines.push(figure("TAI minus UTC", &format!("{seconds} s")));
+        lines.push(value_row("TAI minus UTC", &format!("{seconds} s")));
     }
     if let Some(leap) = status["pending_leap"].as_str() {
         lines.push(format!("  next leap second (list): {leap}"));
@@ -47,31 +49,31 @@ fn served(status: &Value) -> Vec<String> {
     lines
 }
 
-/// Each source with the offset of the system clock from it, and the number of sources that agree.
-fn sources(sources: &Value, name_width: usize) -> Vec<String> {
+/// Returns the table of sources: the offset of the system clock from each, and how many agree.
+fn source_lines(sources: &Value, name_width: usize) -> Vec<String> {
     let all = sources.as_array().map_or(&[][..], Vec::as_slice);
     if all.is_empty() {
         let served = "sources: none; the system clock is served unchecked";
         return vec![String::new(), served.to_owned()];
     }
     let state = |source: &Value| source["state"].as_str().unwrap_or_default().to_owned();
-    let agree = all.iter().filter(|one| ["selected", "truechimer"].contains(&&*state(one)));
+    let agreeing = all.iter().filter(|one| ["selected", "truechimer"].contains(&&*state(one)));
     let vote = match all.iter().find(|source| state(source) == "selected") {
-        Some(selected) => format!("serving {}", word(&selected["name"])),
+        Some(selected) => format!("serving {}", value_text(&selected["name"])),
         None => "none selected".to_owned(),
     };
     let mut lines = vec![
         String::new(),
-        format!("sources: {} of {} agree, {vote}", agree.count(), all.len()),
+        format!("sources: {} of {} agree, {vote}", agreeing.count(), all.len()),
         row("  source, state", name_width, ["system ahead", "error bound", "age"]),
     ];
     for source in all {
-        let name = format!("  {}, {}", word(&source["name"]), state(source));
+        let name = format!("  {}, {}", value_text(&source["name"]), state(source));
         let age = source["age_ms"].as_i64().map(|ms| ms.saturating_mul(1_000_000));
         let figures = [
-            signed(&source["offset_ns"]),
-            time(&source["uncertainty_ns"]),
-            age.map_or_else(absent, |ns| human_ns(ns.unsigned_abs())),
+            signed_time_text(&source["offset_ns"]),
+            time_text(&source["uncertainty_ns"]),
+            age.map_or_else(absent_text, |ns| human_ns(ns.unsigned_abs())),
         ];
         lines.push(row(&name, name_width, figures.each_ref().map(String::as_str)));
         if let Some(reason) = source["reason"].as_str() {
@@ -81,8 +83,8 @@ fn sources(sources: &Value, name_width: usize) -> Vec<String> {
     lines
 }
 
-/// The meaning of a calibration state.
-fn meaning(state: &str) -> &'static str {
+/// Returns an explanation of a calibration state; empty for an unknown one.
+fn calibration_state_meaning(state: &str) -> &'static str {
     match state {
         "starting" => "no second identified yet",
         "coarse" => "sentences only, no pulse",
@@ -94,11 +96,16 @@ fn meaning(state: &str) -> &'static str {
     }
 }
 
-fn calibrated(status: &Value) -> Vec<String> {
-    let state = word(&status["state"]);
+/// Returns the lines about the calibration of the clock by a GNSS receiver.
+fn calibration_lines(status: &Value) -> Vec<String> {
+    let state = value_text(&status["state"]);
     let mut lines = vec![
         String::new(),
-        format!("calibration by {}: {state}, {}", word(&status["name"]), meaning(&state)),
+        format!(
+            "calibration by {}: {state}, {}",
+            value_text(&status["name"]),
+            calibration_state_meaning(&state)
+        ),
     ];
     if let Some(reason) = status["reason"].as_str() {
         lines.push(format!("    {reason}"));
@@ -112,62 +119,62 @@ fn calibrated(status: &Value) -> Vec<String> {
         _ => "  system clock not steered".to_owned(),
     };
     lines.push(steered);
-    lines.push(figure("system clock ahead of UTC", &signed(&status["offset_ns"])));
-    lines.push(figure("uncertainty", &mean(&status["uncertainty_ns"])));
-    lines.push(figure("frequency, uncorrected", &ppb(&status["frequency_ppb"])));
-    lines.push(figure("pulse noise", &mean(&status["noise_ns"])));
+    lines.push(value_row("system clock ahead of UTC", &signed_time_text(&status["offset_ns"])));
+    lines.push(value_row("uncertainty", &mean_time_text(&status["uncertainty_ns"])));
+    lines.push(value_row("frequency, uncorrected", &ppb_text(&status["frequency_ppb"])));
+    lines.push(value_row("pulse noise", &mean_time_text(&status["noise_ns"])));
     if let Some(held_s) = status["holdover_s"].as_f64() {
         let limit_s = status["holdover_limit_s"].as_f64().unwrap_or(0.0);
-        lines.push(figure("in holdover", &format!("{held_s:.0} of {limit_s:.0} s")));
+        lines.push(value_row("in holdover", &format!("{held_s:.0} of {limit_s:.0} s")));
     }
-    lines.push(figure("steps", &count(&status["steps"])));
+    lines.push(value_row("steps", &count_text(&status["steps"])));
     if let Some(leap) = status["pending_leap"].as_str() {
         lines.push(format!("  next leap second: {leap}"));
     }
     if let Some(seconds) = status["tai_minus_utc_s"].as_i64() {
-        lines.push(figure("TAI minus UTC, received", &format!("{seconds} s")));
+        lines.push(value_row("TAI minus UTC, received", &format!("{seconds} s")));
     }
     if let Some(rejection) = status["leap_rejection"].as_str() {
         lines.push(format!("    {rejection}"));
     }
     if let Some(failures) = status["log_failures"].as_u64() {
-        lines.push(figure("log entries not written", &full_count(failures)));
+        lines.push(value_row("log entries not written", &full_count(failures)));
     }
     for what in ["pulses", "sentences"] {
         for (verdict, number) in status[what].as_object().into_iter().flatten() {
             let name = format!("{what}: {}", verdict.replace('_', " "));
-            lines.push(figure(&name, &count(number)));
+            lines.push(value_row(&name, &count_text(number)));
         }
     }
     if let Some(rejected) = status["rejected_sentence"].as_str() {
         lines.push(format!("  last rejected sentence: {rejected}"));
     }
     for point in status["allan"].as_array().into_iter().flatten() {
-        let name = format!("Allan deviation at {} s", word(&point["tau_s"]));
-        lines.push(figure(&name, &ppb(&point["deviation_ppb"])));
+        let name = format!("Allan deviation at {} s", value_text(&point["tau_s"]));
+        lines.push(value_row(&name, &ppb_text(&point["deviation_ppb"])));
     }
     lines
 }
 
-fn ports(ptp: &Value, name_width: usize) -> Vec<String> {
-    let (identity, profile) = (word(&ptp["clock_identity"]), word(&ptp["profile"]));
+fn ptp_lines(ptp: &Value, name_width: usize) -> Vec<String> {
+    let (identity, profile) = (value_text(&ptp["clock_identity"]), value_text(&ptp["profile"]));
     let mut lines = vec![
         String::new(),
-        format!("PTP clock {identity}, profile {profile}, domain {}", word(&ptp["domain"])),
+        format!("PTP clock {identity}, profile {profile}, domain {}", value_text(&ptp["domain"])),
         row("  port, state", name_width, ["HW timestamps", "SW timestamps", "grants"]),
     ];
     for port in ptp["ports"].as_array().into_iter().flatten() {
         let [number, interface, transport, state] =
-            ["port", "interface", "transport", "state"].map(|field| word(&port[field]));
+            ["port", "interface", "transport", "state"].map(|field| value_text(&port[field]));
         let figures = ["hardware_timestamps", "kernel_timestamps", "grants"];
-        let figures = figures.map(|field| count(&port[field]));
+        let figures = figures.map(|field| count_text(&port[field]));
         let name = format!("  {number} {interface} {transport}, {state}");
         lines.push(row(&name, name_width, figures.each_ref().map(String::as_str)));
         if let announced @ Value::Object(_) = &port["announces"] {
-            lines.push(format!("    announces {}", announces(announced)));
+            lines.push(format!("    announces {}", announced_properties(announced)));
         }
         if let better @ Value::Object(_) = &port["better"] {
-            lines.push(format!("    passive for {}", word(&better["port"])));
+            lines.push(format!("    passive for {}", value_text(&better["port"])));
         }
         if let Some(error) = port["error"].as_str() {
             lines.push(format!("    {error}"));
@@ -176,8 +183,8 @@ fn ports(ptp: &Value, name_width: usize) -> Vec<String> {
     lines
 }
 
-/// The clock properties that a PTP master announces.
-fn announces(announced: &Value) -> String {
+/// Returns the clock properties that a PTP master announces, as one line.
+fn announced_properties(announced: &Value) -> String {
     let is = |field: &str| announced[field] == true;
     let accuracy = match announced["accuracy_ns"].as_i64() {
         Some(ns) => format!("within {}", human_ns(ns.unsigned_abs())),
@@ -193,17 +200,18 @@ fn announces(announced: &Value) -> String {
         (false, true) => "frequency traceable",
         (false, false) => "not traceable",
     };
-    let class = word(&announced["clock_class"]);
-    let leap = word(&announced["leap"]);
+    let class = value_text(&announced["clock_class"]);
+    let leap = value_text(&announced["leap"]);
     let leap = if leap == "none" { String::new() } else { format!(", {leap}") };
     format!("class {class}, {accuracy}, {scale}, {traceable}{leap}")
 }
 
-fn figure(name: &str, value: &str) -> String {
+/// Returns a row with one value.
+fn value_row(name: &str, value: &str) -> String {
     row(&format!("  {name}"), NAME_WIDTH, [value, "", ""])
 }
 
-/// A name and numbers in columns; a name that is too long has a line of its own.
+/// Returns a row of a name and up to three values; a name that is too long takes a line of its own.
 fn row(name: &str, name_width: usize, figures: [&str; 3]) -> String {
     let figures = figures.map(|figure| format!("{figure:>FIGURE_WIDTH$}"));
     let figures = figures.join(" ");
@@ -215,37 +223,37 @@ fn row(name: &str, name_width: usize, figures: [&str; 3]) -> String {
     }
 }
 
-fn absent() -> String {
+fn absent_text() -> String {
     ABSENT.to_owned()
 }
 
-/// A string as it is, a number in digits.
-fn word(value: &Value) -> String {
+/// Returns a JSON value as text: a string without quotes, null as [`ABSENT`].
+fn value_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
-        Value::Null => absent(),
+        Value::Null => absent_text(),
         other => other.to_string(),
     }
 }
 
-fn signed(ns: &Value) -> String {
-    ns.as_i64().map_or_else(absent, signed_ns)
+fn signed_time_text(ns: &Value) -> String {
+    ns.as_i64().map_or_else(absent_text, signed_ns)
 }
 
-fn time(ns: &Value) -> String {
-    ns.as_i64().map_or_else(absent, |ns| human_ns(ns.unsigned_abs()))
+fn time_text(ns: &Value) -> String {
+    ns.as_i64().map_or_else(absent_text, |ns| human_ns(ns.unsigned_abs()))
 }
 
-fn mean(ns: &Value) -> String {
-    ns.as_f64().map_or_else(absent, mean_ns)
+fn mean_time_text(ns: &Value) -> String {
+    ns.as_f64().map_or_else(absent_text, mean_ns)
 }
 
-fn count(value: &Value) -> String {
-    value.as_u64().map_or_else(absent, full_count)
+fn count_text(value: &Value) -> String {
+    value.as_u64().map_or_else(absent_text, full_count)
 }
 
-fn ppb(value: &Value) -> String {
-    value.as_f64().map_or_else(absent, |ppb| format!("{ppb:.3} ppb"))
+fn ppb_text(value: &Value) -> String {
+    value.as_f64().map_or_else(absent_text, |ppb| format!("{ppb:.3} ppb"))
 }
 
 #[cfg(test)]
@@ -285,13 +293,13 @@ pub(super) mod tests {
 
     #[test]
     fn text_matches_the_expected_file() {
-        let text = clock(&status(), usize::MAX);
+        let text = clock_text(&status(), usize::MAX);
         assert_eq!(text, include_str!("text.txt").trim_end(), "\n{text}");
     }
 
     #[test]
     fn announcement_of_a_master_is_shown() {
-        let announcement = |announced: Value| announces(&announced);
+        let announcement = |announced: Value| announced_properties(&announced);
         let tai = json!({ "clock_class": 6, "accuracy_ns": 100, "ptp_timescale": true,
                           "utc_offset_s": 37, "time_traceable": true,
                           "frequency_traceable": true, "leap": "leap61" });
@@ -305,13 +313,13 @@ pub(super) mod tests {
     #[test]
     fn leap_second_list_is_shown() {
         let status = json!({ "tai_minus_utc_s": 37, "pending_leap": "insert 2028-12-31" });
-        let text = served(&status).join("\n");
+        let text = server_lines(&status).join("\n");
         assert!(text.contains("37 s") && text.contains("(list): insert 2028-12-31"), "{text}");
     }
 
     #[test]
     fn a_narrow_terminal_keeps_every_figure() {
-        let text = clock(&status(), 60);
+        let text = clock_text(&status(), 60);
         assert!(text.contains("  gnss, selected\n") && text.contains(" 900 ms"), "{text}");
         let tables = text.lines().filter(|line| line.ends_with(" ms") || line.ends_with("age"));
         assert!(tables.clone().count() >= 3, "{text}");
@@ -326,7 +334,7 @@ pub(super) mod tests {
         status["calibration"]["state"] = "holdover".into();
         status["calibration"]["control_ended"] = "another program steers the clock".into();
         status["calibration"]["reason"] = "no pulse for 12 s".into();
-        let text = clock(&status, 80);
+        let text = clock_text(&status, 80);
         for expected in [
             ": not synchronised",
             "sources: none; the system clock is served unchecked",
@@ -337,6 +345,6 @@ pub(super) mod tests {
             assert!(text.contains(expected), "{expected}: {text}");
         }
         status["page_expired"] = true.into();
-        assert!(clock(&status, 80).contains("not answering: clock page expired"));
+        assert!(clock_text(&status, 80).contains("not answering: clock page expired"));
     }
 }

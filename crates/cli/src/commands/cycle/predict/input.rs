@@ -1,4 +1,5 @@
-//! Input of a prediction: the task file, results of other commands, and costs measured now.
+//! Input of a prediction: the task file, costs from results of other commands, and costs measured
+//! now.
 
 use std::fs;
 use std::io::Read as _;
@@ -17,33 +18,36 @@ use serde_json::Value;
 use crate::failure::CommandFailure;
 use crate::output::{self, ProgressLine};
 
-/// The longest accepted result, in bytes: one of many cores with its histograms has a few MB.
+/// Maximum length of a result file, in bytes. A result with histograms of many cores has a few MB.
 const RESULT_MAX: u64 = 256 << 20;
-/// Priority of the measurement, as of tasks: above most others.
+/// Real-time priority of the measuring threads, equal to the default priority of tasks.
 const PRIORITY: u8 = 80;
-const MEASURED: &str = "the measurement now";
+/// Name of the costs that were measured now, in place of a file's.
+const MEASUREMENT_NAME: &str = "the measurement now";
 
 /// Reads a task file.
-pub(super) fn tasks(path: &Path) -> Result<TaskSet, CommandFailure> {
-    let text = text(path, FILE_MAX)?;
+pub(super) fn read_tasks(path: &Path) -> Result<TaskSet, CommandFailure> {
+    let text = read_text(path, FILE_MAX)?;
     TaskSet::parse(&text)
         .map_err(|fault| CommandFailure::usage(format!("{}, {fault}", path.display())))
 }
 
-/// The costs in a result of another command.
-pub(in crate::commands::cycle) fn costs(path: &Path) -> Result<Vec<CostInput>, CommandFailure> {
+/// Reads the costs from a file with the result of another command.
+pub(in crate::commands::cycle) fn read_costs(
+    path: &Path,
+) -> Result<Vec<CostInput>, CommandFailure> {
     let refused = |why: String| CommandFailure::usage(format!("{}: {why}", path.display()));
-    let (schema, read) = result(path)?;
-    let measured = of_schema(&schema, read).map_err(refused)?;
-    Ok(named(&path.display().to_string(), measured))
+    let (schema, json) = read_result(path)?;
+    let records = parse_cost_records(&schema, json).map_err(refused)?;
+    Ok(cost_inputs(&path.display().to_string(), records))
 }
 
-/// The result of a run of tasks.
-pub(super) fn run(path: &Path) -> Result<CycleResult, CommandFailure> {
+/// Reads a result of `horolog cycle run`.
+pub(super) fn read_cycle_result(path: &Path) -> Result<CycleResult, CommandFailure> {
     let refused = |why: String| CommandFailure::usage(format!("{}: {why}", path.display()));
-    match result(path)? {
-        (schema, read) if schema == CYCLE_SCHEMA => {
-            serde_json::from_value(read).map_err(|error| refused(format!("not a result: {error}")))
+    match read_result(path)? {
+        (schema, json) if schema == CYCLE_SCHEMA => {
+            serde_json::from_value(json).map_err(|error| refused(format!("not a result: {error}")))
         }
         (schema, _) => {
             Err(refused(format!("its schema is {schema}; give a result of 'cycle run'")))
@@ -51,26 +55,27 @@ pub(super) fn run(path: &Path) -> Result<CycleResult, CommandFailure> {
     }
 }
 
-/// A result with its schema.
-fn result(path: &Path) -> Result<(String, Value), CommandFailure> {
-    let read: Value = serde_json::from_str(&text(path, RESULT_MAX)?).map_err(|error| {
+/// Reads a result of any kind. Returns its schema (`none` if it has none) and its JSON.
+fn read_result(path: &Path) -> Result<(String, Value), CommandFailure> {
+    let json: Value = serde_json::from_str(&read_text(path, RESULT_MAX)?).map_err(|error| {
         CommandFailure::usage(format!("{}: not a result: {error}", path.display()))
     })?;
-    let schema = read.get("schema").and_then(Value::as_str).unwrap_or("none").to_owned();
-    Ok((schema, read))
+    let schema = json.get("schema").and_then(Value::as_str).unwrap_or("none").to_owned();
+    Ok((schema, json))
 }
 
-fn of_schema(schema: &str, read: Value) -> Result<Vec<CostRecord>, String> {
+/// Converts a result of this schema to cost records.
+fn parse_cost_records(schema: &str, json: Value) -> Result<Vec<CostRecord>, String> {
     use serde_json::from_value;
-    let measured = match schema {
-        HOST_ALL_SCHEMA => from_value(read).map(CostRecord::from_host_all),
-        HOST_SWITCH_SCHEMA => from_value(read).map(|one| vec![CostRecord::Switch(Box::new(one))]),
-        HOST_TIMER_SCHEMA => from_value(read).map(|one| vec![CostRecord::Timer(Box::new(one))]),
+    let records = match schema {
+        HOST_ALL_SCHEMA => from_value(json).map(CostRecord::from_host_all),
+        HOST_SWITCH_SCHEMA => from_value(json).map(|one| vec![CostRecord::Switch(Box::new(one))]),
+        HOST_TIMER_SCHEMA => from_value(json).map(|one| vec![CostRecord::Timer(Box::new(one))]),
         HOST_INTERRUPT_SCHEMA => {
-            from_value(read).map(|one| vec![CostRecord::Interrupt(Box::new(one))])
+            from_value(json).map(|one| vec![CostRecord::Interrupt(Box::new(one))])
         }
-        HOST_CLOCK_SCHEMA => from_value(read).map(|one| vec![CostRecord::Clock(Box::new(one))]),
-        PATH_UDP_SCHEMA => from_value(read).map(|one| vec![CostRecord::Path(Box::new(one))]),
+        HOST_CLOCK_SCHEMA => from_value(json).map(|one| vec![CostRecord::Clock(Box::new(one))]),
+        PATH_UDP_SCHEMA => from_value(json).map(|one| vec![CostRecord::Path(Box::new(one))]),
         _ => {
             return Err(format!(
                 "its schema is {schema}; give a result of 'host all', 'host timer', 'host switch', \
@@ -78,16 +83,17 @@ fn of_schema(schema: &str, read: Value) -> Result<Vec<CostRecord>, String> {
             ));
         }
     };
-    measured.map_err(|error| format!("not a result: {error}"))
+    records.map_err(|error| format!("not a result: {error}"))
 }
 
-fn named(name: &str, measured: Vec<CostRecord>) -> Vec<CostInput> {
+fn cost_inputs(name: &str, records: Vec<CostRecord>) -> Vec<CostInput> {
     let source = |measured| CostInput { name: name.to_owned(), measured };
-    measured.into_iter().map(source).collect()
+    records.into_iter().map(source).collect()
 }
 
-/// Measures the costs of this host.
-pub(super) fn measured(time: Duration) -> Result<Vec<CostInput>, CommandFailure> {
+/// Measures the costs of this host for approximately `time`; an error if it was interrupted or
+/// nothing was measured.
+pub(super) fn measure_costs(time: Duration) -> Result<Vec<CostInput>, CommandFailure> {
     let options = HostAllOptions {
         time,
         parts: vec![
@@ -101,35 +107,38 @@ pub(super) fn measured(time: Duration) -> Result<Vec<CostInput>, CommandFailure>
         command: output::command_line(),
     };
     let progress = ProgressLine::new();
-    let watch = HostCallbacks {
+    let callbacks = HostCallbacks {
         report_step: &|part, what| progress.set_message(&format!("{}: {what}", part.name())),
         report_outcome: &|_| {},
-        is_over: &|| output::flow().is_break(),
+        is_over: &|| output::check_stop_request().is_break(),
     };
-    let result = all::run(&options, watch);
+    let result = all::run(&options, callbacks);
     progress.finish();
-    if output::flow().is_break() {
+    if output::check_stop_request().is_break() {
         return Err(CommandFailure::environment("ended before the host costs were measured"));
     }
-    let why: Vec<String> = result.parts.iter().flat_map(|part| part.reason.clone()).collect();
-    let found = named(MEASURED, CostRecord::from_host_all(result));
-    if found.is_empty() {
+    let reasons: Vec<String> = result.parts.iter().flat_map(|part| part.reason.clone()).collect();
+    let inputs = cost_inputs(MEASUREMENT_NAME, CostRecord::from_host_all(result));
+    if inputs.is_empty() {
         return Err(CommandFailure::environment(format!(
             "nothing was measured: {}",
-            why.join("; ")
+            reasons.join("; ")
         )));
     }
-    Ok(found)
+    Ok(inputs)
 }
 
-/// Reads a text of at most this length.
-pub(in crate::commands::cycle) fn text(path: &Path, most: u64) -> Result<String, CommandFailure> {
+/// Reads a text file of at most `most` bytes.
+pub(in crate::commands::cycle) fn read_text(
+    path: &Path,
+    most: u64,
+) -> Result<String, CommandFailure> {
     let refused =
         |why: String| CommandFailure::usage(format!("cannot read {}: {why}", path.display()));
     let file = fs::File::open(path).map_err(|error| refused(error.to_string()))?;
     let mut text = String::new();
-    let read = file.take(most + 1).read_to_string(&mut text);
-    match read.map_err(|error| refused(error.to_string()))? as u64 {
+    let read_length = file.take(most + 1).read_to_string(&mut text);
+    match read_length.map_err(|error| refused(error.to_string()))? as u64 {
         length if length > most => Err(refused(format!("it is longer than {most} bytes"))),
         _ => Ok(text),
     }
@@ -141,9 +150,9 @@ mod tests {
 
     #[test]
     fn results_are_known_by_their_schema() {
-        let why = of_schema("horolog.load/2", Value::Null).unwrap_err();
+        let why = parse_cost_records("horolog.load/2", Value::Null).unwrap_err();
         assert!(why.starts_with("its schema is horolog.load/2; give a result of"), "{why}");
-        let why = of_schema(HOST_TIMER_SCHEMA, Value::Null).unwrap_err();
+        let why = parse_cost_records(HOST_TIMER_SCHEMA, Value::Null).unwrap_err();
         assert!(why.starts_with("not a result: "), "{why}");
     }
 
@@ -152,11 +161,11 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("x.json");
         fs::write(&path, "{}").unwrap();
-        let why = costs(&path).unwrap_err().to_string();
+        let why = read_costs(&path).unwrap_err().to_string();
         assert!(why.contains("x.json: its schema is none; "), "{why}");
         fs::write(&path, "{").unwrap();
-        assert!(costs(&path).unwrap_err().to_string().contains("x.json: not a result: "));
-        assert!(matches!(tasks(&directory.path().join("no")), Err(CommandFailure::Usage(_))));
-        assert!(text(&path, 0).unwrap_err().to_string().contains("longer than 0 bytes"));
+        assert!(read_costs(&path).unwrap_err().to_string().contains("x.json: not a result: "));
+        assert!(matches!(read_tasks(&directory.path().join("no")), Err(CommandFailure::Usage(_))));
+        assert!(read_text(&path, 0).unwrap_err().to_string().contains("longer than 0 bytes"));
     }
 }

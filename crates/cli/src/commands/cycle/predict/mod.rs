@@ -1,5 +1,5 @@
-//! `horolog cycle predict`: a task file and costs of the host to bounds, as text, JSON and HTML
-//! report.
+//! `horolog cycle predict`: computes bounds of response times from a task file and the costs of a
+//! host, and writes them as text, JSON and HTML report.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -17,33 +17,33 @@ use horolog_record::{
 };
 use horolog_report::{RenderResult, to_json};
 
-use crate::failure::{CommandFailure, verdict};
-use crate::files::FileArgs;
+use crate::failure::{CommandFailure, check_limits_and_findings};
+use crate::files::ResultFileArgs;
 use crate::limit::{Limit, LimitedMetric};
 use crate::{output, values};
 
-/// Metric of each task that can be limited.
+/// Metric of a task that `--fail-if` can limit.
 #[derive(Clone, Copy, Debug)]
-enum PredictMetric {
-    /// The safe bound.
+enum CyclePredictMetric {
+    /// Safe bound of the response time, in ns.
     Response,
-    /// Equation (3) as published.
-    Printed,
-    /// The share of the deadline that the safe bound uses.
-    Used,
-    /// The share of a core that the task uses.
+    /// Response time by equation (3) of Hao, Xue and Qin 2010 as published, in ns.
+    AsPublished,
+    /// Safe bound as a share of the deadline.
+    DeadlineShare,
+    /// Share of a core that the task uses.
     Utilisation,
 }
 
-const FIGURES: [LimitedMetric<PredictMetric>; 4] = [
-    ("response", LimitUnit::Ns, PredictMetric::Response),
-    ("as-published", LimitUnit::Ns, PredictMetric::Printed),
-    ("deadline-share", LimitUnit::Ratio, PredictMetric::Used),
-    ("utilisation", LimitUnit::Ratio, PredictMetric::Utilisation),
+const METRICS: [LimitedMetric<CyclePredictMetric>; 4] = [
+    ("response", LimitUnit::Ns, CyclePredictMetric::Response),
+    ("as-published", LimitUnit::Ns, CyclePredictMetric::AsPublished),
+    ("deadline-share", LimitUnit::Ratio, CyclePredictMetric::DeadlineShare),
+    ("utilisation", LimitUnit::Ratio, CyclePredictMetric::Utilisation),
 ];
 const TIME_MIN: Duration = Duration::from_secs(5);
 const TIME_MAX: Duration = Duration::from_hours(1);
-const TIME: Duration = Duration::from_secs(15);
+const TIME_DEFAULT: Duration = Duration::from_secs(15);
 
 /// Predict the worst-case response times of periodic tasks and whether they meet their deadlines.
 ///
@@ -57,7 +57,7 @@ const TIME: Duration = Duration::from_secs(15);
 #[derive(Args, Debug)]
 #[command(group = clap::ArgGroup::new("costing").required(true).multiple(true)
           .args(["costs", "measure"]))]
-pub(super) struct PredictArgs {
+pub(super) struct CyclePredictArgs {
     /// Task file.
     file: PathBuf,
     /// Result (JSON) from which costs are taken. Repeatable; of several results of one kind the
@@ -69,11 +69,11 @@ pub(super) struct PredictArgs {
     #[arg(long)]
     measure: bool,
     /// Approximate duration of that measurement, 5s to 1h [default: 15s].
-    #[arg(long, value_name = "TIME", value_parser = time, requires = "measure")]
+    #[arg(long, value_name = "TIME", value_parser = parse_time, requires = "measure")]
     time: Option<Duration>,
     /// Percentile of a measurement that counts as its worst case: p50, p90, p99, p99.9, p99.99 or
     /// max. Gaps rarer than that are left out of the OS noise.
-    #[arg(long, value_name = "PERCENTILE", value_parser = worst, default_value = "max")]
+    #[arg(long, value_name = "PERCENTILE", value_parser = parse_percentile, default_value = "max")]
     percentile: CyclePredictPercentile,
     /// Result (JSON) of 'cycle run' for these tasks, to compare with the bounds. Repeatable. For
     /// tasks that are programs or compute in units, and have no worst-case execution time (key
@@ -90,62 +90,71 @@ pub(super) struct PredictArgs {
     ///
     /// Metrics: response (the safe bound), as-published, deadline-share (the bound as a share of
     /// the deadline), utilisation (of a core).
-    #[arg(long, value_name = "LIMIT", value_parser = |text: &str| Limit::parse(text, FIGURES))]
-    fail_if: Vec<Limit<PredictMetric>>,
+    #[arg(long, value_name = "LIMIT", value_parser = |text: &str| Limit::parse(text, METRICS))]
+    fail_if: Vec<Limit<CyclePredictMetric>>,
     #[command(flatten)]
-    files: FileArgs,
+    files: ResultFileArgs,
 }
 
-fn time(text: &str) -> Result<Duration, String> {
+fn parse_time(text: &str) -> Result<Duration, String> {
     match values::long_duration(text)? {
         time if (TIME_MIN..=TIME_MAX).contains(&time) => Ok(time),
         _ => Err("5s to 1h".into()),
     }
 }
 
-fn worst(text: &str) -> Result<CyclePredictPercentile, String> {
+fn parse_percentile(text: &str) -> Result<CyclePredictPercentile, String> {
     let names = || CyclePredictPercentile::ALL.map(CyclePredictPercentile::name).join(", ");
-    let found = CyclePredictPercentile::ALL.into_iter().find(|worst| worst.name() == text);
+    let found =
+        CyclePredictPercentile::ALL.into_iter().find(|percentile| percentile.name() == text);
     found.ok_or_else(|| format!("write one of {}", names()))
 }
 
-pub(super) fn run(args: &PredictArgs) -> Result<(), CommandFailure> {
+pub(super) fn run(args: &CyclePredictArgs) -> Result<(), CommandFailure> {
     let mut runs = MeasuredRuns::default();
     for path in &args.measured {
-        runs.add(&path.display().to_string(), &input::run(path)?, args.percentile);
+        runs.add(&path.display().to_string(), &input::read_cycle_result(path)?, args.percentile);
     }
-    let set =
-        runs.with_measured_execution(&input::tasks(&args.file)?).map_err(CommandFailure::usage)?;
+    let set = runs
+        .with_measured_execution(&input::read_tasks(&args.file)?)
+        .map_err(CommandFailure::usage)?;
     let mut sources = Vec::new();
     for path in &args.costs {
-        sources.extend(input::costs(path)?);
+        sources.extend(input::read_costs(path)?);
     }
     // Errors in the tasks are reported before anything is measured.
-    let machine =
+    let predicted_host =
         PredictedHost { nodes: args.nodes, cores: Host::read().cores, real_time_share: None };
-    predicted(args, (&set, &runs), &sources, machine)?;
+    predict_bounds(args, (&set, &runs), &sources, predicted_host)?;
     let files = args.files.open()?;
     if args.measure {
         output::install_interrupt_handler()?;
-        sources.extend(input::measured(args.time.unwrap_or(TIME))?);
+        sources.extend(input::measure_costs(args.time.unwrap_or(TIME_DEFAULT))?);
     }
     let real_time_share = source::real_time_share(&sources);
-    let mut result =
-        predicted(args, (&set, &runs), &sources, PredictedHost { real_time_share, ..machine })?;
-    let judge = |limit: &Limit<PredictMetric>| limit.judge_named(of_tasks(&result, limit.metric));
+    let mut result = predict_bounds(
+        args,
+        (&set, &runs),
+        &sources,
+        PredictedHost { real_time_share, ..predicted_host },
+    )?;
+    let judge = |limit: &Limit<CyclePredictMetric>| {
+        limit.evaluate_named(task_metric_values(&result, limit.metric))
+    };
     result.limits = args.fail_if.iter().map(judge).collect();
     files.write(&result, [to_json, RenderResult::page], RenderResult::text)?;
-    verdict(&result.limits, &result.findings)
+    check_limits_and_findings(&result.limits, &result.findings)
 }
 
-fn predicted(
-    args: &PredictArgs,
+/// Predicts the tasks from costs, and returns the result without limits.
+fn predict_bounds(
+    args: &CyclePredictArgs,
     (set, runs): (&TaskSet, &MeasuredRuns),
     sources: &[CostInput],
-    machine: PredictedHost,
+    predicted_host: PredictedHost,
 ) -> Result<CyclePredictResult, CommandFailure> {
     let costs = source::extract_costs(sources, args.percentile);
-    let mut prediction = predict::predict(set, &costs, machine)
+    let mut prediction = predict::predict(set, &costs, predicted_host)
         .map_err(|error| CommandFailure::usage(format!("{}: {error}", args.file.display())))?;
     let host = Host::read();
     let mut findings = runs.compare_with_bounds(set, &mut prediction.tasks);
@@ -157,7 +166,7 @@ fn predicted(
         started: rfc3339_now(),
         command: output::command_line(),
         host,
-        nodes: machine.nodes,
+        nodes: predicted_host.nodes,
         percentile: args.percentile,
         costs: costs.list().to_vec(),
         tasks: prediction.tasks,
@@ -166,18 +175,20 @@ fn predicted(
     })
 }
 
-/// The metric of each task.
-fn of_tasks(
+/// Returns the name and the metric of each task; `None` if it is unknown.
+fn task_metric_values(
     result: &CyclePredictResult,
-    figure: PredictMetric,
+    metric: CyclePredictMetric,
 ) -> impl Iterator<Item = (String, Option<f64>)> {
-    let of = move |task: &CyclePredictTask| match figure {
-        PredictMetric::Response => task.safe.as_ref().map(|bound| bound.response_ns as f64),
-        PredictMetric::Printed => task.as_published.as_ref().map(|bound| bound.response_ns as f64),
-        PredictMetric::Used => task.deadline_share(),
-        PredictMetric::Utilisation => task.utilisation,
+    let value_of = move |task: &CyclePredictTask| match metric {
+        CyclePredictMetric::Response => task.safe.as_ref().map(|bound| bound.response_ns as f64),
+        CyclePredictMetric::AsPublished => {
+            task.as_published.as_ref().map(|bound| bound.response_ns as f64)
+        }
+        CyclePredictMetric::DeadlineShare => task.deadline_share(),
+        CyclePredictMetric::Utilisation => task.utilisation,
     };
-    result.tasks.iter().map(move |task| (format!("task {}", task.name), of(task)))
+    result.tasks.iter().map(move |task| (format!("task {}", task.name), value_of(task)))
 }
 
 #[cfg(test)]
@@ -186,11 +197,13 @@ mod tests {
 
     #[test]
     fn figures_are_named() {
-        assert_eq!(worst("p99.9"), Ok(CyclePredictPercentile::P99_9));
-        assert_eq!(worst("max"), Ok(CyclePredictPercentile::Max));
-        assert!(worst("p42").is_err_and(|why| why.contains("p99.99, max")));
-        assert!(time("4s").is_err() && time("2h").is_err() && time("30s").is_ok());
-        assert!(Limit::parse("deadline-share>80%", FIGURES).is_ok());
-        assert!(Limit::parse("margin>1ms", FIGURES).is_err());
+        assert_eq!(parse_percentile("p99.9"), Ok(CyclePredictPercentile::P99_9));
+        assert_eq!(parse_percentile("max"), Ok(CyclePredictPercentile::Max));
+        assert!(parse_percentile("p42").is_err_and(|why| why.contains("p99.99, max")));
+        assert!(
+            parse_time("4s").is_err() && parse_time("2h").is_err() && parse_time("30s").is_ok()
+        );
+        assert!(Limit::parse("deadline-share>80%", METRICS).is_ok());
+        assert!(Limit::parse("margin>1ms", METRICS).is_err());
     }
 }

@@ -1,5 +1,5 @@
-//! Live view of a run: its progress, and for each task of each node the share of its period that
-//! the last execution took, as a bar and over time.
+//! Live view of a run: progress, and for each task of each node its execution time as a share of
+//! its period (a bar for the last execution and a sparkline).
 
 use std::time::{Duration, Instant};
 
@@ -9,61 +9,62 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 
 use crate::failure::CommandFailure;
-use crate::live::{SharedView, SparklineHistory, bar};
+use crate::live::{SharedStateView, SparklineHistory, bar};
 
-/// Interval between two updates.
-const EVERY: Duration = Duration::from_millis(500);
-/// Columns of a bar: of the run, and of one period.
+/// Minimum interval between two updates of the view.
+const UPDATE_INTERVAL: Duration = Duration::from_millis(500);
+/// Width of bars in columns: the duration of the run, or one period.
 const BAR: usize = 30;
-/// Columns of the names of a node and its task.
+/// Width of the names of a node and its task, in columns.
 const NAMES: usize = 29;
 
-/// The view of a run.
-pub(super) struct CycleLiveView {
-    view: SharedView<CycleViewState>,
-    next: Instant,
+/// Terminal view of a run in progress.
+pub(super) struct CycleRunLiveView {
+    view: SharedStateView<CycleRunViewState>,
+    /// Earliest time of the next update.
+    next_update: Instant,
 }
 
-impl CycleLiveView {
+impl CycleRunLiveView {
     pub(super) fn start() -> Result<Self, CommandFailure> {
         Ok(Self {
-            view: SharedView::start(CycleViewState::default(), CycleViewState::lay)?,
-            next: Instant::now(),
+            view: SharedStateView::start(CycleRunViewState::default(), CycleRunViewState::layout)?,
+            next_update: Instant::now(),
         })
     }
 
-    pub(super) fn joined(&self, members: usize, of: usize) {
-        self.view.change(|state| state.joined = Some((members, of)));
+    pub(super) fn show_joined(&self, members: usize, total: usize) {
+        self.view.update(|state| state.joined = Some((members, total)));
     }
 
     pub(super) fn snapshot(&mut self, snapshot: &RunSnapshot<'_>) {
         let now = Instant::now();
-        if now >= self.next {
-            self.next = now + EVERY;
-            self.view.change(|state| state.update(snapshot));
+        if now >= self.next_update {
+            self.next_update = now + UPDATE_INTERVAL;
+            self.view.update(|state| state.update(snapshot));
         }
     }
 }
 
 #[derive(Default)]
-struct CycleViewState {
-    /// Other nodes that have joined, and their total.
+struct CycleRunViewState {
+    /// Number of other nodes that have joined, and number of those expected.
     joined: Option<(usize, usize)>,
     elapsed: Duration,
     total: Duration,
-    /// Number of the run, and the total.
+    /// Index of the run, from 0, and number of runs.
     run: (usize, usize),
     tasks: Vec<TaskHistory>,
 }
 
-/// A task of a node.
+/// Last snapshot of a task of a node, and its ratios over time.
 struct TaskHistory {
     last: TaskSnapshot,
-    /// Execution time divided by period, at each update.
+    /// Ratio of execution time to period at each update.
     ratios: SparklineHistory,
 }
 
-impl CycleViewState {
+impl CycleRunViewState {
     fn update(&mut self, snapshot: &RunSnapshot<'_>) {
         let is_same = |(history, task): (&TaskHistory, &TaskSnapshot)| {
             (&history.last.node, &history.last.task) == (&task.node, &task.task)
@@ -85,7 +86,7 @@ impl CycleViewState {
         }
     }
 
-    fn lay(&self, columns: usize) -> Vec<Line<'static>> {
+    fn layout(&self, columns: usize) -> Vec<Line<'static>> {
         let bold = Style::new().add_modifier(Modifier::BOLD);
         let mut lines = vec![Line::styled("cycle run", bold)];
         if self.tasks.is_empty() {
@@ -104,32 +105,30 @@ impl CycleViewState {
             run + 1
         )));
         lines.push(Line::default());
-        let head = format!("{:NAMES$} {:>8} {:>10}  of the period", "task", "missed", "periods");
-        lines.push(Line::styled(head, Style::new().add_modifier(Modifier::REVERSED)));
-        lines.extend(self.tasks.iter().map(|task| Line::from(row(&task.last))));
+        let header = format!("{:NAMES$} {:>8} {:>10}  of the period", "task", "missed", "periods");
+        lines.push(Line::styled(header, Style::new().add_modifier(Modifier::REVERSED)));
+        lines.extend(self.tasks.iter().map(|task| Line::from(task_row(&task.last))));
         lines.push(Line::default());
         lines.push(Line::from("execution to period over time"));
         let width = columns.saturating_sub(NAMES + 1).max(1);
-        lines.extend(
-            self.tasks.iter().map(|task| {
-                Line::from(format!("{} {}", names(&task.last), task.ratios.line(width)))
-            }),
-        );
+        lines.extend(self.tasks.iter().map(|task| {
+            Line::from(format!("{} {}", task_label(&task.last), task.ratios.render(width)))
+        }));
         lines
     }
 }
 
-fn names(task: &TaskSnapshot) -> String {
+fn task_label(task: &TaskSnapshot) -> String {
     format!("{:<12.12} {:<16.16}", task.node, task.task)
 }
 
-/// A task's row. Beyond the period, the bar ends in `>`.
-fn row(task: &TaskSnapshot) -> String {
+/// Returns the row of a task. Its bar ends in `>` if the execution took longer than the period.
+fn task_row(task: &TaskSnapshot) -> String {
     let (missed, periods) = (full_count(task.missed), full_count(task.periods));
     let end = if task.ratio > 1.0 { '>' } else { '|' };
     format!(
         "{} {missed:>8} {periods:>10}  {:BAR$}{end} {:>6.1}%",
-        names(task),
+        task_label(task),
         bar(task.ratio, BAR),
         task.ratio * 100.0
     )
@@ -149,13 +148,13 @@ mod tests {
         RunSnapshot { elapsed, total, run: (run, 2), is_last: false, tasks }
     }
 
-    fn drawn(state: &CycleViewState, columns: usize) -> String {
-        state.lay(columns).iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    fn drawn(state: &CycleRunViewState, columns: usize) -> String {
+        state.layout(columns).iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
     }
 
     #[test]
     fn task_is_drawn_as_a_bar_and_over_time() {
-        let mut state = CycleViewState::default();
+        let mut state = CycleRunViewState::default();
         assert!(drawn(&state, 80).contains("no period"));
         state.joined = Some((1, 3));
         assert!(drawn(&state, 80).contains("1 of 3 other nodes"));
@@ -179,7 +178,7 @@ mod tests {
 
     #[test]
     fn any_size_can_be_drawn() {
-        let mut state = CycleViewState::default();
+        let mut state = CycleRunViewState::default();
         let empty = TaskSnapshot { periods: 0, ratio: f64::NAN, ..task("node1", 0.0) };
         (0..9).for_each(|_| state.update(&snapshot(0, std::slice::from_ref(&empty))));
         for columns in [0, 1, 10, 80, 500] {

@@ -17,7 +17,7 @@ use crate::values;
 
 /// Definition of the tasks.
 #[derive(Args, Debug)]
-pub(super) struct TaskArgs {
+pub(super) struct CycleTaskArgs {
     /// Task file (TOML): [[task]] with name, period and work.
     file: Option<PathBuf>,
     /// Time from one release to the next.
@@ -37,7 +37,7 @@ pub(super) struct TaskArgs {
     #[arg(short, long, value_name = "SIZE", value_parser = values::size)]
     message: Option<u64>,
     /// Recipients of the message: all other nodes, or the next one.
-    #[arg(long, value_name = "WHO", value_parser = audience, requires = "message")]
+    #[arg(long, value_name = "WHO", value_parser = parse_message_destination, requires = "message")]
     to: Option<MessageDestination>,
     /// Wait at the end until all nodes have arrived.
     #[arg(short, long)]
@@ -61,7 +61,7 @@ pub(super) struct TaskArgs {
     command: Vec<String>,
 }
 
-fn audience(text: &str) -> Result<MessageDestination, String> {
+fn parse_message_destination(text: &str) -> Result<MessageDestination, String> {
     match text {
         "all" => Ok(MessageDestination::All),
         "next" => Ok(MessageDestination::Next),
@@ -69,21 +69,21 @@ fn audience(text: &str) -> Result<MessageDestination, String> {
     }
 }
 
-impl TaskArgs {
-    /// The cores of the nodes, in their order.
+impl CycleTaskArgs {
+    /// Returns the cores of `--core`, which the nodes take in turn.
     pub(super) fn cores(&self) -> &[usize] {
         &self.core
     }
 
-    pub(super) fn set(&self) -> Result<TaskSet, CommandFailure> {
+    pub(super) fn task_set(&self) -> Result<TaskSet, CommandFailure> {
         match &self.file {
-            Some(path) => self.alone(path).and_then(|()| read(path)),
-            None => TaskSet::new(vec![self.task()?]).map_err(CommandFailure::usage),
+            Some(path) => self.reject_task_flags(path).and_then(|()| read_task_file(path)),
+            None => TaskSet::new(vec![self.task_from_flags()?]).map_err(CommandFailure::usage),
         }
     }
 
-    /// Rejects flags that duplicate settings of a file of tasks.
-    fn alone(&self, file: &Path) -> Result<(), CommandFailure> {
+    /// Rejects flags that define a task, since the task file defines all of them.
+    fn reject_task_flags(&self, file: &Path) -> Result<(), CommandFailure> {
         let flags = [
             (self.period.is_some(), "--period"),
             (self.deadline.is_some(), "--deadline"),
@@ -108,7 +108,7 @@ impl TaskArgs {
         )))
     }
 
-    fn task(&self) -> Result<Task, CommandFailure> {
+    fn task_from_flags(&self) -> Result<Task, CommandFailure> {
         let period = self.period.ok_or_else(|| {
             CommandFailure::usage("no tasks; give --period and the work, or a task file")
         })?;
@@ -119,24 +119,24 @@ impl TaskArgs {
                  on all of them",
             ));
         }
-        let usual = if policy.has_priority() { DEFAULT_PRIORITY } else { 0 };
+        let default_priority = if policy.has_priority() { DEFAULT_PRIORITY } else { 0 };
         Ok(Task {
             name: "task".to_owned(),
-            period_ns: ns(period),
-            deadline_ns: ns(self.deadline.unwrap_or(period)),
+            period_ns: duration_ns(period),
+            deadline_ns: duration_ns(self.deadline.unwrap_or(period)),
             offset_ns: 0,
             schedule: SchedulingSpec {
                 policy,
-                priority: self.priority.unwrap_or(usual),
+                priority: self.priority.unwrap_or(default_priority),
                 core: None,
             },
-            work: self.work()?,
+            work: self.work_from_flags()?,
             worst_ns: None,
             critical_ns: 0,
         })
     }
 
-    fn work(&self) -> Result<TaskWork, CommandFailure> {
+    fn work_from_flags(&self) -> Result<TaskWork, CommandFailure> {
         if !self.command.is_empty() {
             let words = self.command.clone();
             return Ok(if self.program {
@@ -146,7 +146,7 @@ impl TaskArgs {
             });
         }
         let compute = match (self.compute, self.units) {
-            (Some(time), _) => ComputeAmount::Ns(ns(time)),
+            (Some(time), _) => ComputeAmount::Ns(duration_ns(time)),
             (None, units) => ComputeAmount::Units(units.unwrap_or(0).into()),
         };
         if compute.is_zero() && self.message.is_none() && !self.barrier {
@@ -161,12 +161,13 @@ impl TaskArgs {
     }
 }
 
-fn ns(time: Duration) -> u64 {
+/// Converts a duration to ns, limited to the range of `u64`.
+fn duration_ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Reads a file of tasks.
-pub(super) fn read(path: &Path) -> Result<TaskSet, CommandFailure> {
+/// Reads a task file (TOML).
+pub(super) fn read_task_file(path: &Path) -> Result<TaskSet, CommandFailure> {
     let shown = path.display();
     let mut text = String::new();
     let read = File::open(path).and_then(|file| file.take(FILE_MAX + 1).read_to_string(&mut text));

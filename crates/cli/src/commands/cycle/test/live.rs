@@ -1,5 +1,5 @@
-//! Live view of a test: its progress, for each node the share of its deadline that the last period
-//! took, as a bar and over time, and the state of each fault so far.
+//! Live view of a test: progress, the response time of each node as a share of its deadline (a bar
+//! for the last period and a sparkline), and injections, detections and recovery of each fault.
 
 use std::time::Duration;
 
@@ -11,31 +11,31 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 
 use crate::failure::CommandFailure;
-use crate::live::{SharedView, SparklineHistory, bar};
+use crate::live::{SharedStateView, SparklineHistory, bar};
 
-/// Columns of a bar: of the run, and of one deadline.
+/// Width of bars in columns: the duration of the run, or one deadline.
 const BAR: usize = 30;
-/// Columns of a node's name.
+/// Width of a node's name, in columns.
 const NODE: usize = 8;
-/// Columns of a fault's name.
+/// Width of a fault's name, in columns.
 const FAULT: usize = 28;
 
-/// The view of a test.
-pub(super) struct CycleTestLiveView(SharedView<CycleTestViewState>);
+/// Terminal view of a test in progress.
+pub(super) struct CycleTestLiveView(SharedStateView<CycleTestViewState>);
 
 impl CycleTestLiveView {
     pub(super) fn start() -> Result<Self, CommandFailure> {
-        SharedView::start(CycleTestViewState::default(), CycleTestViewState::lay).map(Self)
+        SharedStateView::start(CycleTestViewState::default(), CycleTestViewState::layout).map(Self)
     }
 
     pub(super) fn snapshot(&self, snapshot: &TestSnapshot<'_>) {
-        self.0.change(|state| state.update(snapshot));
+        self.0.update(|state| state.update(snapshot));
     }
 }
 
 #[derive(Default)]
 struct CycleTestViewState {
-    what: String,
+    label: String,
     elapsed: Duration,
     total: Duration,
     state: String,
@@ -43,18 +43,18 @@ struct CycleTestViewState {
     faults: Vec<CycleTestFault>,
 }
 
-/// A node.
+/// Last snapshot of a node, and its ratios over time.
 struct NodeHistory {
     last: NodeSnapshot,
-    /// Response time divided by deadline, at each update.
+    /// Ratio of response time to deadline at each update; a gap if no period was completed since.
     ratios: SparklineHistory,
 }
 
 impl CycleTestViewState {
     fn update(&mut self, snapshot: &TestSnapshot<'_>) {
-        if self.what != snapshot.label {
-            // Another run, of a search.
-            snapshot.label.clone_into(&mut self.what);
+        if self.label != snapshot.label {
+            // The label changes with each trial of a search, which starts new nodes.
+            snapshot.label.clone_into(&mut self.label);
             let new = |node: &NodeSnapshot| NodeHistory {
                 last: node.clone(),
                 ratios: SparklineHistory::default(),
@@ -71,7 +71,7 @@ impl CycleTestViewState {
         }
     }
 
-    fn lay(&self, columns: usize) -> Vec<Line<'static>> {
+    fn layout(&self, columns: usize) -> Vec<Line<'static>> {
         let bold = Style::new().add_modifier(Modifier::BOLD);
         let mut lines = vec![Line::styled("cycle test", bold)];
         if self.nodes.is_empty() {
@@ -80,22 +80,25 @@ impl CycleTestViewState {
         }
         let (done, total) = (self.elapsed.as_secs_f64(), self.total.as_secs_f64());
         let share = bar(done / total, BAR);
-        let (what, state) = (&self.what, &self.state);
+        let (what, state) = (&self.label, &self.state);
         lines.push(Line::from(format!(
             "{what}: {done:.1} of {total:.1} s  {share:BAR$}|  state {state}"
         )));
         lines.push(Line::default());
-        lines.push(head(format!("{:NODE$} {:>8} {:>10}  response", "node", "missed", "periods")));
-        lines.extend(self.nodes.iter().map(|node| Line::from(row(&node.last))));
+        lines.push(header_line(format!(
+            "{:NODE$} {:>8} {:>10}  response",
+            "node", "missed", "periods"
+        )));
+        lines.extend(self.nodes.iter().map(|node| Line::from(node_row(&node.last))));
         lines.push(Line::default());
         lines.push(Line::from("response to deadline over time"));
         let width = columns.saturating_sub(NODE + 1).max(1);
         lines.extend(self.nodes.iter().map(|node| {
-            Line::from(format!("{:<NODE$.NODE$} {}", node.last.name, node.ratios.line(width)))
+            Line::from(format!("{:<NODE$.NODE$} {}", node.last.name, node.ratios.render(width)))
         }));
         if !self.faults.is_empty() {
             lines.push(Line::default());
-            lines.push(head(format!(
+            lines.push(header_line(format!(
                 "{:FAULT$} {:>8} {:>9} {:>10} {:>9} {:>9}",
                 "fault", "at", "injected", "detections", "detected", "recovered"
             )));
@@ -105,12 +108,12 @@ impl CycleTestViewState {
     }
 }
 
-fn head(text: String) -> Line<'static> {
+fn header_line(text: String) -> Line<'static> {
     Line::styled(text, Style::new().add_modifier(Modifier::REVERSED))
 }
 
-/// A node's row. Beyond the deadline, the bar ends in `>`.
-fn row(node: &NodeSnapshot) -> String {
+/// Returns the row of a node. Its bar ends in `>` if the response time exceeds the deadline.
+fn node_row(node: &NodeSnapshot) -> String {
     let (missed, periods) = (full_count(node.missed), full_count(node.periods));
     let ratio = node.ratio.unwrap_or(0.0);
     let end = if ratio > 1.0 { '>' } else { '|' };
@@ -123,16 +126,16 @@ fn row(node: &NodeSnapshot) -> String {
     )
 }
 
-/// A fault's row. Unknown values are absent.
+/// Returns the row of a fault. An unknown time is shown as [`ABSENT`].
 fn fault_row(fault: &CycleTestFault) -> String {
-    let noticed = fault.detections.iter().map(|one| one.count).fold(0, u64::saturating_add);
+    let detections = fault.detections.iter().map(|one| one.count).fold(0, u64::saturating_add);
     let time = |ns: Option<u64>| ns.map_or_else(|| ABSENT.to_owned(), human_ns);
     format!(
         "{:<FAULT$.FAULT$} {:>6.1} s {:>9} {:>10} {:>9} {:>9}",
         cycle_test_fault_name(fault),
         fault.at_s,
         full_count(fault.injected),
-        full_count(noticed),
+        full_count(detections),
         time(fault.detected.as_ref().map(|first| first.after_ns)),
         time(fault.recovered_after_ns),
     )
@@ -178,7 +181,7 @@ mod tests {
     }
 
     fn drawn(state: &CycleTestViewState, columns: usize) -> String {
-        state.lay(columns).iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+        state.layout(columns).iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
     }
 
     #[test]

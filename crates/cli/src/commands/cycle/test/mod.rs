@@ -1,5 +1,5 @@
-//! `horolog cycle test`: a test file, or the sample, to a test of an application, its result as
-//! text, JSON and HTML report.
+//! `horolog cycle test`: tests an application that a file or the built-in sample defines, and
+//! writes the result as text, JSON and HTML report.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -21,10 +21,10 @@ use horolog_report::{RenderResult, to_json};
 use live::CycleTestLiveView;
 
 use super::predict::input;
-use crate::failure::{CommandFailure, verdict};
-use crate::files::FileArgs;
-use crate::limit::{Limit, LimitedMetric, MAX, MEAN, P99, TimeOf};
-use crate::live::needs_a_terminal_on_stderr;
+use crate::failure::{CommandFailure, check_limits_and_findings};
+use crate::files::ResultFileArgs;
+use crate::limit::{DistributionMetric, Limit, LimitedMetric, MAX, MEAN, P99};
+use crate::live::require_stderr_terminal;
 use crate::output::{self, ProgressLine};
 use crate::values;
 
@@ -46,7 +46,7 @@ pub(super) use node::{ApplicationNodeArgs, run as run_node};
 /// 2.
 #[derive(Args, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
-pub(crate) struct TestArgs {
+pub(crate) struct CycleTestArgs {
     /// Test file [default: the sample].
     file: Option<PathBuf>,
     /// Print the sample file, as a starting point, and exit.
@@ -61,14 +61,14 @@ pub(crate) struct TestArgs {
           conflicts_with = "search")]
     time: Option<Duration>,
     /// Multiply the sources' rates and the fixed computation of the stages.
-    #[arg(short, long, value_name = "FACTOR", value_parser = factor, default_value = "1",
+    #[arg(short, long, value_name = "FACTOR", value_parser = parse_factor, default_value = "1",
           conflicts_with = "search")]
     load: f64,
     /// Search for the largest load at which no deadline is missed.
     #[arg(long)]
     search: bool,
     /// Range of loads to search, such as 0.5-8.
-    #[arg(long, value_name = "LOW-HIGH", value_parser = range, default_value = "0.25-16",
+    #[arg(long, value_name = "LOW-HIGH", value_parser = parse_load_range, default_value = "0.25-16",
           requires = "search")]
     search_range: (f64, f64),
     /// Relative width at which the search ends.
@@ -80,7 +80,7 @@ pub(crate) struct TestArgs {
           requires = "search")]
     trial_time: Duration,
     /// Exit with status 1 if the load found is less than this.
-    #[arg(long, value_name = "FACTOR", value_parser = factor, requires = "search")]
+    #[arg(long, value_name = "FACTOR", value_parser = parse_factor, requires = "search")]
     load_min: Option<f64>,
     /// Result (JSON) of 'host switch', 'host interrupt' or 'host all' for the scorecard.
     /// Repeatable.
@@ -96,25 +96,29 @@ pub(crate) struct TestArgs {
     ///
     /// Metrics: missed (a share) and response with -mean, -p99, -p99.9 and -max, of any state;
     /// detection and recovery of any fault.
-    #[arg(long, value_name = "LIMIT", value_parser = |text: &str| Limit::parse(text, FIGURES))]
+    #[arg(long, value_name = "LIMIT", value_parser = |text: &str| Limit::parse(text, METRICS))]
     fail_if: Vec<Limit<CycleTestMetric>>,
     /// Show the nodes and faults on the terminal during the test.
     #[arg(long)]
     live: bool,
     #[command(flatten)]
-    files: FileArgs,
+    files: ResultFileArgs,
 }
 
-/// Metric that can be limited.
+/// Metric of a test that `--fail-if` can limit.
 #[derive(Clone, Copy, Debug)]
 enum CycleTestMetric {
+    /// Missed deadlines of a state, as a share of its periods.
     Missed,
-    Response(TimeOf),
+    /// Statistic of the response times of a state.
+    Response(DistributionMetric),
+    /// Time from a fault to its first detection.
     Detection,
+    /// Time from the end of a fault to recovery.
     Recovery,
 }
 
-const FIGURES: [LimitedMetric<CycleTestMetric>; 7] = [
+const METRICS: [LimitedMetric<CycleTestMetric>; 7] = [
     ("missed", LimitUnit::Ratio, CycleTestMetric::Missed),
     ("response-mean", LimitUnit::Ns, CycleTestMetric::Response(MEAN)),
     ("response-p99", LimitUnit::Ns, CycleTestMetric::Response(P99)),
@@ -123,34 +127,35 @@ const FIGURES: [LimitedMetric<CycleTestMetric>; 7] = [
     ("detection", LimitUnit::Ns, CycleTestMetric::Detection),
     ("recovery", LimitUnit::Ns, CycleTestMetric::Recovery),
 ];
-const P99_9: TimeOf = |times: &Distribution| times.p99_9 as f64;
+const P99_9: DistributionMetric = |times: &Distribution| times.p99_9 as f64;
 
-/// Arguments that start a node.
-const WORDS: [&str; 2] = ["cycle", "application-node"];
+/// Arguments with which this program starts itself as a node of an application.
+const APPLICATION_NODE_COMMAND: [&str; 2] = ["cycle", "application-node"];
 
-fn factor(text: &str) -> Result<f64, String> {
+fn parse_factor(text: &str) -> Result<f64, String> {
     let factor = text.parse().ok().filter(|factor| (0.001..=1_000.0).contains(factor));
     factor.ok_or_else(|| "expected a factor from 0.001 to 1000, such as 1.5".to_owned())
 }
 
-fn range(text: &str) -> Result<(f64, f64), String> {
+fn parse_load_range(text: &str) -> Result<(f64, f64), String> {
     let form = || "expected LOW-HIGH, such as 0.5-8".to_owned();
     let (low, high) = text.split_once('-').ok_or_else(form)?;
-    let (low, high) = (factor(low).map_err(|_| form())?, factor(high).map_err(|_| form())?);
+    let (low, high) =
+        (parse_factor(low).map_err(|_| form())?, parse_factor(high).map_err(|_| form())?);
     if low < high { Ok((low, high)) } else { Err(form()) }
 }
 
-pub(super) fn run(args: &TestArgs) -> Result<(), CommandFailure> {
+pub(super) fn run(args: &CycleTestArgs) -> Result<(), CommandFailure> {
     if args.example {
-        return output::line(SAMPLE_TEST_FILE.trim_end());
+        return output::print_line(SAMPLE_TEST_FILE.trim_end());
     }
     if args.live {
-        needs_a_terminal_on_stderr()?;
+        require_stderr_terminal()?;
     }
-    let plan = plan(args)?;
+    let plan = read_test_plan(args)?;
     let mut measured = Vec::new();
     for path in &args.measured {
-        measured.extend(input::costs(path)?);
+        measured.extend(input::read_costs(path)?);
     }
     let files = args.files.open()?;
     output::install_interrupt_handler()?;
@@ -158,7 +163,7 @@ pub(super) fn run(args: &TestArgs) -> Result<(), CommandFailure> {
     let search = SearchOptions { from, to, width: args.search_width, trial: args.trial_time };
     let options = TestOptions {
         program: PathBuf::from("/proc/self/exe"),
-        arguments: WORDS.map(str::to_owned).to_vec(),
+        arguments: APPLICATION_NODE_COMMAND.map(str::to_owned).to_vec(),
         plan,
         load: args.load,
         search: args.search.then_some(search),
@@ -166,73 +171,79 @@ pub(super) fn run(args: &TestArgs) -> Result<(), CommandFailure> {
         measured,
         command: output::command_line(),
     };
-    let mut watcher = CycleTestReporter::new(args.live)?;
-    let tested = application::test(&options, &mut watcher);
-    watcher.finish();
-    let mut result = tested?;
-    let judge = |limit: &Limit<CycleTestMetric>| limit.judge_named(figures(&result, limit.metric));
+    let mut reporter = CycleTestReporter::new(args.live)?;
+    let outcome = application::test(&options, &mut reporter);
+    reporter.finish();
+    let mut result = outcome?;
+    let judge = |limit: &Limit<CycleTestMetric>| {
+        limit.evaluate_named(test_metric_values(&result, limit.metric))
+    };
     let mut limits: Vec<LimitResult> = args.fail_if.iter().map(judge).collect();
-    limits.extend(args.load_min.map(|least| least_load(&result, least)));
+    limits.extend(args.load_min.map(|least| load_limit_result(&result, least)));
     result.limits = limits;
     files.write(&result, [to_json, RenderResult::page], RenderResult::text)?;
-    verdict(&result.limits, &result.findings)
+    check_limits_and_findings(&result.limits, &result.findings)
 }
 
-/// The test according to the file and the flags.
-fn plan(args: &TestArgs) -> Result<TestPlan, CommandFailure> {
+/// Reads the test from the file, or the sample, with the flags that override it.
+fn read_test_plan(args: &CycleTestArgs) -> Result<TestPlan, CommandFailure> {
     let (name, text) = match &args.file {
         None => ("the sample".to_owned(), SAMPLE_TEST_FILE.to_owned()),
-        Some(path) => (path.display().to_string(), input::text(path, FILE_MAX)?),
+        Some(path) => (path.display().to_string(), input::read_text(path, FILE_MAX)?),
     };
-    let wrong = |why: String| CommandFailure::usage(format!("{name}: {why}"));
+    let invalid_test = |why: String| CommandFailure::usage(format!("{name}: {why}"));
     let time_ns = args.time.map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
     let plan = TestPlan::parse_with(&text, args.nodes, time_ns);
-    let plan = plan.map_err(|fault| wrong(fault.to_string()))?;
+    let plan = plan.map_err(|error| invalid_test(error.to_string()))?;
     if !plan.cores.is_empty() {
-        horolog_cycle::select_cores(&plan.cores).map_err(|error| wrong(error.to_string()))?;
+        horolog_cycle::select_cores(&plan.cores)
+            .map_err(|error| invalid_test(error.to_string()))?;
     }
     Ok(plan)
 }
 
-/// The values of a limited metric, each with its name.
-fn figures(result: &CycleTestResult, figure: CycleTestMetric) -> Vec<(String, Option<f64>)> {
+/// Returns the values of a metric, each with the name of its state or fault.
+fn test_metric_values(
+    result: &CycleTestResult,
+    metric: CycleTestMetric,
+) -> Vec<(String, Option<f64>)> {
     let Some(run) = &result.run else { return Vec::new() };
-    match figure {
-        CycleTestMetric::Missed => of_states(run, |state| {
+    match metric {
+        CycleTestMetric::Missed => state_metric_values(run, |state| {
             (state.periods > 0).then(|| state.missed as f64 / state.periods as f64)
         }),
-        CycleTestMetric::Response(figure) => {
-            of_states(run, |state| state.response_ns.as_ref().map(figure))
+        CycleTestMetric::Response(statistic) => {
+            state_metric_values(run, |state| state.response_ns.as_ref().map(statistic))
         }
-        CycleTestMetric::Detection => {
-            of_faults(run, |fault| fault.detected.as_ref().map(|first| first.after_ns as f64))
-        }
+        CycleTestMetric::Detection => fault_metric_values(run, |fault| {
+            fault.detected.as_ref().map(|first| first.after_ns as f64)
+        }),
         CycleTestMetric::Recovery => {
-            of_faults(run, |fault| fault.recovered_after_ns.map(|ns| ns as f64))
+            fault_metric_values(run, |fault| fault.recovered_after_ns.map(|ns| ns as f64))
         }
     }
 }
 
-fn of_states(
+fn state_metric_values(
     run: &CycleTestRun,
-    of: impl Fn(&horolog_record::CycleTestStateCounts) -> Option<f64>,
+    value_of: impl Fn(&horolog_record::CycleTestStateCounts) -> Option<f64>,
 ) -> Vec<(String, Option<f64>)> {
-    run.states.iter().map(|state| (format!("state '{}'", state.name), of(state))).collect()
+    run.states.iter().map(|state| (format!("state '{}'", state.name), value_of(state))).collect()
 }
 
-fn of_faults(
+fn fault_metric_values(
     run: &CycleTestRun,
-    of: impl Fn(&CycleTestFault) -> Option<f64>,
+    value_of: impl Fn(&CycleTestFault) -> Option<f64>,
 ) -> Vec<(String, Option<f64>)> {
-    let named = |fault: &CycleTestFault| {
+    let named_value = |fault: &CycleTestFault| {
         let whose = fault.of.as_ref().map_or_else(String::new, |of| format!(" of {of}"));
-        (format!("fault {}{whose}", fault.kind.name()), of(fault))
+        (format!("fault {}{whose}", fault.kind.name()), value_of(fault))
     };
-    run.faults.iter().map(named).collect()
+    run.faults.iter().map(named_value).collect()
 }
 
-/// Evaluates a search's result against the required minimum.
-fn least_load(result: &CycleTestResult, least: f64) -> LimitResult {
+/// Compares the largest load without a missed deadline with `--load-min`.
+fn load_limit_result(result: &CycleTestResult, least: f64) -> LimitResult {
     let found = result.search.as_ref().and_then(|search| search.lower);
     LimitResult {
         expression: format!("load<{least}"),
@@ -254,26 +265,26 @@ impl From<TestError> for CommandFailure {
     }
 }
 
-/// Observer of a test.
+/// Observer that shows the progress of a test.
 enum CycleTestReporter {
-    /// The progress line.
-    Line(ProgressLine),
-    /// A view that has the terminal.
-    View(CycleTestLiveView),
+    /// Progress line on standard error.
+    ProgressLine(ProgressLine),
+    /// Live view, which occupies the terminal.
+    LiveView(CycleTestLiveView),
 }
 
 impl CycleTestReporter {
     pub(super) fn new(live: bool) -> Result<Self, CommandFailure> {
         if live {
-            CycleTestLiveView::start().map(Self::View)
+            CycleTestLiveView::start().map(Self::LiveView)
         } else {
-            Ok(Self::Line(ProgressLine::new()))
+            Ok(Self::ProgressLine(ProgressLine::new()))
         }
     }
 
-    /// Restores the terminal.
+    /// Removes the progress line or the view, and restores the terminal.
     pub(super) fn finish(self) {
-        if let Self::Line(progress) = self {
+        if let Self::ProgressLine(progress) = self {
             progress.finish();
         }
     }
@@ -282,17 +293,17 @@ impl CycleTestReporter {
 impl TestObserver for CycleTestReporter {
     fn snapshot(&mut self, snapshot: &TestSnapshot<'_>) {
         match self {
-            Self::Line(progress) => {
+            Self::ProgressLine(progress) => {
                 let (elapsed, total) =
                     (snapshot.elapsed.as_secs_f64(), snapshot.total.as_secs_f64());
                 progress.set_message(&format!("{}: {elapsed:.0} of {total:.0} s", snapshot.label));
             }
-            Self::View(live) => live.snapshot(snapshot),
+            Self::LiveView(live) => live.snapshot(snapshot),
         }
     }
 
     fn is_stop_requested(&self) -> bool {
-        output::flow().is_break()
+        output::check_stop_request().is_break()
     }
 }
 
@@ -302,12 +313,16 @@ mod tests {
 
     #[test]
     fn loads_are_read() {
-        assert_eq!(range("0.5-8"), Ok((0.5, 8.0)));
+        assert_eq!(parse_load_range("0.5-8"), Ok((0.5, 8.0)));
         for text in ["", "1", "2-1", "1-1", "0-1", "a-b", "1-1e9"] {
-            assert!(range(text).is_err_and(|why| why.contains("0.5-8")), "{text}");
+            assert!(parse_load_range(text).is_err_and(|why| why.contains("0.5-8")), "{text}");
         }
-        assert!(factor("0").is_err() && factor("nan").is_err() && factor("1.5") == Ok(1.5));
-        assert!(Limit::parse("recovery>500ms", FIGURES).is_ok());
-        assert!(Limit::parse("load<1", FIGURES).is_err());
+        assert!(
+            parse_factor("0").is_err()
+                && parse_factor("nan").is_err()
+                && parse_factor("1.5") == Ok(1.5)
+        );
+        assert!(Limit::parse("recovery>500ms", METRICS).is_ok());
+        assert!(Limit::parse("load<1", METRICS).is_err());
     }
 }

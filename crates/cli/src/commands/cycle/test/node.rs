@@ -1,5 +1,5 @@
-//! The process of one node of an application under test, which `horolog cycle test` starts; it has
-//! no other use.
+//! `horolog cycle application-node` (hidden): the process of one node of an application under test,
+//! started by `horolog cycle test` only.
 
 use clap::Args;
 use horolog_cycle::application::node;

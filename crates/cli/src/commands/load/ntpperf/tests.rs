@@ -157,7 +157,7 @@ fn trial(sent: u64, achieved_rate: f64) -> Trial {
 
 #[test]
 fn a_rate_that_could_not_be_sent_is_known_from_chance() {
-    let rows = |spacing| NtpperfRows {
+    let rows = |spacing| NtpperfTrialPrinter {
         table: parsed(&["-B"]).unwrap().table(),
         progress: ProgressLine::new(),
         duration_s: 2.0,

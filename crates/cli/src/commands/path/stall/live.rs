@@ -1,5 +1,5 @@
-//! Live view of a watch: its progress, its connections, those with most stalls first, and stalls
-//! over time.
+//! Live view of `horolog path stall --watch`: progress, connections ordered by their stalls, and a
+//! sparkline of stalls over time.
 
 use horolog_probe::path::stall::{ConnectionSnapshot, StallSnapshot};
 use horolog_report::units::{ABSENT, full_count, human_ns};
@@ -8,25 +8,25 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 
 use crate::failure::CommandFailure;
-use crate::live::{SharedView, SparklineHistory, bar};
+use crate::live::{SharedStateView, SparklineHistory, bar};
 
-/// Greatest number of connections shown.
+/// Maximum number of connections shown.
 const SHOWN_MAX: usize = 200;
-/// Columns of the bar.
+/// Width of the progress bar, in columns.
 const BAR: usize = 30;
-/// Least number of columns of an address and its port.
+/// Minimum width of the column of an address with its port.
 const ADDRESS_MIN: usize = 21;
 
-/// The view of a watch.
-pub(super) struct StallLiveView(SharedView<StallViewState>);
+/// Terminal view of the observed connections.
+pub(super) struct StallLiveView(SharedStateView<StallViewState>);
 
 impl StallLiveView {
     pub(super) fn start(port: u16) -> Result<Self, CommandFailure> {
-        SharedView::start(StallViewState::new(port), StallViewState::lay).map(Self)
+        SharedStateView::start(StallViewState::new(port), StallViewState::layout).map(Self)
     }
 
-    pub(super) fn snapshot(&self, snapshot: StallSnapshot) {
-        self.0.change(|state| state.update(snapshot));
+    pub(super) fn update(&self, snapshot: StallSnapshot) {
+        self.0.update(|state| state.update(snapshot));
     }
 }
 
@@ -34,25 +34,25 @@ struct StallViewState {
     port: u16,
     last: Option<StallSnapshot>,
     stalls: u64,
-    /// New stalls at each update.
-    fresh: SparklineHistory,
+    /// Number of new stalls at each update.
+    new_stalls: SparklineHistory,
 }
 
 impl StallViewState {
     fn new(port: u16) -> Self {
-        Self { port, last: None, stalls: 0, fresh: SparklineHistory::default() }
+        Self { port, last: None, stalls: 0, new_stalls: SparklineHistory::default() }
     }
 
     fn update(&mut self, mut snapshot: StallSnapshot) {
         let stalls = snapshot.connections.iter().flat_map(|one| one.stalls);
         let stalls = stalls.fold(0, u64::saturating_add);
-        self.fresh.push(Some(stalls.saturating_sub(self.stalls) as f64));
+        self.new_stalls.push(Some(stalls.saturating_sub(self.stalls) as f64));
         self.stalls = stalls;
         snapshot.connections.truncate(SHOWN_MAX);
         self.last = Some(snapshot);
     }
 
-    fn lay(&self, columns: usize) -> Vec<Line<'static>> {
+    fn layout(&self, columns: usize) -> Vec<Line<'static>> {
         let bold = Style::new().add_modifier(Modifier::BOLD);
         let title = format!("path stall: watching port {}", self.port);
         let mut lines = vec![Line::styled(title, bold)];
@@ -75,17 +75,18 @@ impl StallViewState {
             "client", "server", "responses", "client", "server", "longest"
         );
         lines.push(Line::styled(head, Style::new().add_modifier(Modifier::REVERSED)));
-        lines.extend(last.connections.iter().map(|one| Line::from(row(one, width))));
+        lines.extend(last.connections.iter().map(|one| Line::from(connection_row(one, width))));
         lines.push(Line::default());
         let title = format!("stalls over time, {} total", full_count(self.stalls));
         lines.push(Line::from(title));
-        lines.push(Line::from(self.fresh.line(columns.max(1))));
+        lines.push(Line::from(self.new_stalls.render(columns.max(1))));
         lines
     }
 }
 
-/// A connection's row. Stalls are listed at the end whose data waited.
-fn row(one: &ConnectionSnapshot, width: usize) -> String {
+/// Returns the row of a connection. Stalls are counted at the end, client or server, that held the
+/// data back.
+fn connection_row(one: &ConnectionSnapshot, width: usize) -> String {
     let absent = || ABSENT.to_owned();
     let answers = one.answers.map_or_else(absent, full_count);
     let longest = one.longest_ns.map_or_else(absent, human_ns);
@@ -125,7 +126,7 @@ mod tests {
     }
 
     fn drawn(state: &StallViewState, columns: usize) -> String {
-        state.lay(columns).iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+        state.layout(columns).iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
     }
 
     #[test]
@@ -152,7 +153,7 @@ mod tests {
         for count in [0.0, 1.0, 2.0, 0.0, 4.0] {
             fresh.push(Some(count));
         }
-        assert_eq!(over_time.trim_end(), fresh.line(100).trim_end());
+        assert_eq!(over_time.trim_end(), fresh.render(100).trim_end());
         state.update(StallSnapshot { untracked: 3, ..snapshot(vec![connection([0, 0])]) });
         let screen = drawn(&state, 100);
         assert!(

@@ -1,7 +1,7 @@
-//! Arrivals at the nodes of a tree, by level and round, and the delays derived from them. Pure.
+//! Delays to the nodes of a tree, collected over rounds and levels, and their statistics. Pure.
 //!
-//! Delays count from the arrival of a packet at the root: the median of the root's own level is
-//! subtracted from those of the others.
+//! The result counts delays from the arrival of a packet at the root: the median delay from the
+//! sender to the root is subtracted from the delays to the other nodes.
 
 use horolog_record::{Distribution, RelayTreeCalibration, RelayTreeMeasured};
 use horolog_relay::tree::Tree;
@@ -9,32 +9,34 @@ use horolog_stats::Recorder;
 
 use super::probe_sender::SinkDelays;
 
-/// The arrivals of all rounds.
+/// Delays of packets from the sender to the nodes, in ns, of all rounds.
 pub(super) struct DelaySamples {
     tree: Tree,
-    /// Delays by packet at each node.
+    /// For each node, the delay of each packet; `None` if it did not arrive.
     nodes: Vec<Vec<Option<u64>>>,
-    /// Delay of each packet to the last leaf.
-    last: Vec<Option<u64>>,
+    /// Delay of each packet to the leaf at which it arrived last; `None` if it did not reach all
+    /// leaves.
+    last_leaf: Vec<Option<u64>>,
 }
 
 impl DelaySamples {
     pub(super) fn new(tree: &Tree) -> Self {
         let nodes = vec![Vec::new(); tree.nodes().len()];
-        Self { tree: tree.clone(), nodes, last: Vec::new() }
+        Self { tree: tree.clone(), nodes, last_leaf: Vec::new() }
     }
 
-    /// Adds the arrivals at these nodes when the tree ended at a level.
+    /// Adds delays of packets to `ends`, the leaves of the tree when it was cut off below `level`.
     pub(super) fn add(&mut self, level: usize, ends: &[usize], arrivals: &SinkDelays) {
-        let is_whole = level == self.tree.depth();
+        let is_whole_tree = level == self.tree.depth();
         for (at, arrivals) in ends.iter().zip(arrivals) {
-            // Leaves above the last level receive each time; only the whole tree counts.
-            if is_whole || self.tree.nodes()[*at].depth == level && !self.is_leaf(*at) {
+            // Leaves above the last level are measured with each level below them. Only their
+            // delays in the whole tree count.
+            if is_whole_tree || self.tree.nodes()[*at].depth == level && !self.is_leaf(*at) {
                 self.nodes[*at].extend(arrivals);
             }
         }
-        if is_whole {
-            self.last.extend(last(arrivals));
+        if is_whole_tree {
+            self.last_leaf.extend(last_delays(arrivals));
         }
     }
 
@@ -46,21 +48,22 @@ impl DelaySamples {
         distribution(&self.nodes[at], 0).map(|all| all.p50)
     }
 
-    /// The calibration of the root from a tree of one level; `None` without arrivals.
+    /// Returns the calibration of the root in a tree of one level; `None` if a node received
+    /// nothing. `reversed` is true if the table lists the children in reverse order.
     pub(super) fn calibration(&self, reversed: bool) -> Option<RelayTreeCalibration> {
         let source_ns = self.median(0)? as f64;
         let copy = |at: usize| self.median(at).map(|ns| ns as f64 - source_ns);
         let copies_ns: Vec<f64> = (1..self.nodes.len()).map(copy).collect::<Option<_>>()?;
-        let (first_ns, next_ns) = match line(&copies_ns) {
+        let (first_ns, next_ns) = match fit_line(&copies_ns) {
             (first_ns, next_ns) if next_ns >= 0.0 => (first_ns, next_ns),
-            // A falling line is replaced by a level one through its middle.
+            // A line with negative slope is replaced by a constant, its mean.
             _ => (copies_ns.iter().sum::<f64>() / copies_ns.len() as f64, 0.0),
         };
         let first_ns = first_ns.max(0.0);
         Some(RelayTreeCalibration { source_ns, copies_ns, reversed, first_ns, next_ns })
     }
 
-    /// The measurement of the tree.
+    /// Returns the statistics of the measured delays; `calibration` is included unchanged.
     pub(super) fn measured(&self, calibration: RelayTreeCalibration) -> RelayTreeMeasured {
         let base_ns = self.median(0).unwrap_or(0);
         let nodes: Vec<Option<Distribution>> =
@@ -73,7 +76,7 @@ impl DelaySamples {
         let lost = self.nodes.iter().flatten().filter(|one| one.is_none()).count();
         RelayTreeMeasured {
             calibration,
-            last_leaf_ns: distribution(&self.last, base_ns),
+            last_leaf_ns: distribution(&self.last_leaf, base_ns),
             tree_ns: leaves.map(|all| all.into_iter().fold(0.0, f64::max)),
             mean_ns: all.map(|all| all.into_iter().sum::<f64>() / receivers.len() as f64),
             lost: lost as u64,
@@ -82,17 +85,17 @@ impl DelaySamples {
     }
 }
 
-/// The delay of each packet to the last node; `None` for one that did not reach all.
-fn last(arrivals: &SinkDelays) -> Vec<Option<u64>> {
+/// Returns the delay of each packet to the last sink; `None` if it did not arrive at all sinks.
+fn last_delays(arrivals: &SinkDelays) -> Vec<Option<u64>> {
     let packets = arrivals.first().map_or(0, Vec::len);
-    let of = |packet: usize| {
+    let last_delay = |packet: usize| {
         let all: Option<Vec<u64>> = arrivals.iter().map(|sink| sink[packet]).collect();
         all?.into_iter().max()
     };
-    (0..packets).map(of).collect()
+    (0..packets).map(last_delay).collect()
 }
 
-/// The arrivals, less `base_ns` each.
+/// Returns the distribution of the delays after subtraction of `base_ns`; `None` without arrivals.
 fn distribution(arrivals: &[Option<u64>], base_ns: u64) -> Option<Distribution> {
     let mut recorder = Recorder::new();
     for ns in arrivals.iter().flatten() {
@@ -101,18 +104,18 @@ fn distribution(arrivals: &[Option<u64>], base_ns: u64) -> Option<Distribution> 
     Distribution::from_recorder(&recorder)
 }
 
-/// The least-squares line through values at 0, 1, 2 and so on: its value at 0, and its slope.
-pub(super) fn line(values: &[f64]) -> (f64, f64) {
+/// Returns intercept and slope of the least-squares line through `values` at x = 0, 1, 2 and so on.
+pub(super) fn fit_line(values: &[f64]) -> (f64, f64) {
     let count = values.len() as f64;
     let (middle, mean) = ((count - 1.0) / 2.0, values.iter().sum::<f64>() / count);
-    let (mut above, mut square) = (0.0, 0.0);
+    let (mut sum_xy, mut sum_xx) = (0.0, 0.0);
     for (at, value) in values.iter().enumerate() {
-        let from_middle = at as f64 - middle;
-        above += from_middle * (value - mean);
-        square += from_middle * from_middle;
+        let x_centred = at as f64 - middle;
+        sum_xy += x_centred * (value - mean);
+        sum_xx += x_centred * x_centred;
     }
-    let rise = if square > 0.0 { above / square } else { 0.0 };
-    (mean - rise * middle, rise)
+    let slope = if sum_xx > 0.0 { sum_xy / sum_xx } else { 0.0 };
+    (mean - slope * middle, slope)
 }
 
 #[cfg(test)]
@@ -122,16 +125,19 @@ mod tests {
     #[test]
     fn a_line_goes_through_what_lies_on_one() {
         let near = |(a, b): (f64, f64), (c, d): (f64, f64)| (a - c).abs() + (b - d).abs() < 1e-9;
-        assert!(near(line(&[20.0, 26.0, 32.0]), (20.0, 6.0)));
-        assert!(near(line(&[7.0]), (7.0, 0.0)));
-        assert!(near(line(&[1.0, 0.0]), (1.0, -1.0)));
+        assert!(near(fit_line(&[20.0, 26.0, 32.0]), (20.0, 6.0)));
+        assert!(near(fit_line(&[7.0]), (7.0, 0.0)));
+        assert!(near(fit_line(&[1.0, 0.0]), (1.0, -1.0)));
     }
 
     #[test]
     fn the_last_has_what_all_have() {
         let arrivals = vec![vec![Some(3), Some(9), None], vec![Some(5), Some(4), Some(1)]];
-        assert_eq!(last(&arrivals), [Some(5), Some(9), None]);
-        assert_eq!(distribution(&last(&arrivals), 4).map(|all| (all.min, all.max)), Some((1, 5)));
+        assert_eq!(last_delays(&arrivals), [Some(5), Some(9), None]);
+        assert_eq!(
+            distribution(&last_delays(&arrivals), 4).map(|all| (all.min, all.max)),
+            Some((1, 5))
+        );
         assert_eq!(distribution(&[None], 0), None);
     }
 

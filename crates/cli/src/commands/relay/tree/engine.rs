@@ -1,29 +1,29 @@
-//! Engines with which a tree of relays can be measured.
+//! Engines with which `relay tree` can measure a tree of relays.
 
 use horolog_relay::{EngineKind, Relay, TableSpec, XdpEngine};
 
 use crate::failure::CommandFailure;
 
-/// Engine that makes the copies of a relay.
+/// Engine with which relays make copies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum CopyEngine {
     /// One system call per copy.
     Send,
     /// One system call for many copies.
     Sendmmsg,
-    /// The kernel's driver path.
+    /// XDP program in the kernel.
     Xdp,
 }
 
 impl CopyEngine {
     const ALL: [Self; 3] = [Self::Send, Self::Sendmmsg, Self::Xdp];
-    /// Common host-based relaying, and in-kernel relaying.
+    /// Engines compared by default: one system call per copy, and in-kernel copies.
     pub(super) const DEFAULT_ENGINES: [Self; 2] = [Self::Send, Self::Xdp];
 
-    /// Reads a name.
+    /// Parses the name of an engine.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
-        // A lab host has all that the best engine needs.
-        let found = Self::ALL.into_iter().find(|maker| maker.name() == text);
+        // `auto` means XDP, all of whose requirements a lab host meets.
+        let found = Self::ALL.into_iter().find(|engine| engine.name() == text);
         found.or((text == "auto").then_some(Self::Xdp)).ok_or_else(|| {
             let names = Self::ALL.map(Self::name).join(", ");
             format!("expected auto, {names}, or two of them separated by a comma")
@@ -38,7 +38,8 @@ impl CopyEngine {
         }
     }
 
-    /// Starts a relay in the network namespace of the calling thread.
+    /// Starts a relay in the calling thread's network namespace; an error if another engine than
+    /// this one makes the copies.
     pub(super) fn start(self, spec: &TableSpec) -> Result<Relay, CommandFailure> {
         let (host, kernel) = match self {
             Self::Send => (EngineKind::Send, None),
@@ -53,8 +54,8 @@ impl CopyEngine {
     }
 }
 
-/// Rejects a relay whose copies are not made by the selected engine: results of another one would
-/// be wrong.
+/// Returns an error if a relay with the XDP engine does not use it for its copies: the results
+/// would be those of another engine.
 pub(super) fn verify_engine(relay: &Relay) -> Result<(), CommandFailure> {
     let refused = relay.listing().groups.into_iter().find_map(|group| group.xdp_unavailable);
     refused.map_or(Ok(()), |why| {

@@ -1,23 +1,23 @@
-//! Findings of a measured tree.
+//! Findings of the measurement of a tree.
 
 use std::io;
 
 use horolog_record::{Finding, FindingCode, RelayTreeResult, Severity};
 
-use super::MeasureArgs;
-use super::delay_samples::line;
+use super::TreeMeasurementArgs;
+use super::delay_samples::fit_line;
 use crate::output;
 
-/// Least number of packets; with fewer, the 99th percentile is one packet or two.
+/// Number of packets below which the 99th percentile is determined by one packet or two.
 const PACKETS_WANTED: u32 = 200;
 
-/// The findings of a run, given whether the system clock was stepped during it and the reason, if
-/// any, why idle states could not be held off.
+/// Returns the findings of a measurement. `is_clock_stepped` is true if the system clock was
+/// stepped during it; `idle_states_error` is the reason why idle states were not held off, if any.
 pub(super) fn findings(
     result: &RelayTreeResult,
-    args: &MeasureArgs,
-    stepped: bool,
-    not_awake: Option<io::Error>,
+    args: &TreeMeasurementArgs,
+    is_clock_stepped: bool,
+    idle_states_error: Option<io::Error>,
 ) -> Vec<Finding> {
     let finding = |code, severity, message: String, advice: &str| Finding {
         code,
@@ -26,7 +26,7 @@ pub(super) fn findings(
         advice: advice.to_owned(),
         trial: None,
     };
-    let (cores, relays) = (result.host.cores, inner(result));
+    let (cores, relays) = (result.host.cores, inner_node_count(result));
     let mut findings = vec![finding(
         FindingCode::SharedMachine,
         if relays + 1 > cores { Severity::Warning } else { Severity::Note },
@@ -56,9 +56,10 @@ pub(super) fn findings(
             "Give a longer --interval.",
         ));
     }
-    let (falls, begins_early) = (|(_, rise): (f64, f64)| rise < 0.0, |(first, _)| first < 0.0);
-    let lines = || measured().map(|one| line(&one.calibration.copies_ns));
-    if lines().any(falls) || lines().any(begins_early) {
+    let (has_negative_slope, has_negative_intercept) =
+        (|(_, rise): (f64, f64)| rise < 0.0, |(first, _)| first < 0.0);
+    let fitted_lines = || measured().map(|one| fit_line(&one.calibration.copies_ns));
+    if fitted_lines().any(has_negative_slope) || fitted_lines().any(has_negative_intercept) {
         findings.push(finding(
             FindingCode::NegativeFigure,
             Severity::Warning,
@@ -76,7 +77,7 @@ pub(super) fn findings(
             "Give more --packets.",
         ));
     }
-    if let Some(error) = not_awake {
+    if let Some(error) = idle_states_error {
         findings.push(finding(
             FindingCode::IdleStatesNotHeld,
             Severity::Note,
@@ -87,7 +88,7 @@ pub(super) fn findings(
             "Give this user write access to it.",
         ));
     }
-    if stepped {
+    if is_clock_stepped {
         findings.push(finding(
             FindingCode::ClockStepped,
             Severity::Error,
@@ -95,7 +96,7 @@ pub(super) fn findings(
             "Run it again.",
         ));
     }
-    if output::flow().is_break() {
+    if output::check_stop_request().is_break() {
         findings.push(finding(
             FindingCode::Interrupted,
             Severity::Warning,
@@ -106,8 +107,8 @@ pub(super) fn findings(
     findings
 }
 
-/// Nodes with children.
-fn inner(result: &RelayTreeResult) -> usize {
+/// Returns the number of nodes with children.
+fn inner_node_count(result: &RelayTreeResult) -> usize {
     let mut parents: Vec<usize> = result.nodes.iter().filter_map(|node| node.parent).collect();
     parents.sort_unstable();
     parents.dedup();

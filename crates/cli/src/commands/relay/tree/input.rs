@@ -1,4 +1,5 @@
-//! Input tree: from a file, by degree and depth, or built from delays between pairs.
+//! Input tree of `relay tree`: read from a file, regular by degree and depth, or built from delays
+//! between pairs of nodes.
 
 use std::fs;
 use std::path::Path;
@@ -9,25 +10,25 @@ use horolog_relay::tree::{
     star_tree, tree_delays,
 };
 
-use super::TreeArgs;
+use super::RelayTreeArgs;
 use crate::failure::CommandFailure;
 
-/// Names of the two engines of the flags.
+/// Names of the engines of --host-based and --in-kernel.
 const HOST_BASED: &str = "host-based";
 const IN_KERNEL: &str = "in-kernel";
 
-/// Input of the command, known before anything is measured.
+/// Tree and engines specified by the arguments.
 pub(super) struct TreeInput {
     pub(super) tree: Tree,
     pub(super) engines: Vec<TreeEngine>,
-    /// Other trees over the same nodes.
+    /// Trees built from the same delays, for comparison; empty without --pairwise.
     pub(super) shapes: Vec<AlternativeTree>,
 }
 
-pub(super) fn read(args: &TreeArgs) -> Result<TreeInput, CommandFailure> {
+pub(super) fn read_input(args: &RelayTreeArgs) -> Result<TreeInput, CommandFailure> {
     let input = if let Some(path) = &args.file {
-        let file = TreeFile::parse(&text(path)?);
-        let TreeFile { tree, engines } = file.map_err(|fault| located(path, fault))?;
+        let file = TreeFile::parse(&read_text(path)?);
+        let TreeFile { tree, engines } = file.map_err(|fault| file_error(path, fault))?;
         TreeInput { tree, engines, shapes: Vec::new() }
     } else if let Some(path) = &args.pairwise {
         from_pairs(args, path)?
@@ -52,39 +53,45 @@ pub(super) fn read(args: &TreeArgs) -> Result<TreeInput, CommandFailure> {
     Ok(TreeInput { engines, ..input })
 }
 
-/// The engines of the flags.
-fn engines_of_flags(args: &TreeArgs, tree: &Tree) -> Vec<TreeEngine> {
+/// Returns the engines of --host-based and --in-kernel, each with the same times at all nodes.
+fn engines_of_flags(args: &RelayTreeArgs, tree: &Tree) -> Vec<TreeEngine> {
     let flags = [(HOST_BASED, args.host_based), (IN_KERNEL, args.in_kernel)];
     let specified = flags.into_iter().filter_map(|(name, times)| Some((name, times?)));
     specified.map(|(name, times)| TreeEngine::uniform(name, tree, times)).collect()
 }
 
-/// Function that builds a tree from pairs and a root.
-type Make = fn(&PairDelays, usize) -> Result<Tree, BuildError>;
+/// Function that builds a tree from the delays between pairs; its second argument is the root's
+/// index.
+type TreeConstructor = fn(&PairDelays, usize) -> Result<Tree, BuildError>;
 
-fn from_pairs(args: &TreeArgs, path: &Path) -> Result<TreeInput, CommandFailure> {
-    let pairs = PairDelays::parse(&text(path)?).map_err(|fault| located(path, fault))?;
+fn from_pairs(args: &RelayTreeArgs, path: &Path) -> Result<TreeInput, CommandFailure> {
+    let pairs = PairDelays::parse(&read_text(path)?).map_err(|fault| file_error(path, fault))?;
     let no_node = |name: &String| {
         CommandFailure::usage(format!("{}: no node '{name}' for --root", path.display()))
     };
     let named = args.root.as_ref().map(|name| pairs.index_of(name).ok_or_else(|| no_node(name)));
     let root = named.transpose()?.unwrap_or(0);
     let degree_max = args.degree_max.unwrap_or(1) as usize;
-    // Before a measurement the processing time of a node is not known: the delays alone count.
+    // Without --host-based the processing time counts as 0: only the link delays matter.
     let processing = args.host_based.unwrap_or_default();
-    let tree =
-        compact_tree(&pairs, root, degree_max, processing).map_err(|error| located(path, error))?;
-    let mut shapes = vec![shape(AlternativeTreeKind::Compact, &tree, processing)];
-    let others: [(_, Make); 2] =
+    let tree = compact_tree(&pairs, root, degree_max, processing)
+        .map_err(|error| file_error(path, error))?;
+    let mut shapes = vec![alternative_tree(AlternativeTreeKind::Compact, &tree, processing)];
+    let others: [(_, TreeConstructor); 2] =
         [(AlternativeTreeKind::Star, star_tree), (AlternativeTreeKind::Chain, chain_tree)];
     for (kind, make) in others {
-        // A tree with an unknown pair is left out of the comparison.
-        shapes.extend(make(&pairs, root).ok().map(|tree| shape(kind, &tree, processing)));
+        // Omits a tree that needs a pair whose delay is unknown.
+        shapes
+            .extend(make(&pairs, root).ok().map(|tree| alternative_tree(kind, &tree, processing)));
     }
     Ok(TreeInput { tree, engines: Vec::new(), shapes })
 }
 
-fn shape(kind: AlternativeTreeKind, tree: &Tree, processing: ProcessingTime) -> AlternativeTree {
+fn alternative_tree(
+    kind: AlternativeTreeKind,
+    tree: &Tree,
+    processing: ProcessingTime,
+) -> AlternativeTree {
     let all = tree_delays(tree, &TreeEngine::uniform(HOST_BASED, tree, processing));
     AlternativeTree {
         kind,
@@ -95,11 +102,11 @@ fn shape(kind: AlternativeTreeKind, tree: &Tree, processing: ProcessingTime) -> 
     }
 }
 
-fn text(path: &Path) -> Result<String, CommandFailure> {
+fn read_text(path: &Path) -> Result<String, CommandFailure> {
     fs::read_to_string(path)
         .map_err(|error| CommandFailure::usage(format!("cannot read {}: {error}", path.display())))
 }
 
-fn located(path: &Path, fault: impl std::fmt::Display) -> CommandFailure {
+fn file_error(path: &Path, fault: impl std::fmt::Display) -> CommandFailure {
     CommandFailure::usage(format!("{}, {fault}", path.display()))
 }

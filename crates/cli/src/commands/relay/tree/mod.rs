@@ -1,5 +1,5 @@
-//! `horolog relay tree`: the delay model of a tree of relays, its measurement on real relays, and a
-//! good tree from measured delays.
+//! `horolog relay tree`: delays of a tree of relays by a model, their measurement on real relays,
+//! and construction of a tree with a small delay from measured delays between nodes.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -21,31 +21,31 @@ use horolog_relay::tree::ProcessingTime;
 use horolog_report::{RenderResult, to_json};
 
 use crate::ci::CiArgs;
-use crate::failure::{CommandFailure, verdict};
+use crate::failure::{CommandFailure, check_limits_and_findings};
 use crate::files::ResultFiles;
 use crate::limit::{Limit, LimitedMetric};
-use crate::result_store::KeepArgs;
+use crate::result_store::StoreResultArgs;
 use crate::{output, values};
 use engine::CopyEngine;
 
-/// Metric that can be limited.
+/// Metric of a tree that --fail-if can limit, in ns.
 #[derive(Clone, Copy, Debug)]
-enum TreeMetric {
-    /// D by the model.
+enum RelayTreeMetric {
+    /// D, the delay of the slowest leaf, by the model.
     Tree,
-    /// The mean delay by the model.
+    /// Mean delay of all nodes but the root, by the model.
     Mean,
-    /// The largest median of a node as measured.
+    /// Largest measured median delay of a node.
     P50,
-    /// The largest 99th percentile of a node as measured.
+    /// Largest measured 99th percentile of the delay of a node.
     P99,
 }
 
-const FIGURES: [LimitedMetric<TreeMetric>; 4] = [
-    ("tree", LimitUnit::Ns, TreeMetric::Tree),
-    ("mean", LimitUnit::Ns, TreeMetric::Mean),
-    ("p50", LimitUnit::Ns, TreeMetric::P50),
-    ("p99", LimitUnit::Ns, TreeMetric::P99),
+const METRICS: [LimitedMetric<RelayTreeMetric>; 4] = [
+    ("tree", LimitUnit::Ns, RelayTreeMetric::Tree),
+    ("mean", LimitUnit::Ns, RelayTreeMetric::Mean),
+    ("p50", LimitUnit::Ns, RelayTreeMetric::P50),
+    ("p99", LimitUnit::Ns, RelayTreeMetric::P99),
 ];
 
 /// Compute the delays of a tree of relays by a model, and measure them.
@@ -62,7 +62,7 @@ const FIGURES: [LimitedMetric<TreeMetric>; 4] = [
 /// predicts the tree from that, and the tree is measured.
 #[derive(Args, Debug)]
 #[command(group = clap::ArgGroup::new("form").required(true).args(["file", "degree", "pairwise"]))]
-pub(super) struct TreeArgs {
+pub(super) struct RelayTreeArgs {
     /// Tree file.
     file: Option<PathBuf>,
     /// Children of each inner node of a regular tree.
@@ -73,7 +73,7 @@ pub(super) struct TreeArgs {
     depth: Option<u32>,
     /// Transmission delay of each edge of a regular tree.
     #[arg(long, value_name = "TIME", requires = "degree", default_value = "0",
-          value_parser = with_unit)]
+          value_parser = parse_time_with_unit)]
     delay: Duration,
     /// Build a tree with a small D from the delays in this file: the header 'from,to,delay_us',
     /// then one line for each pair; a delay given in one direction is used for both.
@@ -90,13 +90,13 @@ pub(super) struct TreeArgs {
     root: Option<String>,
     /// Processing delay of a host-based node, such as 20us,6us: until the first copy leaves, and
     /// from one copy to the next. Overrides the tree file.
-    #[arg(long, value_name = "FIRST,NEXT", value_parser = processing)]
+    #[arg(long, value_name = "FIRST,NEXT", value_parser = parse_processing_time)]
     host_based: Option<ProcessingTime>,
     /// Processing delay of a node with in-kernel copies, in the same notation.
-    #[arg(long, value_name = "FIRST,NEXT", value_parser = processing, requires = "host_based")]
+    #[arg(long, value_name = "FIRST,NEXT", value_parser = parse_processing_time, requires = "host_based")]
     in_kernel: Option<ProcessingTime>,
     #[command(flatten)]
-    measure: MeasureArgs,
+    measure: TreeMeasurementArgs,
     /// Write the tree to FILE as a tree file; '-' writes it to standard output instead of the text.
     #[arg(long, value_name = "FILE")]
     toml: Option<PathBuf>,
@@ -109,19 +109,19 @@ pub(super) struct TreeArgs {
     #[command(flatten)]
     ci: CiArgs,
     #[command(flatten)]
-    keep: KeepArgs,
+    store_args: StoreResultArgs,
     /// Exit with status 1 if this expression is true, such as 'tree>1ms' or 'p99>500us'.
     /// Repeatable. A limit on a metric that was not measured fails.
     ///
     /// Metrics: tree (delay D) and mean (delay of all nodes but the root), both by the model for
     /// the slower engine; p50, p99 (measured, of the slowest node).
-    #[arg(long, value_name = "LIMIT", value_parser = |text: &str| Limit::parse(text, FIGURES))]
-    fail_if: Vec<Limit<TreeMetric>>,
+    #[arg(long, value_name = "LIMIT", value_parser = |text: &str| Limit::parse(text, METRICS))]
+    fail_if: Vec<Limit<RelayTreeMetric>>,
 }
 
 /// Measurement of a tree.
 #[derive(Args, Debug)]
-struct MeasureArgs {
+struct TreeMeasurementArgs {
     /// Measure the tree on relays in lab hosts, at most 64. Their links have no delay, and the
     /// processing delays are measured instead of taken from a file.
     #[arg(long, conflicts_with_all = ["host_based", "in_kernel", "delay"])]
@@ -141,7 +141,7 @@ struct MeasureArgs {
     size: Option<u16>,
 }
 
-impl MeasureArgs {
+impl TreeMeasurementArgs {
     fn engines(&self) -> Vec<CopyEngine> {
         if self.engine.is_empty() {
             CopyEngine::DEFAULT_ENGINES.to_vec()
@@ -163,10 +163,11 @@ impl MeasureArgs {
     }
 }
 
-/// Rejects flags that would have no effect. `requires` of clap does not: it ignores a requirement
-/// if another flag conflicts with the required one, as the forms of a tree do with one another.
-fn refuse_idle(args: &TreeArgs) -> Result<(), CommandFailure> {
-    let MeasureArgs { measure, engine, packets, interval, size } = &args.measure;
+/// Returns an error for flags that would have no effect. clap's `requires` does not: it is ignored
+/// if the required flag conflicts with another one that is present, and the three forms of a tree
+/// conflict with one another.
+fn refuse_ineffective_flags(args: &RelayTreeArgs) -> Result<(), CommandFailure> {
+    let TreeMeasurementArgs { measure, engine, packets, interval, size } = &args.measure;
     let idle = [
         ("--degree-max", args.degree_max.is_some(), "--pairwise", args.pairwise.is_some()),
         ("--depth", args.depth.is_some(), "--degree", args.degree.is_some()),
@@ -184,16 +185,17 @@ fn refuse_idle(args: &TreeArgs) -> Result<(), CommandFailure> {
     }
 }
 
-fn processing(text: &str) -> Result<ProcessingTime, String> {
+fn parse_processing_time(text: &str) -> Result<ProcessingTime, String> {
     let form = || "expected two times with units, such as 20us,6us".to_owned();
     let (first, next) = text.split_once(',').ok_or_else(form)?;
-    let ns = |text: &str| with_unit(text).map(|time| time.as_nanos() as f64);
+    let ns = |text: &str| parse_time_with_unit(text).map(|time| time.as_nanos() as f64);
     let (first_ns, next_ns) = (ns(first).map_err(|_| form())?, ns(next).map_err(|_| form())?);
     Ok(ProcessingTime { first_ns, next_ns })
 }
 
-/// Reads a time with a unit: delays of relays are microseconds, and a bare number would be seconds.
-fn with_unit(text: &str) -> Result<Duration, String> {
+/// Parses a time that has a unit. A bare number is refused, because it would mean seconds, while
+/// delays of relays are microseconds.
+fn parse_time_with_unit(text: &str) -> Result<Duration, String> {
     if text.ends_with('s') || text == "0" {
         values::duration(text)
     } else {
@@ -201,24 +203,26 @@ fn with_unit(text: &str) -> Result<Duration, String> {
     }
 }
 
-pub(super) fn run(args: &TreeArgs) -> Result<(), CommandFailure> {
-    refuse_idle(args)?;
+pub(super) fn run(args: &RelayTreeArgs) -> Result<(), CommandFailure> {
+    refuse_ineffective_flags(args)?;
     let named = [("--toml", &args.toml), ("--json", &args.json), ("--html", &args.html)];
     args.ci.open(&named.map(|(flag, path)| (flag, path.as_deref())))?;
-    let files = ResultFiles::open(named)?.with_store(&args.keep);
-    let input = input::read(args)?;
+    let files = ResultFiles::open(named)?.with_store(&args.store_args);
+    let input = input::read_input(args)?;
     let mut result = if args.measure.measure {
         output::install_interrupt_handler()?;
         measure::run(&input, &args.measure)?
     } else {
-        outcome::of_model(&input)
+        outcome::result_without_measurement(&input)
     };
-    let judge =
-        |limit: &Limit<TreeMetric>| limit.judge_named(outcome::figures(&result, limit.metric));
+    let judge = |limit: &Limit<RelayTreeMetric>| {
+        limit.evaluate_named(outcome::metric_values(&result, limit.metric))
+    };
     result.limits = args.fail_if.iter().map(judge).collect();
-    let forms: [fn(&RelayTreeResult) -> String; 3] = [outcome::toml, to_json, RenderResult::page];
-    files.write(&result, forms, RenderResult::text)?;
-    verdict(&result.limits, &result.findings)
+    let renderers: [fn(&RelayTreeResult) -> String; 3] =
+        [outcome::toml, to_json, RenderResult::page];
+    files.write(&result, renderers, RenderResult::text)?;
+    check_limits_and_findings(&result.limits, &result.findings)
 }
 
 #[cfg(test)]
@@ -227,10 +231,13 @@ mod tests {
 
     #[test]
     fn times_of_a_node_are_two() {
-        let read = processing("20us,1.5us").unwrap();
+        let read = parse_processing_time("20us,1.5us").unwrap();
         assert!((read.first_ns - 20e3).abs() < 1e-6 && (read.next_ns - 1.5e3).abs() < 1e-6);
         for bad in ["", "20us", "20us,", "20,6", "fast,1us", "-1us,1us", "1us,1us,1us"] {
-            assert!(processing(bad).unwrap_err().starts_with("expected two times"), "{bad}");
+            assert!(
+                parse_processing_time(bad).unwrap_err().starts_with("expected two times"),
+                "{bad}"
+            );
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Conversion of the model to the record of a result, and back to a tree file. Pure, except for the
-//! facts that begin a record.
+//! Conversion of the model's delays to the record of a result, and of a result to a tree file.
+//! Pure, except that a record contains the time, the command line and facts of the host.
 
 use horolog_record::{
     Host, NodeProcessingTime, RELAY_TREE_SCHEMA, RegularTreeAssumption, RegularTreeGain,
@@ -11,21 +11,22 @@ use horolog_relay::tree::{
     replacement_gain, tree_delays,
 };
 
-use super::TreeMetric;
+use super::RelayTreeMetric;
 use super::input::TreeInput;
 use crate::output;
 
-/// The result without a measurement.
-pub(super) fn of_model(input: &TreeInput) -> RelayTreeResult {
-    let mut result = of(&input.tree, &input.engines);
+/// Returns the result of the model for the input, with the trees for comparison.
+pub(super) fn result_without_measurement(input: &TreeInput) -> RelayTreeResult {
+    let mut result = predicted_result(&input.tree, &input.engines);
     result.shapes.clone_from(&input.shapes);
     result
 }
 
-/// The model's result for a tree with these engines.
-pub(super) fn of(tree: &Tree, engines: &[TreeEngine]) -> RelayTreeResult {
+/// Returns the result of the model for a tree with these engines; with two engines, also the gain
+/// of the second.
+pub(super) fn predicted_result(tree: &Tree, engines: &[TreeEngine]) -> RelayTreeResult {
     let gain = match engines {
-        [before, after] => Some(gained(replacement_gain(tree, before, after))),
+        [before, after] => Some(gain_record(replacement_gain(tree, before, after))),
         _ => None,
     };
     RelayTreeResult {
@@ -33,8 +34,8 @@ pub(super) fn of(tree: &Tree, engines: &[TreeEngine]) -> RelayTreeResult {
         started: rfc3339_now(),
         command: output::command_line(),
         host: Host::read(),
-        nodes: tree.nodes().iter().map(node).collect(),
-        engines: engines.iter().map(|engine| predicted(tree, engine)).collect(),
+        nodes: tree.nodes().iter().map(node_record).collect(),
+        engines: engines.iter().map(|engine| predicted_delays(tree, engine)).collect(),
         gain,
         shapes: Vec::new(),
         method: None,
@@ -43,7 +44,7 @@ pub(super) fn of(tree: &Tree, engines: &[TreeEngine]) -> RelayTreeResult {
     }
 }
 
-fn node(node: &horolog_relay::tree::TreeNode) -> RelayTreeNode {
+fn node_record(node: &horolog_relay::tree::TreeNode) -> RelayTreeNode {
     RelayTreeNode {
         name: node.name.clone(),
         parent: node.parent,
@@ -53,7 +54,7 @@ fn node(node: &horolog_relay::tree::TreeNode) -> RelayTreeNode {
     }
 }
 
-fn predicted(tree: &Tree, engine: &TreeEngine) -> RelayTreeEngineDelays {
+fn predicted_delays(tree: &Tree, engine: &TreeEngine) -> RelayTreeEngineDelays {
     let all = tree_delays(tree, engine);
     let times =
         |one: &ProcessingTime| NodeProcessingTime { first_ns: one.first_ns, next_ns: one.next_ns };
@@ -68,7 +69,7 @@ fn predicted(tree: &Tree, engine: &TreeEngine) -> RelayTreeEngineDelays {
     }
 }
 
-fn gained(gain: ReplacementGain) -> RelayTreeGain {
+fn gain_record(gain: ReplacementGain) -> RelayTreeGain {
     let nodes = gain.nodes.iter().map(|node| RelayTreeNodeGain {
         processing_ns: node.processing_ns,
         tree_ns: node.tree_ns,
@@ -83,7 +84,7 @@ fn gained(gain: ReplacementGain) -> RelayTreeGain {
         published_mean_ns: gain.mean_as_published_ns,
         nodes: nodes.collect(),
         regular: RegularTreeGain {
-            broken: regular.violated_assumptions.into_iter().map(assumption).collect(),
+            broken: regular.violated_assumptions.into_iter().map(assumption_record).collect(),
             degree: regular.degree,
             processing_ns: regular.processing_ns,
             all_nodes_ns: regular.all_nodes_ns,
@@ -94,7 +95,7 @@ fn gained(gain: ReplacementGain) -> RelayTreeGain {
     }
 }
 
-const fn assumption(assumption: Equation4Assumption) -> RegularTreeAssumption {
+const fn assumption_record(assumption: Equation4Assumption) -> RegularTreeAssumption {
     match assumption {
         Equation4Assumption::SameDegree => RegularTreeAssumption::SameDegree,
         Equation4Assumption::SameDepth => RegularTreeAssumption::SameDepth,
@@ -104,32 +105,35 @@ const fn assumption(assumption: Equation4Assumption) -> RegularTreeAssumption {
     }
 }
 
-/// All values of a metric, with the engine's name.
-pub(super) fn figures(result: &RelayTreeResult, figure: TreeMetric) -> Vec<(String, Option<f64>)> {
-    let of = |engine: &RelayTreeEngineDelays| {
-        let largest = |of: fn(&horolog_record::Distribution) -> u64| {
+/// Returns a metric's value for each engine, with the engine's name; `None` if it was not measured.
+pub(super) fn metric_values(
+    result: &RelayTreeResult,
+    metric: RelayTreeMetric,
+) -> Vec<(String, Option<f64>)> {
+    let engine_value = |engine: &RelayTreeEngineDelays| {
+        let node_max = |value_of: fn(&horolog_record::Distribution) -> u64| {
             let measured = engine.measured.as_ref()?;
             let all: Option<Vec<u64>> =
-                measured.nodes.iter().map(|node| node.as_ref().map(of)).collect();
+                measured.nodes.iter().map(|node| node.as_ref().map(value_of)).collect();
             all?.into_iter().max().map(|ns| ns as f64)
         };
-        match figure {
-            TreeMetric::Tree => Some(engine.tree_ns),
-            TreeMetric::Mean => Some(engine.mean_ns),
-            TreeMetric::P50 => largest(|node| node.p50),
-            TreeMetric::P99 => largest(|node| node.p99),
+        match metric {
+            RelayTreeMetric::Tree => Some(engine.tree_ns),
+            RelayTreeMetric::Mean => Some(engine.mean_ns),
+            RelayTreeMetric::P50 => node_max(|node| node.p50),
+            RelayTreeMetric::P99 => node_max(|node| node.p99),
         }
     };
-    result.engines.iter().map(|engine| (engine.name.clone(), of(engine))).collect()
+    result.engines.iter().map(|engine| (engine.name.clone(), engine_value(engine))).collect()
 }
 
-/// The tree of a result as a tree file.
+/// Returns the tree of a result, with the processing times of its engines, as a tree file.
 pub(super) fn toml(result: &RelayTreeResult) -> String {
     let names: Vec<String> = result.nodes.iter().map(|node| node.name.clone()).collect();
-    let hang = |(to, node): (usize, &RelayTreeNode)| {
+    let parent_edge = |(to, node): (usize, &RelayTreeNode)| {
         Some(TreeEdge { from: node.parent?, to, delay_ns: node.delay_ns })
     };
-    let edges: Vec<TreeEdge> = result.nodes.iter().enumerate().filter_map(hang).collect();
+    let edges: Vec<TreeEdge> = result.nodes.iter().enumerate().filter_map(parent_edge).collect();
     let times =
         |one: &NodeProcessingTime| ProcessingTime { first_ns: one.first_ns, next_ns: one.next_ns };
     let engines = result.engines.iter().map(|engine| TreeEngine {
@@ -137,7 +141,7 @@ pub(super) fn toml(result: &RelayTreeResult) -> String {
         processing: engine.processing.iter().map(times).collect(),
     });
     let engines = engines.collect();
-    // A result is built from a tree, level by level, so its nodes form one.
+    // The nodes of a result are those of a valid tree, so this does not fail.
     Tree::new(&names, &edges)
         .map_or_else(|_| String::new(), |tree| TreeFile { tree, engines }.to_toml())
 }
@@ -151,9 +155,12 @@ mod tests {
         let tree = Tree::regular(3, 2, 1_500.0).unwrap();
         let times = ProcessingTime { first_ns: 20_000.0, next_ns: 6_000.0 };
         let engines = vec![TreeEngine::uniform("host-based", &tree, times)];
-        let result = of(&tree, &engines);
+        let result = predicted_result(&tree, &engines);
         assert_eq!(TreeFile::parse(&toml(&result)), Ok(TreeFile { tree, engines }));
-        assert_eq!(figures(&result, TreeMetric::Tree), [("host-based".to_owned(), Some(67_000.0))]);
-        assert_eq!(figures(&result, TreeMetric::P99), [("host-based".to_owned(), None)]);
+        assert_eq!(
+            metric_values(&result, RelayTreeMetric::Tree),
+            [("host-based".to_owned(), Some(67_000.0))]
+        );
+        assert_eq!(metric_values(&result, RelayTreeMetric::P99), [("host-based".to_owned(), None)]);
     }
 }

@@ -1,6 +1,7 @@
-//! Numbered packets from one lab host, and their arrival times at others. Packets at a sink wake no
-//! thread: they wait in the socket's buffer with the kernel's timestamp and are read between
-//! packets, so that receivers cost the two or more relays on the same host nothing.
+//! Probe trains from one lab host, and the delays of their packets to sinks in others. Arriving
+//! packets wake no thread: they remain in the sink's socket buffer with the kernel's receive
+//! timestamp, and the sender reads them in pauses. So receivers take no CPU time from the relays,
+//! which run on the same machine.
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,38 +20,39 @@ use horolog_time::{Clock, Span, Timestamp, Utc};
 use crate::failure::CommandFailure;
 use crate::output;
 
-/// Packets between two reads of the sinks.
+/// Number of packets sent between two reads of the sinks.
 const CHUNK: usize = 50;
-/// Pause in which packets in flight arrive ...
-const SETTLE: Duration = Duration::from_millis(20);
-/// ... and the greatest number of such pauses, if the host is busy with other work.
+/// Pause before the sinks are read, in which packets in flight arrive.
+const SETTLE_TIME: Duration = Duration::from_millis(20);
+/// Maximum number of pauses after a chunk; a busy host needs more than one.
 const SETTLES_MAX: usize = 25;
-/// Buffer for several chunks of the longest packets, with the kernel's bookkeeping.
+/// Receive buffer of a sink: several chunks of the longest packets, with the kernel's overhead.
 const BUFFER_BYTES: usize = 4 << 20;
 const SLOTS: usize = 64;
-/// Bytes that are read of a packet: its number and that of its probe train.
+/// Bytes read of each packet: its number and that of its probe train, 32 bits each.
 const HEAD_BYTES: usize = 8;
 
-/// Probe train to be sent.
+/// Parameters of a probe train.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ProbeTrain {
-    /// Packets that do not count, before the counted ones.
+    /// Number of uncounted packets at the start.
     pub(super) warm_up: usize,
     pub(super) packets: usize,
     pub(super) interval: Duration,
     pub(super) payload: usize,
 }
 
-/// The delays to each sink, packet by packet, in ns; `None` for a packet that did not arrive.
+/// Delay of each packet to each sink, in ns, indexed by sink and packet; `None` if it did not
+/// arrive.
 pub(super) type SinkDelays = Vec<Vec<Option<u64>>>;
 
-/// Destination of packets.
+/// Receiving socket for probes in a lab host.
 pub(super) struct ProbeSink {
     socket: Socket,
 }
 
 impl ProbeSink {
-    /// Opens a sink in a host.
+    /// Opens a sink at an address of a lab host.
     pub(super) fn open(host: &LabHost, at: SocketAddr) -> Result<Self, CommandFailure> {
         let open = || -> io::Result<Socket> {
             let socket = Socket::udp(at)?;
@@ -59,22 +61,23 @@ impl ProbeSink {
             socket.bind(at)?;
             Ok(socket)
         };
-        let socket = host.run(open)?.map_err(|error| failed("receive", &error))?;
+        let socket = host.run(open)?.map_err(|error| lab_host_error("receive", &error))?;
         Ok(Self { socket })
     }
 }
 
-/// Sender of the probe trains, which also reads the sinks.
+/// Sender of probe trains in a lab host; reads the sinks as well.
 pub(super) struct ProbeSender {
     socket: Socket,
     table: MessageTable,
     heads: Box<[[u8; HEAD_BYTES]]>,
-    /// Number of probe trains so far: the rest of an earlier one is recognised by its number.
+    /// Number of the latest probe train, which packets carry: late packets of earlier trains are
+    /// ignored.
     probe_trains: u32,
 }
 
 impl ProbeSender {
-    /// Opens a sender in a host.
+    /// Opens a sender in a lab host.
     pub(super) fn open(host: &LabHost) -> Result<Self, CommandFailure> {
         let at = SocketAddr::new(host.first_interface().ipv4.into(), 0);
         let open = || -> io::Result<Socket> {
@@ -82,13 +85,13 @@ impl ProbeSender {
             socket.bind(at)?;
             Ok(socket)
         };
-        let socket = host.run(open)?.map_err(|error| failed("send", &error))?;
+        let socket = host.run(open)?.map_err(|error| lab_host_error("send", &error))?;
         let heads = vec![[0; HEAD_BYTES]; SLOTS].into_boxed_slice();
         Ok(Self { socket, table: MessageTable::new(SLOTS), heads, probe_trains: 0 })
     }
 
-    /// Sends a probe train to one address, from one core, and returns the arrivals at the sinks. It
-    /// ends early, with the arrivals so far, if the measurement is interrupted.
+    /// Sends a probe train to one address from a thread that is pinned to one core, and returns the
+    /// delays to the sinks. If interrupted, it ends early and returns the delays so far.
     pub(super) fn run(
         &mut self,
         to: SocketAddr,
@@ -96,11 +99,12 @@ impl ProbeSender {
         train: &ProbeTrain,
     ) -> Result<SinkDelays, CommandFailure> {
         thread::scope(|scope| {
-            // Threads of relays are started from elsewhere, and are free to run on any core.
+            // Pins a thread of its own: threads inherit the affinity of the one that starts them,
+            // and relays may run on any core.
             let sending = scope.spawn(|| {
                 let cores = affinity::allowed_cores().unwrap_or_default();
                 let pinned = cores.first().map(|core| affinity::pin_to_core(*core)).transpose();
-                pinned.map_err(|error| failed("send", &error))?;
+                pinned.map_err(|error| lab_host_error("send", &error))?;
                 self.send(to, sinks, train)
             });
             sending.join().unwrap_or_else(|_| {
@@ -122,7 +126,7 @@ impl ProbeSender {
         let mut sent_at: Vec<Timestamp<Utc>> = Vec::with_capacity(total);
         let mut arrivals = vec![vec![None; total]; sinks.len()];
         let interval = Span::from_ns(i64::try_from(train.interval.as_nanos()).unwrap_or(i64::MAX));
-        while sent_at.len() < total && output::flow().is_continue() {
+        while sent_at.len() < total && output::check_stop_request().is_continue() {
             let mut due = MonotonicClock.now();
             for _ in 0..CHUNK.min(total - sent_at.len()) {
                 due = due + interval;
@@ -130,13 +134,13 @@ impl ProbeSender {
                 packet[..4].copy_from_slice(&(sent_at.len() as u32).to_le_bytes());
                 sent_at.push(Realtime.now());
                 send_to(self.socket.as_fd(), &packet, to)
-                    .map_err(|error| failed("send", &error))?;
+                    .map_err(|error| lab_host_error("send", &error))?;
             }
             for _ in 0..SETTLES_MAX {
-                thread::sleep(SETTLE);
+                thread::sleep(SETTLE_TIME);
                 for (sink, arrivals) in sinks.iter().zip(&mut arrivals) {
-                    self.take(sink, &sent_at, arrivals)
-                        .map_err(|error| failed("receive", &error))?;
+                    self.read_sink(sink, &sent_at, arrivals)
+                        .map_err(|error| lab_host_error("receive", &error))?;
                 }
                 if arrivals
                     .iter()
@@ -153,8 +157,8 @@ impl ProbeSender {
         Ok(arrivals)
     }
 
-    /// Reads the packets that wait at a sink.
-    fn take(
+    /// Reads all packets that are queued at a sink, and enters their delays in `arrivals`.
+    fn read_sink(
         &mut self,
         sink: &ProbeSink,
         sent_at: &[Timestamp<Utc>],
@@ -172,11 +176,11 @@ impl ProbeSender {
                     u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]])
                 };
                 let (number, train_number) = (word(0) as usize, word(4));
-                let known = sent_at.get(number).filter(|_| train_number == self.probe_trains);
+                let sent_time = sent_at.get(number).filter(|_| train_number == self.probe_trains);
                 let timestamp = received.control.received_at.filter(|_| received.len == HEAD_BYTES);
-                if let (Some(sent_at), Some(received_at)) = (known, timestamp) {
-                    // If the clock was stepped back meanwhile, the value is invalid; the first copy
-                    // counts.
+                if let (Some(sent_at), Some(received_at)) = (sent_time, timestamp) {
+                    // A clock that was stepped back makes the delay negative, and it is discarded.
+                    // Of several copies of a packet the first one counts.
                     let delay = u64::try_from((received_at - *sent_at).as_ns()).ok();
                     arrivals[number] = arrivals[number].or(delay);
                 }
@@ -185,6 +189,6 @@ impl ProbeSender {
     }
 }
 
-fn failed(what: &str, error: &io::Error) -> CommandFailure {
+fn lab_host_error(what: &str, error: &io::Error) -> CommandFailure {
     CommandFailure::environment(format!("cannot {what} in a lab host: {error}"))
 }

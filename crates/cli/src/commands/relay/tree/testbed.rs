@@ -1,9 +1,9 @@
-//! A tree of lab hosts with relays in it, and the delays of packets through it.
+//! Tree of relays in lab hosts, and the measurement of packet delays through it.
 //!
-//! Node n of the tree is host n + 1; host 0 sends to the root. To observe the arrival of a packet
-//! at a node whose relay receives it, the tree is measured level by level: each time it ends at one
-//! level, whose nodes receive at another port than their relays. The part above a node is then the
-//! same, and its delay consists of nothing else.
+//! Node n of the tree is lab host n + 1; host 0 sends to the root. A relay is the only receiver of
+//! its packets, so arrivals at inner nodes are observed by measuring the tree level by level: the
+//! tree is cut off below one level, whose nodes receive with a probe sink at another port instead.
+//! The relays above do the same work as in the whole tree, so the delay to the node is the same.
 
 use std::net::SocketAddr;
 
@@ -17,30 +17,30 @@ use super::probe_sender::{ProbeSender, ProbeSink, ProbeTrain, SinkDelays};
 use crate::failure::CommandFailure;
 use crate::output;
 
-/// Port of a node's relay ...
-const PORT: u16 = 5_000;
-/// ... and of the node itself, when the tree ends at it.
+/// UDP port of a node's relay.
+const RELAY_PORT: u16 = 5_000;
+/// UDP port of a node's probe sink, for a tree that is cut off at that node.
 const SINK_PORT: u16 = 5_001;
-/// Rate limit above the rate of the probe trains.
+/// Rate limit of a group, in packets per second: above the rate of the probe trains.
 const RATE: u64 = 1_000_000;
 const COPY_RATE: u64 = 100_000_000;
 
-/// A tree of hosts.
-pub(super) struct TreeTestbed {
+/// Lab hosts for the nodes of a tree, and the sender of probes to its root.
+pub(super) struct RelayTreeTestbed {
     tree: Tree,
     lab: Lab,
     probe_sender: ProbeSender,
-    /// True if tables have the last child first.
+    /// True if each relay's table lists the children in reverse order.
     pub(super) reversed: bool,
 }
 
-/// Running relays of the inner nodes, and a sink at every node.
+/// Running relays of the inner nodes, and the probe sinks of all nodes.
 pub(super) struct RunningRelays {
     relays: Vec<(usize, Relay)>,
     sinks: Vec<ProbeSink>,
 }
 
-impl TreeTestbed {
+impl RelayTreeTestbed {
     pub(super) fn open(tree: &Tree) -> Result<Self, CommandFailure> {
         let nodes = tree.nodes().len();
         if nodes >= HOSTS_MAX {
@@ -48,10 +48,10 @@ impl TreeTestbed {
             let reason = format!("{nodes} nodes exceed the lab, which has at most {most} hosts");
             return Err(CommandFailure::usage(reason));
         }
-        let above: Vec<usize> =
+        let parent_hosts: Vec<usize> =
             tree.nodes().iter().map(|node| node.parent.map_or(0, |parent| parent + 1)).collect();
         let config = LabConfig { ipv6: false, client_networks: Vec::new(), ..LabConfig::default() };
-        let lab = Lab::tree(&above, &config)?;
+        let lab = Lab::tree(&parent_hosts, &config)?;
         let probe_sender = ProbeSender::open(lab.client())?;
         Ok(Self { tree: tree.clone(), lab, probe_sender, reversed: false })
     }
@@ -64,30 +64,30 @@ impl TreeTestbed {
         self.lab.host(node + 1)
     }
 
-    fn address(&self, node: usize) -> SocketAddr {
-        SocketAddr::new(self.host(node).first_interface().ipv4.into(), PORT)
+    fn relay_address(&self, node: usize) -> SocketAddr {
+        SocketAddr::new(self.host(node).first_interface().ipv4.into(), RELAY_PORT)
     }
 
-    fn sink(&self, node: usize) -> SocketAddr {
+    fn sink_address(&self, node: usize) -> SocketAddr {
         SocketAddr::new(self.host(node).first_interface().ipv4.into(), SINK_PORT)
     }
 
-    /// Starts a relay at each inner node, and opens a sink at every node.
+    /// Starts a relay at each inner node, and opens a probe sink at every node.
     pub(super) fn start(&self, kind: CopyEngine) -> Result<RunningRelays, CommandFailure> {
         let mut running = RunningRelays { relays: Vec::new(), sinks: Vec::new() };
         for (at, node) in self.tree.nodes().iter().enumerate() {
-            running.sinks.push(ProbeSink::open(self.host(at), self.sink(at))?);
+            running.sinks.push(ProbeSink::open(self.host(at), self.sink_address(at))?);
             if !node.children.is_empty() {
-                let spec = self.spec(at, node.depth + 1)?;
+                let spec = self.table_spec(at, node.depth + 1)?;
                 running.relays.push((at, self.host(at).run(|| kind.start(&spec))??));
             }
         }
         Ok(running)
     }
 
-    /// Ends the tree at a level and measures the arrivals at the nodes there, and at the leaves
-    /// above; returns those nodes as well.
-    fn level(
+    /// Cuts the tree off below a level, sends a probe train, and returns the nodes that are then
+    /// leaves (those of the level, and leaves above it) with the delays to them.
+    fn measure_level(
         &mut self,
         level: usize,
         running: &RunningRelays,
@@ -95,9 +95,10 @@ impl TreeTestbed {
     ) -> Result<(Vec<usize>, SinkDelays), CommandFailure> {
         let nodes = self.tree.nodes();
         for (at, relay) in &running.relays {
-            // Farther up, tables are as before; relays from the level on receive nothing.
+            // Only the relays one and two levels above `level` have other destinations than at the
+            // previous level. Relays at or below `level` receive nothing.
             if (1..=2).contains(&level.saturating_sub(nodes[*at].depth)) {
-                let children = self.children(*at, level);
+                let children = self.child_addresses(*at, level);
                 let change = |spec: &mut TableSpec| {
                     spec.groups.iter_mut().for_each(|group| group.children.clone_from(&children));
                     Ok(())
@@ -112,7 +113,7 @@ impl TreeTestbed {
         };
         let ends: Vec<usize> = (0..nodes.len()).filter(is_end).collect();
         let sinks: Vec<&ProbeSink> = ends.iter().map(|at| &running.sinks[*at]).collect();
-        let root = if level == 0 { self.sink(0) } else { self.address(0) };
+        let root = if level == 0 { self.sink_address(0) } else { self.relay_address(0) };
         let arrivals = self.probe_sender.run(root, &sinks, train)?;
         if running.relays.iter().any(|(_, relay)| relay.has_died()) {
             return Err(CommandFailure::environment("a relay in a lab host has exited; see above"));
@@ -120,12 +121,12 @@ impl TreeTestbed {
         Ok((ends, arrivals))
     }
 
-    /// The destinations of a node's relay when the tree ends at a level.
-    fn children(&self, at: usize, level: usize) -> Vec<SocketAddr> {
+    /// Returns the destinations of a node's relay if the tree is cut off below a level.
+    fn child_addresses(&self, at: usize, level: usize) -> Vec<SocketAddr> {
         let nodes = self.tree.nodes();
         let to = |child: &usize| {
             let is_end = nodes[*child].depth == level || nodes[*child].children.is_empty();
-            if is_end { self.sink(*child) } else { self.address(*child) }
+            if is_end { self.sink_address(*child) } else { self.relay_address(*child) }
         };
         let mut children: Vec<SocketAddr> = nodes[at].children.iter().map(to).collect();
         if self.reversed {
@@ -134,23 +135,23 @@ impl TreeTestbed {
         children
     }
 
-    /// The table of a node's relay when the tree ends at a level.
-    fn spec(&self, at: usize, level: usize) -> Result<TableSpec, CommandFailure> {
+    /// Returns the table of a node's relay if the tree is cut off below a level.
+    fn table_spec(&self, at: usize, level: usize) -> Result<TableSpec, CommandFailure> {
         let node = &self.tree.nodes()[at];
-        // A relay sends from the address that it listens on.
+        // The source address of a copy is the address at which the parent's relay listens.
         let source = match node.parent {
-            Some(parent) => self.address(parent).ip(),
+            Some(parent) => self.relay_address(parent).ip(),
             None => self.lab.client().first_interface().ipv4.into(),
         };
         let network = |text: String| text.parse::<Network>().map_err(CommandFailure::environment);
-        let children = self.children(at, level);
+        let children = self.child_addresses(at, level);
         let destinations = children.iter().map(|child| network(child.ip().to_string()));
         Ok(TableSpec {
             destinations: destinations.collect::<Result<_, _>>()?,
             copy_rate: COPY_RATE,
             groups: vec![GroupSpec {
                 name: "tree".to_owned(),
-                listen: self.address(at),
+                listen: self.relay_address(at),
                 interface: None,
                 sources: vec![network(source.to_string())?],
                 rate: RATE,
@@ -161,19 +162,19 @@ impl TreeTestbed {
         })
     }
 
-    /// Ends the tree at each of its levels once.
+    /// Measures each level once and adds the delays to `samples`; ends early if interrupted.
     pub(super) fn run_round(
         &mut self,
         running: &RunningRelays,
         train: &ProbeTrain,
-        pool: &mut DelaySamples,
+        samples: &mut DelaySamples,
     ) -> Result<(), CommandFailure> {
         for level in 0..=self.tree.depth() {
-            if output::flow().is_break() {
+            if output::check_stop_request().is_break() {
                 break;
             }
-            let (ends, arrivals) = self.level(level, running, train)?;
-            pool.add(level, &ends, &arrivals);
+            let (ends, arrivals) = self.measure_level(level, running, train)?;
+            samples.add(level, &ends, &arrivals);
         }
         Ok(())
     }
