@@ -212,7 +212,7 @@ fn deny_list(directory: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Returns true if a program listens at this TCP port.
+/// Returns true if a program listens on this TCP port.
 fn listens(host: &LabHost, port: u16) -> bool {
     let address = (host.first_interface().ipv4, port);
     host.run(|| TcpStream::connect(address).is_ok()).unwrap_or(false)

@@ -71,7 +71,7 @@ fn denied_output(host: &LabHost, arguments: &[&str]) -> Result<Output> {
     run_to_end(denied(host)?.arg(binary()?).args(arguments), TIMEOUT)
 }
 
-/// Where no address was named, IPv4 alone is listened at, with one notice. One that was named is an
+/// Where no address was named, IPv4 alone is listened on, with one notice. One that was named is an
 /// error in words.
 pub(crate) fn listeners_work_without_ipv6() -> Result<()> {
     const MISSING: &str = "IPv6 is not available";

@@ -141,8 +141,8 @@ fn path_errors_are_reported() -> Result<()> {
     let at = address(&lab).to_string();
     let closed = SocketAddr::new(address(&lab).ip(), 9).to_string();
     for (arguments, status, expected) in [
-        (["tcp", &closed].as_slice(), 3, "no program listens at"),
-        (&["stall", &closed], 3, "no program listens at"),
+        (["tcp", &closed].as_slice(), 3, "no program listens on"),
+        (&["stall", &closed], 3, "no program listens on"),
         (&["tcp", &at, "-c", "2"], 3, "its limit is 1 connection; use fewer"),
         (&["tcp", &at, "-t", "5s"], 2, "a connection is 3000 ms"),
         (&["tcp", &at, "-c", "0"], 2, "from 1 to 64, not 0"),
@@ -159,7 +159,7 @@ fn path_errors_are_reported() -> Result<()> {
         (&["stall", "--watch", "0"], 2, "0 is not in 1..="),
         (&["stall", "--watch", "80", "-i", "nowhere0"], 3, "interface 'nowhere0' not found"),
         (&["stall"], 2, "give a TARGET that runs"),
-        (&["serve", "--listen", &closed], 3, "cannot listen at"),
+        (&["serve", "--listen", &closed], 3, "cannot listen on"),
         (&["serve", "--listen", "nowhere"], 2, "write an address and a port"),
     ] {
         let output = path(lab.client(), arguments)?;

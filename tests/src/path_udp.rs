@@ -92,7 +92,7 @@ impl Path {
     }
 }
 
-/// Whether somebody in the host listens at a UDP port.
+/// Whether somebody in the host listens on a UDP port.
 fn is_listening(host: &LabHost, port: u16) -> bool {
     let listed = || {
         let tables = ["udp", "udp6"].map(|name| format!("/proc/thread-self/net/{name}"));

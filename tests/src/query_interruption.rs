@@ -56,7 +56,7 @@ pub(crate) fn unanswered_queries_are_reported() -> Result<()> {
     let output = output_of(lab.client(), &[&both[..], &rest].concat())?;
     ensure!(output.status.code() == Some(1), "{}", output.status);
     let stderr = String::from_utf8_lossy(&output.stderr);
-    let closed = "192.0.2.2:5001: no program listens at this port";
+    let closed = "192.0.2.2:5001: no program listens on this port";
     let unanswered = "192.0.2.2:5000: none of 2 requests received a reply";
     check_line(&stderr, &[closed, unanswered])?;
     let _server = Server::start(lab.server(), Engine::Socket, &[at], &[])?;

@@ -180,7 +180,7 @@ fn change_to_and_fro(
         let status = reload(server)?;
         ensure!(status["reload"]["done"] == turn + 1, "refused: {status}");
         let listens = status["listen"].as_array().map_or(0, Vec::len);
-        ensure!(listens == listen.len(), "listens at {}", status["listen"]);
+        ensure!(listens == listen.len(), "listens on {}", status["listen"]);
         if both {
             client::query_from(lab.client(), second)?;
         }

@@ -291,7 +291,7 @@ pub struct CampaignRelay {
 pub struct CampaignRelayChild {
     /// Address of the child.
     pub address: SocketAddr,
-    /// Job of the campaign's relay that listens at that address; absent if none does.
+    /// Job of the campaign's relay that listens on that address; absent if none does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
     /// Copies sent.

@@ -24,14 +24,14 @@ const SEND_BUFFER_BYTES: usize = 64 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum GroupSocketError {
     /// Another socket uses the address.
-    #[error("cannot listen at {0}: address in use; stop the other program, or choose another port")]
+    #[error("cannot listen on {0}: address in use; stop the other program, or choose another port")]
     InUse(SocketAddr),
     /// The address is not one of this host.
-    #[error("cannot listen at {0}: not an address of this host")]
+    #[error("cannot listen on {0}: not an address of this host")]
     NotLocal(SocketAddr),
     /// The port is privileged.
     #[error(
-        "cannot listen at {0}: root or CAP_NET_BIND_SERVICE is required; or choose a port from \
+        "cannot listen on {0}: root or CAP_NET_BIND_SERVICE is required; or choose a port from \
              1024 up"
     )]
     Privilege(SocketAddr),
@@ -42,7 +42,7 @@ pub enum GroupSocketError {
     #[error("cannot join {0}: {why}; name an interface with multicast", why = explain(.1))]
     Join(IpAddr, io::Error),
     /// Any other error.
-    #[error("cannot listen at {0}: {why}", why = explain(.1))]
+    #[error("cannot listen on {0}: {why}", why = explain(.1))]
     Other(SocketAddr, io::Error),
 }
 

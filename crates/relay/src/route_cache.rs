@@ -51,7 +51,7 @@ impl RouteCache {
         self.previous_routes = std::mem::take(&mut self.routes);
     }
 
-    /// Queries the route to an address for a group that listens at `listen`, unless it is cached. A
+    /// Queries the route to an address for a group that listens on `listen`, unless it is cached. A
     /// value that cannot be read remains unchanged.
     pub(crate) fn query_route(
         &mut self,
@@ -112,7 +112,7 @@ impl RouteCache {
         self.neighbours.get(&next_hop).and_then(|known| known.mac)
     }
 
-    /// Returns the cached route to an address for a group that listens at `listen`; `None` if there
+    /// Returns the cached route to an address for a group that listens on `listen`; `None` if there
     /// is none.
     pub(crate) fn route(&self, listen: SocketAddr, to: SocketAddr) -> Option<RouteInfo> {
         self.routes.get(&route_key(listen, to)).copied().flatten()

@@ -37,10 +37,10 @@ pub enum TableError {
     #[error("group name '{0}' occurs twice; choose unique names")]
     SameName(String),
     /// Two groups on one address.
-    #[error("groups '{0}' and '{1}' listen at the same address; choose different addresses")]
+    #[error("groups '{0}' and '{1}' listen on the same address; choose different addresses")]
     SameListen(String, String),
     /// No port, or an address on which a socket cannot listen.
-    #[error("group '{0}' cannot listen at {1}; choose an address and a port other than 0")]
+    #[error("group '{0}' cannot listen on {1}; choose an address and a port other than 0")]
     InvalidListen(String, SocketAddr),
     /// An interface for a group that is not multicast, or an invalid one.
     #[error("group '{0}': an interface requires a multicast group, and '{1}' is not one")]

@@ -152,7 +152,7 @@ fn clock_readings(leaps_s: i32, leaps: ServerLeapSeconds) -> ClockReadings {
 pub(crate) struct OpenSources(Vec<Box<dyn TimeSource>>);
 
 impl OpenSources {
-    /// Opens the sources for a server that listens at `own`. A source that cannot be opened is
+    /// Opens the sources for a server that listens on `own`. A source that cannot be opened is
     /// retried later if another source, or the receiver (`has_receiver`), is available. Otherwise
     /// the first error is returned.
     pub(crate) fn open(

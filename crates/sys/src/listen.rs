@@ -55,7 +55,7 @@ fn is_missing(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|code| errors.contains(&code) || denied.contains(&code))
 }
 
-/// Opens a non-blocking TCP socket that listens at `address`, with up to `backlog` pending
+/// Opens a non-blocking TCP socket that listens on `address`, with up to `backlog` pending
 /// connections (at most `net.core.somaxconn`). An IPv6 socket does not accept IPv4.
 ///
 /// # Errors

@@ -177,7 +177,7 @@ static __always_inline __u8 source_of(__u32 group, const struct ingress_packet *
 	return listed ? *listed : 0;
 }
 
-/* Returns true if a child of the group listens at a packet's source address and port. */
+/* Returns true if a child of the group listens on a packet's source address and port. */
 static __always_inline bool is_from_child(__u32 group, const struct ingress_packet *packet)
 {
 	struct relay_endpoint_key key = { .group = group, .port = packet->port };
@@ -186,7 +186,7 @@ static __always_inline bool is_from_child(__u32 group, const struct ingress_pack
 	return bpf_map_lookup_elem(&relay_endpoints, &key);
 }
 
-/* Returns true if a group listens at a packet's source port. */
+/* Returns true if a group listens on a packet's source port. */
 static __always_inline bool is_from_group_port(const struct ingress_packet *packet)
 {
 	__u16 port = bpf_ntohs(packet->port);

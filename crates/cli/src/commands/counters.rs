@@ -36,7 +36,7 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// The counters are those of interfaces, per-CPU backlog queues (softnet_stat), UDP and its
 /// sockets, chronyd and horolog serve, for any time server on this host. With the token they are
 /// served at /counters as JSON and at /counters.txt as text. Access is read-only. It requires root
-/// only for the counters of chronyd. Neither page nor token is encrypted: listen at a private
+/// only for the counters of chronyd. Neither page nor token is encrypted: listen on a private
 /// address, or at 127.0.0.1 behind a tunnel.
 #[derive(Args, Debug)]
 pub(crate) struct CountersArgs {

@@ -41,7 +41,7 @@ use crate::values;
 /// options.
 #[derive(Args, Debug)]
 pub(crate) struct ServeArgs {
-    /// Address and port to listen at. Repeatable [default: 0.0.0.0:123 [::]:123, if the kernel has
+    /// Address and port to listen on. Repeatable [default: 0.0.0.0:123 [::]:123, if the kernel has
     /// both versions of IP].
     #[arg(short, long, value_name = "ADDR:PORT", value_parser = values::socket_address)]
     listen: Vec<SocketAddr>,

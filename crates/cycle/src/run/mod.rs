@@ -99,7 +99,7 @@ pub enum RunError {
     },
     /// The listening socket for members cannot be opened.
     #[error(
-        "cannot listen at {address}: {why}; choose an address of this host",
+        "cannot listen on {address}: {why}; choose an address of this host",
         why = explain(.error)
     )]
     ListenFailed {

@@ -55,7 +55,7 @@ impl KeConfig {
             ));
         }
         if self.listen.is_empty() {
-            return wrong("NTS-KE needs an address to listen at".into());
+            return wrong("NTS-KE needs an address to listen on".into());
         }
         if !(1..=COOKIES_MAX).contains(&self.cookies) {
             return wrong(format!(

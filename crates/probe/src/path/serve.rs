@@ -23,11 +23,11 @@ pub const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Reason why a service cannot listen.
 #[derive(Debug, Error)]
-#[error("cannot listen at {address} for {part}: {why}; {advice}", why = explain(.source))]
+#[error("cannot listen on {address} for {part}: {why}; {advice}", why = explain(.source))]
 pub struct ServeError {
     /// Name of the service.
     pub part: &'static str,
-    /// Address to listen at.
+    /// Address to listen on.
     pub address: SocketAddr,
     /// Error of the system.
     pub source: io::Error,

@@ -113,7 +113,7 @@ fn no_reply_finding(
                 format!("{others} other datagrams were received for {sent} requests")
             }
             _ if counts.late > 0 => format!("{} replies were late", counts.late),
-            _ if is_closed(server) => "no program listens at this port".to_owned(),
+            _ if is_closed(server) => "no program listens on this port".to_owned(),
             _ if counts.unreachable > 0 => "no route or host unreachable".to_owned(),
             _ if counts.sent == 0 => "no request could be sent".to_owned(),
             _ => format!("none of {} requests received a reply", counts.sent),

@@ -202,7 +202,7 @@ fn an_address_that_another_program_has_a_part_of_is_refused() {
         })
     };
     let error = widen().unwrap_err().to_string();
-    assert!(error.contains("cannot listen at 0.0.0.0"), "{error}");
+    assert!(error.contains("cannot listen on 0.0.0.0"), "{error}");
     drop(other);
     widen().unwrap();
 }

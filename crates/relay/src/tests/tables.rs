@@ -32,7 +32,7 @@ fn invalid_table_is_refused_in_one_line_with_the_location() {
         (with(|one| one.hop_limit = 0), "hop-limit must be"),
         (with(|one| one.interface = Some("eth0".into())), "192.0.2.1' is not one"),
         (vec![group("a", "239.0.0.1:1", &[]); 2], "group name 'a' occurs twice"),
-        (vec![group("a", at, &[]), group("b", at, &[])], "'a' and 'b' listen at the same"),
+        (vec![group("a", at, &[]), group("b", at, &[])], "'a' and 'b' listen on the same"),
         (vec![group("a", "192.0.2.1:0", &[])], "cannot listen"),
         (vec![group("a", "255.255.255.255:1", &[])], "cannot listen"),
         (vec![group("a", "[::ffff:192.0.2.1]:1", &[])], "cannot listen"),

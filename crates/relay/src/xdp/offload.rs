@@ -219,7 +219,7 @@ mod tests {
             Some(RouteInfo { index, gateway, source, local, is_group: to_many, mtu })
         };
         let mut routes = Vec::new();
-        // Of groups that listen at one address, and of others.
+        // Of groups that listen on one address, and of others.
         for at in [Some(ip("10.0.0.9")), None] {
             routes.push((at, ip("10.0.0.1"), route(2, None, false)));
             routes.push((at, ip("10.0.0.3"), route(2, None, false)));

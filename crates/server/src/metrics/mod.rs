@@ -16,7 +16,7 @@ pub use render::metric_names;
 
 /// Failure to listen for metrics requests.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot listen at {0} for metrics: {why}; choose another address with --metrics \
+#[error("cannot listen on {0} for metrics: {why}; choose another address with --metrics \
          ADDR:PORT", why = explain(.1))]
 pub struct MetricsError(pub SocketAddr, #[source] pub io::Error);
 

@@ -117,7 +117,7 @@ fn an_address_is_resolved_once_and_named_when_it_cannot_be() {
         };
         assert!(fault.to_string().starts_with(complaint), "{fault}");
     }
-    // Nobody listens at the first address; what it is called is not looked up again.
+    // Nobody listens on the first address; what it is called is not looked up again.
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let resolved = vec![closed, listener.local_addr().unwrap()];

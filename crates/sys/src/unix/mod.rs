@@ -54,7 +54,7 @@ pub fn connect_without_waiting(path: &Path) -> io::Result<UnixStream> {
     Ok(stream)
 }
 
-/// Listens at `path`. Access is restricted by `mode`, less the process's umask, from the beginning:
+/// Listens on `path`. Access is restricted by `mode`, less the process's umask, from the beginning:
 /// the kernel creates the file with the mode of the socket (`unix_bind_bsd` of
 /// `net/unix/af_unix.c`).
 ///

@@ -114,7 +114,7 @@ struct CycleClusterArgs {
     /// period].
     #[arg(long, value_name = "TIME", value_parser = values::positive_span, requires = "listen")]
     max_offset: Option<Span>,
-    /// Join the run whose first node listens at this address, and execute its orders.
+    /// Join the run whose first node listens on this address, and execute its orders.
     #[arg(long, value_name = "ADDR:PORT", value_parser = values::socket_address,
           conflicts_with_all = ["listen", "file", "period", "nodes", "time", "compare", "split_work",
           "slow_node", "release_signal", "log", "live", "fail_if", "json", "html", "junit",

@@ -37,7 +37,7 @@ const STAMP_RATE_MAX: u64 = 100_000;
 /// one is informed. No privilege is required, except for --stamp at a port below 1024.
 #[derive(Args, Debug)]
 pub(crate) struct PathServeArgs {
-    /// Address to listen at, over UDP and TCP, as ADDRESS or ADDRESS:PORT. Repeatable [default: all
+    /// Address to listen on, over UDP and TCP, as ADDRESS or ADDRESS:PORT. Repeatable [default: all
     /// IPv4 and IPv6 addresses, port 8625].
     #[arg(short, long, value_name = "ADDR", value_parser = path_address)]
     listen: Vec<SocketAddr>,
@@ -45,7 +45,7 @@ pub(crate) struct PathServeArgs {
     /// senders of other implementations.
     #[arg(long)]
     stamp: bool,
-    /// Address to listen at for STAMP. Repeatable [default: the same addresses, port 862].
+    /// Address to listen on for STAMP. Repeatable [default: the same addresses, port 862].
     #[arg(long, value_name = "ADDR", value_parser = stamp_address, requires = "stamp")]
     stamp_listen: Vec<SocketAddr>,
     /// Answer STAMP from this public network too, where source addresses can be forged. Repeatable.

@@ -35,7 +35,7 @@ pub(super) struct RelayAddArgs {
     #[arg(value_name = "ADDR:PORT", value_parser = values::socket_address,
           required_unless_present = "listen")]
     children: Vec<SocketAddr>,
-    /// Create a new group that listens at this address: a multicast group's, one of the relay's
+    /// Create a new group that listens on this address: a multicast group's, one of the relay's
     /// own, or all (0.0.0.0, [::]).
     #[arg(long, value_name = "ADDR:PORT", value_parser = values::socket_address,
           requires = "source")]

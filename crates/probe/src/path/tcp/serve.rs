@@ -132,7 +132,7 @@ pub struct TcpFarEnd {
 ///
 /// # Errors
 ///
-/// If the address cannot be listened at, or a thread cannot be started.
+/// If the address cannot be listened on, or a thread cannot be started.
 pub fn serve(listen: SocketAddr, settings: FarEndSettings) -> io::Result<TcpFarEnd> {
     let listener = listen::listen_tcp(listen, BACKLOG)?;
     let address = listener.local_addr()?;

@@ -156,7 +156,7 @@ fn what_a_closed_port_explains_is_not_laid_on_the_way() {
     let closed = unanswered_server("a");
     let found = findings_in_context(vec![closed], false, Vec::new(), &contexts);
     let one = only(&found, FindingCode::NoReplies);
-    assert_eq!(one.message, "No valid reply: a: no program listens at this port.");
+    assert_eq!(one.message, "No valid reply: a: no program listens on this port.");
     assert!(!one.advice.contains("on the path"), "{one:?}");
     let found = of(6, 6);
     let one = only(&found, FindingCode::ServerOutage);
