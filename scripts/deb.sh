@@ -175,7 +175,7 @@ control() {
 		Suggests: chrony, gpsd, linuxptp
 		Section: net
 		Priority: optional
-		Description: serve time, load time servers, and prove when things happen
+		Description: serve time, load-test time servers, and prove when things happen
 		 A time server for NTP, NTS and PTP whose fast path runs inside the kernel
 		 (XDP), a load generator and qualifier for such servers, and measurements of
 		 hosts, paths, relays and periodic tasks, on one machine or on many.

@@ -35,12 +35,12 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 ///
 /// The counters are those of interfaces, per-CPU backlog queues (softnet_stat), UDP and its
 /// sockets, chronyd and horolog serve, for any time server on this host. With the token they are
-/// served at /counters as JSON and at /counters.txt as text. Access is read-only. It requires root
+/// served at /counters as JSON and at /counters.txt as text. Access is read-only. Root is required
 /// only for the counters of chronyd. Neither page nor token is encrypted: listen on a private
-/// address, or at 127.0.0.1 behind a tunnel.
+/// address, or on 127.0.0.1 behind a tunnel.
 #[derive(Args, Debug)]
 pub(crate) struct CountersArgs {
-    /// Address and port to serve the counters at; required unless --once is given.
+    /// Address and port on which to serve the counters; required unless --once is given.
     #[arg(
         long,
         value_name = "ADDR:PORT",
@@ -65,7 +65,7 @@ pub(crate) struct CountersArgs {
     /// Print the counters once and exit.
     #[arg(long)]
     once: bool,
-    /// Print them as JSON.
+    /// Print the counters of --once as JSON.
     #[arg(long, requires = "once")]
     json: bool,
 }

@@ -29,14 +29,15 @@ const LOOPBACK_PORT: u16 = 12_300;
 
 /// Demonstrate a time server and its capacity on this host.
 ///
-/// Creates two lab hosts, starts one server after another in one of them (sockets with one thread
-/// up to one for each core, one locked socket, XDP), and searches from the other for the highest
-/// rate that each answers without loss. Without the privilege to create lab hosts it uses sockets
-/// on loopback and reports what it left out.
+/// Creates two lab hosts (network namespaces joined by a virtual link), starts one server after
+/// another in one of them (sockets with one thread up to one for each core, one locked socket,
+/// XDP), and searches from the other for the highest rate that each answers without loss. Without
+/// the privilege to create lab hosts, the demo uses sockets on loopback and reports what it did not
+/// run.
 #[derive(Args, Debug)]
 pub(crate) struct DemoArgs {
-    /// Approximate load time of each server.
-    #[arg(long, value_name = "TIME", value_parser = crate::values::positive_duration, default_value = "5")]
+    /// Approximate duration of the load on each server.
+    #[arg(long, value_name = "TIME", value_parser = crate::values::positive_duration, default_value = "5s")]
     time: Duration,
     /// Write the result to FILE as JSON; '-' writes it to standard output instead of the table.
     #[arg(long, value_name = "FILE", default_value = "result.json")]

@@ -63,8 +63,8 @@ enum LoadCommand {
 /// without loss.
 ///
 /// Latency counts from the intended send time. The engines xdp and packet simulate clients: the
-/// server needs a route to the clients' network through this host. The replies require no firewall
-/// rule on this host.
+/// server needs a route to the clients' network through this host. No firewall rule on this host is
+/// needed for the replies.
 #[derive(Args, Debug)]
 pub(crate) struct LoadNtpArgs {
     #[command(flatten)]
@@ -90,7 +90,7 @@ pub(crate) struct LoadRunArgs {
     /// IPV6%INTERFACE or [IPV6%INTERFACE]:PORT.
     #[arg(required_unless_present = "address")]
     target: Option<TargetName>,
-    /// Server, instead of TARGET (the flag of ntpperf).
+    /// Server, instead of TARGET (as in ntpperf).
     #[arg(short = 'd', value_name = "ADDR", conflicts_with = "target")]
     address: Option<TargetName>,
     /// Interface to send from [default: by the route].
@@ -117,11 +117,11 @@ pub(crate) struct LoadRunArgs {
         conflicts_with = "search"
     )]
     multiplier: f64,
-    /// Duration of each rate of a ramp; in a search, of its full-length trials [default: 2; 1 in a
-    /// search].
+    /// Duration of each rate of a ramp; in a search, of its full-length trials [default: 2s; 1s in
+    /// a search].
     #[arg(short = 't', long, value_name = "TIME", value_parser = values::positive_duration)]
     time: Option<Duration>,
-    /// Space requests exponentially, as independent clients would.
+    /// Send at exponentially distributed intervals (Poisson arrivals), as independent clients do.
     #[arg(short, long)]
     exponential: bool,
     /// Simulated clients, up to 1000000; sockets in the udp engine [default: 16384; 16 in the udp
@@ -148,11 +148,11 @@ pub(crate) struct LoadRunArgs {
     /// Timeout of a reply, 1ms to 60s; later replies count as late, not as received.
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration, default_value = "1s")]
     timeout: Duration,
-    /// Search for the highest rate, to within 1%. ndr (no-drop rate): without loss; pdr
-    /// (partial-drop rate): with a loss of at most 0.5%.
+    /// Search for the highest rate, to within 1%. ndr (non-drop rate): without loss; pdr (partial
+    /// drop rate): with a loss of at most 0.5%.
     #[arg(long, value_enum, value_name = "KIND")]
     search: Option<SearchArg>,
-    /// Loss that a search permits, such as 0.01% [default: 0 for ndr, 0.5% for pdr].
+    /// Loss ratio that a search permits, such as 0.01% [default: 0 for ndr, 0.5% for pdr].
     #[arg(long, value_name = "RATIO", value_parser = values::ratio, requires = "search")]
     loss_ratio: Option<f64>,
     #[command(flatten)]

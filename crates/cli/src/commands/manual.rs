@@ -22,7 +22,11 @@ pub(crate) const EXIT_STATUSES: [(&str, &str); 6] = [
     ("0", "Success."),
     ("1", "The measurement failed: no reply, a failed limit or an error-level finding."),
     ("2", "Usage error."),
-    ("3", "Missing prerequisite on this host, or far end unreachable."),
+    (
+        "3",
+        "Missing prerequisite on this host, or far end unreachable (no route, TCP connection \
+         refused).",
+    ),
     ("4", "A campaign agent with the same name was started later and took over."),
     ("130", "Terminated by a second Ctrl\\-C, without a result."),
 ];

@@ -32,13 +32,13 @@ use crate::values;
 
 /// Serve time to NTP clients.
 ///
-/// Serves the clock of this host, which another daemon disciplines or which it disciplines itself
-/// by a GNSS receiver (--gnss), or the time of other sources (--source). Until a source confirms
-/// that the time is correct, replies are marked as unsynchronised (leap 3, stratum 0), unless
-/// --local is given.
+/// Serves the clock of this host, disciplined by another daemon or by this server to a GNSS
+/// receiver (--gnss), or the time of other sources (--source). Until a source confirms that the
+/// time is correct, replies are marked as unsynchronised (leap 3, stratum 0), unless --local is
+/// given.
 ///
-/// SIGTERM and SIGINT end it within a second; SIGUSR1 prints its counters; SIGHUP rereads the
-/// options.
+/// SIGTERM and SIGINT end the server within a second; SIGUSR1 prints its counters; SIGHUP rereads
+/// the configuration file and the files that the options name.
 #[derive(Args, Debug)]
 pub(crate) struct ServeArgs {
     /// Address and port to listen on. Repeatable [default: 0.0.0.0:123 [::]:123, if the kernel has
@@ -48,11 +48,11 @@ pub(crate) struct ServeArgs {
     /// Interface on which XDP answers. Repeatable [default: all with a listening address].
     #[arg(short, long, value_name = "IF")]
     interface: Vec<String>,
-    /// Engine that answers. xdp: XDP, with sockets for what it leaves to them; socket: only
+    /// Engine that answers. xdp: XDP, with sockets for the requests that it passes on; socket: only
     /// sockets; auto: the best available one.
     #[arg(long, value_enum, default_value_t = ServeEngineArg::Auto)]
     engine: ServeEngineArg,
-    /// Attach in generic mode (SKB mode), after the driver, which works on every interface but is
+    /// Attach XDP in generic mode (SKB mode), after the driver: it works on every interface but is
     /// much slower.
     #[arg(long)]
     xdp_generic: bool,
@@ -74,7 +74,7 @@ pub(crate) struct ServeArgs {
     /// addresses: faster if the NIC spreads packets over the cores.
     #[arg(long)]
     steer_by_cpu: bool,
-    /// Serve the system clock as it is, as if it were correct.
+    /// Serve the system clock as correct, whether or not it is synchronised.
     #[arg(long)]
     local: bool,
     /// Stratum to claim while synchronised, 1 to 15 [default: the source's; 10 with --local].
@@ -98,10 +98,10 @@ pub(crate) struct ServeArgs {
     /// Stop answering when the clock state has not been updated for this time, 200ms to 2s.
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration, default_value = "1s")]
     clock_expiry: Duration,
-    /// Offset the served time by this number of nanoseconds; for tests.
+    /// Offset the served time by this many nanoseconds; for tests.
     #[arg(long, value_name = "NS", default_value_t = 0, allow_negative_numbers = true)]
     test_offset: i64,
-    /// Add a drift of this number of parts per billion to the served time; for tests.
+    /// Make the served time drift by this many parts per billion; for tests.
     #[arg(long, value_name = "PPB", default_value_t = 0, allow_negative_numbers = true)]
     test_drift: i64,
     /// Socket for 'horolog status' [default: /run/horolog/PID.sock for root, with --user

@@ -32,11 +32,12 @@ pub(crate) struct LoadLimitArgs {
     /// 'p99>200us'; in a search, for the trials at the rate found. Repeatable. A limit on a metric
     /// that was not measured fails.
     ///
-    /// Metrics: loss, late, duplicate, invalid, unsynchronised (shares of the requests sent),
-    /// compliant-loss (share of the compliant clients' requests that were lost), rate (sent per
-    /// second), ndr and pdr (result of a search), p50, p90, p99, p99.9, p99.99, max (round trip),
-    /// and these six after response- (the server's response time), lateness- (send lateness) and
-    /// offset- (absolute error of timestamps, with --measure-offset).
+    /// Metrics: loss (without a valid reply in time), late (lost, but answered after the timeout),
+    /// duplicate, invalid, unsynchronised (shares of the requests sent), compliant-loss (share of
+    /// the compliant clients' requests that were lost), rate (sent per second), ndr and pdr (result
+    /// of a search), p50, p90, p99, p99.9, p99.99, max (round trip), and these six with the prefix
+    /// response- (the server's response time), lateness- (send lateness) or offset- (absolute error
+    /// of timestamps, with --measure-offset), such as response-p99.
     #[arg(long, value_name = "LIMIT")]
     fail_if: Vec<LoadLimit>,
 }
@@ -117,7 +118,7 @@ pub(crate) struct RemoteCounterArgs {
     /// and after each trial to locate losses.
     #[arg(long, value_name = "URL", requires = "counters_token_file", value_parser = parse_url)]
     counters: Option<Url>,
-    /// File with the token for these counters.
+    /// File with the token for the counters of --counters.
     #[arg(long, value_name = "FILE", requires = "counters")]
     counters_token_file: Option<PathBuf>,
 }
@@ -182,15 +183,15 @@ pub(crate) struct ClientMeasurementArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000),
           conflicts_with_all = ["soak", "profile", "overload"])]
     compliant_clients: Option<u32>,
-    /// Interval between the requests of each of these clients.
+    /// Interval between the requests of each compliant client.
     #[arg(long, value_name = "TIME", default_value = "16s", requires = "compliant_clients",
           value_parser = values::long_duration)]
     compliant_interval: Duration,
-    /// Requests that each of them sends at once.
+    /// Requests that each compliant client sends at once, 1 to 64.
     #[arg(long, value_name = "N", default_value_t = 1, requires = "compliant_clients",
           value_parser = clap::value_parser!(u32).range(1..=64))]
     compliant_burst: u32,
-    /// Network of these clients [default: an unused part of the load's network].
+    /// Network of the compliant clients [default: an unused part of the load's network].
     #[arg(long, value_name = "NETWORK/BITS", requires = "compliant_clients")]
     compliant_source: Option<Prefix>,
 }
@@ -218,7 +219,7 @@ const KEY_FILE_LEN_MAX: u64 = 1 << 20;
 /// Trailer of the requests.
 #[derive(Args, Debug)]
 pub(crate) struct TrailerArgs {
-    /// Authenticate requests by a MAC with this key of --keys; replies must have one of the same
+    /// Authenticate requests by a MAC with this key of --keys; replies must carry a MAC of the same
     /// key.
     #[arg(long, value_name = "ID", requires = "keys")]
     key: Option<u32>,

@@ -16,11 +16,11 @@ use super::{LoadOutputs, LoadRunArgs};
 use crate::failure::CommandFailure;
 
 /// Send several kinds of requests at once, each with its share of the rate, as the clients of a
-/// real server do; counted together and by kind.
+/// real server do, and count them together and by kind.
 ///
-/// Each kind has its own clients and a part of the clients' network. Each has at least one sending
-/// thread, except in the kernel, where each thread sends all kinds. --loss-ratio applies to all
-/// kinds together. A port in TARGET is that of NTP.
+/// Each kind has its own clients and a part of the clients' network. Each kind has at least one
+/// sending thread, except with the xdp engine, where each thread sends all kinds. --loss-ratio
+/// applies to all kinds together. A port in TARGET is that of NTP.
 #[derive(Args, Debug)]
 pub(crate) struct LoadMixArgs {
     #[command(flatten)]

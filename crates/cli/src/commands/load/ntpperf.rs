@@ -68,10 +68,11 @@ const BEYOND: &str = "Beyond ntpperf";
 ///
 /// The table is on standard output; the engine and the findings are on standard error. Shares are
 /// of the requests actually sent. Requests without a reply in time are lost; their share stays
-/// within 0% and 100% even with -N, where two messages are due for each request. As in ntpperf,
-/// only mode, origin timestamp and length of NTP replies are checked for the table; the checks for
-/// JSON and the HTML report are stricter. The columns after the shares are the server's response
-/// times, or with -o the offsets of its transmit timestamps; neither is known for delay requests.
+/// within 0% and 100% even with -N, where a master answers each request with two or three messages
+/// (column delay: Delay_Resp; column sync/fw: Sync and its Follow_Up). As in ntpperf, only mode,
+/// origin timestamp and length of NTP replies are checked for the table; the checks for JSON and
+/// the HTML report are stricter. The columns after the shares are the server's response times, or
+/// with -o the offsets of its transmit timestamps; neither is known for delay requests.
 #[derive(Args, Debug)]
 #[command(disable_help_flag = true, disable_version_flag = true, args_override_self = true)]
 #[command(group(ArgGroup::new("mode").required(true).multiple(true)))]

@@ -35,7 +35,8 @@ pub(crate) struct LoadNtsArgs {
     /// session for each client, with single-use cookies, which replies replenish [default: 16].
     #[arg(long, value_name = "N|each", requires = "nts", value_parser = parse_session_count)]
     nts_sessions: Option<SessionCount>,
-    /// Percentage of requests that are authenticated; the rest is plain.
+    /// Percentage of the requests (in 'load mix', of those of the kind ntp-nts) that are
+    /// authenticated; the others are plain NTP.
     #[arg(long, value_name = "PERCENT", requires = "nts", default_value_t = 100,
           value_parser = clap::value_parser!(u8).range(0..=100))]
     nts_share: u8,

@@ -56,17 +56,18 @@ pub(crate) struct LoadNtsKeArgs {
     /// [default: 32; 512 in a search].
     #[arg(short, long, value_name = "N")]
     connections: Option<usize>,
-    /// Duration; in a search, that of its full-length trials [default: 5; 2 in a search].
+    /// Duration of the run; in a search, of its full-length trials [default: 5s; 2s in a search].
     #[arg(short, long, value_name = "TIME", value_parser = values::positive_duration)]
     time: Option<Duration>,
     /// Timeout of one NTS-KE exchange [default: 5s; 100ms in a search].
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration)]
     timeout: Option<Duration>,
-    /// Search for the highest rate, to within 1%. ndr (no-drop rate): without failures; pdr
-    /// (partial-drop rate): with at most 0.5% failures.
+    /// Search for the highest rate, to within 1%. ndr (non-drop rate): without failures; pdr
+    /// (partial drop rate): with at most 0.5% failures.
     #[arg(long, value_enum, value_name = "KIND")]
     search: Option<SearchArg>,
-    /// Share of failures that a search permits, such as 0.01% [default: 0 for ndr, 0.5% for pdr].
+    /// Ratio of failed exchanges that a search permits, such as 0.01% [default: 0 for ndr, 0.5% for
+    /// pdr].
     #[arg(long, value_name = "RATIO", value_parser = values::ratio, requires = "search")]
     loss_ratio: Option<f64>,
     /// Lowest and highest rate of a search, in NTS-KE exchanges per second [default: 20-100k].

@@ -12,8 +12,8 @@ use crate::failure::CommandFailure;
 
 /// Load a PTP master, and verify every reply.
 ///
-/// Over UDP, PTP uses the ports 319 and 320 at both ends. Engines with simulated clients
-/// distinguish them by their addresses; the udp engine is one client and requires root or
+/// Over UDP, PTP uses the ports 319 and 320 at both ends. Engines that simulate clients distinguish
+/// them by their addresses; the udp engine has one client and requires root or
 /// CAP_NET_BIND_SERVICE.
 #[derive(Args, Debug)]
 pub(crate) struct LoadPtpArgs {
@@ -30,9 +30,9 @@ enum LoadPtpCommand {
 
 /// Send delay requests, each answered by one delay response.
 ///
-/// They go to the master's own address (as from slaves in unicast and hybrid mode), or with
+/// Requests go to the master's own address (as from slaves in unicast and hybrid mode), or with
 /// --multicast to the PTP primary multicast address, which the master's replies use as well.
-/// Messages of other ports there are not counted.
+/// Messages that other PTP ports send to that address are not counted.
 #[derive(Args, Debug)]
 struct LoadPtpDelayArgs {
     #[command(flatten)]
@@ -48,10 +48,11 @@ struct LoadPtpDelayArgs {
 /// Send NetSync Monitor requests: delay requests that request a Sync as well.
 ///
 /// The master must answer each request with a Delay_Resp and a Sync, and with a Follow_Up if the
-/// Sync is two-step. It counts as received when all of them arrived in time, and as lost if any is
-/// missing; its round trip ends with the last of them. The columns "delay" and "sync/fw" count each
-/// kind. The response time is from the receipt of the request to the transmission of the Sync, by
-/// the master's own timestamps.
+/// Sync is two-step. A request counts as received when all of them arrived in time, and as lost if
+/// any is missing; its round trip ends with the last of them. The columns "delay" (Delay_Resp) and
+/// "sync/fw" (Sync and its Follow_Up; the name is ntpperf's) count them separately. The response
+/// time is from the receipt of the request to the transmission of the Sync, by the master's own
+/// timestamps.
 #[derive(Args, Debug)]
 struct LoadPtpNsmArgs {
     #[command(flatten)]
@@ -128,7 +129,7 @@ struct PtpCommonArgs {
     /// Transport: UDP, or l2 (Ethernet without IP) to a master on the same link, whose MAC address
     /// is resolved from TARGET.
     ///
-    /// l2 requires the engine xdp or packet. All its clients have the interface's MAC address, and
+    /// l2 requires the engine xdp or packet. All clients then have the interface's MAC address, and
     /// NetSync Monitor has one client.
     #[arg(long, value_enum, default_value_t = PtpTransportArg::Udp)]
     transport: PtpTransportArg,

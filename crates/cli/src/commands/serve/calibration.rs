@@ -41,8 +41,8 @@ pub(crate) struct ServeCalibrationArgs {
     /// Holdover time after the last pulse, after which all replies are marked as unsynchronised.
     #[arg(long, value_name = "TIME", value_parser = values::long_duration, default_value = "1h")]
     holdover_limit: Duration,
-    /// Offset above which the clock is stepped even while it is served [default: step at most at
-    /// the start, then slew].
+    /// Offset above which the clock is stepped even while it is served [default: step only at
+    /// startup, then slew].
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration, requires = "gnss",
           conflicts_with = "no_clock_control")]
     clock_step_threshold: Option<Duration>,
@@ -54,7 +54,7 @@ pub(crate) struct ServeCalibrationArgs {
     #[arg(long, value_name = "TIME", value_parser = sentence_lag, default_value = "950ms")]
     sentence_lag: Duration,
     /// Delay of the pulse by antenna, cable and receiver: in nanoseconds, or with a unit, as in
-    /// 1.5us.
+    /// 1.5us [default: 0].
     #[arg(long, value_name = "NS", value_parser = pulse_delay, requires = "pps",
           allow_negative_numbers = true)]
     pulse_delay: Option<Span>,
@@ -67,7 +67,7 @@ pub(crate) struct ServeCalibrationArgs {
     /// Append every pulse and correction to FILE, as lines of JSON.
     #[arg(long, value_name = "FILE", requires = "gnss")]
     clock_error_log: Option<PathBuf>,
-    /// Size at which that file is renamed to FILE.1, replacing an older one.
+    /// Size in bytes at which the clock error log is renamed to FILE.1, replacing an older one.
     #[arg(long, value_name = "BYTES", default_value_t = LOG_SIZE)]
     clock_error_log_size: u64,
     /// Unit of shared memory (SHM) through which to provide the time to other programs. Repeatable.

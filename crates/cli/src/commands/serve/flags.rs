@@ -27,16 +27,16 @@ pub(crate) struct ServeOperationArgs {
     /// exit.
     #[arg(long)]
     pub(crate) check: bool,
-    /// Address to serve GET /metrics (Prometheus) and GET /healthz at [default: none].
+    /// Address on which to serve GET /metrics (Prometheus) and GET /healthz [default: none].
     #[arg(long, value_name = "ADDR:PORT", value_parser = values::socket_address)]
     metrics: Option<SocketAddr>,
-    /// Address to serve a live page at, with its values as JSON at /live.json, and the metrics
-    /// [default: none; 127.0.0.1:9123 without an address].
+    /// Address on which to serve a live page, with its values as JSON at /live.json, and the
+    /// metrics [default: none; 127.0.0.1:9123 without an address].
     #[arg(long, value_name = "ADDR:PORT", value_parser = values::socket_address,
           num_args = 0..=1, require_equals = true, default_missing_value = "127.0.0.1:9123")]
     web: Option<SocketAddr>,
     /// File with the token of the live page: a line of at least 16 bytes, readable by its owner
-    /// only. Required at an address that is not loopback. It is read at the start.
+    /// only. Required on an address that is not loopback; read at the start.
     #[arg(long, value_name = "FILE", requires = "web")]
     web_token_file: Option<PathBuf>,
     /// Format of events on standard error.
@@ -103,7 +103,7 @@ pub(crate) struct ServeInterleavedArgs {
     #[arg(long, value_name = "N")]
     interleaved_clients: Option<usize>,
     /// Engine that answers interleaved requests if XDP answers the others. xdp: XDP; socket: the
-    /// sockets; auto: the sockets if the hardware takes transmit timestamps, otherwise XDP.
+    /// sockets; auto: the sockets if the NIC takes transmit timestamps, otherwise XDP.
     #[arg(long, value_name = "ENGINE", value_enum, default_value_t = InterleavedEngineArg::Auto)]
     interleaved: InterleavedEngineArg,
 }
@@ -144,10 +144,10 @@ pub(crate) struct ServeLeapSecondArgs {
     /// slewed afterwards), or smears (as the clocks that it follows do).
     #[arg(long, value_enum, default_value_t = LeapSystemArg::Steps)]
     leap_system: LeapSystemArg,
-    /// Duration of a smear, centred on the leap second [default: a day, noon to noon].
+    /// Duration of a smear, centred on the leap second [default: 86400s, from noon to noon].
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration)]
     leap_smear: Option<Duration>,
-    /// Address and port to serve smeared time at. Repeatable. Requires --leap-file.
+    /// Address and port on which to serve smeared time. Repeatable. Requires --leap-file.
     #[arg(long, value_name = "ADDR:PORT", value_parser = values::socket_address)]
     smear_listen: Vec<SocketAddr>,
 }
@@ -257,8 +257,8 @@ pub(crate) struct ServeNtsArgs {
     /// Long-term limit on connections per second of one client; 0 for no limit.
     #[arg(long, value_name = "N", default_value_t = KeLimits::default().rate_per_prefix)]
     nts_ke_rate_per_prefix: u32,
-    /// Time for which a key seals cookies, 60s to 366 days; it opens them for seven times that
-    /// [default: 86400s].
+    /// Time for which a key encrypts new cookies, 60s to 366 days; it still decrypts them for seven
+    /// times that [default: 86400s].
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration)]
     nts_rotation: Option<Duration>,
     /// File of symmetric keys in the format of chronyd and ntpd: IDENTIFIER TYPE KEY on each line,

@@ -24,10 +24,10 @@ pub(crate) struct ServePtpArgs {
         value_name = "KIND"
     )]
     transports: Vec<PtpPortTransportArg>,
-    /// Profile: default-e2e, default-p2p (peer delay) or g8275.2 (unicast only).
+    /// PTP profile: default-e2e, default-p2p (peer delay) or g8275.2 (unicast only).
     #[arg(long = "ptp-profile", value_name = "NAME", default_value = "default-e2e")]
     profile: String,
-    /// Domain [default: the profile's: 0; 44 in g8275.2].
+    /// PTP domain [default: the profile's: 0; 44 in g8275.2].
     #[arg(long = "ptp-domain", value_name = "N", requires = "interfaces")]
     domain: Option<u8>,
     /// Value of priority1 in the best master clock algorithm, compared first; the lowest wins.
@@ -57,7 +57,8 @@ pub(crate) struct ServePtpArgs {
         requires = "interfaces"
     )]
     sync_interval: Option<i8>,
-    /// Least interval of a client's Delay_Req, log2 of seconds [default: the profile's].
+    /// Minimum interval of a client's Delay_Req (logMinDelayReqInterval), log2 of seconds [default:
+    /// the profile's].
     #[arg(
         long = "ptp-delay-interval",
         value_name = "LOG2",
@@ -70,7 +71,7 @@ pub(crate) struct ServePtpArgs {
     #[arg(long = "ptp-one-step", requires = "interfaces")]
     one_step: bool,
     /// Answer NetSync Monitor, linuxptp's method to measure a master without following it. Each
-    /// request is answered by three messages (amplification), so only clients that
+    /// request is answered by up to three messages (amplification), so only clients that
     /// --ptp-unicast-allow permits are answered.
     #[arg(long = "ptp-netsync-monitor", requires = "interfaces")]
     monitor: bool,

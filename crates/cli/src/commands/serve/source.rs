@@ -18,27 +18,22 @@ pub(crate) struct ServeSourceArgs {
     /// Time source. Repeatable; the majority of several decides [default: system].
     ///
     /// system: the system clock, with the state that chronyd (at its socket, then at 127.0.0.1:323)
-    /// or ntpd (at 127.0.0.1:123) reports, otherwise the kernel; or with one of them by choice:
+    /// or ntpd (at 127.0.0.1:123) reports, otherwise the kernel. To use one of them only:
     /// system:kernel, system,chronyd=PATH, system,chronyd=ADDR:PORT, system,ntpd=ADDR:PORT.
     ///
     /// phc:/dev/ptpN: a PTP hardware clock, on TAI (scale=tai, with tai-offset=SECONDS if the
     /// kernel does not have it) or on UTC (scale=utc). shm:UNIT: shared memory, as in ntpd's SHM
     /// reference clock driver. sock:PATH: a socket, as in chronyd's SOCK reference clock driver.
     /// gpsd[:HOST:PORT]. gnss:/dev/LINE: the NMEA sentences of a GNSS receiver on a serial line,
-    /// with baud=N (9600) (it only reads the time, whereas --gnss disciplines the clock). All of
-    /// these take stratum=N, refid=ID, offset=TIME and uncertainty=TIME.
-    #[arg(
-        long,
-        value_name = "KIND[:ARG][,KEY=VALUE...]",
-        conflicts_with = "local",
-        verbatim_doc_comment
-    )]
+    /// with baud=N (9600); unlike --gnss it does not discipline the clock. All kinds but system
+    /// take stratum=N, refid=ID, offset=TIME and uncertainty=TIME.
+    #[arg(long, value_name = "KIND[:ARG][,KEY=VALUE...]", conflicts_with = "local")]
     source: Vec<String>,
     /// Earliest plausible time, from 1970 to 2149: a date, as in 2026-11-26, or with a time of day,
     /// as in 2026-11-26T08:30:00Z [default: the build date of this program].
     #[arg(long, value_name = "DATE", value_parser = instant)]
     plausible_from: Option<Timestamp<Utc>>,
-    /// Years after that in which a time is plausible, 1 to 100.
+    /// Years after --plausible-from in which a time is plausible, 1 to 100.
     #[arg(long, value_name = "N", default_value_t = PlausibilityRules::DEFAULT_VALIDITY_YEARS,
           value_parser = clap::value_parser!(u16).range(1..=100))]
     plausible_years: u16,
