@@ -322,9 +322,9 @@ pub enum LossLocation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SearchKind {
-    /// No-drop rate: the highest rate without loss (RFC 2544, section 26.1).
+    /// Non-drop rate: the highest rate without loss (RFC 2544, section 26.1).
     Ndr,
-    /// Partial-drop rate: the highest rate within a given loss ratio.
+    /// Partial drop rate: the highest rate within a given loss ratio.
     Pdr,
 }
 

@@ -177,11 +177,11 @@ fn overload_sentence(overload: &OverloadResult, trials: &[Trial]) -> String {
     )
 }
 
-/// Returns the name of a search goal: `No-drop rate` or `Partial-drop rate`.
+/// Returns the name of a search goal: `Non-drop rate` or `Partial drop rate`.
 pub(crate) const fn goal_name(kind: SearchKind) -> &'static str {
     match kind {
-        SearchKind::Ndr => "No-drop rate",
-        SearchKind::Pdr => "Partial-drop rate",
+        SearchKind::Ndr => "Non-drop rate",
+        SearchKind::Pdr => "Partial drop rate",
     }
 }
 
@@ -413,7 +413,7 @@ mod tests {
     fn a_sentence_for_a_search() {
         assert_eq!(
             sentence(&fixture::load()),
-            "No-drop rate (loss of at most 0.01%): 3.81 M/s passed with 0.00% loss, 3.98 M/s \
+            "Non-drop rate (loss of at most 0.01%): 3.81 M/s passed with 0.00% loss, 3.98 M/s \
              failed; search width reached."
         );
     }

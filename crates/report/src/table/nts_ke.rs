@@ -184,7 +184,7 @@ pub(crate) mod tests {
                         1240      1234      32 |   0.28% |       -       -       -       -";
         assert_eq!(rows, expected);
         let text = text(vec![trial(Some(1240.0)), trial(Some(2480.0))], true);
-        assert!(text.starts_with("No-drop rate") && !text.contains("by 32 clients"), "{text}");
+        assert!(text.starts_with("Non-drop rate") && !text.contains("by 32 clients"), "{text}");
         assert!(text.contains("\nFailed: 12 timed out, 2 TLS error."), "{text}");
         assert!(text.ends_with("\n  failed |##| 0.28% throughout"), "{text}");
     }
