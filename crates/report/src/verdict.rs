@@ -240,7 +240,7 @@ fn ramp_sentence(trials: &[Trial]) -> String {
                     human_rate(failed.achieved_rate),
                     percent(failed.loss_ratio())
                 ),
-                None => format!("Highest trial without loss: {rate}; no higher trial had loss."),
+                None => format!("Highest trial without loss: {rate}, the highest rate tried."),
             };
             let below = |trial: &&Trial| trial.lost > 0 && trial.achieved_rate < held.achieved_rate;
             match trials.iter().filter(below).count() {
@@ -427,6 +427,8 @@ mod tests {
         );
         result.trials.retain(|trial| trial.lost == 0);
         assert_eq!(BestRate::of(&result).text(), "≥ 3.81 M/s");
+        let highest = "Highest trial without loss: 3.81 M/s, the highest rate tried.";
+        assert_eq!(sentence(&result), highest);
         result.trials.clear();
         assert_eq!(sentence(&result), "No trials were run.");
         assert_eq!(BestRate::of(&result), BestRate::Nothing);
