@@ -139,7 +139,7 @@ fn a_killed_measurement_leaves_nothing() -> Result<()> {
 
 const PAIRS: &str = "from,to,delay_us\na,b,100\na,c,120\na,d,300\nb,c,30\nb,d,50\nc,d,60\na,e,400\n\
                      d,e,20\nc,e,200\nb,e,90\n";
-const TIMES: [&str; 2] = ["--host-based", "20us,6us"];
+const TIMES: [&str; 2] = ["--user-space", "20us,6us"];
 
 fn write(directory: &TempDir, name: &str, text: &str) -> Result<String> {
     let path = directory.path().join(name);
@@ -158,7 +158,7 @@ fn a_tree_from_pairs_is_read_again() -> Result<()> {
     let [compact, star, chain] = &made.shapes[..] else { return Ok(()) };
     ensure!(compact.degree_max <= 2 && compact.tree_ns <= star.tree_ns.min(chain.tree_ns));
     let read = result(&[&*file])?;
-    ensure!(read.nodes.len() == 5 && read.engines[0].name == "host-based");
+    ensure!(read.nodes.len() == 5 && read.engines[0].name == "user-space");
     let apart = (read.engines[0].tree_ns - made.engines[0].tree_ns).abs();
     ensure!(apart < 1.0, "D differs by {apart} ns");
     Ok(())
@@ -223,5 +223,5 @@ fn an_invalid_tree_is_refused() -> Result<()> {
     ] {
         refused(&[&form[..], &TIMES, &idle].concat(), words)?;
     }
-    refused(&[&form[..], &["--host-based", "20,6"]].concat(), "two times with units")
+    refused(&[&form[..], &["--user-space", "20,6"]].concat(), "two times with units")
 }

@@ -24,7 +24,7 @@ impl ProcessingTime {
 /// Engine that makes the copies, with its processing times at the nodes of a tree.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TreeEngine {
-    /// Name of the engine, such as `host-based`.
+    /// Name of the engine, such as `user-space`.
     pub name: String,
     /// Processing time at each node, in the tree's order. Leaves make no copies; their values are
     /// ignored.

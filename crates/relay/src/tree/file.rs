@@ -206,7 +206,7 @@ impl TreeFileReader<'_> {
                 self.error_at(
                     engine,
                     "invalid engine name; use the characters of node names, as in \
-                                    \"host-based\"",
+                                    \"user-space\"",
                 )
             })?;
             let processing = ProcessingTime {

@@ -26,7 +26,7 @@ fn near(a: f64, b: f64) -> bool {
 fn example() -> (Tree, TreeEngine, TreeEngine) {
     let edges = [edge(0, 1, 100.0), edge(0, 2, 200.0), edge(1, 3, 10.0), edge(1, 4, 20.0)];
     let tree = Tree::new(&names(5), &edges).unwrap();
-    let mut before = TreeEngine::uniform("host-based", &tree, takes(50.0, 30.0));
+    let mut before = TreeEngine::uniform("user-space", &tree, takes(50.0, 30.0));
     before.processing[1] = takes(70.0, 40.0);
     let after = TreeEngine::uniform("in-kernel", &tree, takes(20.0, 1.0));
     (tree, before, after)

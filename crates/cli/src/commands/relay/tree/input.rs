@@ -46,7 +46,7 @@ pub(super) fn read_input(args: &RelayTreeArgs) -> Result<TreeInput, CommandFailu
     let engines = if specified.is_empty() { input.engines } else { specified };
     if engines.is_empty() && !args.measure.measure {
         return Err(CommandFailure::usage(
-            "no processing time of a node given; add --host-based FIRST,NEXT such as 20us,6us, \
+            "no processing time of a node given; add --user-space FIRST,NEXT such as 20us,6us, \
              or --measure",
         ));
     }

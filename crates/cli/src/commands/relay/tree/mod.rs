@@ -124,7 +124,7 @@ pub(super) struct RelayTreeArgs {
 struct TreeMeasurementArgs {
     /// Measure the tree on relays in lab hosts, at most 64. Their links have no delay, and the
     /// processing delays are measured instead of taken from a file.
-    #[arg(long, conflicts_with_all = ["host_based", "in_kernel", "delay"])]
+    #[arg(long, conflicts_with_all = ["user_space", "in_kernel", "delay"])]
     measure: bool,
     /// Engines to measure with, as in 'relay run': one, or two to compare [default: send,xdp].
     #[arg(long, value_name = "LIST", value_delimiter = ',',
