@@ -38,10 +38,10 @@ enum LabCommand {
         /// Create the lab without IPv6.
         #[arg(long)]
         no_ipv6: bool,
-        /// Network of simulated clients, which the servers reach through the client. Repeatable
-        /// [default: 10.0.0.0/8 fd00::/8].
+        /// Network of the simulated clients of 'horolog load' (its --source), which the servers
+        /// reach through the host client. Repeatable [default: 10.0.0.0/8 fd00::/8].
         #[arg(short = 's', long, value_name = "NETWORK/BITS")]
-        clients: Vec<Prefix>,
+        source: Vec<Prefix>,
     },
     /// Remove a lab, or the remains of one after a crash.
     Down {
@@ -66,14 +66,14 @@ enum LabCommand {
 
 pub(crate) fn run(args: LabArgs) -> Result<(), CommandFailure> {
     match args.action {
-        LabCommand::Up { name, hosts, queues, no_ipv6, clients } => {
+        LabCommand::Up { name, hosts, queues, no_ipv6, source } => {
             let default = LabConfig::default();
             let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
             let config = LabConfig {
                 hosts,
                 queues: queues.unwrap_or(cores),
                 ipv6: !no_ipv6,
-                client_networks: if clients.is_empty() { default.client_networks } else { clients },
+                client_networks: if source.is_empty() { default.client_networks } else { source },
             };
             up(&name, &config)
         }
