@@ -23,13 +23,13 @@ use crate::failure::CommandFailure;
 use crate::output::{self, ResultDestination};
 use crate::values;
 
-/// Run a command once given conditions hold.
+/// Run a command once all given conditions hold.
 ///
-/// All conditions must hold. Each is checked repeatedly, with growing pauses, until it holds; when
-/// the last one holds, those that have held for more than a second are checked once more. The
-/// command then replaces this process, so its exit status and signals are its own. Without a
-/// command the outcome is printed. Exit status: 1 if the deadline passed, 128 plus the signal
-/// number if a signal ended the wait.
+/// Each condition is checked repeatedly, with growing pauses, until it holds; when the last one
+/// holds, those that have held for more than a second are checked once more. The command then
+/// replaces this process, so its exit status and signals are its own. Without a command the outcome
+/// is printed. Exit status otherwise: 1 if the deadline passed, 127 if the command does not exist,
+/// 126 if it cannot be run, 128 plus the signal number if a signal ended the wait.
 #[derive(Args, Debug)]
 pub(crate) struct AfterArgs {
     /// Wait until this time has passed, such as 180s.
@@ -39,8 +39,8 @@ pub(crate) struct AfterArgs {
     #[arg(long, value_name = "HOST:PORT")]
     tcp: Vec<Endpoint>,
     /// Wait until a UDP port replies: to an NTP request at port 123, a DNS query at port 53,
-    /// otherwise to one byte, or to the bytes of send=HEX. With no-reply=ok it must only not refuse
-    /// (ICMP port unreachable).
+    /// otherwise to one byte, or to the bytes of send=HEX. With no-reply=ok it is enough that the
+    /// port does not refuse (no ICMP port unreachable).
     #[arg(long, value_name = "HOST:PORT[,send=HEX][,no-reply=ok]")]
     udp: Vec<UdpEndpoint>,
     /// Wait until a file, directory or device exists.

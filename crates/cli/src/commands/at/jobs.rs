@@ -28,7 +28,7 @@ pub(super) struct AtCancelArgs {
     /// Jobs to cancel, as named by 'horolog at list'.
     #[arg(value_name = "JOB", required_unless_present = "finished")]
     jobs: Vec<String>,
-    /// Delete the records of all finished jobs: exit statuses and output.
+    /// Delete the records (exit status and output) of all finished jobs.
     #[arg(long)]
     finished: bool,
     /// Cancel only jobs of this backend.

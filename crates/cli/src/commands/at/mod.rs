@@ -30,9 +30,10 @@ use when::StartTimeArgs;
 ///
 /// WHEN is written as for at(1): 'now + 2 minutes', 21:00 (tomorrow once it has passed), 9pm, noon,
 /// teatime, 'noon tomorrow', '10am monday', 2018/10/22, 'Oct 22 2028'; or as 2028-10-22T21:00:00Z
-/// or as Unix time, @1855861200.5. It is local time unless it ends with Z, UTC or TAI. With --every
-/// and no WHEN it is the next multiple of the period since the Unix epoch. The start latency of the
-/// command is printed at the end, and its exit status is passed on.
+/// or as Unix time, @1855861200.5. WHEN is local time unless it ends with Z, UTC or TAI. With
+/// --every and without WHEN, the first run is at the next multiple of the period since the Unix
+/// epoch. The start latency of the command is printed at the end. The exit status is that of the
+/// first command that failed, 127 for one that does not exist.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct AtArgs {
@@ -44,9 +45,9 @@ pub(crate) struct AtArgs {
     recurrence: RecurrenceArgs,
     #[command(flatten)]
     programs: ProgramArgs,
-    /// Time for which commands keep the real-time priority of their start, if the system permits
-    /// it; afterwards they get the scheduling policy of this process. 0: start without real-time
-    /// priority.
+    /// Time for which commands keep real-time priority. They start with it, if permitted, to start
+    /// on time, and then return to the scheduling policy of this process. 0: start without
+    /// real-time priority.
     #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "5ms")]
     priority_hold: Duration,
     /// Write the result to FILE as JSON, or to standard output with '-'.
@@ -79,7 +80,7 @@ enum AtCommand {
 enum JobBackend {
     /// systemd, as a transient timer.
     Systemd,
-    /// A process of its own for each, with a file in the queue.
+    /// a separate process for each job, with a file in the queue.
     Process,
 }
 
@@ -90,7 +91,7 @@ struct RecurrenceArgs {
     /// while the commands run are skipped and counted as missed.
     #[arg(long, value_name = "TIME", value_parser = parse_period)]
     every: Option<Duration>,
-    /// End after this number of instants.
+    /// End after this many runs; missed ones do not count.
     #[arg(long, value_name = "NUMBER", requires = "every", value_parser = values::count)]
     count: Option<u32>,
 }

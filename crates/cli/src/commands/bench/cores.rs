@@ -40,15 +40,15 @@ const CONSECUTIVE_CORES_MAX: usize = 8;
 /// multi-core processor", Journal of Time and Frequency 43 (2020), 1, 18-28, with the values of the
 /// paper next to the measured ones. The count of replies is checked once against a capture.
 ///
-/// The generator runs on this host's cores as well; if the server has a thread for each core, they
-/// share one.
+/// The generator runs on this host's cores as well; if the server has a thread for each core, both
+/// share a core.
 #[derive(Args, Debug)]
 pub(crate) struct BenchCoresArgs {
     /// Numbers of cores of the server, such as 1,2,4 [default: every number up to 8, then doubled
     /// up to all].
     #[arg(long, value_name = "N[,N...]", value_delimiter = ',', value_parser = parse_thread_count)]
     cores: Vec<usize>,
-    /// Requests per second: numbers, and ranges with a step or a factor.
+    /// Requests per second to send: numbers, and ranges with a step or a factor.
     #[arg(long, value_name = "LIST", default_value = "5k..50k:5k,75k..20M:*1.5")]
     rates: String,
     /// Repetitions of each rate.

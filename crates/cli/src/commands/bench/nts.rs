@@ -48,23 +48,23 @@ const SECRET_LEN_MAX: u64 = 1 << 20;
 ///
 /// Creates two lab hosts, starts a server in one of them with one thread, then with more, and
 /// searches from the other for the highest lossless rate while 0%, 10%, 50% and 100% of the
-/// requests are authenticated by NTS. One generator sends all requests; it seals and opens in user
-/// space on this host's cores as well. If the server has a thread for each core, they share some,
-/// and a rate at which the generator's limit is reached first is marked. Each rate is shown with
-/// the CPU time of the server's threads per reply, which the generator hardly affects.
+/// requests are authenticated by NTS. One generator sends all requests; it encrypts requests and
+/// decrypts replies in user space, on this host's cores too. If the server has a thread for each
+/// core, server and generator share cores, and a rate that the generator limits is marked. Each
+/// rate is shown with the CPU time of the server's threads per reply, which the generator hardly
+/// affects.
 #[derive(Args, Debug)]
 pub(crate) struct BenchNtsArgs {
     /// Numbers of threads of the server, such as 1,2,4 [default: one, doubled up to one for each
     /// core].
     #[arg(long, value_name = "N[,N...]", value_delimiter = ',', value_parser = parse_thread_count)]
     threads: Vec<usize>,
-    /// Percentages of requests that are authenticated, separated by commas; all are compared with
-    /// the first.
+    /// Percentages of requests that are authenticated; results are compared with that of the first.
     #[arg(long, value_name = "PERCENT[,PERCENT...]", value_delimiter = ',',
           default_value = "0,10,50,100", value_parser = clap::value_parser!(u8).range(0..=100))]
     shares: Vec<u8>,
-    /// Approximate load time for each value.
-    #[arg(long, value_name = "TIME", value_parser = crate::values::positive_duration, default_value = "5")]
+    /// Approximate duration of the load of each search.
+    #[arg(long, value_name = "TIME", value_parser = crate::values::positive_duration, default_value = "5s")]
     time: Duration,
     /// Engine of the server. xdp: XDP, with redirection of authenticated requests to threads;
     /// socket: only sockets; auto: the best available one.

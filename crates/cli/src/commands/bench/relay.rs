@@ -42,14 +42,14 @@ const CHILDREN_MAX: usize = 1_024;
 
 /// Measure the gain of a relay from in-kernel copies.
 ///
-/// Creates lab hosts, a source of packets, a relay and receivers, and searches for the highest rate
-/// at which each child receives each packet once, with each engine, packet size and number of
-/// children; engines take turns, and the median of several repetitions counts. The receivers count;
-/// the counters of the relay are not used. The table is Figure 3 of Cao, Su and Lu, "A Mechanism
-/// Improving the Forwarding Throughput of Application Layer Multicast", Journal of National
-/// University of Defense Technology 30 (2008), 2, 51-55, with the gain of the paper next to the
-/// measured one. At half of each rate the delays of the first and the last copy of a packet from
-/// the source are measured too, and the CPU time per copy.
+/// Creates lab hosts (a source of packets, a relay and receivers), and searches for the highest
+/// rate at which each child receives each packet once, for each engine, packet size and number of
+/// children. Engines alternate, and the median of several repetitions counts. Copies are counted at
+/// the receivers, not by the relay. The table is Figure 3 of Cao, Su and Lu, "A Mechanism Improving
+/// the Forwarding Throughput of Application Layer Multicast", Journal of National University of
+/// Defense Technology 30 (2008), 2, 51-55, with the gain of the paper next to the measured one. At
+/// half of each rate the delays of the first and the last copy of a packet from the source are
+/// measured too, and the CPU time per copy.
 ///
 /// Source, relay and receivers share this host's cores. For the socket engines, the source sends
 /// from one core and the relay is pinned to another; an in-kernel relay runs on the cores on which
@@ -76,18 +76,19 @@ pub(crate) struct BenchRelayArgs {
     #[arg(long, value_name = "N", default_value_t = 3,
           value_parser = clap::value_parser!(u32).range(1..=100))]
     repetitions: u32,
-    /// Approximate send time of each search.
+    /// Approximate duration of the load of each search.
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration, default_value = "2s")]
     time: Duration,
-    /// Share of copies that may be lost at a rate that counts as lossless.
+    /// Share of copies that may be lost at a rate that still counts as lossless.
     #[arg(long, value_name = "RATIO", value_parser = values::ratio, default_value = "0")]
     loss_ratio: f64,
     /// Limit on copies per second of the relay [default: more than any host sends].
     #[arg(long, value_name = "RATE", value_parser = values::count, default_value_t = COPY_RATE_LIMIT,
           hide_default_value = true)]
     copy_rate: u32,
-    /// Largest number of packets that the source sends together, 1 to 64 [default: as many as make
-    /// 64 copies for each receiving host, which the kernel accepts at once].
+    /// Largest number of packets that the source sends together, 1 to 64 [default: by the number of
+    /// children, so that each receiving host gets at most 64 copies, which the kernel takes from an
+    /// interface at once].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     batch: Option<u32>,
     /// Hosts of the children, in turn, each on its own interface of the relay.

@@ -29,14 +29,14 @@ const LABEL_BYTES_MAX: usize = 128;
 
 /// Execute campaign jobs on this host, within its policy.
 ///
-/// The agent announces itself at a NATS server with its labels, its addresses and its clock offset,
+/// The agent announces itself to a NATS server with its labels, its addresses and its clock offset,
 /// executes the jobs that its policy allows, and reports their results. If the server becomes
 /// unreachable, the agent finishes what it has begun and reports later; reports stay on its disk
-/// until the server has stored them. It ends with Ctrl-C or SIGTERM, and with status 4 if an agent
-/// of the same name was started later.
+/// until the server has stored them. Ctrl-C and SIGTERM end the agent; it ends with status 4 if an
+/// agent of the same name was started later.
 ///
-/// Without --policy it measures only within private networks, with modest limits. 'horolog campaign
-/// agent --show-policy' prints the policy in force.
+/// Without --policy the agent measures only within private networks, with modest limits. 'horolog
+/// campaign agent --show-policy' prints the policy in force.
 #[derive(Args, Debug)]
 pub(super) struct CampaignAgentArgs {
     #[command(flatten)]
@@ -47,8 +47,8 @@ pub(super) struct CampaignAgentArgs {
     /// Label by which plans select the agent. Repeatable.
     #[arg(long = "parse_label", value_name = "NAME=VALUE", value_parser = parse_label)]
     labels: Vec<(String, String)>,
-    /// Address at which other agents reach this one. Repeatable, the best first [default: the
-    /// address that leads to the NATS server, then all others].
+    /// Address at which other agents reach this one. Repeatable, the best first [default: the local
+    /// address used to reach the NATS server, then all others].
     #[arg(long = "address", value_name = "IP")]
     addresses: Vec<IpAddr>,
     /// Policy: the jobs that the agent may run [default: measurements within private networks].

@@ -22,8 +22,8 @@ impl From<NatsError> for CommandFailure {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "NATS")]
 pub(super) struct BrokerArgs {
-    /// Servers of one NATS cluster, as nats://HOST:PORT or tls://HOST:PORT; any reachable one is
-    /// used.
+    /// NATS servers of one cluster, as nats://HOST:PORT or tls://HOST:PORT, separated by commas;
+    /// any reachable one is used.
     #[arg(
         long = "nats",
         value_name = "URL",

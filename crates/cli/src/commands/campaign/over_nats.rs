@@ -49,7 +49,8 @@ pub(super) struct NatsCampaignArgs {
     /// far.
     #[arg(long, value_name = "TIME", value_parser = values::long_duration, default_value = "5m")]
     broker_timeout: Duration,
-    /// Offset this controller's clock by this amount, such as +3s, to see the effect.
+    /// Pretend that this controller's clock is off by this time, such as +3s, to test the detection
+    /// of wrong clocks; the system clock is not changed.
     #[arg(long, value_name = "TIME", value_parser = values::signed_span, default_value = "0s",
           hide_default_value = true, allow_hyphen_values = true)]
     inject_clock_offset: Span,

@@ -42,13 +42,13 @@ const NATS_ARGUMENT_IDS: [&str; 15] = [
     "inject_clock_offset",
 ];
 
-/// Run a plan: assign its roles, start all of them at one instant, and merge their results into
+/// Run a plan: assign its roles, start all of them at the same time, and merge their results into
 /// one.
 ///
-/// Roles are assigned to the agents that are present ('horolog campaign list'), each of which
-/// checks its part against its policy, or with --local to lab hosts on this host. The result is
-/// written as soon as all parts have ended. Ctrl-C ends the measurements, and the result contains
-/// what ran until then. A run over NATS whose controller was killed continues with --resume.
+/// Roles are assigned to the agents that are present ('horolog campaign list'), or with --local to
+/// lab hosts on this host. Each agent checks its part against its policy. The result is written as
+/// soon as all parts have ended. Ctrl-C ends the measurements, and the result contains what ran
+/// until then. A run over NATS whose controller was killed continues with --resume.
 ///
 /// Exit status: 1 if a part failed, was lost or reported an error-level finding; 2 if the plan is
 /// invalid; 3 if agents refuse or are missing, or the NATS server cannot be used.
@@ -66,7 +66,7 @@ pub(super) struct CampaignRunArgs {
     /// Set a parameter of the plan. Repeatable.
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_parameter, conflicts_with = "resume")]
     set: Vec<(String, String)>,
-    /// Print the placement of each part without running anything.
+    /// Print the placement of each role without running anything.
     #[arg(long, requires = "local")]
     check: bool,
     #[command(flatten)]

@@ -30,15 +30,15 @@ const PULSES_MAX: i64 = 50;
 /// Simulate weeks of a clock that is disciplined by a receiver's PPS pulses and NMEA sentences,
 /// within seconds.
 ///
-/// The simulation has an oscillator with its noises (white, flicker and random-walk FM after IEEE
-/// 1139, ageing, temperature), a receiver's pulses and sentences with their errors, and Horolog's
-/// assignment of sentences to pulses, filter and servo. For comparison, on the same noise, it has
-/// the method of Liu, Wu and Wang 2020 (doi:10.13875/j.issn.1674-0637.2020-01-0018-11, section
-/// 2.2.3): at each pulse the clock is set to the second after that of the last sentence. The same
-/// seed gives the same values.
+/// The simulation includes an oscillator with its noises (white, flicker and random-walk FM after
+/// IEEE 1139, ageing, temperature), a receiver's pulses and sentences with their errors, and
+/// Horolog's assignment of sentences to pulses, filter and servo. For comparison, the method of
+/// Liu, Wu and Wang 2020 (doi:10.13875/j.issn.1674-0637.2020-01-0018-11, section 2.2.3) runs on the
+/// same noise: at each pulse it sets the clock to the second after that of the last sentence. The
+/// same seed gives the same values.
 ///
-/// Errors are against true time, sampled once a second at a random instant, from the second in
-/// which the servo first locked, without outages and the minute after each.
+/// Errors are relative to true time, sampled at a random point in each second, from the second in
+/// which the servo first locked, excluding outages and the minute after each.
 #[derive(Args, Debug)]
 pub(crate) struct ClockSimulateArgs {
     /// Oscillator of the clock: raspberry-pi, tcxo or ocxo.
@@ -58,7 +58,7 @@ pub(crate) struct ClockSimulateArgs {
     /// second late, or lost.
     #[arg(long, value_name = "RATIO", value_parser = values::ratio, default_value = "0%")]
     bad_sentences: f64,
-    /// Ratio of false pulses, at random instants, to true ones.
+    /// Ratio of false pulses, at random times, to true ones.
     #[arg(long, value_name = "RATIO", value_parser = values::ratio, default_value = "0%")]
     false_pulses: f64,
     /// Share of pulses that are lost.

@@ -39,13 +39,13 @@ use crate::values;
 /// time is start latency plus execution time. No period is skipped: an overrun delays the following
 /// ones. A task computes (--compute, --units), sends messages to the other nodes and waits for
 /// theirs (--message), waits at a barrier (--barrier), or starts the command after '--'; with
-/// --program that command runs through all periods and marks them. Several tasks, several steps of
-/// one, and servers of aperiodic events are defined in a FILE.
+/// --program that command runs once for all periods and marks each of them. Several tasks, tasks of
+/// several steps, and servers of aperiodic events are defined in a FILE.
 ///
 /// With --nodes there are several nodes on this host, each a separate process. All tasks run on
-/// each of them. If --listen is also given, this host is the first node and waits for the others to
-/// --join; each computes its releases from its own clock, which is measured against this host's
-/// before, during and after the run.
+/// each node. With --nodes and --listen, this host is the first node and waits for the others to
+/// --join; each node computes its releases from its own clock, whose offset from this host's clock
+/// is measured before, during and after the run.
 #[derive(Args, Debug)]
 pub(crate) struct CycleRunArgs {
     #[command(flatten)]
@@ -60,7 +60,7 @@ pub(crate) struct CycleRunArgs {
     /// Divide the computation among the nodes, instead of giving all of it to each.
     #[arg(long)]
     split_work: bool,
-    /// Run with each of these policies in turn, such as fifo,rr,other,deadline.
+    /// Run once with each of these scheduling policies, such as fifo,rr,other,deadline.
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = TaskPolicy::parse,
           conflicts_with = "policy")]
     compare: Vec<TaskPolicy>,
@@ -127,7 +127,7 @@ struct CycleClusterArgs {
     /// Name of this node [default: the hostname].
     #[arg(long, requires = "join")]
     name: Option<String>,
-    /// Permit tasks of the first node to start programs on this host.
+    /// Permit tasks that the first node distributes to start programs on this host.
     #[arg(long, requires = "join")]
     allow_commands: bool,
 }
@@ -137,7 +137,7 @@ struct CycleClusterArgs {
 enum ReleaseSignalArg {
     /// Each node's own clock
     Clock,
-    /// A datagram for each
+    /// A datagram from the first node for each period
     Udp,
 }
 

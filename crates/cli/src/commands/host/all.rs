@@ -25,11 +25,11 @@ const TIME_MAX: Duration = Duration::from_hours(1);
 /// and nic for each NIC, one after the other, with a verdict and the three worst findings.
 ///
 /// The verdict states whether this host is fit for measurements in microseconds: fit, fit with
-/// doubts (a warning), not fit (an error), or not known (wake-ups or OS noise were not measured). A
+/// findings (a warning), not fit (an error), or unknown (wake-ups or OS noise were not measured). A
 /// 99th percentile of the wake-up latency above 100us or OS noise above 1% of a core is a warning;
 /// above 1ms or 10% it is an error. A part that lacks a privilege or another prerequisite reports
-/// that, and the others run. The result contains that of each part. Exit status 1 if the verdict is
-/// 'not fit' or a limit failed.
+/// that, and the others run. The result contains the result of each part. Exit status 1 if the
+/// verdict is 'not fit' or a limit failed.
 #[derive(Args, Debug)]
 pub(crate) struct HostAllArgs {
     /// Approximate total duration, 5s to 1h; below 30s 'delay' has no waits above 10ms and no

@@ -28,10 +28,11 @@ const DELAYS_MAX: usize = 40;
 /// nanosleep, clock_nanosleep, select, poll, epoll, timerfd, io_uring.
 ///
 /// Each function is called with each delay that it supports, with SCHED_OTHER and SCHED_FIFO, with
-/// the inherited timer slack and with the least. The overshoot is the time from the requested to
+/// the inherited timer slack and with the smallest. The overshoot is the time from the requested to
 /// the actual end of a wait. Common beliefs about clocks and sleep functions on Linux (claims) are
 /// then compared with the measured values. Waits of 5ms and more are measured in parallel; the
-/// whole takes about 20 s. Signal handlers, scheduling and slack of this process stay as they are.
+/// command takes about 20 s. Signal handlers, scheduling and slack of this process stay as they
+/// are.
 #[derive(Args, Debug)]
 pub(crate) struct HostDelayArgs {
     /// Functions, such as 'nanosleep,select' [default: all]: sleep, alarm-pause, poll, epoll-wait,
@@ -43,7 +44,7 @@ pub(crate) struct HostDelayArgs {
     #[arg(short, long, value_name = "LIST", value_delimiter = ',', value_parser = parse_delay,
           default_value = "1us,10us,100us,1ms,10ms,100ms,1s")]
     delays: Vec<Duration>,
-    /// Waits of each function at each delay; for long delays as many as fit into a second, at least
+    /// Waits of each function at each delay; at long delays as many as fit into a second, at least
     /// three.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 100,
           value_parser = clap::value_parser!(u64).range(1..=1_000_000))]

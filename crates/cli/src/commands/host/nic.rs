@@ -12,7 +12,8 @@ use crate::files::ResultFileArgs;
 use crate::output;
 
 /// Show the settings and capabilities of a NIC: queues, RSS, interrupts and their cores, rings,
-/// coalescing, offloads, XDP, timestamps; and the changes to make for serving or loading time.
+/// coalescing, offloads, XDP, timestamps; and the changes to make for serving time or generating
+/// load.
 ///
 /// Nothing is changed; each recommendation includes the command that makes it. Missing features are
 /// listed with the reason. The interface is looked up in the network namespace of this process.

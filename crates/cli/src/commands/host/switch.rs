@@ -35,20 +35,23 @@ const METRICS: [LimitedMetric<HostSwitchMetric>; 5] = [
 
 /// Measure the cost of switching between processes and between threads.
 ///
-/// By the eight steps of Hao, Xue and Qin 2010 (section 4.1.1): n calls of sched_yield alone, then
-/// n turns with a child (a process, then a thread) of the same real-time priority on the same core.
-/// Each turn has two switches, so the cost of a switch is (turn - 2 calls) / 2; the value of the
-/// paper, turn - call, includes two switches and the call of one side. Then turns that hand over
-/// and wait, by a pipe, a futex and an eventfd, on one core and across two; their cost of each
-/// switch excludes the same calls made alone, as in lmbench. A negative result is rejected.
+/// Measures by the eight steps of Hao, Xue and Qin 2010 (section 4.1.1): n calls of sched_yield
+/// alone, then n ping-pong round trips (turns) with a child (a process, then a thread) of the same
+/// real-time priority on the same core. Each turn has two switches, so the cost of a switch is
+/// (turn - 2 calls) / 2; the value of the paper, turn - call, includes two switches and the call of
+/// one side.
+///
+/// Then measures turns in which one side wakes the other and waits, by a pipe, a futex and an
+/// eventfd, on one core and across two; their cost of a switch excludes the same calls made alone,
+/// as in lmbench. A negative result is rejected.
 #[derive(Args, Debug)]
 pub(crate) struct HostSwitchArgs {
     /// Cores of the two sides for turns across cores, such as 0,1; the first is also that of turns
     /// on one core [default: the first two that this process may run on].
     #[arg(short, long, value_name = "LIST", value_parser = parse_core_pair)]
     cores: Option<CoreList>,
-    /// Turns of each repetition, up to 50000; more, without sleeping, would trigger real-time
-    /// throttling (sched_rt_runtime_us).
+    /// Turns (round trips) of each repetition, up to 50000; more, without sleeping, would trigger
+    /// real-time throttling (sched_rt_runtime_us).
     #[arg(short = 'n', long, value_name = "N", default_value_t = 5_000,
           value_parser = clap::value_parser!(u64).range(100..=TURNS_MAX))]
     turns: u64,

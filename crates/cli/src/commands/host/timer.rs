@@ -24,11 +24,11 @@ const CYCLES_MAX: u128 = 100_000_000_000;
 
 /// Measure the wake-up latency of periodic threads, as cyclictest does.
 ///
-/// One thread for each core, pinned to it and real-time if permitted, sleeps until the instant of
+/// One thread for each core, pinned to it and real-time if permitted, sleeps until the start of
 /// each period (clock_nanosleep, absolute, CLOCK_MONOTONIC) and reads the clock. No period is
-/// skipped: one that has passed before the thread waits for it is counted as missed, and its
-/// latency counts from its own instant. Memory is locked meanwhile. All settings are restored when
-/// the command ends.
+/// skipped: one whose start has passed before the thread waits for it is counted as missed, and its
+/// latency counts from that start. Memory is locked meanwhile. All settings are restored when the
+/// command ends.
 #[derive(Args, Debug)]
 pub(crate) struct HostTimerArgs {
     /// Cores, such as 0,2..6:2 [default: all that this process may run on].

@@ -33,15 +33,15 @@ const STAMP_RATE_MAX: u64 = 100_000;
 /// Over UDP, probes are echoed only to a client that has proved by a return-routability check that
 /// it receives at its source address, no reply is longer than its request, and sessions and replies
 /// are bounded, so this host cannot be made to flood another. Over TCP, a client that connects
-/// receives what it requests, within limits of connections, time and bytes; a client that reaches
-/// one is informed. No privilege is required, except for --stamp at a port below 1024.
+/// receives what it requests, within limits of connections, time and bytes; a client that reaches a
+/// limit is informed. No privilege is required, except for --stamp at a port below 1024.
 #[derive(Args, Debug)]
 pub(crate) struct PathServeArgs {
     /// Address to listen on, over UDP and TCP, as ADDRESS or ADDRESS:PORT. Repeatable [default: all
     /// IPv4 and IPv6 addresses, port 8625].
     #[arg(short, long, value_name = "ADDR", value_parser = path_address)]
     listen: Vec<SocketAddr>,
-    /// Run a STAMP session-reflector (RFC 8762; stateless, without authentication) as well, for
+    /// Also run a STAMP session-reflector (RFC 8762; stateless, without authentication), for
     /// senders of other implementations.
     #[arg(long)]
     stamp: bool,

@@ -31,11 +31,13 @@ const WATCH_TIME_MAX: Duration = Duration::from_hours(24);
 /// Find TCP write patterns that stall until a timer expires (delayed ACK, Nagle's algorithm, a full
 /// congestion window, TCP_CORK), and their remedies.
 ///
-/// With a 'horolog path serve' at TARGET, patterns of writing are run with each socket option: a
-/// single write, two small writes before a read, two writes of exactly one segment (MSS) each,
-/// batches of 132-byte writes, a header and a body by sendfile, the same with TCP_CORK, ended by
-/// closing the connection or never cleared. With --watch PORT, the traffic of other programs is
-/// observed instead. No setting of the kernel is ever changed.
+/// With a 'horolog path serve' at TARGET, several write patterns are run without and with each
+/// socket option that may remedy stalls. The patterns are: a single write; two small writes before
+/// a read; two writes of exactly one segment (MSS) each; batches of 132-byte writes; a header, and
+/// a body by sendfile; the same with TCP_CORK, ended by closing the connection or never cleared.
+///
+/// With --watch PORT, the traffic of other programs is observed instead. No setting of the kernel
+/// is ever changed.
 #[derive(Args, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct PathStallArgs {
@@ -43,7 +45,7 @@ pub(crate) struct PathStallArgs {
     /// IPV6%INTERFACE or [IPV6%INTERFACE]:PORT [default port: 8625].
     #[arg(value_name = "TARGET", value_parser = parse_target, conflicts_with = "watch")]
     target: Option<TargetName>,
-    /// Observe the connections of this port, of this host or forwarded by it, and send nothing.
+    /// Observe connections to this port, of this host or forwarded by it, and send nothing.
     #[arg(short, long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     watch: Option<u16>,
     /// Interface to observe [default: all].
@@ -53,7 +55,7 @@ pub(crate) struct PathStallArgs {
     #[arg(short, long, value_name = "TIME", value_parser = values::long_duration,
           default_value = "10s", requires = "watch")]
     time: Duration,
-    /// Exchanges of each pattern with each option.
+    /// Exchanges of each pattern with each socket option.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
     count: u32,
     /// Numbers of writes in a batch; a batch is run for each number of the list.

@@ -26,8 +26,8 @@ const BANDWIDTH_SIZE: u64 = 65_536;
 /// Measure latency and bandwidth of TCP to a 'horolog path serve', by message size.
 ///
 /// Latency is half the round trip of a message; bandwidth is the receive rate of messages that are
-/// sent one after the other. Each row includes the kernel's view of the connection (TCP_INFO), and
-/// the facts of both ends precede the rows.
+/// sent one after the other. The result has a row for each size, with the kernel's view of the
+/// connection (TCP_INFO), after a description of both hosts (CPU, kernel, interface).
 #[derive(Args, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "they are independent switches")]
 pub(crate) struct PathTcpArgs {
@@ -44,7 +44,7 @@ pub(crate) struct PathTcpArgs {
     /// Measure only bandwidth.
     #[arg(long)]
     bandwidth: bool,
-    /// Measure the bandwidth from the far end as well.
+    /// Measure the bandwidth from the far end to this host as well.
     #[arg(long, conflicts_with = "latency")]
     both_directions: bool,
     /// Duration of each row, up to 1m.
@@ -57,13 +57,13 @@ pub(crate) struct PathTcpArgs {
     /// Concurrent connections.
     #[arg(short, long, value_name = "N", default_value_t = 1)]
     connections: u32,
-    /// Send every message immediately, at both ends (TCP_NODELAY).
+    /// Disable Nagle's algorithm, at both ends (TCP_NODELAY).
     #[arg(long)]
     no_delay: bool,
-    /// Acknowledge immediately, at both ends, set again before every receive (TCP_QUICKACK).
+    /// Acknowledge without delay, at both ends (TCP_QUICKACK, set again before every receive).
     #[arg(long)]
     quick_ack: bool,
-    /// Hold messages back until they are complete, at both ends (TCP_CORK).
+    /// Hold back partial segments until the end of each message, at both ends (TCP_CORK).
     #[arg(long)]
     cork: bool,
     /// Send without copying from the program to the kernel (MSG_ZEROCOPY).

@@ -25,10 +25,10 @@ use crate::values;
 /// Measure UDP datagrams to a far end ('horolog path serve') and back: half the round trip (T), the
 /// share that is lost (M) and the share that arrives in order (S).
 ///
-/// Without --rate each request waits for the reply to the one before it (ping-pong). With it they
-/// are sent at a fixed rate, and latency counts from the intended send time. A row is measured for
-/// each length and each load: R load datagrams for each probe, as defined by Hao, Xue and Qin,
-/// "Performance and test method for real-time parallel system".
+/// Without --rate each request waits for the reply to the one before it (ping-pong). With --rate
+/// requests are sent at a fixed rate, and latency counts from the intended send time. A row of the
+/// result is measured for each length and each load ratio R: R load datagrams for each probe, as
+/// defined by Hao, Xue and Qin, "Performance and test method for real-time parallel system".
 #[derive(Args, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct PathUdpArgs {
@@ -44,13 +44,13 @@ pub(crate) struct PathUdpArgs {
     #[arg(short, long, value_name = "TIME", value_parser = values::positive_duration,
           default_value = "1s", conflicts_with = "count")]
     time: Duration,
-    /// Requests of a row, in all flows together.
+    /// Requests of each row, in all flows together.
     #[arg(short = 'n', long, value_name = "N", value_parser = values::count)]
     count: Option<u32>,
     /// Requests per second, in all flows together, regardless of replies [default: ping-pong].
     #[arg(short, long, value_name = "RATE", value_parser = values::rate)]
     rate: Option<f64>,
-    /// Warm-up requests of each row and flow, which are not counted, at most those of one second.
+    /// Warm-up requests of each row and flow, not counted; at most one second's worth.
     #[arg(long, value_name = "N", default_value_t = WARM_UP)]
     warm_up: u64,
     /// Timeout of a reply, 1ms to 60s [default: 500ms].
@@ -69,8 +69,8 @@ pub(crate) struct PathUdpArgs {
     /// Payload bytes of a load datagram.
     #[arg(long, value_name = "SIZE", value_parser = values::size, default_value = "2000")]
     load_length: u64,
-    /// Measure the rows of Table 4 of that paper: 1000 to 5000 bytes, R of 0, 50 and 100, in its
-    /// order.
+    /// Measure the rows of Table 4 of the paper of Hao, Xue and Qin: 1000 to 5000 bytes with R of
+    /// 0, 50 and 100, in the order of the table.
     #[arg(long, conflicts_with_all = ["sizes", "load_ratio"])]
     table4: bool,
     /// DSCP of requests, 0 to 63 or a name such as ef, af41 or cs5; the DSCP at which they and the
@@ -80,7 +80,7 @@ pub(crate) struct PathUdpArgs {
     /// Poll for replies continuously instead of sleeping; occupies a CPU for each flow.
     #[arg(short, long)]
     busy_poll: bool,
-    /// Use kernel timestamps of both ends too, which separates host delay from wire delay.
+    /// Also use kernel timestamps at both ends, which separate host delay from wire delay.
     #[arg(long)]
     timestamps: bool,
     /// Send to a STAMP session-reflector (RFC 8762, without authentication) instead.

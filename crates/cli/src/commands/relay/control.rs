@@ -24,8 +24,8 @@ struct ControlSocketArgs {
 
 /// Add children to a group of a running relay, or with --listen a new group.
 ///
-/// The change is in force when the command ends, without a packet lost or duplicated for the
-/// others, and until the relay ends or rereads its table file; 'relay list --toml' prints the table
+/// The change is in force when the command ends; no packet to other children is lost or duplicated.
+/// It lasts until the relay ends or rereads its table file; 'relay list --toml' prints the table
 /// for that file.
 #[derive(Args, Debug)]
 pub(super) struct RelayAddArgs {
@@ -50,7 +50,7 @@ pub(super) struct RelayAddArgs {
     #[arg(long, value_name = "RATE", value_parser = values::count, requires = "listen",
           default_value_t = RATE as u32)]
     rate: u32,
-    /// Limit on the TTL or hop limit of copies of a new group.
+    /// Limit on the TTL (IPv4) or hop limit (IPv6) of the copies of a new group.
     #[arg(long, value_name = "N", requires = "listen", default_value_t = HOP_LIMIT,
           value_parser = clap::value_parser!(u8).range(1..))]
     hop_limit: u8,

@@ -38,7 +38,7 @@ const NAMES_MAX: usize = 5;
 /// Relay packets to children until Ctrl-C or SIGTERM; SIGHUP rereads the table file.
 ///
 /// The table file (TOML) defines groups, the permitted sources of each, and its children. Nothing
-/// is relayed from a source or to a destination that it does not list; rates are limited, and
+/// is relayed from a source or to a destination that the file does not list; rates are limited, and
 /// packets that come from a child or from the relay itself are refused. Everything refused or
 /// dropped is counted.
 #[derive(Args, Debug)]
@@ -46,9 +46,9 @@ pub(super) struct RelayRunArgs {
     /// Table file.
     #[arg(short, long, value_name = "FILE")]
     config: PathBuf,
-    /// Engine that makes the copies. send: a system call for each copy; sendmmsg: one for many
-    /// copies; xdp: the kernel's driver path, with sendmmsg for the rest; auto: the best available
-    /// one.
+    /// Engine that makes the copies. send: a system call for each copy; sendmmsg: a system call for
+    /// many copies; xdp: the kernel's driver path, with sendmmsg for the rest; auto: the best
+    /// available one.
     #[arg(long, value_enum, default_value_t = RelayEngineArg::Auto)]
     engine: RelayEngineArg,
     /// Receive packets in XDP on this interface. Repeatable [default: the interfaces on which the
@@ -71,7 +71,7 @@ pub(super) struct RelayRunArgs {
     /// Check that the table file is valid, and exit.
     #[arg(long)]
     check: bool,
-    /// Serve GET /metrics at this address, for Prometheus.
+    /// Serve GET /metrics on this address, for Prometheus.
     #[arg(long, value_name = "ADDR:PORT", value_parser = values::socket_address)]
     metrics: Option<SocketAddr>,
     /// Write the table and its counters to FILE as JSON at the end.

@@ -47,9 +47,9 @@ const TIME_DEFAULT: Duration = Duration::from_secs(15);
 
 /// Predict the worst-case response times of periodic tasks and whether they meet their deadlines.
 ///
-/// For each task of a file (TOML, [[task]]), the equations (1) to (3) of Hao, Xue and Qin 2010 as
-/// published, and a safe bound by response-time analysis (Joseph and Pandya 1986, Audsley et al.
-/// 1993): every job released in the window counts, and so do tasks of higher and equal priority,
+/// For each task of a file (TOML, [[task]]), computes equations (1) to (3) of Hao, Xue and Qin 2010
+/// as published, and a safe bound by response-time analysis (Joseph and Pandya 1986, Audsley et al.
+/// 1993), which includes every job released in the window, tasks of higher and equal priority,
 /// blocking, release jitter and context switches. The costs of this host come from results of 'host
 /// all', 'host timer', 'host switch', 'host interrupt', 'host clock' and 'path udp', or are
 /// measured now; the result names the source of each value. Exit status 1 if a task misses its
@@ -75,9 +75,9 @@ pub(super) struct CyclePredictArgs {
     /// max. Gaps rarer than that are left out of the OS noise.
     #[arg(long, value_name = "PERCENTILE", value_parser = parse_percentile, default_value = "max")]
     percentile: CyclePredictPercentile,
-    /// Result (JSON) of 'cycle run' for these tasks, to compare with the bounds. Repeatable. For
-    /// tasks that are programs or compute in units, and have no worst-case execution time (key
-    /// 'worst'), it provides one.
+    /// Result (JSON) of 'cycle run' for these tasks, to compare with the bounds. Repeatable. The
+    /// result also provides the worst-case execution time of tasks that are programs or compute in
+    /// units and have no key 'worst'.
     #[arg(long, value_name = "FILE")]
     measured: Vec<PathBuf>,
     /// Number of nodes that run these tasks and exchange messages; with 1 no task waits for
@@ -86,7 +86,7 @@ pub(super) struct CyclePredictArgs {
           value_parser = clap::value_parser!(u32).range(1..=1_000))]
     nodes: u32,
     /// Exit with status 1 if this expression is true for any task, such as 'deadline-share>80%' or
-    /// 'response>5ms'. Repeatable. A limit on a metric that is not known fails.
+    /// 'response>5ms'. Repeatable. A limit on a metric that could not be computed fails.
     ///
     /// Metrics: response (the safe bound), as-published, deadline-share (the bound as a share of
     /// the deadline), utilisation (of a core).

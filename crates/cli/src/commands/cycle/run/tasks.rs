@@ -26,20 +26,20 @@ pub(super) struct CycleTaskArgs {
     /// Time from a release to its deadline [default: the period].
     #[arg(short, long, value_name = "TIME", value_parser = values::positive_duration)]
     deadline: Option<Duration>,
-    /// Compute for this time when undisturbed, as calibrated on this host before the run.
+    /// Compute for this time (CPU time, as calibrated on this host before the run).
     #[arg(short, long, value_name = "TIME", value_parser = values::positive_duration,
           conflicts_with = "units")]
     compute: Option<Duration>,
     /// Compute this number of units of the built-in load, the same on every host.
     #[arg(short, long, value_name = "COUNT", value_parser = values::count)]
     units: Option<u32>,
-    /// Send a message of this size, and wait for those of the others.
+    /// Send a message of this size to the other nodes, and wait for their messages.
     #[arg(short, long, value_name = "SIZE", value_parser = values::size)]
     message: Option<u64>,
     /// Recipients of the message: all other nodes, or the next one.
     #[arg(long, value_name = "WHO", value_parser = parse_message_destination, requires = "message")]
     to: Option<MessageDestination>,
-    /// Wait at the end until all nodes have arrived.
+    /// Wait at a barrier at the end of each period until all nodes have reached it.
     #[arg(short, long)]
     barrier: bool,
     /// Scheduling policy: fifo, rr, other or deadline [default: fifo].
@@ -48,7 +48,7 @@ pub(super) struct CycleTaskArgs {
     /// Real-time priority of fifo and rr [default: 80].
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(1..=99))]
     priority: Option<u8>,
-    /// Core to pin to; of several, such as 0,1, each node takes the next [default: none].
+    /// Cores to pin the nodes to, one after the other, such as 0,1 [default: no pinning].
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     core: Vec<usize>,
     /// Run the command once for all periods: it receives each release, and marks begin, phases and

@@ -32,18 +32,19 @@ pub(super) use node::{ApplicationNodeArgs, run as run_node};
 
 /// Test an application of several stages, sources and nodes with injected faults.
 ///
-/// A FILE (TOML) defines the work of the application in each period and its policy (fifo, rr or
-/// other), the sources that send it input messages (reports), the states of the run, and the
-/// injected faults: damaged, lost and late reports, lost and late messages between nodes, a node
-/// that stops, ends or is slow. Without one, a small command-and-control application is tested;
+/// A FILE (TOML) defines the work of the application in each period and its scheduling policy
+/// (fifo, rr or other), the sources of its input messages, the states through which the run passes
+/// (labels of time spans, such as 'fault tolerance'), and the injected faults: damaged, lost and
+/// late input messages, lost and late messages between nodes, and a node that hangs (SIGSTOP), is
+/// killed (SIGKILL) or is slow. Without one, a small command-and-control application is tested;
 /// --example prints its file.
 ///
-/// Each node is a separate process on this host. Reports are datagrams that a generator really
-/// sends. Injected faults are counted where they are injected; nodes are not informed of them and
-/// must detect them. The result has the periods by state, and for each fault the time to its
-/// detection and the recovery time from its end. With --search, the largest load without a missed
-/// deadline is searched for, without faults. The scorecard is that of Hao, Xue and Qin 2010, Table
-/// 2.
+/// Each node is a separate process on this host. Input messages ('reports' in the file and the
+/// result) are datagrams that a generator really sends. Injected faults are counted where they are
+/// injected; nodes are not informed of them and must detect them. The result has the timing of the
+/// periods in each state, and for each fault the time to its detection and the recovery time from
+/// its end. --search searches for the largest load without a missed deadline, without faults. The
+/// scorecard is that of Hao, Xue and Qin 2010, Table 2.
 #[derive(Args, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct CycleTestArgs {

@@ -51,10 +51,11 @@ const METRICS: [LimitedMetric<RelayTreeMetric>; 4] = [
 /// Compute the delays of a tree of relays by a model, and measure them.
 ///
 /// The model is that of Cao, Su and Lu 2008 (section 2): a packet's delay is the sum of the
-/// processing of each node and the transmission delay of each edge on its path; D is that of the
-/// slowest leaf. A node serves its children one after another, so the copy for child i, counted
-/// from 0, leaves FIRST + i × NEXT after the packet arrived. With two engines, the output shows by
-/// how much the second reduces the delay if it is used at all nodes, and at each single node.
+/// processing delay of each node and the link delay of each edge on its path (the paper's
+/// transmission delay); D is the delay of the slowest leaf. A node serves its children one after
+/// another, so the copy for child i, counted from 0, leaves FIRST + i × NEXT after the packet
+/// arrived. With two engines, the output shows by how much the second reduces the delay if used at
+/// all nodes, and if used at a single node.
 ///
 /// The tree comes from a file (TOML: nodes, [[edge]], [[processing]]), from --degree and --depth,
 /// or with --pairwise from delays between pairs of nodes. With --measure, relays run in lab hosts
@@ -78,14 +79,14 @@ pub(super) struct RelayTreeArgs {
     /// Build a tree with a small D from the delays in this file: the header 'from,to,delay_us',
     /// then one line for each pair; a delay given in one direction is used for both.
     ///
-    /// It uses the compact tree algorithm of Shi and Turner 2002, with the time that a node needs
-    /// for each copy; a star and a chain are shown for comparison.
+    /// The tree is built by the compact tree algorithm of Shi and Turner 2002, with the time that a
+    /// node needs for each copy; a star and a chain are shown for comparison.
     #[arg(long, value_name = "FILE", requires = "degree_max")]
     pairwise: Option<PathBuf>,
-    /// Largest number of children of a node of that tree.
+    /// Largest number of children of a node of the tree of --pairwise.
     #[arg(long, value_name = "N", value_parser = values::count)]
     degree_max: Option<u32>,
-    /// Root of that tree [default: the first node in the file].
+    /// Root of the tree of --pairwise [default: the first node in the file].
     #[arg(long, value_name = "NODE")]
     root: Option<String>,
     /// Processing delay of a host-based node, such as 20us,6us: until the first copy leaves, and
@@ -130,7 +131,7 @@ struct TreeMeasurementArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',',
           value_parser = CopyEngine::parse)]
     engine: Vec<CopyEngine>,
-    /// Packets that count, at each level of the tree [default: 1000].
+    /// Packets to measure at each level of the tree, without warm-up [default: 1000].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(10..=100_000))]
     packets: Option<u32>,
     /// Interval between packets [default: 2ms].
