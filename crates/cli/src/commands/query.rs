@@ -33,16 +33,16 @@ use crate::values;
 /// doi:10.13875/j.issn.1674-0637.2020-01-0018-11). The error of the offset is at most its bound,
 /// δ/2 + ε, relative to the server's clock. The dispersion ε is the precision of both clocks plus
 /// 15 ppm of T4 − T1 (plus the conversion error of hardware timestamps). Root delay and root
-/// dispersion of the server are not included. Each server is represented by its exchange with the
-/// least delay. Jitter (RFC 5905) is the root mean square of the differences between the other
-/// offsets and its offset.
+/// dispersion of the server are not included. The result shows each server's exchange with the
+/// least delay. Jitter (RFC 5905) is the root mean square of the differences between the offsets of
+/// the other exchanges and the offset of that one.
 ///
 /// More than 8 exchanges are described by mean, standard deviation, root mean square, extremes and
 /// percentiles of offset, delay and dispersion, by the drift (frequency offset: slope of the
 /// least-squares line through the offsets) and by the overlapping Allan deviation of the offsets at
-/// averaging times of 1, 2, 4, ... intervals. All of them are relative to this host's clock and
+/// averaging times of 1, 2, 4, ... intervals. All values are relative to this host's clock and
 /// include its errors; differences between servers do not. An offset is positive if the server's
-/// clock is ahead. For the accuracy test of the paper: --count 10000 --interval 1s.
+/// clock is ahead. The accuracy test of the paper is --count 10000 --interval 1s.
 ///
 /// T1 and T4 are taken by the kernel if possible, otherwise by this program; the result states
 /// which.
@@ -53,15 +53,15 @@ pub(crate) struct QueryArgs {
     /// as IPV6%INTERFACE or [IPV6%INTERFACE]:PORT.
     #[arg(value_name = "SERVER", required = true)]
     targets: Vec<TargetName>,
-    /// Exchanges with each server, up to 1000000; lost ones count too.
+    /// Exchanges with each server, up to 1000000, including lost ones.
     #[arg(short = 'n', long, value_name = "N", default_value_t = COUNT)]
     count: u64,
     /// Interval between exchanges [default: 200ms; public addresses: 1s for up to 8 exchanges,
     /// otherwise 16s, and shorter intervals are refused].
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration)]
     interval: Option<Duration>,
-    /// Timeout of a reply, 1ms to 60s; later replies count as late. The next exchange starts only
-    /// after a reply or the timeout.
+    /// Timeout of a reply, 1ms to 60s. An exchange without a reply by then is lost; a later reply
+    /// is counted as late. The next exchange starts only after a reply or the timeout.
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration, default_value = "1s")]
     timeout: Duration,
     /// NTP version of the requests, 1 to 4.

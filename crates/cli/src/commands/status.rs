@@ -18,7 +18,7 @@ pub(crate) struct StatusArgs {
     /// Status socket of the server [default: that of the only running server].
     #[arg(long, value_name = "PATH")]
     status_socket: Option<PathBuf>,
-    /// Show the state on the terminal, updated every second, until q is pressed.
+    /// Show the state on the terminal instead of as JSON, updated every second, until q is pressed.
     #[arg(long)]
     live: bool,
 }

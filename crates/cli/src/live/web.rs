@@ -29,10 +29,11 @@ pub(crate) struct LivePageArgs {
           num_args = 0..=1, require_equals = true, default_missing_value = "127.0.0.1:9124")]
     web: Option<SocketAddr>,
     /// File with the token that clients must present: a line of at least 16 bytes, readable by its
-    /// owner only. Required for --web at an address that is not loopback.
+    /// owner only. Required for --web on an address that is not loopback.
     #[arg(long, value_name = "FILE", requires = "web")]
     web_token_file: Option<PathBuf>,
-    /// Time for which the page is served after the run, to read its last values; Ctrl-C ends that.
+    /// Time for which the page is still served after the run, to read its last values, unless
+    /// Ctrl-C ends it [default: 0s].
     #[arg(long, value_name = "TIME", value_parser = values::duration, requires = "web")]
     web_linger: Option<Duration>,
 }

@@ -25,12 +25,12 @@ const INTERVAL_MIN: Duration = Duration::from_millis(1);
 /// Compare the system clock with other clocks of this host: the kernel's, PTP hardware clocks and
 /// pulses.
 ///
-/// At each interval every clock is read between two readings of the system clock (CLOCK_REALTIME);
-/// the middle of these gives the offset (positive if the system clock is ahead, unlike in 'horolog
-/// query'), and half the time between them its error bound. Offsets are described by mean, standard
-/// deviation and extremes, by the frequency offset (slope of the least-squares line through them)
-/// and by the overlapping Allan deviation at averaging times of 1, 2, 4, ... intervals. No clock is
-/// changed. Clocks of other hosts are compared by 'horolog query'.
+/// Once in each interval every clock is read between two readings of the system clock
+/// (CLOCK_REALTIME); the middle of the two gives the offset (positive if the system clock is ahead,
+/// unlike in 'horolog query'), and half the time between them its error bound. Offsets are
+/// described by mean, standard deviation and extremes, by the frequency offset (slope of the
+/// least-squares line through them) and by the overlapping Allan deviation at averaging times of 1,
+/// 2, 4, ... intervals. No clock is changed. To compare clocks of other hosts, use 'horolog query'.
 #[derive(Args, Debug)]
 pub(crate) struct ClockCompareArgs {
     #[command(flatten)]

@@ -29,7 +29,7 @@ const SIZE_MIN: u64 = horolog_record::CLOCK_LOG_LINE_MAX as u64;
 /// running server reports, as lines of JSON for 'horolog clock plot'.
 ///
 /// Each line has the offset (positive if the system clock is ahead), its error bound and, for a
-/// server, the frequency and the state. Logging goes on until --time has passed or Ctrl-C.
+/// server, the frequency and the state. Logging ends when --time has passed or with Ctrl-C.
 #[derive(Args, Debug)]
 pub(crate) struct ClockLogArgs {
     /// File to append to; '-' for standard output.

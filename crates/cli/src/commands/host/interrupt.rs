@@ -48,9 +48,9 @@ const INTERVAL_MAX: Duration = Duration::from_secs(1);
 
 /// Measure the latency of timer handlers, and the OS noise of each core.
 ///
-/// Timers expire at random intervals; the latency counts from the expiry to the first reading of
-/// the clock in the handler: in the kernel (bpf_timer, whose callback runs in a softirq after the
-/// timer interrupt), in a signal handler, and in a thread that waits for a timerfd. Then a
+/// Timers expire at random intervals. The latency is measured from the expiry to the first reading
+/// of the clock in the handler: in the kernel (bpf_timer, whose callback runs in a softirq after
+/// the timer interrupt), in a signal handler, and in a thread that waits for a timerfd. Then a
 /// SCHED_OTHER thread spins on each core and reads the clock: an iteration that took longer than
 /// the threshold is a gap, and the kernel's accounting shows whether another thread ran in it; if
 /// not, the gap is attributed to an interrupt, a system management interrupt (SMI) or the
@@ -68,11 +68,11 @@ pub(crate) struct HostInterruptArgs {
         default_value = "kernel,signal,timerfd"
     )]
     handlers: Vec<HandlerKindArg>,
-    /// Expiries of each repetition.
+    /// Timer expiries in each repetition.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 1_000,
           value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     expiries: u64,
-    /// Repetitions of each kind.
+    /// Repetitions for each kind of handler.
     #[arg(short, long, value_name = "N", default_value_t = 5,
           value_parser = clap::value_parser!(u16).range(1..=1_000))]
     repetitions: u16,

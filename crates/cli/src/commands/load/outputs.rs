@@ -25,8 +25,8 @@ pub(super) struct LoadOutputArgs {
     /// Write an HTML report to FILE.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Show the run in progress on the terminal: q, Escape and Ctrl-C end it with the result so
-    /// far. The text follows at the end.
+    /// Show the run in progress on the terminal: q, Escape and Ctrl-C end the run with the result
+    /// so far. The text is printed after the run.
     #[arg(long)]
     live: bool,
     #[command(flatten)]

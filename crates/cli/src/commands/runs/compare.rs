@@ -21,16 +21,16 @@ use crate::{output, values};
 /// Compare runs of one kind, metric by metric, with confidence intervals; status 1 if a metric is
 /// worse.
 ///
-/// Medians and tails of times, shares that were lost, late, invalid or missed, rates, and offsets
-/// of clocks are compared if both results have them at the same JSON path. A metric is worse if the
-/// whole confidence interval of its change is beyond the threshold. Several runs of each, such as
-/// 'a,b,c', show the variation from run to run. Properties of the measuring host are shown, but do
-/// not affect the verdict.
+/// The metrics compared are medians and tails of times, shares that were lost, late, invalid or
+/// missed, rates, and offsets of clocks, if both results have them at the same JSON path. A metric
+/// is worse if the whole confidence interval of its change is beyond the threshold. Several runs of
+/// each, such as 'a,b,c', show the variation from run to run. Properties of the measuring host are
+/// shown, but do not affect the verdict.
 #[derive(Args, Debug)]
 pub(super) struct RunsCompareArgs {
     /// Run to compare with, then the run to judge; with --baseline only the latter [default: last].
-    /// A result file if it has a '/' or ends with '.json'. Repeated runs of one configuration are
-    /// separated by commas.
+    /// Each is a number, a key, a name, 'last' or 'last~1'; or a result file, if it contains '/' or
+    /// ends with '.json'. Separate several runs of one configuration by commas.
     #[arg(value_name = "RUN", num_args = 0..=2)]
     runs: Vec<String>,
     /// Run to compare with, or several separated by commas.

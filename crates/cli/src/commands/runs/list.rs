@@ -32,7 +32,7 @@ pub(super) struct RunFilterArgs {
     /// Select runs since this instant or day, such as 2026-01-31 or 2026-01-31T12:00:00Z.
     #[arg(long, value_name = "INSTANT", value_parser = parse_instant)]
     since: Option<String>,
-    /// Select the latest runs, at most this number.
+    /// Select only this many of the latest runs.
     #[arg(long, value_name = "COUNT")]
     last: Option<u32>,
 }
@@ -45,7 +45,7 @@ fn parse_instant(text: &str) -> Result<String, String> {
         // Without the final Z, which sorts after the '.' of fractional seconds.
         return Ok(instant.to_string().trim_end_matches('Z').to_owned());
     }
-    let refused = "write a day such as 2026-01-31, or an instant such as 2026-01-31T12:00:00Z";
+    let refused = "write a day such as 2026-01-31, or a time such as 2026-01-31T12:00:00Z";
     match text.parse::<jiff::civil::Date>() {
         Ok(day) if !text.contains(':') => Ok(format!("{day}T00:00:00")),
         _ => Err(refused.to_owned()),

@@ -16,8 +16,8 @@ use crate::result_store::StoreArgs;
 
 /// List, show, compare, name, export, import and delete stored results.
 ///
-/// Every measurement is stored in one file of this user. A RUN is its number, its key or the
-/// beginning of it, its name, 'last', or 'last~1' for the one before that.
+/// Every measurement is stored in one file of this user. RUN is a run's number, its key or the
+/// beginning of its key, its name, 'last', or 'last~1' for the one before the last.
 #[derive(Args, Debug)]
 pub(crate) struct RunsArgs {
     #[command(subcommand)]

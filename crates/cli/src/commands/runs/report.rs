@@ -12,11 +12,12 @@ use crate::result_store::StoreArgs;
 
 /// Write an HTML report of a result: its verdict, findings, plots and values in one file.
 ///
-/// The report needs no network and no other file, and contains the result. It is the same as that
-/// of the measuring command with --html, for any result in the store or in a file.
+/// The report needs no network and no other file, and contains the result. The report is the same
+/// as that of the measuring command with --html. RUN is any result in the store or in a file.
 #[derive(Args, Debug)]
 pub(crate) struct ReportArgs {
-    /// Run, or a result file if it has a '/' or ends with '.json'.
+    /// Run: a number, a key, a name, 'last' or 'last~1'; or a result file, if it contains '/' or
+    /// ends with '.json'.
     #[arg(value_name = "RUN", default_value = "last")]
     run: String,
     /// Output file; '-' for standard output.

@@ -15,7 +15,8 @@ use crate::result_store::StoreArgs;
 /// Show a run again, as text, as an HTML report or as the result itself.
 #[derive(Args, Debug)]
 pub(super) struct RunShowArgs {
-    /// Run, or a result file if it has a '/' or ends with '.json'.
+    /// Run: a number, a key, a name, 'last' or 'last~1'; or a result file, if it contains '/' or
+    /// ends with '.json'.
     #[arg(value_name = "RUN", default_value = "last")]
     run: String,
     /// Write the result to FILE as JSON; '-' writes it to standard output instead of the text.
