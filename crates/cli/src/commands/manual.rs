@@ -48,7 +48,7 @@ pub(crate) struct ManArgs {
 
 /// Print the completion script for a shell.
 ///
-/// Packages install them. By hand: `horolog completions bash >
+/// The Debian package installs the scripts. To install one by hand: `horolog completions bash >
 /// ~/.local/share/bash-completion/completions/horolog`.
 #[derive(Args, Debug)]
 pub(crate) struct CompletionsArgs {
