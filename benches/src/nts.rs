@@ -1,7 +1,7 @@
 //! What authenticated replies cost: how many a second each server gives, by the same search, and
 //! how much processor time one takes at a rate that both hold.
 //!
-//! The generator seals and opens in user space on one core of the two, or on both, where it
+//! The generator encrypts and decrypts in user space on one core of the two, or on both, where it
 //! competes with the server. Every server is searched both ways and given its better rate: what
 //! leaves one server idle starves another.
 

@@ -96,8 +96,8 @@ pub struct DisciplineResult {
     /// Discipline method.
     pub kind: DisciplineMethod,
     /// Clock error in service, sampled at any instant once a second, in ns: from the second in
-    /// which the servo first locked, without outages and the minute after each. Absent if there was
-    /// no such second.
+    /// which the servo first locked, excluding outages and the minute after each. Absent if there
+    /// was no such second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_ns: Option<ExactSummary>,
     /// Overlapping Allan deviation of that error.

@@ -54,9 +54,9 @@ const LITERATURE: &str = "For reference: Liu, Wu and Wang 2020 measured a mean o
                                      include network and software, so they are not comparable \
                                      with a simulation.";
 
-const METHOD: &str = "Errors are relative to true time, sampled once a second at \
-                                     a random instant, from the first lock of the servo on, \
-                                     without outages and the minute after each. Recovery: the \
+const METHOD: &str = "Errors are relative to true time, sampled at a random point in \
+                                     each second, from the first lock of the servo on, \
+                                     excluding outages and the minute after each. Recovery: the \
                                      error stays within 1 µs for a minute.";
 
 impl DescribeResult for ClockResult {

@@ -86,8 +86,8 @@ pub(crate) struct PathStallArgs {
     /// option).
     #[arg(long, value_name = "LIMIT", value_parser = parse_limit)]
     fail_if: Vec<Limit<StallMetric>>,
-    /// Show the connections on the terminal while they are observed: q, Escape and Ctrl-C end it
-    /// with the result so far.
+    /// Show the connections on the terminal while they are observed: q, Escape and Ctrl-C end the
+    /// observation with the result so far.
     #[arg(long, requires = "watch")]
     live: bool,
     #[command(flatten)]
