@@ -45,8 +45,8 @@ pub(crate) struct AtArgs {
     recurrence: RecurrenceArgs,
     #[command(flatten)]
     programs: ProgramArgs,
-    /// Time for which commands keep real-time priority. They start with it, if permitted, to start
-    /// on time, and then return to the scheduling policy of this process. 0: start without
+    /// Time for which commands keep real-time priority. Commands start with it, if permitted, to
+    /// start on time, and then return to the scheduling policy of this process. 0: start without
     /// real-time priority.
     #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "5ms")]
     priority_hold: Duration,
@@ -80,7 +80,7 @@ enum AtCommand {
 enum JobBackend {
     /// systemd, as a transient timer.
     Systemd,
-    /// a separate process for each job, with a file in the queue.
+    /// A separate process for each job, with a file in the queue.
     Process,
 }
 

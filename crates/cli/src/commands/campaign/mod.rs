@@ -17,8 +17,8 @@ use crate::failure::CommandFailure;
 ///
 /// An agent runs on each host ('horolog campaign agent') and executes what its policy allows. A
 /// plan defines the roles, the number of instances of each, and their placement ('horolog campaign
-/// run PLAN'). Both connect to a NATS server with JetStream, which stores results while either is
-/// disconnected.
+/// run PLAN'). Agents and controller connect to a NATS server with JetStream, which stores results
+/// while either is disconnected.
 #[derive(Args, Debug)]
 pub(crate) struct CampaignArgs {
     #[command(subcommand)]

@@ -65,7 +65,7 @@ struct LoadPtpNsmArgs {
 ///
 /// Each request has a new sourcePortIdentity, by which its reply is matched; so the master sees as
 /// many clients as requests within --grant-duration, and sends the granted messages to all of them.
-/// Those messages are counted separately; they are not replies.
+/// Granted messages are counted separately, not as replies.
 #[derive(Args, Debug)]
 struct LoadPtpUnicastArgs {
     #[command(flatten)]
