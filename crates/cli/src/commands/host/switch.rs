@@ -35,7 +35,7 @@ const METRICS: [LimitedMetric<HostSwitchMetric>; 5] = [
 
 /// Measure the cost of switching between processes and between threads.
 ///
-/// Measures by the eight steps of Hao, Xue and Qin 2010 (section 4.1.1): n calls of sched_yield
+/// Follows the eight steps of Hao, Xue and Qin 2010 (section 4.1.1): n calls of sched_yield
 /// alone, then n ping-pong round trips (turns) with a child (a process, then a thread) of the same
 /// real-time priority on the same core. Each turn has two switches, so the cost of a switch is
 /// (turn - 2 calls) / 2; the value of the paper, turn - call, includes two switches and the call of
