@@ -29,7 +29,7 @@ static COMMAND: LazyLock<Command> = LazyLock::new(|| {
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(text) = str::from_utf8(bytes) else { return };
-    match file::settings(text, &COMMAND) {
+    match file::parse_settings(text, &COMMAND) {
         Ok(settings) => {
             let flags = file::flags_except(&settings, &HashSet::new());
             let arguments = std::iter::once("horolog".to_owned()).chain(flags);

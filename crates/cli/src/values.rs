@@ -5,9 +5,7 @@ mod list;
 
 use std::net::SocketAddr;
 
-pub(crate) use horolog_time::text::{
-    count, duration, long_duration, positive_duration, rate, rates, size,
-};
+pub(crate) use horolog_time::text::{count, duration, positive_duration, rate, rates, size};
 pub(crate) use list::{numbers, sizes};
 
 use horolog_sys::zone::{self, AddressError};

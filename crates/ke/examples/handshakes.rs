@@ -34,7 +34,7 @@ fn serve(certificate: &str, key: &str, address: &str, threads: &str) -> Result<(
     config.limits.connections_per_prefix = 0;
     config.limits.rate_per_prefix = 0;
     let server = KeServer::start(config, Arc::new(ZeroCookies))?;
-    println!("listening at {:?}", server.listen_addresses());
+    println!("listening on {:?}", server.listen_addresses());
     std::io::stdin().read_to_end(&mut Vec::new())?;
     println!("{:?}", server.counts());
     Ok(())

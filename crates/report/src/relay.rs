@@ -168,7 +168,7 @@ pub(crate) fn sentences(result: &BenchRelayResult, size: usize) -> Vec<String> {
         let shape = result.scaling(size, engine)?;
         Some(match engine {
             RelayEngine::Xdp => growth(&shape),
-            host_based => flatness(host_based, &shape),
+            other => flatness(other, &shape),
         })
     };
     gain.into_iter().chain(result.engines().into_iter().filter_map(of_engine)).collect()

@@ -18,17 +18,27 @@ pub fn rate(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Parses a time in seconds, or with a unit of `ns`, `us`, `µs`, `ms` or `s`.
+/// Parses a time in seconds, or with a unit of `ns`, `us`, `µs`, `ms`, `s`, `m`, `h` or `d` (24
+/// hours).
 pub fn duration(text: &str) -> Result<Duration, String> {
-    let units = [("ns", 1e-9), ("us", 1e-6), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0), ("", 1.0)];
-    let parse = |(unit, factor): (&str, f64)| {
+    const UNITS: [(&str, f64); 9] = [
+        ("ns", 1e-9),
+        ("us", 1e-6),
+        ("µs", 1e-6),
+        ("ms", 1e-3),
+        ("s", 1.0),
+        ("m", 60.0),
+        ("h", 3_600.0),
+        ("d", 86_400.0),
+        ("", 1.0),
+    ];
+    let parse = |(unit, seconds): (&str, f64)| {
         let number = text.strip_suffix(unit)?.parse::<f64>().ok()?;
-        Duration::try_from_secs_f64(number * factor).ok()
+        Duration::try_from_secs_f64(number * seconds).ok()
     };
-    units
-        .into_iter()
-        .find_map(parse)
-        .ok_or_else(|| "write a time in seconds, such as 2, 0.5 or 100ms".into())
+    UNITS.into_iter().find_map(parse).ok_or_else(|| {
+        "write a time in seconds, or with a unit, such as 2, 100ms, 30m or 7d".into()
+    })
 }
 
 /// Parses a whole number of at least 1, with an optional decimal multiplier k or M.
@@ -71,21 +81,6 @@ pub fn rates(text: &str) -> Result<(f64, f64), String> {
     let (low, high) = text.split_once('-').unwrap_or((text, text));
     let (low, high) = (rate(low)?, rate(high)?);
     if low <= high { Ok((low, high)) } else { Err("the lower rate comes first".into()) }
-}
-
-/// Parses a non-zero time as [`duration`] does, or with a unit of m, h or d (24 hours).
-pub fn long_duration(text: &str) -> Result<Duration, String> {
-    let scaled = |unit: char, seconds: f64| {
-        let number = text.strip_suffix(unit)?.parse::<f64>().ok()?;
-        Duration::try_from_secs_f64(number * seconds).ok()
-    };
-    let long = [('m', 60.0), ('h', 3_600.0), ('d', 86_400.0)];
-    let long = long.into_iter().find_map(|(unit, seconds)| scaled(unit, seconds));
-    match long.map_or_else(|| duration(text), Ok) {
-        Ok(Duration::ZERO) => Err("the time must be longer than 0".into()),
-        Ok(duration) => Ok(duration),
-        Err(_) => Err("write a time such as 90s, 30m, 24h or 7d".into()),
-    }
 }
 
 /// Parses a non-zero time as [`duration`] does.
@@ -148,14 +143,14 @@ mod tests {
     }
 
     #[test]
-    fn long_times_in_minutes_and_hours() {
-        assert_eq!(long_duration("30m"), Ok(Duration::from_mins(30)));
-        assert_eq!(long_duration("1.5h"), Ok(Duration::from_mins(90)));
-        assert_eq!(long_duration("1d"), Ok(Duration::from_hours(24)));
-        assert_eq!(long_duration("300ms"), Ok(Duration::from_millis(300)));
-        assert_eq!(long_duration("90"), Ok(Duration::from_secs(90)));
+    fn times_in_minutes_hours_and_days() {
+        assert_eq!(positive_duration("30m"), Ok(Duration::from_mins(30)));
+        assert_eq!(positive_duration("1.5h"), Ok(Duration::from_mins(90)));
+        assert_eq!(positive_duration("1d"), Ok(Duration::from_hours(24)));
+        assert_eq!(positive_duration("300ms"), Ok(Duration::from_millis(300)));
+        assert_eq!(positive_duration("90"), Ok(Duration::from_secs(90)));
         for bad in ["", "m", "0h", "-1m", "infh", "d"] {
-            assert!(long_duration(bad).is_err(), "{bad}");
+            assert!(positive_duration(bad).is_err(), "{bad}");
         }
     }
 }

@@ -141,7 +141,7 @@ fn parse_duration(
     let Some(text) = template.as_text() else {
         return Err(source.error_at(configured, "only parameters can be referenced here"));
     };
-    text::long_duration(text).map_err(|why| source.error_at(configured, why))
+    text::positive_duration(text).map_err(|why| source.error_at(configured, why))
 }
 
 struct PlanReader<'a> {

@@ -105,7 +105,7 @@ fn errors_have_lines_and_hints() {
         ("schema = \"horolog.plan/1\"\nname = \"p\"\n".to_owned(), Some(1), "this version reads"),
         ("name = \"p\"\n".to_owned(), Some(1), "missing field `schema`"),
         (with("title = \"x\"\n"), Some(3), "unknown field `title`"),
-        (with("duration-max = \"long\"\n"), Some(3), "write a time such as 90s"),
+        (with("duration-max = \"long\"\n"), Some(3), "write a time in seconds"),
         (with("duration-max = \"8d\"\n"), None, "at most 7d"),
         (with("[parameters]\nself = 1\n"), Some(4), "is not a valid parameter name"),
         (with("[parameters]\nx = [1]\n"), Some(4), "is a text or a number"),

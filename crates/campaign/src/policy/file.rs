@@ -105,7 +105,7 @@ impl RawBounds {
                 .map_err(|why| error_at(text, &rate, format!("max-rate: {why}")))
         });
         let time = self.max_time.map(|time| {
-            let read = text::long_duration(time.get_ref());
+            let read = text::positive_duration(time.get_ref());
             read.map_err(|why| error_at(text, &time, format!("max-time: {why}")))
         });
         Ok(RoleBounds {

@@ -145,7 +145,8 @@ pub(crate) struct LoadRunArgs {
     remote_counters: RemoteCounterArgs,
     #[command(flatten)]
     capture: PacketCaptureArgs,
-    /// Timeout of a reply, 1ms to 60s; later replies count as late, not as received.
+    /// Timeout of a reply, 1ms to 60s. A request without a reply by then is lost; a later reply is
+    /// counted as late, and its request remains lost.
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration, default_value = "1s")]
     timeout: Duration,
     /// Search for the highest rate, to within 1%. ndr (non-drop rate): without loss; pdr (partial

@@ -111,7 +111,7 @@ pub(crate) struct QueryArgs {
     /// 'loss>10%'. Repeatable. A limit on a metric that was not measured fails.
     ///
     /// Metrics: offset (absolute), bound, delay, of the exchange with the least delay; jitter;
-    /// mean, rms, max (absolute), of all offsets; loss; unsynchronised (shares of the requests).
+    /// mean, rms, max (absolute), of all offsets; loss, unsynchronised (shares of the requests).
     #[arg(long, value_name = "LIMIT", value_parser = figures::parse_limit)]
     fail_if: Vec<Limit<QueryMetric>>,
     #[command(flatten)]

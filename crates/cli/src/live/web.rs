@@ -23,7 +23,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Access to the live page of a run.
 #[derive(Args, Debug)]
 pub(crate) struct LivePageArgs {
-    /// Serve a live page of the run at this address, with its values as JSON at /live.json and as
+    /// Serve a live page of the run on this address, with its values as JSON at /live.json and as
     /// Prometheus metrics at /metrics [default without an address: 127.0.0.1:9124].
     #[arg(long, value_name = "ADDR:PORT", value_parser = values::socket_address,
           num_args = 0..=1, require_equals = true, default_missing_value = "127.0.0.1:9124")]

@@ -441,7 +441,8 @@ impl TestPlanReader<'_> {
     fn time_ns(&self, time: &Spanned<String>) -> Result<u64, Wrong> {
         // 50 years, so that sums of a few times do not overflow.
         const MAX_NS: u64 = 50 * 365 * 86_400 * 1_000_000_000;
-        let read = text::long_duration(time.get_ref()).or_else(|_| text::duration(time.get_ref()));
+        let read =
+            text::positive_duration(time.get_ref()).or_else(|_| text::duration(time.get_ref()));
         let ns = read.ok().and_then(|time| u64::try_from(time.as_nanos()).ok());
         ns.filter(|ns| *ns <= MAX_NS).ok_or_else(|| self.invalid_time(time))
     }

@@ -23,7 +23,7 @@ fn receiver() -> (UdpSocket, SocketAddr) {
     (socket, address)
 }
 
-/// An address at which no socket listens at present.
+/// An address at which no socket listens on present.
 fn free() -> SocketAddr {
     receiver().1
 }

@@ -33,7 +33,7 @@ use crate::values;
 #[derive(Args, Debug)]
 pub(crate) struct AfterArgs {
     /// Wait until this time has passed, such as 180s.
-    #[arg(long, value_name = "TIME", value_parser = values::long_duration)]
+    #[arg(long, value_name = "TIME", value_parser = values::positive_duration)]
     delay: Option<Duration>,
     /// Wait until a TCP port accepts connections.
     #[arg(long, value_name = "HOST:PORT")]
@@ -61,7 +61,7 @@ pub(crate) struct AfterArgs {
     #[arg(long, value_name = "COMMAND")]
     succeeds: Vec<String>,
     /// Give up after this time, with status 1 [default: never].
-    #[arg(short, long, value_name = "TIME", value_parser = values::long_duration)]
+    #[arg(short, long, value_name = "TIME", value_parser = values::positive_duration)]
     deadline: Option<Duration>,
     #[command(flatten)]
     checks: ConditionCheckArgs,
@@ -84,7 +84,7 @@ struct ConditionCheckArgs {
           default_value = "100ms")]
     retry_interval: Duration,
     /// Longest pause between two checks.
-    #[arg(long, value_name = "TIME", value_parser = values::long_duration, default_value = "5s")]
+    #[arg(long, value_name = "TIME", value_parser = values::positive_duration, default_value = "5s")]
     retry_interval_max: Duration,
     /// Ratio of each pause to the one before it.
     #[arg(long, value_name = "FACTOR", value_parser = parse_backoff_factor, default_value = "2")]

@@ -87,8 +87,8 @@ enum JobBackend {
 /// A series of instants.
 #[derive(Args, Debug, Clone)]
 struct RecurrenceArgs {
-    /// Run the commands again each period from WHEN on, until Ctrl-C or --count. Instants that pass
-    /// while the commands run are skipped and counted as missed.
+    /// Run the commands at WHEN and then once each period, until Ctrl-C or --count. Runs that fall
+    /// due while the commands still run are skipped and counted as missed.
     #[arg(long, value_name = "TIME", value_parser = parse_period)]
     every: Option<Duration>,
     /// End after this many runs; missed ones do not count.
@@ -97,7 +97,7 @@ struct RecurrenceArgs {
 }
 
 fn parse_period(text: &str) -> Result<Duration, String> {
-    match values::long_duration(text)? {
+    match values::positive_duration(text)? {
         short if short < Duration::from_micros(100) => Err("at least 100us".into()),
         period => Ok(period),
     }

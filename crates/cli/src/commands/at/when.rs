@@ -17,7 +17,7 @@ const SECOND_NS: i64 = 1_000_000_000;
 /// Instant and its timescale.
 #[derive(Args, Debug)]
 pub(super) struct StartTimeArgs {
-    /// Instant, in one or several words.
+    /// Time of the start, in one or several words.
     #[arg(value_name = "WHEN")]
     when: Vec<String>,
     /// Interpret WHEN as UTC.

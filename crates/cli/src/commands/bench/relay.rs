@@ -59,11 +59,11 @@ pub(crate) struct BenchRelayArgs {
     /// Bytes of UDP payload: sizes, and ranges with a step or a factor.
     #[arg(long, value_name = "LIST", value_parser = parse_sizes, default_value = "64,128,256,512,1400")]
     sizes: PacketSizes,
-    /// Numbers of children: numbers, and ranges with a step or a factor.
+    /// Numbers of children to measure with: numbers, and ranges with a step or a factor.
     #[arg(long, value_name = "LIST", value_parser = parse_child_counts, default_value = "1..64:*2")]
     children: ChildCountList,
-    /// Engines that send the copies. send: a system call for each copy; sendmmsg: one for many
-    /// copies; xdp: the kernel's driver path.
+    /// Engines that send the copies. send: a system call for each copy; sendmmsg: a system call for
+    /// many copies; xdp: the kernel's driver path.
     #[arg(
         long,
         value_enum,
@@ -82,7 +82,7 @@ pub(crate) struct BenchRelayArgs {
     /// Share of copies that may be lost at a rate that still counts as lossless.
     #[arg(long, value_name = "RATIO", value_parser = values::ratio, default_value = "0")]
     loss_ratio: f64,
-    /// Limit on copies per second of the relay [default: more than any host sends].
+    /// Limit on copies per second of the relay [default: unlimited].
     #[arg(long, value_name = "RATE", value_parser = values::count, default_value_t = COPY_RATE_LIMIT,
           hide_default_value = true)]
     copy_rate: u32,
@@ -91,7 +91,8 @@ pub(crate) struct BenchRelayArgs {
     /// interface at once].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     batch: Option<u32>,
-    /// Hosts of the children, in turn, each on its own interface of the relay.
+    /// Number of hosts over which the children are spread round-robin, each on its own interface of
+    /// the relay, 1 to 16.
     #[arg(long, value_name = "N", value_parser = parse_receiver_count, default_value = "1")]
     receivers: usize,
     #[command(flatten)]

@@ -39,15 +39,15 @@ pub(super) struct NatsCampaignArgs {
     )]
     lead_time: Duration,
     /// Grace period after the plan's duration-max in which jobs end and results arrive.
-    #[arg(long, value_name = "TIME", value_parser = values::long_duration, default_value = "30s")]
+    #[arg(long, value_name = "TIME", value_parser = values::positive_duration, default_value = "30s")]
     grace: Duration,
     /// Time without a heartbeat after which an agent's part is abandoned, once all others are done.
     /// At least 10s, the TTL of heartbeats on the NATS server.
-    #[arg(long, value_name = "TIME", value_parser = values::long_duration, default_value = "60s")]
+    #[arg(long, value_name = "TIME", value_parser = values::positive_duration, default_value = "60s")]
     agent_timeout: Duration,
     /// Time without the NATS server after which the result is made from the reports received so
     /// far.
-    #[arg(long, value_name = "TIME", value_parser = values::long_duration, default_value = "5m")]
+    #[arg(long, value_name = "TIME", value_parser = values::positive_duration, default_value = "5m")]
     broker_timeout: Duration,
     /// Pretend that this controller's clock is off by this time, such as +3s, to test the detection
     /// of wrong clocks; the system clock is not changed.
@@ -57,7 +57,7 @@ pub(super) struct NatsCampaignArgs {
 }
 
 fn parse_lead_time(text: &str) -> Result<Duration, String> {
-    let lead = values::long_duration(text)?;
+    let lead = values::positive_duration(text)?;
     let is_possible = lead.as_nanos() <= LEAD_NS_MAX.unsigned_abs().into();
     if is_possible { Ok(lead) } else { Err("agents wait for up to an hour".to_owned()) }
 }

@@ -36,7 +36,7 @@ pub(crate) struct ClockCompareArgs {
     #[command(flatten)]
     clocks: ClockReadingArgs,
     /// Duration of the comparison.
-    #[arg(short, long, value_name = "TIME", value_parser = values::long_duration,
+    #[arg(short, long, value_name = "TIME", value_parser = values::positive_duration,
           default_value = "10s")]
     time: Duration,
     /// Exit with status 1 if this expression is true for a clock's offset, such as 'max>1ms'.
@@ -72,7 +72,7 @@ pub(super) struct ClockReadingArgs {
 }
 
 fn parse_interval(text: &str) -> Result<Duration, String> {
-    match values::long_duration(text)? {
+    match values::positive_duration(text)? {
         short if short < INTERVAL_MIN => Err("at least 1ms".into()),
         interval => Ok(interval),
     }

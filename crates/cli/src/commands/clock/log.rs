@@ -37,14 +37,14 @@ pub(crate) struct ClockLogArgs {
     file: PathBuf,
     #[command(flatten)]
     clocks: ClockReadingArgs,
-    /// Log the discipline of the clock by a GNSS receiver, and the sources, of the running server.
+    /// Log the running server's discipline of the clock by a GNSS receiver, and its sources.
     #[arg(long, conflicts_with = "clocks")]
     server: bool,
     /// Status socket of the server [default: that of the only running server].
     #[arg(long, value_name = "PATH", conflicts_with = "clocks")]
     status_socket: Option<PathBuf>,
     /// Duration of the log [default: until Ctrl-C].
-    #[arg(short, long, value_name = "TIME", value_parser = values::long_duration)]
+    #[arg(short, long, value_name = "TIME", value_parser = values::positive_duration)]
     time: Option<Duration>,
     /// Size at which FILE is renamed to FILE.1, replacing an older one, such as 10M (k and M are
     /// powers of 1024), at least 4096 bytes [default: unlimited].

@@ -68,11 +68,11 @@ pub(crate) struct ClockSimulateArgs {
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=PULSES_MAX))]
     pulses_per_second: u32,
-    /// Period without pulses and sentences, as BEGIN+LENGTH, such as 6h+1h. Repeatable.
+    /// Period without pulses and sentences, as START+DURATION, such as 6h+1h. Repeatable.
     #[arg(long, value_name = "TIMES", value_parser = parse_outage)]
     outage: Vec<FaultPeriod>,
-    /// Period in which sentences are wrong by a number of seconds, as BEGIN+LENGTH:SECONDS, such as
-    /// 2h+1m:1.
+    /// Period in which sentences are wrong by a number of seconds, as START+DURATION:SECONDS, such
+    /// as 2h+1m:1.
     #[arg(long, value_name = "TIMES", value_parser = parse_spoof, allow_hyphen_values = true)]
     spoof: Option<(FaultPeriod, i64)>,
     /// Simulated time, such as 6h or 7d, up to 60d.
@@ -87,8 +87,8 @@ pub(crate) struct ClockSimulateArgs {
     /// Exit with status 1 if this expression is true for the simulated clock, such as 'stddev>1us'
     /// or 'recovery>60s'. Repeatable. A limit on a metric that was not measured fails.
     ///
-    /// Metrics: mean, stddev, rms, p99, max (of the absolute error), and recovery (after the
-    /// slowest outage).
+    /// Metrics: mean, stddev, rms, p99, max (of the absolute error), and recovery (the longest, of
+    /// all outages).
     #[arg(long, value_name = "LIMIT", value_parser = parse_simulation_limit)]
     fail_if: Vec<Limit<SimulatedClockMetric>>,
     #[command(flatten)]
@@ -113,7 +113,7 @@ fn parse_seconds(text: &str) -> Result<u64, String> {
     match days.and_then(|days| days.checked_mul(86_400)) {
         Some(0) => Err("the time must be longer than 0".into()),
         Some(seconds) => Ok(seconds),
-        None => values::long_duration(text)
+        None => values::positive_duration(text)
             .ok()
             .filter(|duration| duration.subsec_nanos() == 0)
             .map(|duration| duration.as_secs())

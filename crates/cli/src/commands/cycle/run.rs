@@ -51,10 +51,11 @@ pub(crate) struct CycleRunArgs {
     #[command(flatten)]
     tasks: CycleTaskArgs,
     /// Duration of the run.
-    #[arg(short, long, value_name = "TIME", value_parser = values::long_duration,
+    #[arg(short, long, value_name = "TIME", value_parser = values::positive_duration,
           default_value = "10s")]
     time: Duration,
-    /// Number of nodes; several numbers for one run of each, and the speedup of more nodes.
+    /// Number of nodes; with several numbers, such as 1,2,4, run once with each and report the
+    /// speedup.
     #[arg(short, long, value_name = "LIST", value_parser = parse_node_counts, default_value = "1")]
     nodes: NodeCounts,
     /// Divide the computation among the nodes, instead of giving all of it to each.
@@ -64,11 +65,11 @@ pub(crate) struct CycleRunArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = TaskPolicy::parse,
           conflicts_with = "policy")]
     compare: Vec<TaskPolicy>,
-    /// Offset the clock of a node, such as 2=+3ms; with --join that of this node, such as +3ms.
-    /// Repeatable.
+    /// Pretend that the clock of a node is off, such as 2=+3ms; with --join that of this node, such
+    /// as +3ms. The system clock is not changed. Repeatable.
     #[arg(long, value_name = "[NODE=]TIME", value_parser = parse_clock_offset, allow_hyphen_values = true)]
     inject_clock_offset: Vec<InjectedClockOffset>,
-    /// Multiply the computation of a node, such as 2=3. Repeatable.
+    /// Multiply the computation of a node by a factor, such as 2=3. Repeatable.
     #[arg(long, value_name = "NODE=FACTOR", value_parser = parse_slow_node)]
     slow_node: Vec<(u16, f64)>,
     #[command(flatten)]
@@ -106,8 +107,8 @@ pub(crate) struct CycleRunArgs {
 /// Nodes on several machines.
 #[derive(Args, Debug)]
 struct CycleClusterArgs {
-    /// Run the first of the --nodes, and wait at this address of this host for the others to join.
-    /// Clients are not authenticated: use it only where all hosts are trusted.
+    /// Run the first of the --nodes, and listen on this address for the others to join. Nodes are
+    /// not authenticated: use --listen only where all hosts are trusted.
     #[arg(long, value_name = "ADDR:PORT", value_parser = values::socket_address)]
     listen: Option<SocketAddr>,
     /// Largest offset of a node's clock at the start of a run [default: a tenth of the shortest

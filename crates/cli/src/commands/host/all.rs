@@ -32,8 +32,8 @@ const TIME_MAX: Duration = Duration::from_hours(1);
 /// verdict is 'not fit' or a limit failed.
 #[derive(Args, Debug)]
 pub(crate) struct HostAllArgs {
-    /// Approximate total duration, 5s to 1h; below 30s 'delay' has no waits above 10ms and no
-    /// comparison with common beliefs.
+    /// Approximate total duration, 5s to 1h; below 30s 'delay' has no waits above 10ms and does not
+    /// test common beliefs about sleep functions.
     #[arg(short, long, value_name = "TIME", value_parser = parse_time, default_value = "1m")]
     time: Duration,
     /// Parts to skip, such as 'delay,nic': clock, delay, timer, switch, interrupt, nic.
@@ -44,7 +44,8 @@ pub(crate) struct HostAllArgs {
     /// Exit with status 1 if this expression is true for a part, such as 'timer.p99>100us' or
     /// 'interrupt.os-noise>1%'. Repeatable. A limit on a metric that was not measured fails.
     ///
-    /// Metrics: those of delay, timer, switch and interrupt, after the part's name.
+    /// Metrics: those of delay, timer, switch and interrupt, with the part's name as prefix, such
+    /// as timer.p99.
     #[arg(long, value_name = "LIMIT", value_parser = parse_limit)]
     fail_if: Vec<MeasurementLimit>,
     #[command(flatten)]
@@ -52,7 +53,7 @@ pub(crate) struct HostAllArgs {
 }
 
 fn parse_time(text: &str) -> Result<Duration, String> {
-    match values::long_duration(text)? {
+    match values::positive_duration(text)? {
         time if (TIME_MIN..=TIME_MAX).contains(&time) => Ok(time),
         _ => Err("5s to 1h".into()),
     }

@@ -25,7 +25,7 @@ const TIME_MAX: Duration = Duration::from_hours(1);
 /// requires root. Exit status 1 if a clock goes backwards from one core to another.
 #[derive(Args, Debug)]
 pub(crate) struct HostClockArgs {
-    /// Observation time of the clocks' rates against each other, at most 1h.
+    /// Time over which the rates of the clocks are compared, at most 1h.
     #[arg(short, long, value_name = "TIME", value_parser = parse_time, default_value = "2s")]
     time: Duration,
     #[command(flatten)]
@@ -33,7 +33,7 @@ pub(crate) struct HostClockArgs {
 }
 
 fn parse_time(text: &str) -> Result<Duration, String> {
-    match values::long_duration(text)? {
+    match values::positive_duration(text)? {
         long if long > TIME_MAX => Err("at most 1h".into()),
         time => Ok(time),
     }

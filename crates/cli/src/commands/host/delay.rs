@@ -81,7 +81,7 @@ fn parse_function(text: &str) -> Result<WaitFunction, String> {
 }
 
 fn parse_delay(text: &str) -> Result<Duration, String> {
-    match values::long_duration(text)? {
+    match values::positive_duration(text)? {
         long if long > DELAY_MAX => Err("at most 1m".into()),
         delay => Ok(delay),
     }

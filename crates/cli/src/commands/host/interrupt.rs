@@ -76,8 +76,8 @@ pub(crate) struct HostInterruptArgs {
     #[arg(short, long, value_name = "N", default_value_t = 5,
           value_parser = clap::value_parser!(u16).range(1..=1_000))]
     repetitions: u16,
-    /// Mean interval from a handler to the next expiry, 20us to 1s; each is random, from 0.1 to 1.9
-    /// times the mean.
+    /// Mean interval from a handler to the next expiry, 20us to 1s; each interval is random, from
+    /// 0.1 to 1.9 times the mean.
     #[arg(short, long, value_name = "TIME", value_parser = parse_interval, default_value = "500us")]
     interval: Duration,
     /// Duration of the OS noise measurement; 0 skips it.

@@ -46,8 +46,8 @@ const METRICS: [LimitedMetric<HostSwitchMetric>; 5] = [
 /// as in lmbench. A negative result is rejected.
 #[derive(Args, Debug)]
 pub(crate) struct HostSwitchArgs {
-    /// Cores of the two sides for turns across cores, such as 0,1; the first is also that of turns
-    /// on one core [default: the first two that this process may run on].
+    /// Cores of the two sides for turns across cores, such as 0,1; turns on one core use the first
+    /// [default: the first two that this process may run on].
     #[arg(short, long, value_name = "LIST", value_parser = parse_core_pair)]
     cores: Option<CoreList>,
     /// Turns (round trips) of each repetition, up to 50000; more, without sleeping, would trigger
@@ -64,8 +64,8 @@ pub(crate) struct HostSwitchArgs {
     /// Exit with status 1 if this expression is true, such as 'process>5us' or 'pipe>20us'.
     /// Repeatable. A limit on a metric that was not measured fails.
     ///
-    /// Metrics: process, thread (a switch by the eight steps), pipe, futex, eventfd (the mean turn,
-    /// which has two switches, of the worst placement and peer).
+    /// Metrics: process, thread (one switch, by the eight steps); pipe, futex, eventfd (mean round
+    /// trip, which has two switches, at the worst of: one core or two, thread or process).
     #[arg(long, value_name = "LIMIT", value_parser = parse_limit)]
     fail_if: Vec<Limit<HostSwitchMetric>>,
     #[command(flatten)]

@@ -38,12 +38,12 @@ pub(crate) struct HostTimerArgs {
     #[arg(short, long, value_name = "TIME", value_parser = parse_interval, default_value = "1ms")]
     interval: Duration,
     /// Duration of the measurement.
-    #[arg(short, long, value_name = "TIME", value_parser = values::long_duration,
+    #[arg(short, long, value_name = "TIME", value_parser = values::positive_duration,
           default_value = "10s")]
     time: Duration,
     #[command(flatten)]
     threads: MeasuringThreadArgs,
-    /// End at the first latency above this, with status 1.
+    /// Stop at the first latency above this, with status 1.
     #[arg(short, long, value_name = "TIME", value_parser = values::positive_duration)]
     break_above: Option<Duration>,
     /// Exit with status 1 if this expression is true for any core, such as 'p99>100us' or

@@ -87,9 +87,9 @@ pub(crate) fn check_findings_and_limits(
 /// Capture of the requests and replies, for Wireshark.
 #[derive(Args, Debug)]
 pub(crate) struct PacketCaptureArgs {
-    /// Write the requests and replies to FILE in pcapng format. Above 10000 requests/s a sample of
-    /// them is written: one in two, four, eight and so on, with its reply. It requires CAP_NET_RAW
-    /// and the engine packet or udp, and reduces the rate.
+    /// Write the requests and replies to FILE in pcapng format. Above 10000 requests/s a sample is
+    /// written: one request in two, four, eight and so on, with its reply. Requires CAP_NET_RAW and
+    /// the engine packet or udp, and reduces the rate.
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
     /// Largest number of packets to write [default: 1M].
@@ -185,7 +185,7 @@ pub(crate) struct ClientMeasurementArgs {
     compliant_clients: Option<u32>,
     /// Interval between the requests of each compliant client.
     #[arg(long, value_name = "TIME", default_value = "16s", requires = "compliant_clients",
-          value_parser = values::long_duration)]
+          value_parser = values::positive_duration)]
     compliant_interval: Duration,
     /// Requests that each compliant client sends at once, 1 to 64.
     #[arg(long, value_name = "N", default_value_t = 1, requires = "compliant_clients",

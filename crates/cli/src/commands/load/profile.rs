@@ -18,7 +18,7 @@ use crate::values;
 pub(crate) struct LoadProfileArgs {
     /// Hold the rate of -r for this time (such as 90s, 30m, 24h) and count each interval
     /// separately, without gaps between them; Ctrl-C ends the soak with the result so far.
-    #[arg(long, value_name = "TIME", value_parser = values::long_duration, requires = "rate",
+    #[arg(long, value_name = "TIME", value_parser = values::positive_duration, requires = "rate",
           conflicts_with_all = ["search", "time", "profile", "overload"])]
     soak: Option<Duration>,
     /// Follow the phases of a TOML file: [[phase]] tables with the keys name, rate, to (for a rate

@@ -79,7 +79,7 @@ struct LoadPtpUnicastArgs {
 // Options of the negotiation. No doc comment: it would be a help text.
 #[derive(Args, Debug)]
 pub(super) struct UnicastNegotiationArgs {
-    /// Unicast messages to request, in turn, separated by commas.
+    /// Unicast messages to request, one kind after another, separated by commas.
     #[arg(
         long,
         value_enum,
@@ -88,7 +88,7 @@ pub(super) struct UnicastNegotiationArgs {
         default_value = "announce,sync,delay-resp"
     )]
     messages: Vec<UnicastMessageArg>,
-    /// Interval between these messages (logInterMessagePeriod), log2 of seconds.
+    /// Requested interval between unicast messages (logInterMessagePeriod), log2 of seconds.
     #[arg(long, value_name = "LOG2", default_value_t = 0, allow_negative_numbers = true)]
     message_interval: i8,
     /// Requested duration of the grants, in seconds.

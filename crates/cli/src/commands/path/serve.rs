@@ -64,7 +64,7 @@ pub(crate) struct PathServeArgs {
            value_parser = clap::value_parser!(u32).range(1..=4_096))]
     tcp_connections: u32,
     /// Time limit of a TCP connection.
-    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = values::long_duration)]
+    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = values::positive_duration)]
     tcp_time: Duration,
     /// Limit on the bytes of a TCP connection, in both directions together; k is 1024 and kB 1000.
     #[arg(long, value_name = "SIZE", default_value = "16G", value_parser = values::size)]

@@ -52,17 +52,17 @@ pub(crate) struct PathStallArgs {
     #[arg(short, long, value_name = "IF", requires = "watch")]
     interface: Option<String>,
     /// Duration of the observation, up to 24h.
-    #[arg(short, long, value_name = "TIME", value_parser = values::long_duration,
+    #[arg(short, long, value_name = "TIME", value_parser = values::positive_duration,
           default_value = "10s", requires = "watch")]
     time: Duration,
     /// Exchanges of each pattern with each socket option.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
     count: u32,
-    /// Numbers of writes in a batch; a batch is run for each number of the list.
+    /// Numbers of writes in a batch; the batch pattern is run for each number of the list.
     #[arg(short, long, value_name = "LIST", value_parser = parse_batch_sizes, default_value = "1..32:1",
           conflicts_with = "watch")]
     batches: BatchSizes,
-    /// Time by which an exchange must take longer than one without a stall to count as stalled.
+    /// Time by which an exchange must be longer than one without a stall to count as stalled.
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration,
           default_value = "10ms")]
     stall_threshold: Duration,
@@ -81,9 +81,8 @@ pub(crate) struct PathStallArgs {
     /// Exit with status 1 if this expression is true, such as 'stalled>0%' or 'longest>100ms'.
     /// Repeatable. A limit on a metric that was not measured fails.
     ///
-    /// Metrics: stalled (share of exchanges without an option that stalled, or of observed
-    /// replies), longest (the longest stall, or the longest exchange of a pattern without an
-    /// option).
+    /// Metrics: stalled (share of exchanges without a socket option that stalled, or of observed
+    /// replies), longest (longest stall observed, or longest exchange without a socket option).
     #[arg(long, value_name = "LIMIT", value_parser = parse_limit)]
     fail_if: Vec<Limit<StallMetric>>,
     /// Show the connections on the terminal while they are observed: q, Escape and Ctrl-C end the

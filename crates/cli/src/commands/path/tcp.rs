@@ -48,7 +48,7 @@ pub(crate) struct PathTcpArgs {
     #[arg(long, conflicts_with = "latency")]
     both_directions: bool,
     /// Duration of each row, up to 1m.
-    #[arg(short, long, value_name = "TIME", value_parser = values::long_duration,
+    #[arg(short, long, value_name = "TIME", value_parser = values::positive_duration,
           default_value = "1s")]
     time: Duration,
     /// Warm-up time before each row, which is not counted.

@@ -40,7 +40,7 @@ pub(crate) struct PathUdpArgs {
     /// 65507; k is 1024 and kB 1000. Datagrams longer than the MTU are fragmented.
     #[arg(short, long, value_name = "LIST", default_value = "64", value_parser = parse_lengths)]
     sizes: ListArg<u64>,
-    /// Duration of a row.
+    /// Duration of each row.
     #[arg(short, long, value_name = "TIME", value_parser = values::positive_duration,
           default_value = "1s", conflicts_with = "count")]
     time: Duration,
@@ -59,8 +59,8 @@ pub(crate) struct PathUdpArgs {
     /// Concurrent flows, each with its own port, up to 64.
     #[arg(short, long, value_name = "N", default_value_t = 1)]
     flows: u64,
-    /// List of load ratios R: load datagrams for each probe. Each length is measured with each
-    /// ratio.
+    /// Load ratios R, such as 0,50: load datagrams sent for each probe. Each length is measured
+    /// with each ratio.
     #[arg(short = 'R', long, value_name = "LIST", default_value = "0", value_parser = parse_load_ratios)]
     load_ratio: ListArg<f64>,
     /// Destination of the load [default: broadcast if the far end is on this host's link].
@@ -73,8 +73,8 @@ pub(crate) struct PathUdpArgs {
     /// 0, 50 and 100, in the order of the table.
     #[arg(long, conflicts_with_all = ["sizes", "load_ratio"])]
     table4: bool,
-    /// DSCP of requests, 0 to 63 or a name such as ef, af41 or cs5; the DSCP at which they and the
-    /// replies arrive is reported.
+    /// DSCP of requests, 0 to 63 or a name such as ef, af41 or cs5; the DSCP with which requests
+    /// and replies arrive is reported.
     #[arg(long, value_name = "DSCP", value_parser = parse_dscp, default_value = "0")]
     dscp: u8,
     /// Poll for replies continuously instead of sleeping; occupies a CPU for each flow.

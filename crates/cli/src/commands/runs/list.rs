@@ -29,8 +29,8 @@ pub(super) struct RunFilterArgs {
     /// Select runs of this kind, such as load, or of kinds that begin with it, such as path.
     #[arg(long)]
     kind: Option<String>,
-    /// Select runs since this instant or day, such as 2026-01-31 or 2026-01-31T12:00:00Z.
-    #[arg(long, value_name = "INSTANT", value_parser = parse_instant)]
+    /// Select runs since this day or time (UTC), such as 2026-01-31 or 2026-01-31T12:00:00Z.
+    #[arg(long, value_name = "DATE", value_parser = parse_instant)]
     since: Option<String>,
     /// Select only this many of the latest runs.
     #[arg(long, value_name = "COUNT")]

@@ -38,7 +38,7 @@ enum RunsCommand {
 /// Name a run, or remove its name.
 #[derive(Args, Debug)]
 struct RunNameArgs {
-    /// Run to name.
+    /// Run to name: its number, key or present name, or 'last' or 'last~1'.
     #[arg(value_name = "RUN")]
     run: RunReference,
     /// Name: letters, digits, '-', '_' and '.', beginning with a letter; without it, the name is
@@ -52,7 +52,8 @@ struct RunNameArgs {
 /// Delete runs.
 #[derive(Args, Debug)]
 struct RunDeleteArgs {
-    /// Runs to delete; if one does not exist, none is deleted.
+    /// Runs to delete, each a number, a key, a name, 'last' or 'last~1'; if one does not exist,
+    /// none is deleted.
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<RunReference>,
     #[command(flatten)]

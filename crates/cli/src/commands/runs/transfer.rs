@@ -20,7 +20,7 @@ use crate::result_store::StoreArgs;
 /// Export runs to a file: all, or those that are named or filtered.
 #[derive(Args, Debug)]
 pub(super) struct RunExportArgs {
-    /// Runs to export [default: all].
+    /// Runs to export, each a number, a key, a name, 'last' or 'last~1' [default: all].
     #[arg(value_name = "RUN")]
     runs: Vec<RunReference>,
     #[command(flatten)]

@@ -26,9 +26,9 @@ const LAG_MAX: Duration = Duration::from_millis(950);
 
 #[derive(Args, Debug)]
 pub(crate) struct ServeCalibrationArgs {
-    /// GNSS receiver by which to discipline the clock: a serial line, as in /dev/ttyS0:115200
-    /// (default 9600), or gpsd[:HOST:PORT]. It is a time source besides those of --source, which
-    /// only read the time.
+    /// GNSS receiver to which to discipline the system clock: a serial line, as in
+    /// /dev/ttyS0:115200 (default 9600), or gpsd[:HOST:PORT]. It is a time source in addition to
+    /// those of --source, which only read the time.
     #[arg(long, value_name = "DEVICE[:BAUD]", conflicts_with = "local")]
     gnss: Option<String>,
     /// PPS pulse of the receiver, which marks the seconds: /dev/ppsN, gpio:/dev/gpiochipN,line=N or
@@ -39,7 +39,7 @@ pub(crate) struct ServeCalibrationArgs {
     #[arg(long, requires = "gnss")]
     no_clock_control: bool,
     /// Holdover time after the last pulse, after which all replies are marked as unsynchronised.
-    #[arg(long, value_name = "TIME", value_parser = values::long_duration, default_value = "1h")]
+    #[arg(long, value_name = "TIME", value_parser = values::positive_duration, default_value = "1h")]
     holdover_limit: Duration,
     /// Offset above which the clock is stepped even while it is served [default: step only at
     /// startup, then slew].

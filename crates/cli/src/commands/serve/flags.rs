@@ -185,9 +185,9 @@ impl ServeLeapSecondArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct ServeTimestampsArgs {
-    /// Source of the timestamps of requests, and of replies in interleaved mode, at the sockets:
-    /// 'kernel', 'none' (no transmit timestamps), or an interface's clock, as in 'eth0=hardware',
-    /// which takes timestamps while the server runs. Repeatable [default: kernel].
+    /// Source of the sockets' timestamps. kernel: the kernel, for requests and interleaved replies;
+    /// none: the kernel, for requests only; IF=hardware: the NIC of interface IF, whose
+    /// timestamping is enabled while the server runs. Repeatable [default: kernel].
     #[arg(long, value_name = "[IF=]KIND", value_parser = kind)]
     timestamps: Vec<TimestampMethod>,
 }

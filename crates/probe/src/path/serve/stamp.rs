@@ -70,7 +70,7 @@ pub fn reflect(bytes: &mut [u8], at: &PacketContext) -> bool {
 ///
 /// # Errors
 ///
-/// If the address cannot be listened at.
+/// If the address cannot be listened on.
 pub fn start_reflector(far: &mut FarEnd, options: &StampOptions) -> Result<(), ServeError> {
     let listener = UdpListener::open("stamp", &options.listen)?;
     let enabled = listener.socket.enable_unicast_detection(options.listen.address);

@@ -112,7 +112,7 @@ impl UdpListener {
 ///
 /// # Errors
 ///
-/// If the address cannot be listened at.
+/// If the address cannot be listened on.
 pub fn start_service(far: &mut FarEnd, options: &ListenOptions) -> Result<(), ServeError> {
     let listener = UdpListener::open("udp", options)?;
     // Load datagrams may be broadcast and are counted by their header, so they must not be

@@ -32,8 +32,8 @@ pub enum TcpPathError {
     /// Other number out of range; the text says which.
     #[error("{0}")]
     InvalidNumber(String),
-    /// Connection refused: no program listens at the address.
-    #[error("no program listens at {0}; start 'horolog path serve' there, or specify its port")]
+    /// Connection refused: no program listens on the address.
+    #[error("no program listens on {0}; start 'horolog path serve' there, or specify its port")]
     NothingListens(SocketAddr),
     /// No answer within the timeout.
     #[error(

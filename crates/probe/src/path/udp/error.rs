@@ -78,8 +78,8 @@ pub enum UdpPathError {
     /// No reply.
     #[error("no reply from {0}; check that {1} runs there and that firewalls pass UDP")]
     NoReply(SocketAddr, &'static str),
-    /// Port closed: no program listens at the address.
-    #[error("no program listens at {0}; start {1} there, or specify its port as HOST:PORT")]
+    /// Port closed: no program listens on the address.
+    #[error("no program listens on {0}; start {1} there, or specify its port as HOST:PORT")]
     NothingListens(SocketAddr, &'static str),
     /// Answer of another protocol.
     #[error("{0} does not answer as a far end of this kind; specify the port of {1}")]

@@ -25,8 +25,8 @@ const PRIORITY: u8 = 80;
 /// Name of the costs that were measured now, in place of a file's.
 const MEASUREMENT_NAME: &str = "the measurement now";
 
-/// Reads a task file.
-pub(super) fn read_tasks(path: &Path) -> Result<TaskSet, CommandFailure> {
+/// Reads a task file (TOML).
+pub(in crate::commands::cycle) fn read_tasks(path: &Path) -> Result<TaskSet, CommandFailure> {
     let text = read_text(path, FILE_MAX)?;
     TaskSet::parse(&text)
         .map_err(|fault| CommandFailure::usage(format!("{}, {fault}", path.display())))

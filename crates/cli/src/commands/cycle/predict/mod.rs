@@ -68,11 +68,11 @@ pub(super) struct CyclePredictArgs {
     /// Messages are measured by 'path udp' only.
     #[arg(long)]
     measure: bool,
-    /// Approximate duration of that measurement, 5s to 1h [default: 15s].
+    /// Approximate duration of --measure, 5s to 1h [default: 15s].
     #[arg(long, value_name = "TIME", value_parser = parse_time, requires = "measure")]
     time: Option<Duration>,
     /// Percentile of a measurement that counts as its worst case: p50, p90, p99, p99.9, p99.99 or
-    /// max. Gaps rarer than that are left out of the OS noise.
+    /// max. OS noise gaps that are rarer than this percentile are left out.
     #[arg(long, value_name = "PERCENTILE", value_parser = parse_percentile, default_value = "max")]
     percentile: CyclePredictPercentile,
     /// Result (JSON) of 'cycle run' for these tasks, to compare with the bounds. Repeatable. The
@@ -88,8 +88,8 @@ pub(super) struct CyclePredictArgs {
     /// Exit with status 1 if this expression is true for any task, such as 'deadline-share>80%' or
     /// 'response>5ms'. Repeatable. A limit on a metric that could not be computed fails.
     ///
-    /// Metrics: response (the safe bound), as-published, deadline-share (the bound as a share of
-    /// the deadline), utilisation (of a core).
+    /// Metrics: response (the safe bound), as-published (response by equation (3) of the paper),
+    /// deadline-share (the bound as a share of the deadline), utilisation (of a core).
     #[arg(long, value_name = "LIMIT", value_parser = |text: &str| Limit::parse(text, METRICS))]
     fail_if: Vec<Limit<CyclePredictMetric>>,
     #[command(flatten)]
@@ -97,7 +97,7 @@ pub(super) struct CyclePredictArgs {
 }
 
 fn parse_time(text: &str) -> Result<Duration, String> {
-    match values::long_duration(text)? {
+    match values::positive_duration(text)? {
         time if (TIME_MIN..=TIME_MAX).contains(&time) => Ok(time),
         _ => Err("5s to 1h".into()),
     }

@@ -1,17 +1,16 @@
 //! Tasks of a run: from a file, or one from flags.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
 use horolog_cycle::task::{
-    ComputeAmount, DEFAULT_PRIORITY, FILE_MAX, MessageDestination, SchedulingSpec, StepMessage,
-    Superstep, Task, TaskProgram, TaskSet, TaskWork,
+    ComputeAmount, DEFAULT_PRIORITY, MessageDestination, SchedulingSpec, StepMessage, Superstep,
+    Task, TaskProgram, TaskSet, TaskWork,
 };
 use horolog_record::TaskPolicy;
 
+use crate::commands::cycle::predict::input::read_tasks;
 use crate::failure::CommandFailure;
 use crate::values;
 
@@ -77,7 +76,7 @@ impl CycleTaskArgs {
 
     pub(super) fn task_set(&self) -> Result<TaskSet, CommandFailure> {
         match &self.file {
-            Some(path) => self.reject_task_flags(path).and_then(|()| read_task_file(path)),
+            Some(path) => self.reject_task_flags(path).and_then(|()| read_tasks(path)),
             None => TaskSet::new(vec![self.task_from_flags()?]).map_err(CommandFailure::usage),
         }
     }
@@ -164,18 +163,4 @@ impl CycleTaskArgs {
 /// Converts a duration to ns, limited to the range of `u64`.
 fn duration_ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// Reads a task file (TOML).
-pub(super) fn read_task_file(path: &Path) -> Result<TaskSet, CommandFailure> {
-    let shown = path.display();
-    let mut text = String::new();
-    let read = File::open(path).and_then(|file| file.take(FILE_MAX + 1).read_to_string(&mut text));
-    read.map_err(|error| CommandFailure::usage(format!("cannot read {shown}: {error}")))?;
-    if text.len() as u64 > FILE_MAX {
-        return Err(CommandFailure::usage(format!(
-            "{shown} is longer than 1 MiB: not a task file"
-        )));
-    }
-    TaskSet::parse(&text).map_err(|fault| CommandFailure::usage(format!("{shown}: {fault}")))
 }

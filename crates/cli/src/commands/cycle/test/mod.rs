@@ -48,7 +48,7 @@ pub(super) use node::{ApplicationNodeArgs, run as run_node};
 #[derive(Args, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct CycleTestArgs {
-    /// Test file [default: the sample].
+    /// Test file [default: the sample, see --example].
     file: Option<PathBuf>,
     /// Print the sample file, as a starting point, and exit.
     #[arg(long, exclusive = true)]
@@ -58,17 +58,17 @@ pub(crate) struct CycleTestArgs {
           value_parser = clap::value_parser!(u16).range(1..=i64::from(NODES_MAX)))]
     nodes: Option<u16>,
     /// Duration of the run, overriding the file.
-    #[arg(short, long, value_name = "TIME", value_parser = values::long_duration,
+    #[arg(short, long, value_name = "TIME", value_parser = values::positive_duration,
           conflicts_with = "search")]
     time: Option<Duration>,
-    /// Multiply the sources' rates and the fixed computation of the stages.
+    /// Load factor: multiply the sources' rates and the fixed computation of the stages.
     #[arg(short, long, value_name = "FACTOR", value_parser = parse_factor, default_value = "1",
           conflicts_with = "search")]
     load: f64,
     /// Search for the largest load at which no deadline is missed.
     #[arg(long)]
     search: bool,
-    /// Range of loads to search, such as 0.5-8.
+    /// Range of load factors to search, such as 0.5-8.
     #[arg(long, value_name = "LOW-HIGH", value_parser = parse_load_range, default_value = "0.25-16",
           requires = "search")]
     search_range: (f64, f64),
@@ -77,10 +77,10 @@ pub(crate) struct CycleTestArgs {
           requires = "search")]
     search_width: f64,
     /// Duration of each trial of the search.
-    #[arg(long, value_name = "TIME", value_parser = values::long_duration, default_value = "2s",
+    #[arg(long, value_name = "TIME", value_parser = values::positive_duration, default_value = "2s",
           requires = "search")]
     trial_time: Duration,
-    /// Exit with status 1 if the load found is less than this.
+    /// Exit with status 1 if the load factor found is less than this.
     #[arg(long, value_name = "FACTOR", value_parser = parse_factor, requires = "search")]
     load_min: Option<f64>,
     /// Result (JSON) of 'host switch', 'host interrupt' or 'host all' for the scorecard.
@@ -95,8 +95,8 @@ pub(crate) struct CycleTestArgs {
     /// Repeatable. A limit fails if its metric was not measured, or a fault was not detected or
     /// recovered from.
     ///
-    /// Metrics: missed (a share) and response with -mean, -p99, -p99.9 and -max, of any state;
-    /// detection and recovery of any fault.
+    /// Metrics, of each state: missed (share of periods), and response with -mean, -p99, -p99.9 or
+    /// -max; of each fault: detection and recovery (times).
     #[arg(long, value_name = "LIMIT", value_parser = |text: &str| Limit::parse(text, METRICS))]
     fail_if: Vec<Limit<CycleTestMetric>>,
     /// Show the nodes and faults on the terminal during the test.

@@ -13,8 +13,8 @@ use horolog_relay::tree::{
 use super::RelayTreeArgs;
 use crate::failure::CommandFailure;
 
-/// Names of the engines of --host-based and --in-kernel.
-const HOST_BASED: &str = "host-based";
+/// Names of the engines of --user-space and --in-kernel.
+const USER_SPACE: &str = "user-space";
 const IN_KERNEL: &str = "in-kernel";
 
 /// Tree and engines specified by the arguments.
@@ -53,9 +53,9 @@ pub(super) fn read_input(args: &RelayTreeArgs) -> Result<TreeInput, CommandFailu
     Ok(TreeInput { engines, ..input })
 }
 
-/// Returns the engines of --host-based and --in-kernel, each with the same times at all nodes.
+/// Returns the engines of --user-space and --in-kernel, each with the same times at all nodes.
 fn engines_of_flags(args: &RelayTreeArgs, tree: &Tree) -> Vec<TreeEngine> {
-    let flags = [(HOST_BASED, args.host_based), (IN_KERNEL, args.in_kernel)];
+    let flags = [(USER_SPACE, args.user_space), (IN_KERNEL, args.in_kernel)];
     let specified = flags.into_iter().filter_map(|(name, times)| Some((name, times?)));
     specified.map(|(name, times)| TreeEngine::uniform(name, tree, times)).collect()
 }
@@ -72,8 +72,8 @@ fn from_pairs(args: &RelayTreeArgs, path: &Path) -> Result<TreeInput, CommandFai
     let named = args.root.as_ref().map(|name| pairs.index_of(name).ok_or_else(|| no_node(name)));
     let root = named.transpose()?.unwrap_or(0);
     let degree_max = args.degree_max.unwrap_or(1) as usize;
-    // Without --host-based the processing time counts as 0: only the link delays matter.
-    let processing = args.host_based.unwrap_or_default();
+    // Without --user-space the processing time counts as 0: only the link delays matter.
+    let processing = args.user_space.unwrap_or_default();
     let tree = compact_tree(&pairs, root, degree_max, processing)
         .map_err(|error| file_error(path, error))?;
     let mut shapes = vec![alternative_tree(AlternativeTreeKind::Compact, &tree, processing)];
@@ -92,7 +92,7 @@ fn alternative_tree(
     tree: &Tree,
     processing: ProcessingTime,
 ) -> AlternativeTree {
-    let all = tree_delays(tree, &TreeEngine::uniform(HOST_BASED, tree, processing));
+    let all = tree_delays(tree, &TreeEngine::uniform(USER_SPACE, tree, processing));
     AlternativeTree {
         kind,
         degree_max: tree.degree_max(),

@@ -72,8 +72,8 @@ pub(super) struct RelayTreeArgs {
     /// Edges from the root to each leaf of a regular tree.
     #[arg(long, value_name = "N", value_parser = values::count)]
     depth: Option<u32>,
-    /// Transmission delay of each edge of a regular tree.
-    #[arg(long, value_name = "TIME", requires = "degree", default_value = "0",
+    /// Link delay of each edge of a regular tree, such as 100us.
+    #[arg(long, value_name = "TIME", requires = "degree", default_value = "0s",
           value_parser = parse_time_with_unit)]
     delay: Duration,
     /// Build a tree with a small D from the delays in this file: the header 'from,to,delay_us',
@@ -89,12 +89,13 @@ pub(super) struct RelayTreeArgs {
     /// Root of the tree of --pairwise [default: the first node in the file].
     #[arg(long, value_name = "NODE")]
     root: Option<String>,
-    /// Processing delay of a host-based node, such as 20us,6us: until the first copy leaves, and
-    /// from one copy to the next. Overrides the tree file.
+    /// Processing delay of a node that copies in user space (engine send or sendmmsg), such as
+    /// 20us,6us: until the first copy leaves, and from one copy to the next. Overrides the tree
+    /// file.
     #[arg(long, value_name = "FIRST,NEXT", value_parser = parse_processing_time)]
-    host_based: Option<ProcessingTime>,
-    /// Processing delay of a node with in-kernel copies, in the same notation.
-    #[arg(long, value_name = "FIRST,NEXT", value_parser = parse_processing_time, requires = "host_based")]
+    user_space: Option<ProcessingTime>,
+    /// Processing delay of a node that copies in the kernel (engine xdp), in the same notation.
+    #[arg(long, value_name = "FIRST,NEXT", value_parser = parse_processing_time, requires = "user_space")]
     in_kernel: Option<ProcessingTime>,
     #[command(flatten)]
     measure: TreeMeasurementArgs,
@@ -123,8 +124,8 @@ pub(super) struct RelayTreeArgs {
 /// Measurement of a tree.
 #[derive(Args, Debug)]
 struct TreeMeasurementArgs {
-    /// Measure the tree on relays in lab hosts, at most 64. Their links have no delay, and the
-    /// processing delays are measured instead of taken from a file.
+    /// Measure the tree on relays in lab hosts, at most 64. Links between lab hosts have no delay,
+    /// and processing delays are measured instead of taken from a file.
     #[arg(long, conflicts_with_all = ["user_space", "in_kernel", "delay"])]
     measure: bool,
     /// Engines to measure with, as in 'relay run': one, or two to compare [default: send,xdp].

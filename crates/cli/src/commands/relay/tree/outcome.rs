@@ -154,13 +154,13 @@ mod tests {
     fn the_tree_of_a_result_is_read_again() {
         let tree = Tree::regular(3, 2, 1_500.0).unwrap();
         let times = ProcessingTime { first_ns: 20_000.0, next_ns: 6_000.0 };
-        let engines = vec![TreeEngine::uniform("host-based", &tree, times)];
+        let engines = vec![TreeEngine::uniform("user-space", &tree, times)];
         let result = predicted_result(&tree, &engines);
         assert_eq!(TreeFile::parse(&toml(&result)), Ok(TreeFile { tree, engines }));
         assert_eq!(
             metric_values(&result, RelayTreeMetric::Tree),
-            [("host-based".to_owned(), Some(67_000.0))]
+            [("user-space".to_owned(), Some(67_000.0))]
         );
-        assert_eq!(metric_values(&result, RelayTreeMetric::P99), [("host-based".to_owned(), None)]);
+        assert_eq!(metric_values(&result, RelayTreeMetric::P99), [("user-space".to_owned(), None)]);
     }
 }
