@@ -8,7 +8,7 @@ use horolog_record::{
     TimerHandlerKind, WaitFunction,
 };
 
-use crate::host_delay::setting_name;
+use crate::kinds::setting_name;
 use crate::units::{ABSENT, human_ns, mean_ns, percent_of};
 
 /// Requested delay whose overshoot stands for all delays, in ns.

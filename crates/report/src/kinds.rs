@@ -9,6 +9,7 @@ mod cycle;
 mod cycle_predict;
 mod cycle_test;
 mod host_clock;
+mod host_delay;
 mod host_interrupt;
 mod host_nic;
 mod host_switch;
@@ -20,6 +21,7 @@ pub(crate) mod relay_tree;
 
 pub use after::{after_line, dependency_name};
 pub use cycle_test::fault_name as cycle_test_fault_name;
+pub use host_delay::setting_name;
 pub use host_switch::{exchange_name, peer_name};
 pub use path_stall::{
     mechanism as stall_mechanism, not_followed as stall_not_followed, pattern as stall_pattern,
@@ -51,8 +53,8 @@ mod tests {
 
     /// Adds markup to the texts that come from the measured system.
     fn add_markup(value: &mut Value) {
-        const FREE_TEXTS: [&str; 6] =
-            ["message", "advice", "name", "reason", "kernel", "idle_driver"];
+        const FREE_TEXTS: [&str; 7] =
+            ["message", "advice", "name", "reason", "kernel", "idle_driver", "statement"];
         match value {
             Value::Array(items) => items.iter_mut().for_each(add_markup),
             Value::Object(fields) => {
@@ -91,6 +93,7 @@ mod tests {
         golden!(after, 100);
         golden!(clock_compare, 100);
         golden!(clock, 100);
+        golden!(host_delay, 100);
         golden!(host_interrupt, 110);
         golden!(host_nic, 100);
         golden!(host_switch, 110);

@@ -16,7 +16,6 @@ mod facts;
 mod findings;
 mod host;
 mod host_all;
-mod host_delay;
 pub mod html;
 mod json;
 mod junit;
@@ -38,12 +37,11 @@ mod fixture;
 pub use checks::{CommandChecks, CommandOutcome};
 pub use document::RenderResult;
 pub use findings::severity_name;
-pub use host_delay::setting_name;
 pub use json::to_json;
 pub use junit::junit;
 pub use kinds::{
-    after_line, cycle_test_fault_name, dependency_name, exchange_name, peer_name, stall_mechanism,
-    stall_not_followed, stall_pattern,
+    after_line, cycle_test_fault_name, dependency_name, exchange_name, peer_name, setting_name,
+    stall_mechanism, stall_not_followed, stall_pattern,
 };
 pub use limits::broken as broken_limits;
 pub use live::load_metrics;

@@ -145,7 +145,7 @@ const KINDS: [ResultRenderer; 27] = [
     kind!(DEMO_SCHEMA, table::demo, html::demo),
     kind!(HOST_ALL_SCHEMA, table::host_all, html::host_all),
     described!(HOST_CLOCK_SCHEMA, HostClockResult),
-    kind!(HOST_DELAY_SCHEMA, table::host_delay, html::host_delay),
+    described!(HOST_DELAY_SCHEMA, HostDelayResult),
     described!(HOST_INTERRUPT_SCHEMA, HostInterruptResult),
     described!(HOST_NIC_SCHEMA, HostNicResult),
     described!(HOST_SWITCH_SCHEMA, HostSwitchResult),

@@ -1,12 +1,11 @@
 //! Headlines of pages for results without a search: the most informative metric and a sentence. A
 //! metric that was not measured is marked as such.
 
-use horolog_record::{ClockLogResult, HostDelayResult, QueryResult};
+use horolog_record::{ClockLogResult, QueryResult};
 
 use super::sections::verdict;
 use crate::clock_log::clock_name;
-use crate::host_all;
-use crate::units::{ABSENT, human_ns, sentence, signed_mean_ns, signed_ns};
+use crate::units::{ABSENT, human_ns, signed_mean_ns, signed_ns};
 
 /// Returns a verdict without times.
 fn top(name: &str, figure: Option<String>, sentence: &str) -> String {
@@ -23,13 +22,6 @@ pub(super) fn clock_log(result: &ClockLogResult) -> String {
     );
     let last = most.and_then(|clock| clock.offsets.last());
     top("Last offset", last.map(|point| signed_mean_ns(point.value)), &summary)
-}
-
-/// Returns the headline of a host's delays: overshoot of `nanosleep`.
-pub(super) fn host_delay(result: &HostDelayResult) -> String {
-    let late = host_all::nanosleep(result).and_then(|cell| cell.overshoot_ns.as_ref());
-    let summary = late.map_or(String::new(), |_| sentence(&host_all::delay(result)));
-    top("nanosleep overshoot, p99", late.map(|late| human_ns(late.p99)), &summary)
 }
 
 /// Returns the server with the lowest error bound.

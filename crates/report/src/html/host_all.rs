@@ -5,7 +5,6 @@ use horolog_record::{HostAllResult, HostMeasurementOutcome, RankedFinding};
 
 use super::PageTemplate;
 use super::escape::{each, text};
-use super::host_delay;
 use super::plot::Plot;
 use super::sections::{command_line, facts, findings, host_facts, limits, section, verdict};
 use crate::document::DescribeResult;
@@ -54,13 +53,9 @@ pub fn host_all(result: &HostAllResult) -> String {
 /// Returns the sections of the parts that have a result, with their plots, in the order in which
 /// they ran.
 fn parts(result: &HostAllResult) -> Vec<(String, Vec<Plot>)> {
-    let delay = |one| {
-        let body = host_delay::body(one);
-        (body.as_part("Delays"), body.plots)
-    };
     let parts = [
         result.clock.as_ref().map(|one| one.part("Clocks")),
-        result.delay.as_ref().map(delay),
+        result.delay.as_ref().map(|one| one.part("Delays")),
         result.timer.as_ref().map(|one| one.part("Wake-ups")),
         result.switch.as_ref().map(|one| one.part("Switches")),
         result.interrupt.as_ref().map(|one| one.part("Handlers and OS noise")),

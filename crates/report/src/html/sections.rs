@@ -64,27 +64,6 @@ pub(crate) fn section(heading: &str, markup: &str) -> String {
     }
 }
 
-/// Sections and plots of a result without the facts about its run, for a page of its own or a page
-/// with several results.
-pub(super) struct PageBody {
-    /// Headings and markup; empty ones are not shown.
-    pub(super) sections: Vec<(&'static str, String)>,
-    pub(super) plots: Vec<Plot>,
-}
-
-impl PageBody {
-    /// Returns the markup of the sections for a page of its own.
-    pub(super) fn sections(&self) -> String {
-        each(&self.sections, |(heading, markup)| section(heading, markup))
-    }
-
-    /// Returns the sections as one section of a page with several results; the page draws the
-    /// plots.
-    pub(super) fn as_part(&self, heading: &str) -> String {
-        as_part(heading, &self.sections)
-    }
-}
-
 /// Returns the sections of one result as a section of a page with others.
 pub(crate) fn as_part(heading: &str, sections: &[(&'static str, String)]) -> String {
     let shown = sections.iter().filter(|(_, markup)| !markup.is_empty());

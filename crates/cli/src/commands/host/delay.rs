@@ -11,7 +11,7 @@ use horolog_record::{
     FindingCode, HostDelayResult, SchedulingPolicy, TimerSlackSetting, WaitFunction,
 };
 use horolog_report::units::human_ns;
-use horolog_report::{html, setting_name, table, to_json};
+use horolog_report::{RenderResult, setting_name, to_json};
 
 use crate::failure::{CommandFailure, check_limits_and_findings, fail_if_unmeasured};
 use crate::files::ResultFileArgs;
@@ -158,7 +158,7 @@ pub(super) fn run(args: &HostDelayArgs) -> Result<(), CommandFailure> {
         limit.evaluate_named(overshoot_metric_values(&result, limit.metric))
     };
     result.limits = args.fail_if.iter().map(judge).collect();
-    files.write(&result, [to_json, html::host_delay], table::host_delay)?;
+    files.write(&result, [to_json, RenderResult::page], RenderResult::text)?;
     check_limits_and_findings(&result.limits, &result.findings)?;
     fail_if_unmeasured(unmeasured_reason(&result))
 }
