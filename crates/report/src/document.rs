@@ -25,11 +25,6 @@ pub(crate) trait DescribeResult: serde::Serialize {
     {
         None
     }
-
-    /// Returns the document as one section of a page with several results, and its plots.
-    fn part(&self, heading: &str) -> (String, Vec<Plot>) {
-        page::part(&self.document(), heading)
-    }
 }
 
 /// Forms of a result.
@@ -147,6 +142,9 @@ pub(crate) enum BlockContent<'a> {
     /// Definitions at the end of a page, in place of [`Document::method`]; for results whose
     /// terminal text needs none.
     PageNote(&'static str),
+    /// Document of another result under its own heading, instead of that of the block; on a page
+    /// only.
+    Part(String, Box<Document<'a>>),
     /// Limits and findings, on a terminal here instead of at the end.
     Judgement,
     /// Individual rendering: lines for a terminal, and markup for a page.

@@ -8,6 +8,7 @@ mod clock_compare;
 mod cycle;
 mod cycle_predict;
 mod cycle_test;
+mod host_all;
 mod host_clock;
 mod host_delay;
 mod host_interrupt;
@@ -21,6 +22,7 @@ pub(crate) mod relay_tree;
 
 pub use after::{after_line, dependency_name};
 pub use cycle_test::fault_name as cycle_test_fault_name;
+pub use host_all::host_part;
 pub use host_delay::setting_name;
 pub use host_switch::{exchange_name, peer_name};
 pub use path_stall::{
@@ -83,6 +85,7 @@ mod tests {
 
     #[test]
     fn texts_and_pages_are_as_expected() {
+        golden!(host_all, 100);
         golden!(host_clock, 100);
         golden!(relay_tree, 100);
         golden!(campaign, 100);

@@ -143,7 +143,7 @@ const KINDS: [ResultRenderer; 27] = [
     described!(CYCLE_PREDICT_SCHEMA, CyclePredictResult),
     described!(CYCLE_TEST_SCHEMA, CycleTestResult),
     kind!(DEMO_SCHEMA, table::demo, html::demo),
-    kind!(HOST_ALL_SCHEMA, table::host_all, html::host_all),
+    described!(HOST_ALL_SCHEMA, HostAllResult),
     described!(HOST_CLOCK_SCHEMA, HostClockResult),
     described!(HOST_DELAY_SCHEMA, HostDelayResult),
     described!(HOST_INTERRUPT_SCHEMA, HostInterruptResult),

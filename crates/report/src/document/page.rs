@@ -19,7 +19,10 @@ use crate::units::ABSENT;
 pub(super) fn page(document: &Document<'_>, result: &(impl Serialize + ?Sized)) -> String {
     let (sections, plots) = sections(document);
     let run = &document.run;
-    let main = each(sections, |(heading, markup)| section(heading, &markup));
+    let main = each(sections, |(heading, markup)| match heading {
+        "" => markup,
+        heading => section(heading, &markup),
+    });
     PageTemplate {
         kind: document.kind,
         failed: failed(document.limits),
@@ -35,11 +38,16 @@ pub(super) fn page(document: &Document<'_>, result: &(impl Serialize + ?Sized)) 
     .render()
 }
 
-/// Returns the document as one section of a page with several results, and the plots that the page
-/// has to draw.
-pub(super) fn part(document: &Document<'_>, heading: &str) -> (String, Vec<Plot>) {
-    let (sections, plots) = sections(document);
-    (crate::html::sections::as_part(heading, &sections), plots)
+/// Returns the document as one section of a page with several results, and adds its plots to
+/// `plots`.
+fn part(heading: &str, document: &Document<'_>, plots: &mut Vec<Plot>) -> String {
+    let (sections, drawn) = sections(document);
+    plots.extend(drawn);
+    let shown = sections.iter().filter(|(_, markup)| !markup.is_empty());
+    let parts = each(shown, |(heading, markup)| {
+        format!("<section>\n<h3>{}</h3>\n{markup}</section>\n", text(heading))
+    });
+    format!("<section class=\"part\">\n<h2>{}</h2>\n{parts}</section>\n", text(heading))
 }
 
 /// Returns the definitions at the end of a page.
@@ -100,6 +108,7 @@ fn markup(content: &BlockContent<'_>, plots: &mut Vec<Plot>) -> String {
         }
         BlockContent::Plot(plot, below) => draw(plot.clone(), below, plots),
         BlockContent::Facts(group) => fact_table(group),
+        BlockContent::Part(heading, document) => part(heading, document, plots),
         BlockContent::Custom(_, markup) | BlockContent::Markup(markup) => markup.clone(),
         BlockContent::PageNote(_)
         | BlockContent::Title(_)

@@ -20,6 +20,7 @@ pub(super) fn text(document: &Document<'_>, style: &TableStyle) -> String {
             BlockContent::Markup(_)
             | BlockContent::Plot(..)
             | BlockContent::Details(_)
+            | BlockContent::Part(..)
             | BlockContent::Distributions(_) => {}
             BlockContent::Judgement => lines.extend(judgement(document, style)),
             content => {

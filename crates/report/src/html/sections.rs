@@ -64,15 +64,6 @@ pub(crate) fn section(heading: &str, markup: &str) -> String {
     }
 }
 
-/// Returns the sections of one result as a section of a page with others.
-pub(crate) fn as_part(heading: &str, sections: &[(&'static str, String)]) -> String {
-    let shown = sections.iter().filter(|(_, markup)| !markup.is_empty());
-    let parts = each(shown, |(heading, markup)| {
-        format!("<section>\n<h3>{}</h3>\n{markup}</section>\n", text(heading))
-    });
-    format!("<section class=\"part\">\n<h2>{}</h2>\n{parts}</section>\n", text(heading))
-}
-
 /// Returns the limits of the run, in the order of the command line.
 pub(crate) fn limits(limits: &[LimitResult]) -> String {
     if limits.is_empty() {
@@ -114,24 +105,31 @@ pub(crate) fn findings(findings: &[Finding]) -> String {
 }
 
 fn finding_group(group: &FindingGroup<'_>) -> String {
-    let severity = severity_name(group.first.severity);
-    let others = each(&group.others, |other| message(other));
+    let others = each(&group.others, |other| message(other, trial_label(other)));
     let others = match group.others.len() {
         0 => others,
         n => format!("<details><summary>{n} more of this kind</summary>{others}</details>"),
     };
+    finding(group.first, trial_label(group.first), &others)
+}
+
+/// Returns a finding as an item of a list, with the given markup below it; `label` names its
+/// origin.
+pub(crate) fn finding(finding: &Finding, label: Option<String>, below: &str) -> String {
+    let severity = severity_name(finding.severity);
     format!(
         "<li class=\"{severity}\"><span class=\"severity\">{severity}</span>{}\
-         <p class=\"advice\">{}</p>{others}</li>\n",
-        message(group.first),
-        text(&group.first.advice),
+         <p class=\"advice\">{}</p>{below}</li>\n",
+        message(finding, label),
+        text(&finding.advice),
     )
 }
 
-fn message(finding: &Finding) -> String {
-    let trial = trial_label(finding)
-        .map_or_else(String::new, |trial| format!(" <span class=\"trial\">({trial})</span>"));
-    format!("<p>{}{trial}</p>", text(&finding.message))
+fn message(finding: &Finding, label: Option<String>) -> String {
+    let label = label.map_or_else(String::new, |label| {
+        format!(" <span class=\"trial\">({})</span>", text(&label))
+    });
+    format!("<p>{}{label}</p>", text(&finding.message))
 }
 
 /// Returns a list of names and values, omitting those without a value.

@@ -5,11 +5,11 @@ use horolog_record::{
     TickMode, TickRateSource,
 };
 
+use super::host_all;
 use crate::document::{
     BlockContent, DescribeResult, Document, Headline, NameColumn, NamedRow, NamedRowTable, run_of,
 };
 use crate::facts::{FactGroup, HostFact, UNKNOWN, fact, listed};
-use crate::host_all;
 use crate::units::{ABSENT, full_count, human_ns, mean_ns, percent, sentence, signed_ns};
 
 const COLUMNS: [(&str, usize); 6] = [

@@ -7,11 +7,11 @@ use horolog_record::{
     TimerSlackSetting, WaitFunction,
 };
 
+use super::host_all::{delay, nanosleep};
 use crate::document::{
     BlockContent, DescribeResult, Document, Headline, NameColumn, NamedRow, NamedRowTable,
     RunFacts, run_of,
 };
-use crate::host_all::{delay, nanosleep};
 use crate::html::data;
 use crate::html::escape::{each, text};
 use crate::html::plot::{AxisScale, Plot, PlotAxis, PlotSeries, PlotUnit, PlotView, PlotViews};

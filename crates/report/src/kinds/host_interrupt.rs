@@ -6,12 +6,12 @@ use horolog_record::{
     TimerHandlerLatency,
 };
 
+use super::host_all::interrupt;
 use crate::document::{
     BlockContent, DescribeResult, DistributionSet, Document, Headline, NameColumn, NamedRow,
     NamedRowTable, run_of,
 };
 use crate::host::{LATENCY_TITLES, conditions, latency_figures, scheduling};
-use crate::host_all::interrupt;
 use crate::table::TableStyle;
 use crate::table::shapes::{TextBar, bars};
 use crate::units::{ABSENT, full_count, human_ns, mean_ns, percent, percent_of, sentence};

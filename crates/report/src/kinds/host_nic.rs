@@ -5,9 +5,9 @@ use horolog_record::{
     NicXdpFeature, NicXdpMode,
 };
 
+use super::host_all::nic;
 use crate::document::{BlockContent, DescribeResult, Document, DocumentBlock, Headline, run_of};
 use crate::facts::{FactGroup, HostFact, UNKNOWN, fact, listed};
-use crate::host_all::nic;
 use crate::html::escape::{each, text};
 use crate::table::TableStyle;
 use crate::table::grid::CellTone;

@@ -6,12 +6,12 @@ use horolog_record::{
     SwitchPeer, SwitchPlacement, YieldSwitchCost, YieldSwitchRepetition,
 };
 
+use super::host_all::switch;
 use crate::document::{
     BlockContent, DescribeResult, DistributionSet, Document, Headline, NameColumn, NamedRow,
     NamedRowTable, run_of,
 };
 use crate::host::{conditions, scheduling};
-use crate::host_all::switch;
 use crate::units::{ABSENT, full_count, human_ns, mean_ns, sentence};
 
 const NAME_WIDTH: usize = 30;

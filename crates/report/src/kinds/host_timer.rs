@@ -3,12 +3,12 @@
 
 use horolog_record::{CoreWakeupLatency, HostTimerResult};
 
+use super::host_all::timer;
 use crate::document::{
     BlockContent, DescribeResult, DistributionSet, Document, Headline, NameColumn, NamedRow,
     NamedRowTable, run_of,
 };
 use crate::host::{LATENCY_TITLES, conditions, latency_figures, scheduling};
-use crate::host_all::timer;
 use crate::html::latency::time_axis;
 use crate::html::plot::{Plot, PlotAxis, PlotViews};
 use crate::html::time_series::TimeSeriesSettings;

@@ -89,27 +89,37 @@ pub(crate) fn finding_lines(findings: &[Finding], style: &TableStyle) -> Vec<Str
 
 fn group_lines(group: &FindingGroup<'_>, style: &TableStyle) -> Vec<String> {
     let first = group.first;
-    let tone = match first.severity {
-        Severity::Error => CellTone::Bad,
-        Severity::Warning => CellTone::Warning,
-        Severity::Note => CellTone::Plain,
-    };
-    let name = severity_name(first.severity);
-    let trial_suffix = trial_label(first).map_or_else(String::new, |trial| format!(" ({trial})"));
     let others = others(group);
     let message = match &*others {
         "" => &*first.message,
         _ => first.message.trim_end_matches('.'),
     };
-    let text = format!("{name}{trial_suffix}: {message}{others}");
+    finding(first, trial_label(first), &format!("{message}{others}"), style)
+}
+
+/// Returns a finding with this message and its advice; `label` names its origin.
+pub(crate) fn finding(
+    finding: &Finding,
+    label: Option<String>,
+    message: &str,
+    style: &TableStyle,
+) -> Vec<String> {
+    let tone = match finding.severity {
+        Severity::Error => CellTone::Bad,
+        Severity::Warning => CellTone::Warning,
+        Severity::Note => CellTone::Plain,
+    };
+    let name = severity_name(finding.severity);
+    let label = label.map_or_else(String::new, |label| format!(" ({label})"));
+    let text = format!("{name}{label}: {message}");
     let mut lines = wrapped(&text, "", "  ", style);
     if let Some(line) = lines.first_mut()
         && let Some(rest) = line.strip_prefix(name)
     {
         *line = format!("{}{rest}", tone.paint(name, style.colour));
     }
-    if !first.advice.is_empty() {
-        lines.extend(wrapped(&first.advice, "  → ", "    ", style));
+    if !finding.advice.is_empty() {
+        lines.extend(wrapped(&finding.advice, "  → ", "    ", style));
     }
     lines
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use horolog_probe::host::all::{self, HostAllOptions, HostCallbacks};
 use horolog_record::{Finding, HostAllResult, HostMeasurement, LimitResult};
-use horolog_report::{html, table, to_json};
+use horolog_report::{RenderResult, host_part, to_json};
 
 use super::MeasuringThreadArgs;
 use super::{delay, interrupt, switch, timer};
@@ -138,13 +138,13 @@ pub(super) fn run(args: &HostAllArgs) -> Result<(), CommandFailure> {
     let progress = ProgressLine::new();
     let callbacks = HostCallbacks {
         report_step: &|part, what| progress.set_message(&format!("{}: {what}", part.name())),
-        report_outcome: &|outcome| progress.print_above(&table::host_part(outcome)),
+        report_outcome: &|outcome| progress.print_above(&host_part(outcome)),
         is_over: &|| output::check_stop_request().is_break(),
     };
     let mut result = all::run(&options, callbacks);
     progress.finish();
     result.limits = args.fail_if.iter().map(|one| one.judge(&result)).collect();
-    files.write(&result, [to_json, html::host_all], table::host_all)?;
+    files.write(&result, [to_json, RenderResult::page], RenderResult::text)?;
     let worst_findings: Vec<Finding> =
         result.worst_findings.into_iter().map(|one| one.finding).collect();
     check_limits_and_findings(&result.limits, &worst_findings)

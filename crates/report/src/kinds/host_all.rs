@@ -1,5 +1,5 @@
-//! Texts on the result of `host all`, shared by the terminal and the HTML report: one line per
-//! part, and the verdict.
+//! Document of a result of `horolog host all`: main result of each part, verdict, worst findings,
+//! and on a page the documents of the parts.
 
 use horolog_record::{
     DelayMeasurement, Distribution, HostAllResult, HostClockResult, HostDelayResult,
@@ -8,14 +8,145 @@ use horolog_record::{
     TimerHandlerKind, WaitFunction,
 };
 
-use crate::kinds::setting_name;
+use super::host_delay::setting_name;
+use crate::document::{BlockContent, DescribeResult, Document, DocumentBlock, Headline, run_of};
+use crate::html::escape::{each, text};
+use crate::html::sections::{finding as finding_item, findings, paragraph};
+use crate::table::TableStyle;
+use crate::table::grid::CellTone;
+use crate::table::summary::{finding as finding_lines, wrapped};
 use crate::units::{ABSENT, human_ns, mean_ns, percent_of};
+
+const NAME_WIDTH: usize = 14;
+
+const NOTE: &str = "Each part is measured by the command of the same name; see there for the \
+                    method.";
 
 /// Requested delay whose overshoot stands for all delays, in ns.
 const DELAY_NS: u64 = 1_000_000;
 
+impl DescribeResult for HostAllResult {
+    fn document(&self) -> Document<'_> {
+        let parts = parts(self);
+        let lead = format!("{} parts, started {}", parts.len(), self.started);
+        let own = [
+            BlockContent::Custom(Box::new(|style| lines(self, style)), worst(self))
+                .under("Worst findings"),
+            BlockContent::Markup(overview(self)).under("Parts"),
+            BlockContent::Markup(findings(&self.findings)).under("Overall"),
+            BlockContent::PageNote(NOTE).under(""),
+        ];
+        Document {
+            kind: "host all",
+            heading: "host qualification".to_owned(),
+            lead,
+            headline: Headline {
+                name: "For measuring in microseconds".to_owned(),
+                value: Some(verdict_name(self.verdict).to_owned()),
+                sentence: verdict_sentence(self.verdict).to_owned(),
+            },
+            blocks: own.into_iter().chain(parts).collect(),
+            method: "",
+            limits: &self.limits,
+            findings: &[],
+            run: run_of!(self),
+        }
+    }
+}
+
+/// Returns the documents of the parts that have a result, in the order in which they ran.
+fn parts(result: &HostAllResult) -> Vec<DocumentBlock<'_>> {
+    let named = [
+        ("Clocks", result.clock.as_ref().map(DescribeResult::document)),
+        ("Delays", result.delay.as_ref().map(DescribeResult::document)),
+        ("Wake-ups", result.timer.as_ref().map(DescribeResult::document)),
+        ("Switches", result.switch.as_ref().map(DescribeResult::document)),
+        ("Handlers and OS noise", result.interrupt.as_ref().map(DescribeResult::document)),
+    ];
+    let named = named.into_iter().filter_map(|(name, part)| Some((name.to_owned(), part?)));
+    let nics =
+        result.nics.iter().map(|one| (format!("Interface {}", one.interface), one.document()));
+    let parts = named.chain(nics);
+    parts.map(|(name, part)| BlockContent::Part(name, Box::new(part)).under("")).collect()
+}
+
+/// Returns the main result of each part, the verdict and the worst findings, for a terminal.
+fn lines(result: &HostAllResult, style: &TableStyle) -> Vec<String> {
+    let mut lines: Vec<_> = result.parts.iter().flat_map(|one| part(result, one, style)).collect();
+    lines.push(String::new());
+    let tone = match result.verdict {
+        HostVerdict::Fit => CellTone::Strong,
+        HostVerdict::Marginal | HostVerdict::Unjudged => CellTone::Warning,
+        HostVerdict::Unfit => CellTone::Bad,
+    };
+    lines.push(tone.paint(verdict_name(result.verdict), style.colour));
+    lines.extend(wrapped(verdict_sentence(result.verdict), "  ", "  ", style));
+    lines.extend(result.worst_findings.iter().flat_map(|worst| {
+        finding_lines(&worst.finding, Some(origin(worst)), &worst.finding.message, style)
+    }));
+    lines
+}
+
+/// Returns the main result of a part, and its unmet prerequisites.
+fn part(
+    result: &HostAllResult,
+    outcome: &HostMeasurementOutcome,
+    style: &TableStyle,
+) -> Vec<String> {
+    let indent = " ".repeat(NAME_WIDTH);
+    let mut first = format!("{:<NAME_WIDTH$}", part_name(outcome));
+    let texts = [headline(result, outcome), shortfall(outcome)].into_iter().flatten();
+    let lines = |text: String| {
+        let first = std::mem::replace(&mut first, indent.clone());
+        wrapped(&text, &first, &indent, style)
+    };
+    texts.flat_map(lines).collect()
+}
+
+/// Returns the outcome of a part, in one line.
+#[must_use]
+pub fn host_part(outcome: &HostMeasurementOutcome) -> String {
+    let (name, state) = (part_name(outcome), state_name(outcome.state));
+    match outcome.duration_ns {
+        0 => format!("{name}: {state}"),
+        took_ns => format!("{name}: {state}, {}", human_ns(took_ns)),
+    }
+}
+
+/// Returns the worst findings for a page.
+fn worst(result: &HostAllResult) -> String {
+    let items =
+        each(&result.worst_findings, |one| finding_item(&one.finding, Some(origin(one)), ""));
+    match &*items {
+        "" => paragraph("No findings."),
+        items => format!("<ul class=\"findings\">\n{items}</ul>\n"),
+    }
+}
+
+/// Returns the duration, main result and state of each part, for a page.
+fn overview(result: &HostAllResult) -> String {
+    let rows = each(&result.parts, |outcome| {
+        let state = shortfall(outcome).unwrap_or_else(|| state_name(outcome.state).to_owned());
+        let headline = headline(result, outcome).unwrap_or_else(|| ABSENT.to_owned());
+        let words =
+            each([headline, state], |cell| format!("<td class=\"words\">{}</td>", text(&cell)));
+        let (name, took) = (part_name(outcome), human_ns(outcome.duration_ns));
+        format!(
+            "<tr><th scope=\"row\" class=\"words\">{}</th><td>{took}</td>{words}</tr>\n",
+            text(&name)
+        )
+    });
+    format!(
+        "<div class=\"scroll\" id=\"parts\" tabindex=\"0\" role=\"region\" \
+         aria-label=\"Parts\">\n<table class=\"data\">\n<thead><tr><td></td><th \
+         scope=\"col\">duration</th><th scope=\"col\" class=\"words\">main result</th><th \
+         scope=\"col\" \
+         class=\"words\">state</th></tr></thead>\n<tbody>\n{rows}</tbody>\n</table>\n</div>\n"
+    )
+}
+
 /// Returns the name of a part; for a NIC with its interface.
-pub(crate) fn part_name(outcome: &HostMeasurementOutcome) -> String {
+fn part_name(outcome: &HostMeasurementOutcome) -> String {
     match &outcome.interface {
         Some(interface) => format!("nic {interface}"),
         None => outcome.part.name().to_owned(),
@@ -23,7 +154,7 @@ pub(crate) fn part_name(outcome: &HostMeasurementOutcome) -> String {
 }
 
 /// Returns the outcome of a part, in a word or two.
-pub(crate) const fn state_name(state: HostMeasurementState) -> &'static str {
+const fn state_name(state: HostMeasurementState) -> &'static str {
     match state {
         HostMeasurementState::Measured => "measured",
         HostMeasurementState::Reduced => "partly measured",
@@ -36,7 +167,7 @@ pub(crate) const fn state_name(state: HostMeasurementState) -> &'static str {
 }
 
 /// Returns the state of a part and its reasons; `None` if it was measured without restrictions.
-pub(crate) fn shortfall(outcome: &HostMeasurementOutcome) -> Option<String> {
+fn shortfall(outcome: &HostMeasurementOutcome) -> Option<String> {
     if outcome.state == HostMeasurementState::Measured {
         return None;
     }
@@ -48,7 +179,7 @@ pub(crate) fn shortfall(outcome: &HostMeasurementOutcome) -> Option<String> {
 }
 
 /// Returns the main metric of a part in words; `None` without a result.
-pub(crate) fn headline(result: &HostAllResult, outcome: &HostMeasurementOutcome) -> Option<String> {
+fn headline(result: &HostAllResult, outcome: &HostMeasurementOutcome) -> Option<String> {
     match outcome.part {
         HostMeasurement::Clock => result.clock.as_ref().map(clock),
         HostMeasurement::Delay => result.delay.as_ref().map(delay),
@@ -62,7 +193,7 @@ pub(crate) fn headline(result: &HostAllResult, outcome: &HostMeasurementOutcome)
     }
 }
 
-pub(crate) fn clock(result: &HostClockResult) -> String {
+pub(super) fn clock(result: &HostClockResult) -> String {
     let source = result.clocksource.current.as_deref().unwrap_or("unknown");
     let read = result.clocks.iter().find(|clock| clock.name == "REALTIME");
     let cost = read.and_then(|clock| clock.cost_ns);
@@ -77,13 +208,13 @@ pub(crate) fn clock(result: &HostClockResult) -> String {
 
 /// Returns the measurement of `nanosleep` at the delay closest to [`DELAY_NS`], under the first
 /// setting that has any.
-pub(crate) fn nanosleep(result: &HostDelayResult) -> Option<&DelayMeasurement> {
+pub(super) fn nanosleep(result: &HostDelayResult) -> Option<&DelayMeasurement> {
     let cells = result.cells.iter().filter(|cell| cell.function == WaitFunction::Nanosleep);
     let cells = cells.filter(|cell| cell.overshoot_ns.is_some());
     cells.min_by_key(|cell| (cell.setting, cell.requested_ns.abs_diff(DELAY_NS)))
 }
 
-pub(crate) fn delay(result: &HostDelayResult) -> String {
+pub(super) fn delay(result: &HostDelayResult) -> String {
     let Some(cell) = nanosleep(result) else { return ABSENT.to_owned() };
     let of = |of: fn(&Distribution) -> u64| {
         cell.overshoot_ns.as_ref().map_or_else(|| ABSENT.to_owned(), |one| human_ns(of(one)))
@@ -97,7 +228,7 @@ pub(crate) fn delay(result: &HostDelayResult) -> String {
     )
 }
 
-pub(crate) fn timer(result: &HostTimerResult) -> String {
+pub(super) fn timer(result: &HostTimerResult) -> String {
     let cores =
         || result.cores.iter().filter_map(|core| Some((core.core, core.latency_ns.as_ref()?)));
     let worst = cores().max_by_key(|(_, latency)| latency.p99);
@@ -116,7 +247,7 @@ pub(crate) fn timer(result: &HostTimerResult) -> String {
     )
 }
 
-pub(crate) fn switch(result: &HostSwitchResult) -> String {
+pub(super) fn switch(result: &HostSwitchResult) -> String {
     let figure = |peer| {
         let steps = result.steps.iter().find(|steps| steps.peer == peer);
         let figure = steps.and_then(|steps| steps.per_switch_ns);
@@ -129,7 +260,7 @@ pub(crate) fn switch(result: &HostSwitchResult) -> String {
     )
 }
 
-pub(crate) fn interrupt(result: &HostInterruptResult) -> String {
+pub(super) fn interrupt(result: &HostInterruptResult) -> String {
     let worst = |kind| {
         let of_kind = result.handlers.iter().filter(move |one| one.kind == kind);
         let p99 = of_kind.filter_map(|one| Some(one.delay_ns.as_ref()?.p99)).max();
@@ -151,7 +282,7 @@ pub(crate) fn interrupt(result: &HostInterruptResult) -> String {
     )
 }
 
-pub(crate) fn nic(result: &HostNicResult) -> String {
+pub(super) fn nic(result: &HostNicResult) -> String {
     let queues = if result.queues.rx == 1 { "queue" } else { "queues" };
     let timestamp_source = match &result.timestamps {
         Some(timestamps) if timestamps.hardware_rx && timestamps.hardware_tx => "NIC",
@@ -168,7 +299,7 @@ pub(crate) fn nic(result: &HostNicResult) -> String {
 }
 
 /// Returns the name of a verdict.
-pub(crate) const fn verdict_name(verdict: HostVerdict) -> &'static str {
+const fn verdict_name(verdict: HostVerdict) -> &'static str {
     match verdict {
         HostVerdict::Fit => "fit",
         HostVerdict::Marginal => "fit with findings",
@@ -178,7 +309,7 @@ pub(crate) const fn verdict_name(verdict: HostVerdict) -> &'static str {
 }
 
 /// Returns a sentence on the verdict.
-pub(crate) const fn verdict_sentence(verdict: HostVerdict) -> &'static str {
+const fn verdict_sentence(verdict: HostVerdict) -> &'static str {
     match verdict {
         HostVerdict::Fit => "This host is fit for measuring in microseconds.",
         HostVerdict::Marginal => {
@@ -193,7 +324,7 @@ pub(crate) const fn verdict_sentence(verdict: HostVerdict) -> &'static str {
 }
 
 /// Returns the origin of one of the worst findings: `timer`, `interrupt and 2 more of this kind`.
-pub(crate) fn origin(worst: &RankedFinding) -> String {
+fn origin(worst: &RankedFinding) -> String {
     let part = worst.part.map_or("all", HostMeasurement::name);
     match worst.others {
         0 => part.to_owned(),
@@ -204,7 +335,48 @@ pub(crate) fn origin(worst: &RankedFinding) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::document::RenderResult;
     use crate::fixture;
+    use crate::html::main_of;
+
+    #[test]
+    fn each_part_is_on_the_page_with_its_plots_and_no_two_elements_have_one_name() {
+        let mut result = fixture::host_all();
+        let nic = HostNicResult { interface: "eth1".to_owned(), ..result.nics[0].clone() };
+        result.nics.push(nic);
+        let page = result.page();
+        for shown in ["plot-median", "plot-wake-ups-histogram", "plot-turns-tail", "plot-gaps"] {
+            assert!(page.contains(shown), "{shown}");
+        }
+        assert!(page.len() < 1_000_000, "{}", page.len());
+        let ids: Vec<_> = main_of(&page)
+            .split(" id=\"")
+            .skip(1)
+            .filter_map(|rest| rest.split('"').next())
+            .collect();
+        let once: std::collections::BTreeSet<_> = ids.iter().collect();
+        assert!(ids.len() > 10 && once.len() == ids.len(), "{ids:?}");
+    }
+
+    #[test]
+    fn a_run_without_parts_still_makes_a_page() {
+        let mut result = fixture::host_all();
+        (result.clock, result.delay, result.timer) = (None, None, None);
+        (result.switch, result.interrupt) = (None, None);
+        result.nics.clear();
+        result.worst_findings.clear();
+        let page = result.page();
+        let main = main_of(&page);
+        assert!(!main.contains("plot-") && main.contains("No findings."), "{main}");
+    }
+
+    #[test]
+    fn a_part_that_is_done_is_a_line() {
+        let mut timer = fixture::host_all().parts[2].clone();
+        assert_eq!(host_part(&timer), "timer: partly measured, 10.1 s");
+        (timer.state, timer.duration_ns) = (HostMeasurementState::Skipped, 0);
+        assert_eq!(host_part(&timer), "timer: skipped");
+    }
 
     #[test]
     fn each_part_has_a_main_figure() {
