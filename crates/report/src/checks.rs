@@ -8,8 +8,9 @@ use serde::Deserialize as _;
 use serde_json::Value;
 
 use crate::findings::{grouped, severity_name, trial_label};
+use crate::kinds::compared_figure;
 use crate::limits;
-use crate::table::{self, TableStyle};
+use crate::table::TableStyle;
 
 /// Result of a command.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -135,7 +136,7 @@ fn of_limit(limit: &LimitResult) -> CheckCase {
 fn compared(result: &Value) -> Vec<CheckCase> {
     let Ok(result) = CompareResult::deserialize(result) else { return Vec::new() };
     let case = |figure: &ComparedMetric| {
-        let (name, detail, verdict) = table::compared_figure(figure);
+        let (name, detail, verdict) = compared_figure(figure);
         let outcome = match verdict {
             _ if figure.informational => CaseOutcome::Skipped,
             CompareVerdict::Same | CompareVerdict::Better => CaseOutcome::Passed,

@@ -139,6 +139,8 @@ pub(crate) enum BlockContent<'a> {
     /// Sparklines or bars on a terminal.
     Shape(TerminalLines<'a>),
     Facts(FactGroup),
+    /// Failure in words, in the title and verdict of a page, in place of failed limits.
+    Failure(String),
     /// Definitions at the end of a page, in place of [`Document::method`]; for results whose
     /// terminal text needs none.
     PageNote(&'static str),

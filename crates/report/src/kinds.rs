@@ -5,6 +5,7 @@ mod at;
 pub(crate) mod campaign;
 mod clock;
 mod clock_compare;
+mod compare;
 mod cycle;
 mod cycle_predict;
 mod cycle_test;
@@ -21,6 +22,8 @@ mod path_udp;
 pub(crate) mod relay_tree;
 
 pub use after::{after_line, dependency_name};
+pub(crate) use compare::compared_figure;
+pub use compare::compared_name;
 pub use cycle_test::fault_name as cycle_test_fault_name;
 pub use host_all::host_part;
 pub use host_delay::setting_name;
@@ -55,8 +58,16 @@ mod tests {
 
     /// Adds markup to the texts that come from the measured system.
     fn add_markup(value: &mut Value) {
-        const FREE_TEXTS: [&str; 7] =
-            ["message", "advice", "name", "reason", "kernel", "idle_driver", "statement"];
+        const FREE_TEXTS: [&str; 8] = [
+            "message",
+            "advice",
+            "name",
+            "reason",
+            "kernel",
+            "idle_driver",
+            "statement",
+            "reference",
+        ];
         match value {
             Value::Array(items) => items.iter_mut().for_each(add_markup),
             Value::Object(fields) => {
@@ -85,6 +96,7 @@ mod tests {
 
     #[test]
     fn texts_and_pages_are_as_expected() {
+        golden!(compare, 100);
         golden!(host_all, 100);
         golden!(host_clock, 100);
         golden!(relay_tree, 100);

@@ -39,8 +39,8 @@ pub use findings::severity_name;
 pub use json::to_json;
 pub use junit::junit;
 pub use kinds::{
-    after_line, cycle_test_fault_name, dependency_name, exchange_name, host_part, peer_name,
-    setting_name, stall_mechanism, stall_not_followed, stall_pattern,
+    after_line, compared_name, cycle_test_fault_name, dependency_name, exchange_name, host_part,
+    peer_name, setting_name, stall_mechanism, stall_not_followed, stall_pattern,
 };
 pub use limits::broken as broken_limits;
 pub use live::load_metrics;

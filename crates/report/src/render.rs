@@ -138,7 +138,7 @@ const KINDS: [ResultRenderer; 27] = [
     described!(CLOCK_SCHEMA, ClockResult),
     described!(CLOCK_COMPARE_SCHEMA, ClockCompareResult),
     kind!(CLOCK_LOG_SCHEMA, table::clock_log, html::clock_log),
-    kind!(COMPARE_SCHEMA, table::compare, html::compare),
+    described!(COMPARE_SCHEMA, CompareResult),
     described!(CYCLE_SCHEMA, CycleResult),
     described!(CYCLE_PREDICT_SCHEMA, CyclePredictResult),
     described!(CYCLE_TEST_SCHEMA, CycleTestResult),

@@ -25,7 +25,7 @@ pub(super) fn page(document: &Document<'_>, result: &(impl Serialize + ?Sized)) 
     });
     PageTemplate {
         kind: document.kind,
-        failed: failed(document.limits),
+        failed: failure(document),
         heading: document.heading.clone(),
         lead: document.lead.clone(),
         verdict: headline(&document.headline),
@@ -48,6 +48,15 @@ fn part(heading: &str, document: &Document<'_>, plots: &mut Vec<Plot>) -> String
         format!("<section>\n<h3>{}</h3>\n{markup}</section>\n", text(heading))
     });
     format!("<section class=\"part\">\n<h2>{}</h2>\n{parts}</section>\n", text(heading))
+}
+
+/// Returns the failure in words, if any.
+fn failure(document: &Document<'_>) -> Option<String> {
+    let failure = |block: &DocumentBlock<'_>| match &block.content {
+        BlockContent::Failure(failure) => Some(failure.clone()),
+        _ => None,
+    };
+    document.blocks.iter().find_map(failure).or_else(|| failed(document.limits))
 }
 
 /// Returns the definitions at the end of a page.
@@ -111,6 +120,7 @@ fn markup(content: &BlockContent<'_>, plots: &mut Vec<Plot>) -> String {
         BlockContent::Part(heading, document) => part(heading, document, plots),
         BlockContent::Custom(_, markup) | BlockContent::Markup(markup) => markup.clone(),
         BlockContent::PageNote(_)
+        | BlockContent::Failure(_)
         | BlockContent::Title(_)
         | BlockContent::Introduction(_)
         | BlockContent::Shape(_)

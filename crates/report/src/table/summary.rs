@@ -60,21 +60,6 @@ fn losses_line(result: &LoadResult) -> Option<String> {
     })
 }
 
-/// Returns the lines below tables: conclusions, method, limits and findings.
-pub(super) fn footer(
-    sentences: impl IntoIterator<Item = String>,
-    method: impl IntoIterator<Item = String>,
-    (limits, findings): (&[LimitResult], &[Finding]),
-    style: &TableStyle,
-) -> Vec<String> {
-    let sentences = sentences.into_iter().flat_map(|text| wrapped(&text, "", "  ", style));
-    let method = method.into_iter().flat_map(|text| wrapped(&text, "  ", "    ", style));
-    let mut lines: Vec<String> = sentences.chain(method).collect();
-    lines.extend(limit_lines(limits, style));
-    lines.extend(finding_lines(findings, style));
-    lines
-}
-
 /// Returns the limits of the run, in the order of the command line.
 pub(crate) fn limit_lines(limits: &[LimitResult], style: &TableStyle) -> Vec<String> {
     let tone = |limit: &LimitResult| if limit.failed { CellTone::Bad } else { CellTone::Plain };

@@ -7,7 +7,7 @@ use horolog_record::{
     COMPARE_SCHEMA, CompareResult, CompareVerdict, ComparedMetric, ComparedRun, Finding,
     FindingCode, Host, ResultComparison, Severity, find_damaged_histogram, rfc3339_now,
 };
-use horolog_report::{check_result, html, table, to_json, units};
+use horolog_report::{RenderResult, check_result, compared_name, to_json, units};
 use horolog_stats::bootstrap;
 use std::path::PathBuf;
 
@@ -87,7 +87,7 @@ pub(super) fn run(args: &RunsCompareArgs) -> Result<(), CommandFailure> {
     earlier.iter().chain(&later).try_for_each(check_comparable)?;
     let mut result = compare_runs(&earlier, &later, args.threshold);
     retain_metrics(&mut result, &args.metric)?;
-    files.write(&result, [to_json, html::compare], table::compare)?;
+    files.write(&result, [to_json, RenderResult::page], RenderResult::text)?;
     check_verdict(&result)
 }
 
@@ -114,7 +114,7 @@ fn retain_metrics(result: &mut CompareResult, wanted: &[String]) -> Result<(), C
     }
     let is_wanted = |name: &str| wanted.iter().any(|text| name.contains(text.as_str()));
     let had = result.metrics.len();
-    result.metrics.retain(|metric| is_wanted(&table::compared_name(metric)));
+    result.metrics.retain(|metric| is_wanted(&compared_name(metric)));
     result.only_earlier.retain(|path| is_wanted(path));
     result.only_later.retain(|path| is_wanted(path));
     if had > 0 && result.metrics.is_empty() {
@@ -187,7 +187,7 @@ fn check_verdict(result: &CompareResult) -> Result<(), CommandFailure> {
             units::percent(result.threshold),
             with_verdict(CompareVerdict::Worse).count(),
             all,
-            table::compared_name(first)
+            compared_name(first)
         )));
     }
     if all == 0 {
