@@ -82,8 +82,8 @@ pub(crate) struct RunFacts<'a> {
     /// Facts before the command, and facts after the start time.
     pub(crate) before: NamedFacts,
     pub(crate) after: NamedFacts,
-    /// Facts in a second list beside these.
-    pub(crate) second_list: NamedFacts,
+    /// Facts in further lists, beside these.
+    pub(crate) other_lists: Vec<NamedFacts>,
     pub(crate) schema: &'a str,
     pub(crate) command: &'a [String],
     pub(crate) started: &'a str,
@@ -97,7 +97,7 @@ macro_rules! run_of {
             heading: "Run and host",
             before: Vec::new(),
             after: Vec::new(),
-            second_list: Vec::new(),
+            other_lists: Vec::new(),
             schema: &$result.schema,
             command: &$result.command,
             started: &$result.started,

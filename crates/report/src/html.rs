@@ -23,7 +23,6 @@ mod losses;
 mod nts_ke;
 mod offsets;
 pub(crate) mod plot;
-mod query;
 pub(crate) mod relay_tree_gain;
 pub(crate) mod sections;
 pub(crate) mod series;
@@ -43,7 +42,6 @@ pub use demo::demo;
 pub use live::{LivePageKind, live};
 pub use load::load;
 pub use nts_ke::nts_ke;
-pub use query::query;
 pub use sections::mode_name;
 
 const TEMPLATE: &str = include_str!("../assets/page.html");
@@ -134,6 +132,7 @@ mod tests {
     use serde::de::DeserializeOwned;
 
     use super::*;
+    use crate::document::RenderResult;
     use crate::fixture;
 
     const HOSTILE: &str = "</script><script>alert(1)</script><!--<img src=x onerror='a\"b&c'>";
@@ -152,10 +151,10 @@ mod tests {
             demo(&fixture::demo()),
             bench_cores(&fixture::cores()),
             bench_relay(&fixture::bench_relay()),
-            query(&fixture::query(100)),
-            crate::document::RenderResult::page(&fixture::clock()),
-            crate::document::RenderResult::page(&fixture::path_udp()),
-            crate::document::RenderResult::page(&fixture::relay_tree()),
+            fixture::query(100).page(),
+            fixture::clock().page(),
+            fixture::path_udp().page(),
+            fixture::relay_tree().page(),
         ]
     }
 
@@ -215,8 +214,8 @@ mod tests {
 
     #[test]
     fn no_text_of_a_result_becomes_markup() {
-        let harmless = [load(&fixture::load()), demo(&fixture::demo()), query(&fixture::query(20))];
-        let hostile = [load(&hostile_load()), demo(&hostile_demo()), query(&hostile_query())];
+        let harmless = [load(&fixture::load()), demo(&fixture::demo()), fixture::query(20).page()];
+        let hostile = [load(&hostile_load()), demo(&hostile_demo()), hostile_query().page()];
         for (page, usual) in hostile.iter().zip(&harmless) {
             assert!(!page.contains("<img"));
             assert!(!page.contains("<script>alert"));

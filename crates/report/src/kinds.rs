@@ -19,6 +19,7 @@ mod host_timer;
 mod path_stall;
 mod path_tcp;
 mod path_udp;
+mod query;
 pub(crate) mod relay_tree;
 
 pub use after::{after_line, dependency_name};

@@ -153,7 +153,7 @@ const KINDS: [ResultRenderer; 27] = [
     described!(PATH_STALL_SCHEMA, PathStallResult),
     described!(PATH_TCP_SCHEMA, PathTcpResult),
     described!(PATH_UDP_SCHEMA, PathUdpResult),
-    kind!(QUERY_SCHEMA, table::query, html::query),
+    described!(QUERY_SCHEMA, QueryResult),
     described!(RELAY_TREE_SCHEMA, RelayTreeResult),
 ];
 
@@ -242,8 +242,8 @@ mod tests {
     fn a_stored_result_renders_as_its_command_did() {
         let style = TableStyle::default();
         let (query, load) = (fixture::query(100), fixture::load());
-        assert_eq!(table_of(value(&query), &style), Ok(table::query(&query, &style)));
-        assert_eq!(page_of(&value(&query)), Ok(html::query(&query)));
+        assert_eq!(table_of(value(&query), &style), Ok(query.text(&style)));
+        assert_eq!(page_of(&value(&query)), Ok(query.page()));
         assert_eq!(table_of(value(&load), &style), Ok(table::load(&load, &style)));
     }
 

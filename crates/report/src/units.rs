@@ -1,6 +1,8 @@
 //! Numbers for people: three significant digits and a unit. For display only; exact values are in
 //! the result.
 
+use horolog_record::ExactSummary;
+
 /// Text for an absent value.
 pub const ABSENT: &str = "-";
 
@@ -210,6 +212,35 @@ pub(crate) fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     let first = letters.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
     format!("{first}{}.", letters.as_str())
+}
+
+/// Returns the texts of a quantity: mean, standard deviation, root mean square, extremes and
+/// percentiles. A single sample has no deviation.
+pub(crate) fn figure_texts(figures: &ExactSummary, signed: bool) -> [String; 10] {
+    let with_sign = |ns: i64| {
+        let text = signed_ns(ns);
+        if signed { text } else { text.trim_start_matches('+').to_owned() }
+    };
+    let ExactSummary { mean, stddev, rms, min, p1, p5, p50, p95, p99, max, .. } = *figures;
+    let size = |ns: f64| signed_mean_ns(ns).trim_start_matches('+').to_owned();
+    let deviation = if figures.count < 2 { ABSENT.to_owned() } else { size(stddev) };
+    let [min, p1, p5, p50, p95, p99, max] = [min, p1, p5, p50, p95, p99, max].map(with_sign);
+    let mean = if signed { signed_mean_ns(mean) } else { size(mean) };
+    [mean, deviation, size(rms), min, p1, p5, p50, p95, p99, max]
+}
+
+/// Formats a number in scientific notation without a unit, such as an Allan deviation.
+pub(crate) fn scientific(value: f64) -> String {
+    if value.is_finite() { format!("{value:.2e}") } else { ABSENT.to_owned() }
+}
+
+/// Formats an averaging time in seconds.
+pub(crate) fn seconds(seconds: f64) -> String {
+    if (0.0..1e9).contains(&seconds) {
+        format!("{} s", (seconds * 1e6).round() / 1e6)
+    } else {
+        ABSENT.to_owned()
+    }
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use horolog_io::target::{AddressFamily, TargetName};
 use horolog_probe::query::{
     Algorithm, COUNT, KE_PORT, Query, QueryNtsOptions, QueryOptions, TrustAnchors,
 };
-use horolog_report::{csv, html, table, to_json};
+use horolog_report::{RenderResult, csv, to_json};
 
 use self::figures::QueryMetric;
 use crate::ci::CiArgs;
@@ -178,6 +178,6 @@ pub(crate) fn run(args: QueryArgs) -> Result<(), CommandFailure> {
     let mut result = query.run(&count_exchange, &|| output::check_stop_request().is_break());
     progress.finish();
     result.limits = limits.iter().map(|limit| figures::judge(limit, &result)).collect();
-    files.write(&result, [to_json, html::query, csv::query], table::query)?;
+    files.write(&result, [to_json, RenderResult::page, csv::query], RenderResult::text)?;
     check_limits_and_findings(&result.limits, &result.findings)
 }

@@ -73,8 +73,8 @@ fn run_facts(run: &RunFacts<'_>) -> String {
     let command =
         [("Command", Some(command_line(run.command))), ("Started", Some(run.started.to_owned()))];
     let own = [&run.before[..], &command, &run.after].concat();
-    let second = if run.second_list.is_empty() { String::new() } else { facts(&run.second_list) };
-    columns(&[facts(&own), second, host_facts(run.host)])
+    let lists = [own].iter().chain(&run.other_lists).map(|list| facts(list)).collect::<String>();
+    columns(&[lists, host_facts(run.host)])
 }
 
 fn headline(headline: &Headline) -> String {

@@ -10,8 +10,7 @@ use super::sections::{drawn_alone, section};
 use super::time_series::{TimeSeriesSettings, downsample};
 use super::{PageTemplate, headline};
 use crate::clock_log::{NOTE, clock_name, figures};
-use crate::table::query::seconds;
-use crate::units::{full_count, signed_mean_ns};
+use crate::units::{full_count, seconds, signed_mean_ns};
 
 /// Maximum number of state changes that are marked in the plot.
 const MARKS_MAX: usize = 24;

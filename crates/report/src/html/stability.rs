@@ -5,8 +5,7 @@ use horolog_record::AllanDeviation;
 use super::data::{row, table};
 use super::escape::each;
 use super::plot::{AxisScale, Plot, PlotAxis, PlotSeries, PlotUnit, PlotViews};
-use crate::table::query::{scientific, seconds};
-use crate::units::full_count;
+use crate::units::{full_count, scientific, seconds};
 
 /// Returns the plot of the Allan deviation over the averaging time, one line per clock.
 pub(crate) fn allan_plot(hint: &'static str, clocks: &[(&str, &[AllanDeviation])]) -> Plot {
@@ -38,6 +37,15 @@ pub(crate) fn allan_plot(hint: &'static str, clocks: &[(&str, &[AllanDeviation])
         marks: Vec::new(),
         shown: PlotViews::one(clocks.iter().map(series)),
     }
+}
+
+/// Returns deviations with their averaging times in words; `None` if there are none.
+pub(crate) fn allan_text(points: &[AllanDeviation]) -> Option<String> {
+    let point = |point: &AllanDeviation| {
+        format!("{} at {}", scientific(point.deviation), seconds(point.tau_s))
+    };
+    let points: Vec<_> = points.iter().map(point).collect();
+    (!points.is_empty()).then(|| points.join(", "))
 }
 
 /// Returns the table of the deviations.

@@ -14,15 +14,16 @@ use crate::html::data::{row, table};
 use crate::html::escape::each;
 use crate::html::plot::{AxisScale, Plot, PlotAxis, PlotUnit, PlotViews};
 use crate::html::sections::paragraph;
-use crate::html::stability::{allan_plot, allan_table};
+use crate::html::stability::{allan_plot, allan_table, allan_text};
 use crate::html::time_series::TimeSeriesSettings;
 use crate::table::TableStyle;
 use crate::table::grid::{self, GridColumn};
-use crate::table::query::{figure_texts, scientific, seconds};
 use crate::table::shapes::{
     SparklineGroup, SparklineRow, SparklineScale, SparklineUnit, allan as allan_lines,
 };
-use crate::units::{ABSENT, full_count, human_ns, long_time, mean_ns, percent};
+use crate::units::{
+    ABSENT, figure_texts, full_count, human_ns, long_time, mean_ns, percent, seconds,
+};
 
 /// Titles and widths of columns on a terminal in descending order of importance, with their indices
 /// in [`figure_texts`].
@@ -70,7 +71,7 @@ impl DescribeResult for ClockResult {
             || "Clock error".to_owned(),
             |(method, _)| format!("Clock error, {}, RMS", method_name(method.kind)),
         );
-        let deviations = self.methods.iter().map(allan_text).collect();
+        let deviations = self.methods.iter().map(deviations).collect();
         Document {
             kind: "clock simulate",
             heading: format!("{}, {}", self.oscillator.name, long_time(self.duration_s)),
@@ -103,7 +104,7 @@ impl DescribeResult for ClockResult {
                     "Clock",
                     Some(if self.steered { "steered" } else { "estimated only" }.to_owned()),
                 )],
-                second_list: oscillator(self),
+                other_lists: vec![oscillator(self)],
                 ..run_of!(self)
             },
         }
@@ -253,12 +254,8 @@ fn fitted(text: &str) -> String {
     }
 }
 
-fn allan_text(method: &DisciplineResult) -> String {
-    let point = |point: &AllanDeviation| {
-        format!("{} at {}", scientific(point.deviation), seconds(point.tau_s))
-    };
-    let points: Vec<_> = method.allan.iter().map(point).collect();
-    let points = if points.is_empty() { ABSENT.to_owned() } else { points.join(", ") };
+fn deviations(method: &DisciplineResult) -> String {
+    let points = allan_text(&method.allan).unwrap_or_else(|| ABSENT.to_owned());
     format!("Allan deviation, {}: {points}", method_name(method.kind))
 }
 

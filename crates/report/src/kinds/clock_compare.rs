@@ -7,14 +7,15 @@ use crate::document::{
     BlockContent, DescribeResult, Document, Headline, NameColumn, NamedRow, NamedRowTable, run_of,
 };
 use crate::html::plot::{AxisScale, Plot, PlotAxis, PlotUnit, PlotViews};
-use crate::html::stability::{allan_plot, allan_table};
+use crate::html::stability::{allan_plot, allan_table, allan_text};
 use crate::html::time_series::TimeSeriesSettings;
 use crate::table::TableStyle;
-use crate::table::query::{figure_texts, scientific, seconds};
 use crate::table::shapes::{
     SparklineGroup, SparklineRow, SparklineScale, SparklineUnit, allan as allan_lines,
 };
-use crate::units::{ABSENT, full_count, human_ns, signed_mean_ns, signed_ns};
+use crate::units::{
+    ABSENT, figure_texts, full_count, human_ns, seconds, signed_mean_ns, signed_ns,
+};
 
 /// Maximum number of samples of a clock that are retained in the page's copy of the result.
 const SAMPLES_MAX: usize = 1_000;
@@ -185,11 +186,7 @@ fn stability(result: &ClockCompareResult) -> Vec<(&str, &[AllanDeviation])> {
 }
 
 fn allan(clock: &ComparedClock) -> Option<String> {
-    let point = |point: &AllanDeviation| {
-        format!("{} at {}", scientific(point.deviation), seconds(point.tau_s))
-    };
-    let points: Vec<_> = clock.allan.iter().map(point).collect();
-    (!points.is_empty()).then(|| format!("Allan deviation, {}: {}", clock.name, points.join(", ")))
+    Some(format!("Allan deviation, {}: {}", clock.name, allan_text(&clock.allan)?))
 }
 
 /// Returns the steps of the system clock; `None` if there were none.

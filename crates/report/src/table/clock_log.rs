@@ -5,11 +5,10 @@ use horolog_record::{ClockLogPoint, ClockLogResult, LoggedClock};
 
 use super::TableStyle;
 use super::grid::{self, CellTone, GridColumn};
-use super::query::seconds;
 use super::shapes::{SparklineGroup, SparklineRow, SparklineScale, SparklineUnit, put};
 use super::summary::wrapped;
 use crate::clock_log::{NOTE, clock_name, figures};
-use crate::units::full_count;
+use crate::units::{full_count, seconds};
 
 const TITLES: [&str; 6] = ["offsets", "mean", "deviation", "min", "max", "steps"];
 /// Maximum number of state changes that are listed individually.

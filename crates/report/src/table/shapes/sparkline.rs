@@ -4,9 +4,8 @@ use horolog_record::AllanDeviation;
 
 use super::{MARKS_MAX, line, mark, room, titled, top_indices};
 use crate::table::TableStyle;
-use crate::table::query::scientific;
 use crate::units::long_time;
-use crate::units::{ABSENT, human_ns, mean_ns, percent, signed_mean_ns};
+use crate::units::{ABSENT, human_ns, mean_ns, percent, scientific, signed_mean_ns};
 
 /// Scale of the heights. If there are more values than columns, one value per column is drawn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
