@@ -3,8 +3,8 @@
 #![no_main]
 
 use horolog_record::{CLOCK_LOG_LINE_MAX, ClockLogLine, ClockLogReader};
-use horolog_report::table::{self, TableStyle};
-use horolog_report::{html, to_json};
+use horolog_report::table::TableStyle;
+use horolog_report::{RenderResult as _, to_json};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -25,8 +25,8 @@ fuzz_target!(|bytes: &[u8]| {
     let result = reader.result("log".to_owned());
     assert_eq!(result.lines, taken);
     let _ = to_json(&result);
-    assert!(!table::clock_log(&result, &TableStyle::default()).contains("NaN"));
-    let page = html::clock_log(&result);
+    assert!(!result.text(&TableStyle::default()).contains("NaN"));
+    let page = result.page();
     assert!(page.trim_end().ends_with("</html>"));
     assert_eq!(page.matches("<script").count(), page.matches("</script").count());
 });

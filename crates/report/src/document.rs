@@ -87,7 +87,24 @@ pub(crate) struct RunFacts<'a> {
     pub(crate) schema: &'a str,
     pub(crate) command: &'a [String],
     pub(crate) started: &'a str,
-    pub(crate) host: &'a Host,
+    /// Host; `None` if the result has no facts about its run; its page then has no such section.
+    pub(crate) host: Option<&'a Host>,
+}
+
+impl<'a> RunFacts<'a> {
+    /// Creates the facts of a result that only states its schema.
+    pub(crate) const fn unknown(schema: &'a str) -> Self {
+        Self {
+            heading: "",
+            before: Vec::new(),
+            after: Vec::new(),
+            other_lists: Vec::new(),
+            schema,
+            command: &[],
+            started: "",
+            host: None,
+        }
+    }
 }
 
 /// Returns the [`RunFacts`] of a result from its fields `schema`, `command`, `started` and `host`.
@@ -95,13 +112,10 @@ macro_rules! run_of {
     ($result:expr) => {
         crate::document::RunFacts {
             heading: "Run and host",
-            before: Vec::new(),
-            after: Vec::new(),
-            other_lists: Vec::new(),
-            schema: &$result.schema,
             command: &$result.command,
             started: &$result.started,
-            host: &$result.host,
+            host: Some(&$result.host),
+            ..crate::document::RunFacts::unknown(&$result.schema)
         }
     };
 }

@@ -5,6 +5,7 @@ mod at;
 pub(crate) mod campaign;
 mod clock;
 mod clock_compare;
+mod clock_log;
 mod compare;
 mod cycle;
 mod cycle_predict;
@@ -110,6 +111,7 @@ mod tests {
         golden!(clock_compare, 100);
         golden!(clock, 100);
         golden!(host_delay, 100);
+        golden!(clock_log, 100);
         golden!(host_interrupt, 110);
         golden!(host_nic, 100);
         golden!(host_switch, 110);

@@ -8,7 +8,6 @@
 mod breakdown;
 mod checks;
 mod clients;
-mod clock_log;
 mod cores;
 pub mod csv;
 mod document;

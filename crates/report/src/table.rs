@@ -5,7 +5,6 @@
 mod bench_cores;
 pub(crate) mod bench_nts;
 mod bench_relay;
-mod clock_log;
 mod demo;
 pub(crate) mod grid;
 mod load;
@@ -19,7 +18,6 @@ pub(crate) mod summary;
 pub use bench_cores::bench_cores;
 pub use bench_nts::bench_nts;
 pub use bench_relay::bench_relay;
-pub use clock_log::clock_log;
 pub use demo::demo;
 pub use load::{LoadTableOptions, header, load, row};
 pub use ntpperf::{NtpperfPanel, NtpperfTable};

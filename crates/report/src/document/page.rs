@@ -1,5 +1,6 @@
 //! Document as an HTML page, or as a part of one.
 
+use horolog_record::Host;
 use serde::Serialize;
 
 use super::{BlockContent, Document, DocumentBlock, Headline, NamedRowTable, RunFacts};
@@ -29,7 +30,11 @@ pub(super) fn page(document: &Document<'_>, result: &(impl Serialize + ?Sized)) 
         heading: document.heading.clone(),
         lead: document.lead.clone(),
         verdict: headline(&document.headline),
-        main: main + &section(run.heading, &run_facts(run)),
+        main: main
+            + &section(
+                run.heading,
+                &run.host.map_or_else(String::new, |host| run_facts(run, host)),
+            ),
         note: note(document),
         schema: run.schema,
         plots,
@@ -69,12 +74,12 @@ fn note(document: &Document<'_>) -> &'static str {
 }
 
 /// Returns the facts about the run and its host as markup.
-fn run_facts(run: &RunFacts<'_>) -> String {
+fn run_facts(run: &RunFacts<'_>, host: &Host) -> String {
     let command =
         [("Command", Some(command_line(run.command))), ("Started", Some(run.started.to_owned()))];
     let own = [&run.before[..], &command, &run.after].concat();
     let lists = [own].iter().chain(&run.other_lists).map(|list| facts(list)).collect::<String>();
-    columns(&[lists, host_facts(run.host)])
+    columns(&[lists, host_facts(host)])
 }
 
 fn headline(headline: &Headline) -> String {
