@@ -8,7 +8,7 @@ use horolog_record::{
     AfterResult, CompareVerdict, LoadResult, PathUdpResult, QueryResult, ResultComparison,
 };
 use horolog_report::table::{self, TableStyle};
-use horolog_report::{csv, html, page_of, result_kinds, table_of, to_json};
+use horolog_report::{RenderResult as _, csv, page_of, result_kinds, table_of, to_json};
 use libfuzzer_sys::fuzz_target;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -31,11 +31,7 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(csv::query(&result).starts_with("server,"));
     }
     if let Some(result) = read::<PathUdpResult>(bytes) {
-        assert!(
-            STYLES
-                .iter()
-                .all(|style| !horolog_report::RenderResult::text(&result, style).contains("NaN"))
-        );
+        assert!(STYLES.iter().all(|style| !result.text(style).contains("NaN")));
     }
     if let Ok(result) = serde_json::from_slice::<Value>(bytes) {
         of_any_kind(result);
@@ -74,9 +70,9 @@ fn load(result: &LoadResult) {
         for trial in &result.trials {
             assert!(!table::row(trial, result.mode, style).contains("NaN"));
         }
-        let _ = table::summary(result, style);
+        let _ = result.summary(style);
     }
-    page(&html::load(result));
+    page(&result.page());
 }
 
 /// A page that is whole, and runs no script but the ones that every page has.

@@ -32,6 +32,9 @@ pub trait RenderResult {
     /// Returns the lines for the terminal, without a newline at the end.
     fn text(&self, style: &TableStyle) -> String;
 
+    /// Returns the lines for the terminal below rows that were printed during the measurement.
+    fn summary(&self, style: &TableStyle) -> String;
+
     /// Returns the page as HTML, with the result as JSON in the element `result`.
     fn page(&self) -> String;
 }
@@ -39,6 +42,12 @@ pub trait RenderResult {
 impl<R: DescribeResult> RenderResult for R {
     fn text(&self, style: &TableStyle) -> String {
         terminal::text(&self.document(), style)
+    }
+
+    fn summary(&self, style: &TableStyle) -> String {
+        let mut document = self.document();
+        document.blocks.retain(|block| !matches!(block.content, BlockContent::LiveRows(_)));
+        terminal::text(&document, style)
     }
 
     fn page(&self) -> String {
@@ -155,6 +164,10 @@ pub(crate) enum BlockContent<'a> {
     Facts(FactGroup),
     /// Failure in words, in the title and verdict of a page, in place of failed limits.
     Failure(String),
+    /// Rows that a command prints during the measurement; on a terminal only, and not in a summary.
+    LiveRows(TerminalLines<'a>),
+    /// Times at the rate in the headline of a page, with names.
+    TimesAtRate(Vec<(&'static str, Option<u64>)>),
     /// Definitions at the end of a page, in place of [`Document::method`]; for results whose
     /// terminal text needs none.
     PageNote(&'static str),

@@ -13,13 +13,9 @@ pub(crate) mod breakdown;
 pub(crate) mod data;
 mod demo;
 pub(crate) mod escape;
-mod intervals;
 pub(crate) mod latency;
 mod live;
-mod load;
-mod losses;
-mod nts_ke;
-mod offsets;
+pub(crate) mod losses;
 pub(crate) mod plot;
 pub(crate) mod relay_tree_gain;
 pub(crate) mod sections;
@@ -37,8 +33,6 @@ pub use bench_nts::bench_nts;
 pub use bench_relay::bench_relay;
 pub use demo::demo;
 pub use live::{LivePageKind, live};
-pub use load::load;
-pub use nts_ke::nts_ke;
 pub use sections::mode_name;
 
 const TEMPLATE: &str = include_str!("../assets/page.html");
@@ -69,7 +63,7 @@ pub(crate) struct PageTemplate<'a, R: ?Sized> {
 }
 
 /// Definitions of the metrics of a load.
-const LOAD_NOTE: &str = "Percentiles come from a histogram with less than 1% relative error; \
+pub(crate) const LOAD_NOTE: &str = "Percentiles come from a histogram with less than 1% relative error; \
                          times count from the intended send time.";
 
 impl<R: Serialize + ?Sized> PageTemplate<'_, R> {
@@ -144,7 +138,7 @@ mod tests {
 
     fn pages() -> [String; 8] {
         [
-            load(&fixture::load()),
+            fixture::load().page(),
             demo(&fixture::demo()),
             bench_cores(&fixture::cores()),
             bench_relay(&fixture::bench_relay()),
@@ -198,7 +192,7 @@ mod tests {
     #[test]
     fn the_page_contains_the_result() {
         let (load_result, demo_result) = (fixture::load(), fixture::demo());
-        assert_eq!(embedded::<LoadResult>(&load(&load_result), "result"), load_result);
+        assert_eq!(embedded::<LoadResult>(&load_result.page(), "result"), load_result);
         let shown: DemoResult = embedded(&demo(&demo_result), "result");
         assert_eq!(shown, demo::without_most_histograms(&demo_result));
         let histograms = |result: &DemoResult| {
@@ -211,8 +205,8 @@ mod tests {
 
     #[test]
     fn no_text_of_a_result_becomes_markup() {
-        let harmless = [load(&fixture::load()), demo(&fixture::demo()), fixture::query(20).page()];
-        let hostile = [load(&hostile_load()), demo(&hostile_demo()), hostile_query().page()];
+        let harmless = [fixture::load().page(), demo(&fixture::demo()), fixture::query(20).page()];
+        let hostile = [hostile_load().page(), demo(&hostile_demo()), hostile_query().page()];
         for (page, usual) in hostile.iter().zip(&harmless) {
             assert!(!page.contains("<img"));
             assert!(!page.contains("<script>alert"));
@@ -274,8 +268,8 @@ mod tests {
         let mut without_candidates = fixture::demo();
         without_candidates.candidates.clear();
         for page in [
-            load(&fixture::empty()),
-            load(&degenerate),
+            fixture::empty().page(),
+            degenerate.page(),
             demo(&candidates),
             demo(&without_candidates),
         ] {

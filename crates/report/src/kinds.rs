@@ -17,6 +17,8 @@ mod host_interrupt;
 mod host_nic;
 mod host_switch;
 mod host_timer;
+mod load;
+mod nts_ke;
 mod path_stall;
 mod path_tcp;
 mod path_udp;
@@ -116,6 +118,7 @@ mod tests {
         golden!(host_nic, 100);
         golden!(host_switch, 110);
         golden!(host_timer, 100);
+        golden!(load, 100);
         golden!(path_stall, 132);
         golden!(path_tcp, 100);
         golden!(path_udp, 120);

@@ -7,7 +7,6 @@
 
 mod breakdown;
 mod checks;
-mod clients;
 mod cores;
 pub mod csv;
 mod document;
@@ -21,7 +20,6 @@ mod kinds;
 mod limits;
 mod live;
 mod markdown_summary;
-mod mix_parts;
 mod relay;
 mod relay_tree_gain;
 mod render;

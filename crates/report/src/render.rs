@@ -123,12 +123,7 @@ macro_rules! described {
 }
 
 const KINDS: [ResultRenderer; 27] = [
-    ResultRenderer {
-        schema: record::LOAD_SCHEMA,
-        table: load_table,
-        page: load_page,
-        check: load_check,
-    },
+    described!(LOAD_SCHEMA, LoadResult),
     described!(AFTER_SCHEMA, AfterResult),
     described!(AT_SCHEMA, AtResult),
     kind!(BENCH_CORES_SCHEMA, table::bench_cores, html::bench_cores),
@@ -159,6 +154,10 @@ const KINDS: [ResultRenderer; 27] = [
 
 fn kind(result: &Value) -> Result<&'static ResultRenderer, RenderError> {
     let schema = result["schema"].as_str().unwrap_or_default();
+    let is_nts_ke = |mode: record::RequestMode| mode == record::RequestMode::NtsKe;
+    if schema == NTS_KE.schema && read(&result["mode"]).is_ok_and(is_nts_ke) {
+        return Ok(&NTS_KE);
+    }
     if let Some(kind) = KINDS.iter().find(|kind| kind.schema == schema) {
         return Ok(kind);
     }
@@ -197,37 +196,8 @@ fn schema_error(schema: &str, error: &PathError<serde_json::Error>) -> RenderErr
     RenderError::Content { schema: schema.to_owned(), what }
 }
 
-/// Returns true for a load of NTS-KE exchanges, which shares its schema with other loads.
-fn is_nts_ke(result: &Value) -> bool {
-    read(&result["mode"]).is_ok_and(|mode: record::RequestMode| mode == record::RequestMode::NtsKe)
-}
-
-fn load_table(result: Value, style: &TableStyle) -> RenderedText {
-    if is_nts_ke(&result) {
-        let result: record::NtsKeResult = taken(result)?;
-        let mut lines = Vec::new();
-        if result.search.is_some() {
-            lines.push(table::nts_ke_header(style));
-            let row = |trial| table::nts_ke_row(trial, style);
-            lines.extend(result.trials.iter().map(row));
-        }
-        lines.push(table::nts_ke(&result, style));
-        return Ok(lines.join("\n"));
-    }
-    let result: record::LoadResult = taken(result)?;
-    Ok(table::load(&result, style))
-}
-
-fn load_check(result: &Value) -> Result<(), RenderError> {
-    if is_nts_ke(result) { check_as(html::nts_ke, result) } else { check_as(html::load, result) }
-}
-
-fn load_page(result: &Value) -> RenderedText {
-    if is_nts_ke(result) {
-        return Ok(html::nts_ke(&read(result)?));
-    }
-    Ok(html::load(&read(result)?))
-}
+/// Renderer of loads of NTS-KE exchanges, which share their schema with other loads.
+const NTS_KE: ResultRenderer = described!(LOAD_SCHEMA, NtsKeResult);
 
 #[cfg(test)]
 mod tests {
@@ -244,7 +214,7 @@ mod tests {
         let (query, load) = (fixture::query(100), fixture::load());
         assert_eq!(table_of(value(&query), &style), Ok(query.text(&style)));
         assert_eq!(page_of(&value(&query)), Ok(query.page()));
-        assert_eq!(table_of(value(&load), &style), Ok(table::load(&load, &style)));
+        assert_eq!(table_of(value(&load), &style), Ok(load.text(&style)));
     }
 
     /// The lists of a result's own, but for its command.

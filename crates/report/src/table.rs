@@ -1,5 +1,5 @@
 //! Text tables for a terminal: rows of a load run as its trials finish (in the layout of ntpperf,
-//! with percentiles added), its summary, and comparisons. The caller determines the terminal's
+//! with percentiles added), and comparisons. The caller determines the terminal's
 //! width and whether colour is used.
 
 mod bench_cores;
@@ -9,7 +9,7 @@ mod demo;
 pub(crate) mod grid;
 mod load;
 mod ntpperf;
-pub(crate) mod nts_ke;
+mod nts_ke;
 mod run_list;
 mod series;
 pub(crate) mod shapes;
@@ -19,12 +19,11 @@ pub use bench_cores::bench_cores;
 pub use bench_nts::bench_nts;
 pub use bench_relay::bench_relay;
 pub use demo::demo;
-pub use load::{LoadTableOptions, header, load, row};
+pub use load::{LoadTableOptions, header, row};
 pub use ntpperf::{NtpperfPanel, NtpperfTable};
-pub use nts_ke::{nts_ke, nts_ke_header, nts_ke_row};
+pub use nts_ke::{nts_ke_header, nts_ke_row};
 pub use run_list::run_list;
 pub use series::{behind_label, interval_header, interval_row, labelled};
-pub use summary::summary;
 
 /// Style of terminal text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use horolog_load::ramp::Ramp;
 use horolog_load::target::{AddressFamily, RouteHints, TargetName};
 use horolog_load::{LoadJob, LoadOptions, LoadRun};
 use horolog_record::{LoadEngineKind, RequestSpacing, SearchKind};
-use horolog_report::table;
+use horolog_report::{RenderResult as _, table};
 use horolog_stats::{LossGoal, SearchConfig};
 use horolog_sys::netlink::Prefix;
 use horolog_wire::ethernet::MacAddress;
@@ -340,12 +340,12 @@ fn run_load(options: LoadOptions, mut outputs: LoadOutputs) -> Result<(), Comman
     let web = live_outputs.finish(result.as_ref().ok().map(|result| &result.findings[..]));
     let style = trial_printer.finish();
     let result = result?;
-    let written = outputs.write(&result, horolog_report::html::load);
+    let written = outputs.write(&result);
     // Printed after the files are written, because a failed write to standard output ends the
     // command here. An error of the files is returned last, so that the table is complete in any
     // case.
     if !quiet {
-        output::print_line(&table::summary(&result, &style))?;
+        output::print_line(&result.summary(&style))?;
     }
     if let Some(web) = web {
         web.finish();

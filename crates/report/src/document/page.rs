@@ -29,7 +29,7 @@ pub(super) fn page(document: &Document<'_>, result: &(impl Serialize + ?Sized)) 
         failed: failure(document),
         heading: document.heading.clone(),
         lead: document.lead.clone(),
-        verdict: headline(&document.headline),
+        verdict: headline(document),
         main: main
             + &section(
                 run.heading,
@@ -82,9 +82,13 @@ fn run_facts(run: &RunFacts<'_>, host: &Host) -> String {
     columns(&[lists, host_facts(host)])
 }
 
-fn headline(headline: &Headline) -> String {
-    let value = headline.value.as_deref().unwrap_or(ABSENT);
-    verdict(&headline.name, value, &headline.sentence, &[])
+fn headline(document: &Document<'_>) -> String {
+    let Headline { name, value, sentence } = &document.headline;
+    let times = document.blocks.iter().find_map(|block| match &block.content {
+        BlockContent::TimesAtRate(times) => Some(&times[..]),
+        _ => None,
+    });
+    verdict(name, value.as_deref().unwrap_or(ABSENT), sentence, times.unwrap_or_default())
 }
 
 /// Returns headings and markup, and all plots that have something to show.
@@ -126,6 +130,8 @@ fn markup(content: &BlockContent<'_>, plots: &mut Vec<Plot>) -> String {
         BlockContent::Custom(_, markup) | BlockContent::Markup(markup) => markup.clone(),
         BlockContent::PageNote(_)
         | BlockContent::Failure(_)
+        | BlockContent::LiveRows(_)
+        | BlockContent::TimesAtRate(_)
         | BlockContent::Title(_)
         | BlockContent::Introduction(_)
         | BlockContent::Shape(_)

@@ -68,7 +68,7 @@ fn put_block(lines: &mut Vec<String>, content: &BlockContent<'_>, style: &TableS
             lines.extend(sentences.iter().flat_map(|text| remark(text, style)));
         }
         BlockContent::Facts(group) => lines.extend(facts(group, style)),
-        BlockContent::Custom(text, _) => lines.extend(text(style)),
+        BlockContent::Custom(text, _) | BlockContent::LiveRows(text) => lines.extend(text(style)),
         _ => {}
     }
 }

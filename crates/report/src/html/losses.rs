@@ -8,7 +8,7 @@ use crate::units::{full_count, percent_of};
 use crate::verdict::{BestRate, LossTotals, location_name};
 
 /// Returns the losses of all trials together by location.
-pub(super) fn losses(result: &LoadResult) -> String {
+pub(crate) fn losses(result: &LoadResult) -> String {
     let losses = LossTotals::of(&result.trials);
     if losses.sent == 0 {
         return String::new();

@@ -1,6 +1,6 @@
 //! Parts shared by the pages: verdict, findings, facts. Texts are passed raw and are escaped here.
 
-use horolog_record::{Finding, Host, LimitResult, LoadResult, RequestMode, RequestSpacing};
+use horolog_record::{Finding, Host, LimitResult, LoadResult, LoadTarget, RequestMode};
 
 use super::escape::{each, text};
 use super::plot::Plot;
@@ -42,7 +42,7 @@ pub(crate) fn verdict(
 }
 
 /// Returns the latencies at the rate that a run found, for [`verdict`].
-pub(super) fn times_at_lower_bound(result: &LoadResult) -> [(&'static str, Option<u64>); 5] {
+pub(crate) fn times_at_lower_bound(result: &LoadResult) -> [(&'static str, Option<u64>); 5] {
     let trial = lower_bound_trial(result).map(|index| &result.trials[index]);
     let rtt = trial.and_then(|trial| trial.rtt_ns.as_ref());
     let response = trial.and_then(|trial| trial.response_time_ns.as_ref());
@@ -83,16 +83,6 @@ pub(crate) fn limits(limits: &[LimitResult]) -> String {
 /// Returns a paragraph of one line.
 pub(crate) fn paragraph(line: &str) -> String {
     format!("<p>{}</p>\n", text(line))
-}
-
-/// Returns the results of each kind of requests in a mix.
-pub(super) fn parts(result: &LoadResult) -> String {
-    each(crate::mix_parts::line(result), |line| paragraph(&line))
-}
-
-/// Returns the results of single clients, if they were counted.
-pub(super) fn clients(result: &LoadResult) -> String {
-    each(crate::clients::lines(result), |line| paragraph(&line))
 }
 
 /// Returns the findings as a list, the worst first.
@@ -165,28 +155,6 @@ pub(crate) fn machine(command: &[String], started: &str, host: &Host) -> String 
     columns(&[run, host_facts(host)])
 }
 
-/// Returns the target and the conditions of the load.
-pub(super) fn run_facts(result: &LoadResult) -> String {
-    let target = &result.target;
-    let spacing = match result.spacing {
-        RequestSpacing::Constant => "constant",
-        RequestSpacing::Exponential => "exponential",
-    };
-    facts(&[
-        ("Command", Some(command_line(&result.command))),
-        ("Started", Some(result.started.clone())),
-        ("Target", Some(target_name(result))),
-        ("Interface", target.interface.clone()),
-        ("Link-layer address", target.mac.clone()),
-        ("Clients' network", target.source_network.clone()),
-        ("Requests", Some(mode_name(result.mode).to_owned())),
-        ("Engine", Some(result.engine.name().to_owned())),
-        ("Sending threads", Some(result.threads.to_string())),
-        ("Spacing", Some(spacing.to_owned())),
-        ("Reply timeout", Some(human_ns(result.reply_timeout_ns))),
-    ])
-}
-
 /// Returns the words of a command, quoted where necessary.
 pub(crate) fn command_line(words: &[String]) -> String {
     let quoted = |word: &String| {
@@ -216,8 +184,7 @@ pub const fn mode_name(mode: RequestMode) -> &'static str {
 }
 
 /// Returns the target as `name (address:port)`, or without a name.
-pub(super) fn target_name(result: &LoadResult) -> String {
-    let target = &result.target;
+pub(crate) fn target_name(target: &LoadTarget) -> String {
     let socket = std::net::SocketAddr::new(target.address, target.port);
     match &target.name {
         Some(name) => format!("{name} ({socket})"),

@@ -38,7 +38,7 @@ const FIRST_FIGURE: usize = 2;
 pub(super) type NamedRun<'a> = (&'a str, &'a LoadResult);
 
 /// Returns the plot of the loss ratio over the rate, one series per run.
-pub(super) fn loss(runs: &[NamedRun<'_>], described_by: &'static str) -> Plot {
+pub(crate) fn loss(runs: &[NamedRun<'_>], described_by: &'static str) -> Plot {
     let series = |(label, run): &NamedRun<'_>| {
         let points = run.trials.iter().filter(|trial| trial.sent > 0);
         let points = points.map(|trial| (trial.achieved_rate, trial.loss_ratio())).collect();
@@ -61,7 +61,7 @@ pub(super) fn loss(runs: &[NamedRun<'_>], described_by: &'static str) -> Plot {
 
 /// Returns the plot of round-trip percentiles over the rate: all percentiles for one run, one at a
 /// time for several.
-pub(super) fn latency(runs: &[NamedRun<'_>], described_by: &'static str) -> Plot {
+pub(crate) fn latency(runs: &[NamedRun<'_>], described_by: &'static str) -> Plot {
     let views = match runs {
         [(_, run)] => {
             let series = FIGURES.map(|(name, figure)| figure_series(name, run, figure));
@@ -94,7 +94,7 @@ pub(super) fn latency(runs: &[NamedRun<'_>], described_by: &'static str) -> Plot
 type IntervalLatencySelector = fn(&Percentiles) -> u64;
 
 /// Returns the plot of the loss ratio over time.
-pub(super) fn loss_over_time(result: &LoadResult, described_by: &'static str) -> Plot {
+pub(crate) fn loss_over_time(result: &LoadResult, described_by: &'static str) -> Plot {
     let points = points(result).iter().filter(|point| point.sent > 0);
     let points = points.map(|point| (point.at_s, point.loss_ratio())).collect();
     Plot {
@@ -114,7 +114,7 @@ pub(super) fn loss_over_time(result: &LoadResult, described_by: &'static str) ->
 }
 
 /// Round-trip percentiles over time.
-pub(super) fn latency_over_time(result: &LoadResult, described_by: &'static str) -> Plot {
+pub(crate) fn latency_over_time(result: &LoadResult, described_by: &'static str) -> Plot {
     const FIGURES: [(&str, IntervalLatencySelector); 5] = [
         ("p50", |rtt| rtt.p50),
         ("p90", |rtt| rtt.p90),
@@ -144,7 +144,7 @@ pub(super) fn latency_over_time(result: &LoadResult, described_by: &'static str)
 }
 
 /// Requests sent and replies received, over time.
-pub(super) fn rate_over_time(result: &LoadResult, described_by: &'static str) -> Plot {
+pub(crate) fn rate_over_time(result: &LoadResult, described_by: &'static str) -> Plot {
     let interval_s = result.series.as_ref().map_or(f64::NAN, |series| series.interval_s);
     let series = |label: &str, count: fn(&SeriesPoint) -> u64| {
         // The last interval of an interrupted run is shorter than the others and is omitted.
@@ -206,7 +206,7 @@ const fn seconds_axis() -> PlotAxis {
     PlotAxis { label: "time", short: "at", unit: PlotUnit::Seconds, scale: AxisScale::Linear }
 }
 
-pub(super) const fn loss_axis() -> PlotAxis {
+pub(crate) const fn loss_axis() -> PlotAxis {
     PlotAxis {
         label: "lost",
         short: "lost",
@@ -246,7 +246,7 @@ pub(crate) fn percentiles(
 
 /// Returns points (n, time), where one in n values exceeds the time. If the histogram cannot be
 /// read, the points come from the percentiles of the distribution.
-pub(super) fn percentile_points(distribution: &Distribution) -> Vec<(f64, f64)> {
+pub(crate) fn percentile_points(distribution: &Distribution) -> Vec<(f64, f64)> {
     let slowest = (distribution.count as f64, plottable_ns(distribution.max));
     let Ok(histogram) = Histogram::decode(&distribution.histogram) else {
         let known = [
@@ -287,7 +287,7 @@ fn plottable_ns(ns: u64) -> f64 {
     ns.max(1) as f64
 }
 
-pub(super) fn rate_axis(runs: &[NamedRun<'_>]) -> PlotAxis {
+pub(crate) fn rate_axis(runs: &[NamedRun<'_>]) -> PlotAxis {
     let rates = || {
         let trials = runs.iter().flat_map(|(_, run)| &run.trials);
         trials.map(|trial| trial.achieved_rate).filter(|rate| rate.is_finite())

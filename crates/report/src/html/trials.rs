@@ -3,8 +3,9 @@
 
 use horolog_record::{Distribution, InvalidReason, LoadResult, Trial};
 
+use super::data;
 use super::escape::{each, text};
-use crate::units::{ABSENT, amount, full_count, human_ns, percent_of};
+use crate::units::{ABSENT, amount, full_count, human_ns, mean_ns, percent_of};
 use crate::verdict::{location_name, lower_bound_trial};
 
 /// Column of the table of trials: title of its group, title, and function that returns its cell.
@@ -58,7 +59,7 @@ const TIMES: [TrialColumn; 13] = [
 
 /// Returns the table of all trials in the order in which they ran: outcomes of the requests, and
 /// latencies. Columns that contain only 0 are omitted to save width.
-pub(super) fn trials(result: &LoadResult, id: &str) -> String {
+pub(crate) fn trials(result: &LoadResult, id: &str) -> String {
     let bound = lower_bound_trial(result);
     let rows: Vec<_> = result
         .trials
@@ -181,8 +182,8 @@ pub(crate) fn distributions(rows: &[(String, &Distribution)], id: &str) -> Strin
     const FIGURES: [DistributionColumn; 10] = [
         ("replies", |d| full_count(d.count)),
         ("min", |d| human_ns(d.min)),
-        ("mean", |d| rounded_ns(d.mean)),
-        ("deviation", |d| rounded_ns(d.stddev)),
+        ("mean", |d| mean_ns(d.mean)),
+        ("deviation", |d| mean_ns(d.stddev)),
         ("p50", |d| human_ns(d.p50)),
         ("p90", |d| human_ns(d.p90)),
         ("p99", |d| human_ns(d.p99)),
@@ -190,18 +191,10 @@ pub(crate) fn distributions(rows: &[(String, &Distribution)], id: &str) -> Strin
         ("p99.99", |d| human_ns(d.p99_99)),
         ("max", |d| human_ns(d.max)),
     ];
-    let titles = each(FIGURES, |(title, _)| format!("<th scope=\"col\">{title}</th>"));
-    let body = each(rows, |(label, distribution)| {
-        let cells =
-            each(FIGURES, |(_, figure)| format!("<td>{}</td>", text(&figure(distribution))));
-        let label = text(label);
-        format!("<tr><th scope=\"row\" class=\"words\">{label}</th>{cells}</tr>\n")
+    let rows = each(rows, |(label, distribution)| {
+        data::row(label, FIGURES.map(|(_, figure)| figure(distribution)))
     });
-    format!(
-        "<div class=\"scroll\" id=\"{id}\" tabindex=\"0\" role=\"region\" aria-label=\"Distributions\
-         \">\n<table class=\"data\">\n<thead><tr><td></td>{titles}</tr></thead>\n<tbody>\n{body}\
-         </tbody>\n</table>\n</div>\n"
-    )
+    data::table(id, "Distributions", &FIGURES.map(|(title, _)| title), &rows)
 }
 
 fn rate(rate: f64) -> String {
@@ -222,10 +215,6 @@ fn seconds(seconds: f64) -> String {
 
 fn time(distribution: Option<&Distribution>, figure: fn(&Distribution) -> u64) -> String {
     distribution.map_or_else(|| ABSENT.to_owned(), |d| human_ns(figure(d)))
-}
-
-fn rounded_ns(ns: f64) -> String {
-    amount(ns).map_or_else(|| ABSENT.to_owned(), |ns| human_ns(ns.round() as u64))
 }
 
 const fn reason_name(reason: InvalidReason) -> &'static str {

@@ -1,12 +1,10 @@
 //! Terminal table of a load run. Each column is defined once, with the function that returns its
 //! cell and the rank by which it is omitted on a narrow terminal.
 
-use horolog_record::{Distribution, LoadResult, RequestMode, SignedDistribution, Trial};
+use horolog_record::{Distribution, RequestMode, SignedDistribution, Trial};
 
 use super::TableStyle;
 use super::grid::{self, CellTone, GridCell, GridColumn, GridColumnGroup};
-use super::series::{behind_label, labelled};
-use super::summary::summary;
 use crate::units::{ABSENT, amount, human_ns, percent_of};
 
 /// Relative difference of achieved and intended rate above which both are shown.
@@ -25,27 +23,6 @@ impl From<RequestMode> for LoadTableOptions {
     fn from(mode: RequestMode) -> Self {
         Self { mode, offsets: false }
     }
-}
-
-/// Returns the table of a run and its summary, without a newline at the end.
-#[must_use]
-pub fn load(result: &LoadResult, style: &TableStyle) -> String {
-    let shown = LoadTableOptions { mode: result.mode, offsets: result.offset.is_some() };
-    let of_phases = result.trials.iter().any(|trial| trial.phase.is_some());
-    let has_labels = of_phases || result.mode == RequestMode::Mix;
-    let inner = if has_labels { behind_label(style) } else { *style };
-    let line = |label: &str, lines: &str| {
-        if has_labels { labelled(label, lines) } else { lines.to_owned() }
-    };
-    let title = if of_phases { "phase" } else { "requests" };
-    let mut lines = vec![line(title, &header(shown, &inner))];
-    for trial in &result.trials {
-        lines.push(line(trial.phase.as_deref().unwrap_or("all"), &row(trial, shown, &inner)));
-        let parts = trial.parts.iter();
-        lines.extend(parts.map(|part| line(&part.name, &row(&part.trial, shown, &inner))));
-    }
-    lines.push(summary(result, style));
-    lines.join("\n")
 }
 
 /// Column of the load table.

@@ -9,7 +9,7 @@ mod sparkline;
 
 pub(crate) use bars::{TextBar, bars, bars_up_to, worst_first};
 pub(crate) use distribution::{distribution, distributions};
-pub(super) use load::{PlottedTrials, load, trials};
+pub(crate) use load::{PlottedTrials, load, trials};
 pub(crate) use sparkline::{SparklineGroup, SparklineRow, SparklineScale, SparklineUnit, allan};
 
 use super::TableStyle;

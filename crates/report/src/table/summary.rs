@@ -1,64 +1,14 @@
-//! Summary of a load run, below its table: the verdict, the loss locations, and the findings.
+//! Lines below tables: conclusions, limits and findings, and wrapped text.
 
-use horolog_record::{Finding, LimitResult, LoadResult, Severity};
+use horolog_record::{Finding, LimitResult, Severity};
 
 use super::TableStyle;
 use super::grid::CellTone;
-use super::shapes::load as shapes;
-use crate::clients;
 use crate::findings::{FindingGroup, grouped, severity_name, trial_label};
 use crate::limits;
-use crate::mix_parts;
-use crate::units::{full_count, percent_of};
-use crate::verdict::{LossTotals, location_name, sentence};
 
 /// Maximum length of a line of running text, whatever the width of the terminal.
 const LINE_MAX: usize = 100;
-
-/// Returns the lines below the table, without a newline at the end: a sentence on the result, a
-/// line on the loss locations, and the findings with their advice.
-#[must_use]
-pub fn summary(result: &LoadResult, style: &TableStyle) -> String {
-    let verdict = wrapped(&sentence(result), "", "  ", style);
-    let mut lines: Vec<_> =
-        verdict.iter().map(|line| CellTone::Strong.paint(line, style.colour)).collect();
-    if let Some(line) = losses_line(result) {
-        lines.extend(wrapped(&line, "", "  ", style));
-    }
-    for line in mix_parts::line(result).into_iter().chain(clients::lines(result)) {
-        lines.extend(wrapped(&line, "", "  ", style));
-    }
-    lines.extend(shapes(result, style));
-    lines.extend(limit_lines(&result.limits, style));
-    lines.extend(finding_lines(&result.findings, style));
-    lines.join("\n")
-}
-
-fn losses_line(result: &LoadResult) -> Option<String> {
-    let losses = LossTotals::of(&result.trials);
-    if losses.sent == 0 {
-        return None;
-    }
-    let sent = full_count(losses.sent);
-    if losses.lost == 0 {
-        return Some(format!("Lost in all trials: 0 of {sent} requests."));
-    }
-    let locations: Vec<_> = losses
-        .by_location
-        .iter()
-        .map(|(location, count)| {
-            format!("{} {}", location_name(*location), percent_of(*count, losses.lost))
-        })
-        .collect();
-    let of_all = percent_of(losses.lost, losses.sent);
-    let lost = full_count(losses.lost);
-    let line = format!("Lost in all trials: {lost} of {sent} requests ({of_all})");
-    Some(if locations.is_empty() {
-        format!("{line}.")
-    } else {
-        format!("{line}; by location: {}.", locations.join(", "))
-    })
-}
 
 /// Returns the limits of the run, in the order of the command line.
 pub(crate) fn limit_lines(limits: &[LimitResult], style: &TableStyle) -> Vec<String> {
@@ -159,17 +109,6 @@ mod tests {
     const STYLE: TableStyle = TableStyle { colour: false, width: 80 };
 
     #[test]
-    fn output_matches_the_expected_text() {
-        let text = summary(&fixture::load(), &STYLE);
-        assert_eq!(text, include_str!("summary.txt").trim_end(), "\n{text}");
-    }
-
-    #[test]
-    fn an_empty_run_is_reported_as_such() {
-        assert_eq!(summary(&fixture::empty(), &STYLE), "No trials were run.");
-    }
-
-    #[test]
     fn findings_of_many_trials_are_reported_once() {
         let mut result = fixture::load();
         result.findings = (0..3)
@@ -178,16 +117,17 @@ mod tests {
                 fixture::finding(code, severity, "It fell behind.", "Wait.", Some(trial))
             })
             .collect();
-        let text = summary(&result, &STYLE);
+        let text = finding_lines(&result.findings, &STYLE).join("\n");
         assert_eq!(text.matches("It fell behind").count(), 1);
         assert!(text.contains("It fell behind; and 2 more of this kind, in trials 2, 3"), "{text}");
     }
 
     #[test]
     fn the_severity_is_a_word_before_it_is_a_colour() {
-        let result = fixture::load();
-        assert!(summary(&result, &STYLE).contains("warning (trial 10): The generator"));
-        let coloured = summary(&result, &TableStyle { colour: true, width: 80 });
+        let findings = fixture::load().findings;
+        let text = |colour| finding_lines(&findings, &TableStyle { colour, ..STYLE }).join("\n");
+        assert!(text(false).contains("warning (trial 10): The generator"));
+        let coloured = text(true);
         assert!(coloured.contains("\x1b[33mwarning\x1b[0m (trial 10)"));
     }
 

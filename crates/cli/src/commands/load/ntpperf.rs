@@ -324,7 +324,7 @@ pub(crate) fn run(args: NtpperfArgs) -> Result<(), CommandFailure> {
     if let (true, Some(trial)) = (gave_up, result.trials.last()) {
         output::print_note(&format!("Could not send requests at rate {:.0}", trial.intended_rate));
     }
-    outputs.write(&result, horolog_report::html::load)?;
+    outputs.write(&result)?;
     printed?;
     print_findings(&result, gave_up)
 }

@@ -14,7 +14,7 @@ use horolog_load::nts_ke::{
 };
 use horolog_load::target::TargetName;
 use horolog_record::{NtsKeTrial, PartSummary, Snapshot};
-use horolog_report::table;
+use horolog_report::{RenderResult as _, table};
 use horolog_stats::SearchConfig;
 
 use super::SearchArg;
@@ -183,9 +183,9 @@ pub(super) fn run(args: LoadNtsKeArgs) -> Result<(), CommandFailure> {
         printer.finish();
     }
     let result = result?;
-    let written = outputs.write(&result, horolog_report::html::nts_ke);
+    let written = outputs.write(&result);
     if !quiet {
-        output::print_line(&table::nts_ke(&result, &style))?;
+        output::print_line(&result.summary(&style))?;
     }
     if let Some(web) = web {
         web.finish();

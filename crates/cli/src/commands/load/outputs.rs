@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use horolog_report::RenderResult;
 use serde::Serialize;
 
 use super::profile::LoadRowKind;
@@ -84,14 +85,13 @@ impl LoadOutputs {
     }
 
     /// Writes all files, stores the result, and returns the first error of the files.
-    pub(super) fn write<R: Serialize>(
+    pub(super) fn write<R: Serialize + RenderResult>(
         self,
         result: &R,
-        render_html: fn(&R) -> String,
     ) -> Result<(), CommandFailure> {
         ci::record_result(result);
         let json = self.json.map(|file| file.write(&horolog_report::to_json(result)));
-        let html = self.html.map(|file| file.write(&render_html(result)));
+        let html = self.html.map(|file| file.write(&result.page()));
         let written: Vec<_> = json.into_iter().chain(html).collect();
         self.store_args.store_result(result, written.iter().any(Result::is_err));
         written.into_iter().collect()

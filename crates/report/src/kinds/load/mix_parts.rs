@@ -1,12 +1,11 @@
-//! Results of each kind of requests in a mix, as text. The table and the HTML report share these
-//! words.
+//! Results of each kind of requests in a mix, as text.
 
 use horolog_record::LoadResult;
 
 use crate::units::{full_count, percent_of};
 
 /// Returns one line with the totals of all trials; `None` for a load of a single kind.
-pub(crate) fn line(result: &LoadResult) -> Option<String> {
+pub(super) fn line(result: &LoadResult) -> Option<String> {
     let first = result.trials.first().filter(|trial| !trial.parts.is_empty())?;
     let of = |name: &str| {
         let trials = result.trials.iter().flat_map(|trial| &trial.parts);

@@ -1,13 +1,11 @@
 //! Table of the intervals of a run, as text alternative of the plots over time. For a long run it
 //! contains the worst intervals, and a summary of all intervals merged into longer ones.
 
-use std::borrow::Cow;
-
 use horolog_record::{LoadResult, SeriesPoint, TimeSeries};
 
-use super::data::{headed, row};
-use super::escape::each;
-use super::sections::paragraph;
+use crate::html::data::{headed, row};
+use crate::html::escape::each;
+use crate::html::sections::paragraph;
 use crate::json::to_compact_json;
 use crate::units::{ABSENT, full_count, human_ns, percent_of};
 use crate::units::{long_time, since_begin};
@@ -44,20 +42,21 @@ fn time(ns: Option<u64>) -> String {
     ns.map_or_else(|| ABSENT.to_owned(), human_ns)
 }
 
-/// Returns the result to embed as JSON: without the intervals if they make it too large.
-pub(super) fn embedded_result(result: &LoadResult) -> Cow<'_, LoadResult> {
-    let is_long = result.series.as_ref().is_some_and(|series| series.points.len() > ROWS_MAX);
-    if !is_long || to_compact_json(result).len() <= BYTES_MAX {
-        return Cow::Borrowed(result);
-    }
-    let mut embedded = result.clone();
-    embedded.series.iter_mut().for_each(|series| series.points.clear());
-    Cow::Owned(embedded)
+/// Returns the result without its intervals; `None` if it is small enough with them.
+pub(super) fn without_intervals(result: &LoadResult) -> Option<LoadResult> {
+    let mut small = is_too_large(result).then(|| result.clone())?;
+    small.series.iter_mut().for_each(|series| series.points.clear());
+    Some(small)
 }
 
-/// Returns the table of intervals; nothing for a run without any. `embedded` is the result of
-/// [`embedded_result`], which may omit them.
-pub(super) fn intervals(result: &LoadResult, embedded: &LoadResult, id: &str) -> String {
+/// Returns true if the intervals of a result are too many to be embedded.
+fn is_too_large(result: &LoadResult) -> bool {
+    result.series.as_ref().is_some_and(|series| series.points.len() > ROWS_MAX)
+        && to_compact_json(result).len() > BYTES_MAX
+}
+
+/// Returns the table of intervals; nothing for a run without any.
+pub(super) fn intervals(result: &LoadResult, id: &str) -> String {
     let Some(series) = &result.series else { return String::new() };
     let (count, interval_s) = (series.points.len(), series.interval_s);
     if count <= ROWS_MAX {
@@ -68,7 +67,7 @@ pub(super) fn intervals(result: &LoadResult, embedded: &LoadResult, id: &str) ->
     }
     let length_s = longer_s(series);
     let (longer, worst) = (longer(series, length_s), worst(&series.points));
-    let left_out = if embedded.series.as_ref().is_some_and(|series| series.points.is_empty()) {
+    let left_out = if is_too_large(result) {
         paragraph("The result in this page does not contain them; the one written by --json does.")
     } else {
         String::new()
@@ -198,14 +197,15 @@ fn summed_up(longer: &[MergedInterval], id: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::document::RenderResult;
     use crate::fixture;
 
     #[test]
     fn every_interval_has_a_row() {
         let mut result = fixture::load();
-        assert_eq!(intervals(&result, &embedded_result(&result), "i"), "");
+        assert_eq!(intervals(&result, "i"), "");
         result.series = Some(fixture::series());
-        let markup = intervals(&result, &embedded_result(&result), "i");
+        let markup = intervals(&result, "i");
         assert_eq!(markup.matches("scope=\"row\"").count(), 3);
         assert!(markup.contains("<td>50.00%</td>") && markup.contains("<td>-</td>"), "{markup}");
     }
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn a_long_series_is_aggregated() {
         let result = long(3_600);
-        let markup = intervals(&result, &embedded_result(&result), "i");
+        let markup = intervals(&result, "i");
         assert_eq!(markup.matches("scope=\"row\"").count(), 120 + WORST);
         assert!(markup.contains("All of them by 30 s") && markup.contains(">30 min<"));
         let longer = longer(result.series.as_ref().unwrap(), 30.0);
@@ -237,15 +237,12 @@ mod tests {
     fn a_page_embeds_an_hour_and_reports_omitted_intervals() {
         let left_out = "does not contain them";
         let hour = long(3_600);
-        assert!(
-            !intervals(&hour, &embedded_result(&hour), "i").contains(left_out)
-                && *embedded_result(&hour) == hour
-        );
+        assert!(!intervals(&hour, "i").contains(left_out) && without_intervals(&hour).is_none());
         let longest = long(10_000);
-        assert!(intervals(&longest, &embedded_result(&longest), "i").contains(left_out));
-        assert!(embedded_result(&longest).series.as_ref().unwrap().points.is_empty());
+        assert!(intervals(&longest, "i").contains(left_out));
+        assert!(without_intervals(&longest).unwrap().series.as_ref().unwrap().points.is_empty());
         for result in [hour, longest] {
-            let bytes = crate::html::load(&result).len();
+            let bytes = result.page().len();
             assert!(bytes < 1_000_000, "{bytes}");
         }
     }

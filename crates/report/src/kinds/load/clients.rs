@@ -1,5 +1,4 @@
-//! Results by client as text, shared by the terminal and the HTML report: fairness of the replies,
-//! and losses of compliant clients.
+//! Results by client as text: fairness of the replies, and losses of compliant clients.
 
 use horolog_record::{ClientFairness, CompliantClients, LoadResult};
 
@@ -7,7 +6,7 @@ use crate::units::{ABSENT, full_count, human_ns, percent, percent_of};
 
 /// Returns a line for the trial with the least even replies, and one for that with the highest
 /// compliant loss; none for uncounted quantities.
-pub(crate) fn lines(result: &LoadResult) -> Vec<String> {
+pub(super) fn lines(result: &LoadResult) -> Vec<String> {
     let trials = || result.trials.iter().enumerate();
     let fairness = trials().filter_map(|(index, trial)| Some((index, trial.fairness.as_ref()?)));
     let least = fairness.min_by(|(_, a), (_, b)| index_of(a).total_cmp(&index_of(b)));

@@ -3,9 +3,11 @@
 
 use horolog_record::{LoadResult, OffsetMethod, SignedDistribution, Trial};
 
-use super::escape::{each, text};
-use super::plot::{AxisScale, Plot, PlotAxis, PlotSeries, PlotUnit, PlotViews};
-use super::series;
+use crate::html::data::{self, row};
+use crate::html::escape::each;
+use crate::html::plot::{AxisScale, Plot, PlotAxis, PlotSeries, PlotUnit, PlotViews};
+use crate::html::sections::paragraph;
+use crate::html::series;
 use crate::units::{ABSENT, amount, full_count, human_ns, human_rate, percent_of, signed_ns};
 
 /// Column of the table: title, and function that returns its cell.
@@ -20,10 +22,10 @@ const LINES: [OffsetPlotLine; 3] =
     [("mean", |d| d.mean), ("p50", |d| d.p50 as f64), ("p99", |d| d.p99 as f64)];
 
 /// Element `id` of the table.
-pub(super) const TABLE: &str = "offset-figures";
+const TABLE: &str = "offset-figures";
 
 /// Returns the measuring method of offsets, in words.
-pub(super) fn method(method: OffsetMethod) -> String {
+fn method(method: OffsetMethod) -> String {
     let stamp = if method.hardware { "NIC" } else { "kernel" };
     let of = if method.mean_of_server {
         "the mean of the server's receive and transmit timestamps"
@@ -78,24 +80,15 @@ pub(super) fn table(run: &LoadResult) -> String {
         ("p99.99", |d| signed_ns(d.p99_99)),
     ];
     let Some(how) = run.offset else { return String::new() };
-    let titles = each(FIGURES, |(title, _)| format!("<th scope=\"col\">{title}</th>"));
-    let body = each(&run.trials, |trial| {
-        let cells = each(FIGURES, |(_, figure)| {
-            let shown = trial.tx_offset_ns.as_ref().map_or_else(|| ABSENT.to_owned(), figure);
-            format!("<td>{}</td>", text(&shown))
+    let rows = each(&run.trials, |trial| {
+        let figures = FIGURES.map(|(_, figure)| {
+            trial.tx_offset_ns.as_ref().map_or_else(|| ABSENT.to_owned(), figure)
         });
-        let rate = text(&human_rate(trial.achieved_rate));
-        let timestamped = text(&percent_of(trial.timestamped.unwrap_or_default(), trial.received));
-        format!(
-            "<tr><th scope=\"row\" class=\"words\">{rate}</th><td>{timestamped}</td>{cells}</tr>\n"
-        )
+        let timestamped = percent_of(trial.timestamped.unwrap_or_default(), trial.received);
+        row(&human_rate(trial.achieved_rate), [timestamped].into_iter().chain(figures))
     });
-    format!(
-        "<p>{}.</p>\n<div class=\"scroll\" id=\"{TABLE}\" tabindex=\"0\" role=\"region\" \
-         aria-label=\"Offsets\">\n<table class=\"data\">\n<thead><tr><td></td><th \
-         scope=\"col\">timestamped</th>{titles}</tr></thead>\n<tbody>\n{body}</tbody>\n</table>\n</div>\n",
-        text(&method(how))
-    )
+    let titles = [&["timestamped"], &FIGURES.map(|(title, _)| title)[..]].concat();
+    paragraph(&format!("{}.", method(how))) + &data::table(TABLE, "Offsets", &titles, &rows)
 }
 
 #[cfg(test)]
