@@ -65,7 +65,7 @@ pub(crate) use relay_tree::relay_tree;
 const DURATION_S: f64 = 2.0;
 
 /// A server on one core and on two, each of the first rates answered in full.
-pub(crate) fn cores() -> BenchCoresResult {
+pub(crate) fn bench_cores() -> BenchCoresResult {
     let point = |(rate, responses): (f64, [f64; 3])| CoresRateResult {
         rate,
         saturated: responses[0] < rate,

@@ -6,7 +6,6 @@
 //! content security policy forbids loading other resources.
 
 pub(crate) mod bars;
-mod bench_cores;
 mod bench_nts;
 mod bench_relay;
 pub(crate) mod breakdown;
@@ -28,7 +27,6 @@ use serde::Serialize;
 
 use crate::json::to_compact_json;
 
-pub use bench_cores::bench_cores;
 pub use bench_nts::bench_nts;
 pub use bench_relay::bench_relay;
 pub use demo::demo;
@@ -140,7 +138,7 @@ mod tests {
         [
             fixture::load().page(),
             demo(&fixture::demo()),
-            bench_cores(&fixture::cores()),
+            crate::document::RenderResult::page(&fixture::bench_cores()),
             bench_relay(&fixture::bench_relay()),
             fixture::query(100).page(),
             fixture::clock().page(),

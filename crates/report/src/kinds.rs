@@ -2,6 +2,7 @@
 
 mod after;
 mod at;
+mod bench_cores;
 pub(crate) mod campaign;
 mod clock;
 mod clock_compare;
@@ -109,6 +110,7 @@ mod tests {
         golden!(cycle_predict, 100);
         golden!(cycle, 100);
         golden!(at, 100);
+        golden!(bench_cores, 80);
         golden!(after, 100);
         golden!(clock_compare, 100);
         golden!(clock, 100);

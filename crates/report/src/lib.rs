@@ -7,7 +7,6 @@
 
 mod breakdown;
 mod checks;
-mod cores;
 pub mod csv;
 mod document;
 mod facts;

@@ -126,7 +126,7 @@ const KINDS: [ResultRenderer; 27] = [
     described!(LOAD_SCHEMA, LoadResult),
     described!(AFTER_SCHEMA, AfterResult),
     described!(AT_SCHEMA, AtResult),
-    kind!(BENCH_CORES_SCHEMA, table::bench_cores, html::bench_cores),
+    described!(BENCH_CORES_SCHEMA, BenchCoresResult),
     kind!(BENCH_NTS_SCHEMA, table::bench_nts, html::bench_nts),
     kind!(BENCH_RELAY_SCHEMA, table::bench_relay, html::bench_relay),
     described!(CAMPAIGN_SCHEMA, CampaignResult),

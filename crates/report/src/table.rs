@@ -2,7 +2,6 @@
 //! with percentiles added), and comparisons. The caller determines the terminal's
 //! width and whether colour is used.
 
-mod bench_cores;
 pub(crate) mod bench_nts;
 mod bench_relay;
 mod demo;
@@ -15,7 +14,6 @@ mod series;
 pub(crate) mod shapes;
 pub(crate) mod summary;
 
-pub use bench_cores::bench_cores;
 pub use bench_nts::bench_nts;
 pub use bench_relay::bench_relay;
 pub use demo::demo;
