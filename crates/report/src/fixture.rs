@@ -30,11 +30,12 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
 use horolog_record::{
-    BENCH_CORES_SCHEMA, BenchCoresResult, CaptureCheck, CoreCountResult, CoresRateResult,
-    CoresRepetition, DEMO_SCHEMA, DemoCandidate, DemoResult, Distribution, Finding, FindingCode,
-    Host, InvalidReason, LOAD_SCHEMA, LoadEngineKind, LoadResult, LoadTarget, LossLocation,
-    Percentiles, RequestMode, RequestSpacing, ResponseCounts, SearchEndReason, SearchKind,
-    SearchResult, SeriesPoint, Severity, SignedDistribution, TimeSeries, Trial,
+    BENCH_CORES_SCHEMA, BENCH_NTS_SCHEMA, BenchCoresResult, BenchNtsResult, CaptureCheck,
+    CoreCountResult, CoresRateResult, CoresRepetition, DEMO_SCHEMA, DemoCandidate, DemoResult,
+    Distribution, Finding, FindingCode, Host, InvalidReason, LOAD_SCHEMA, LoadEngineKind,
+    LoadResult, LoadTarget, LossLocation, NtsCapacity, Percentiles, RequestMode, RequestSpacing,
+    ResponseCounts, SearchEndReason, SearchKind, SearchResult, SeriesPoint, Severity,
+    SignedDistribution, TimeSeries, Trial,
 };
 use horolog_stats::Histogram;
 
@@ -157,6 +158,27 @@ pub(crate) fn demo() -> DemoResult {
             "Compare the rows with one another; for absolute figures load from another machine.",
             None,
         )],
+    }
+}
+
+/// Searches with one, two and three threads; with three, without authenticated requests only.
+pub(crate) fn bench_nts() -> BenchNtsResult {
+    let demo = demo();
+    let capacity = |(index, threads, percent): (usize, usize, u8)| NtsCapacity {
+        threads,
+        authenticated_percent: percent,
+        server_command: Vec::new(),
+        cpu_ns_per_reply: (index > 0).then_some(1_234.5 * index as f64),
+        load: demo.candidates[index].load.clone(),
+    };
+    let combinations = [(4, 1, 0), (2, 1, 100), (3, 2, 0), (1, 2, 100), (0, 3, 0)];
+    BenchNtsResult {
+        schema: BENCH_NTS_SCHEMA.to_owned(),
+        started: demo.started.clone(),
+        command: Vec::new(),
+        host: demo.host.clone(),
+        capacities: combinations.map(capacity).to_vec(),
+        findings: demo.findings.clone(),
     }
 }
 

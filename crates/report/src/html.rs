@@ -6,7 +6,6 @@
 //! content security policy forbids loading other resources.
 
 pub(crate) mod bars;
-mod bench_nts;
 mod bench_relay;
 pub(crate) mod breakdown;
 pub(crate) mod data;
@@ -27,7 +26,6 @@ use serde::Serialize;
 
 use crate::json::to_compact_json;
 
-pub use bench_nts::bench_nts;
 pub use bench_relay::bench_relay;
 pub use demo::demo;
 pub use live::{LivePageKind, live};

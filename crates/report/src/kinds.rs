@@ -3,6 +3,7 @@
 mod after;
 mod at;
 mod bench_cores;
+mod bench_nts;
 pub(crate) mod campaign;
 mod clock;
 mod clock_compare;
@@ -111,6 +112,7 @@ mod tests {
         golden!(cycle, 100);
         golden!(at, 100);
         golden!(bench_cores, 80);
+        golden!(bench_nts, 80);
         golden!(after, 100);
         golden!(clock_compare, 100);
         golden!(clock, 100);

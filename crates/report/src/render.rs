@@ -127,7 +127,7 @@ const KINDS: [ResultRenderer; 27] = [
     described!(AFTER_SCHEMA, AfterResult),
     described!(AT_SCHEMA, AtResult),
     described!(BENCH_CORES_SCHEMA, BenchCoresResult),
-    kind!(BENCH_NTS_SCHEMA, table::bench_nts, html::bench_nts),
+    described!(BENCH_NTS_SCHEMA, BenchNtsResult),
     kind!(BENCH_RELAY_SCHEMA, table::bench_relay, html::bench_relay),
     described!(CAMPAIGN_SCHEMA, CampaignResult),
     described!(CLOCK_SCHEMA, ClockResult),

@@ -2,7 +2,6 @@
 //! with percentiles added), and comparisons. The caller determines the terminal's
 //! width and whether colour is used.
 
-pub(crate) mod bench_nts;
 mod bench_relay;
 mod demo;
 pub(crate) mod grid;
@@ -14,7 +13,6 @@ mod series;
 pub(crate) mod shapes;
 pub(crate) mod summary;
 
-pub use bench_nts::bench_nts;
 pub use bench_relay::bench_relay;
 pub use demo::demo;
 pub use load::{LoadTableOptions, header, row};

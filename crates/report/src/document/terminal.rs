@@ -40,7 +40,7 @@ pub(super) fn text(document: &Document<'_>, style: &TableStyle) -> String {
     if !document.blocks.iter().any(is_judgement) {
         lines.extend(judgement(document, style));
     }
-    lines.join("\n")
+    lines.join("\n").trim_end().to_owned()
 }
 
 fn judgement(document: &Document<'_>, style: &TableStyle) -> Vec<String> {
