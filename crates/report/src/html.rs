@@ -6,7 +6,6 @@
 //! content security policy forbids loading other resources.
 
 pub(crate) mod bars;
-mod bench_relay;
 pub(crate) mod breakdown;
 pub(crate) mod data;
 mod demo;
@@ -26,7 +25,6 @@ use serde::Serialize;
 
 use crate::json::to_compact_json;
 
-pub use bench_relay::bench_relay;
 pub use demo::demo;
 pub use live::{LivePageKind, live};
 pub use sections::mode_name;
@@ -136,8 +134,8 @@ mod tests {
         [
             fixture::load().page(),
             demo(&fixture::demo()),
-            crate::document::RenderResult::page(&fixture::bench_cores()),
-            bench_relay(&fixture::bench_relay()),
+            fixture::bench_cores().page(),
+            fixture::bench_relay().page(),
             fixture::query(100).page(),
             fixture::clock().page(),
             fixture::path_udp().page(),

@@ -4,6 +4,7 @@ mod after;
 mod at;
 mod bench_cores;
 mod bench_nts;
+mod bench_relay;
 pub(crate) mod campaign;
 mod clock;
 mod clock_compare;
@@ -113,6 +114,7 @@ mod tests {
         golden!(at, 100);
         golden!(bench_cores, 80);
         golden!(bench_nts, 80);
+        golden!(bench_relay, 80);
         golden!(after, 100);
         golden!(clock_compare, 100);
         golden!(clock, 100);

@@ -19,7 +19,6 @@ mod kinds;
 mod limits;
 mod live;
 mod markdown_summary;
-mod relay;
 mod relay_tree_gain;
 mod render;
 pub mod table;

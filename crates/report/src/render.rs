@@ -128,7 +128,7 @@ const KINDS: [ResultRenderer; 27] = [
     described!(AT_SCHEMA, AtResult),
     described!(BENCH_CORES_SCHEMA, BenchCoresResult),
     described!(BENCH_NTS_SCHEMA, BenchNtsResult),
-    kind!(BENCH_RELAY_SCHEMA, table::bench_relay, html::bench_relay),
+    described!(BENCH_RELAY_SCHEMA, BenchRelayResult),
     described!(CAMPAIGN_SCHEMA, CampaignResult),
     described!(CLOCK_SCHEMA, ClockResult),
     described!(CLOCK_COMPARE_SCHEMA, ClockCompareResult),

@@ -2,7 +2,6 @@
 //! with percentiles added), and comparisons. The caller determines the terminal's
 //! width and whether colour is used.
 
-mod bench_relay;
 mod demo;
 pub(crate) mod grid;
 mod load;
@@ -13,7 +12,6 @@ mod series;
 pub(crate) mod shapes;
 pub(crate) mod summary;
 
-pub use bench_relay::bench_relay;
 pub use demo::demo;
 pub use load::{LoadTableOptions, header, row};
 pub use ntpperf::{NtpperfPanel, NtpperfTable};
