@@ -8,7 +8,6 @@
 pub(crate) mod bars;
 pub(crate) mod breakdown;
 pub(crate) mod data;
-mod demo;
 pub(crate) mod escape;
 pub(crate) mod latency;
 mod live;
@@ -25,7 +24,6 @@ use serde::Serialize;
 
 use crate::json::to_compact_json;
 
-pub use demo::demo;
 pub use live::{LivePageKind, live};
 pub use sections::mode_name;
 
@@ -117,7 +115,7 @@ mod tests {
     use serde::de::DeserializeOwned;
 
     use super::*;
-    use crate::document::RenderResult;
+    use crate::document::{DescribeResult, RenderResult};
     use crate::fixture;
 
     const HOSTILE: &str = "</script><script>alert(1)</script><!--<img src=x onerror='a\"b&c'>";
@@ -133,7 +131,7 @@ mod tests {
     fn pages() -> [String; 8] {
         [
             fixture::load().page(),
-            demo(&fixture::demo()),
+            fixture::demo().page(),
             fixture::bench_cores().page(),
             fixture::bench_relay().page(),
             fixture::query(100).page(),
@@ -187,8 +185,8 @@ mod tests {
     fn the_page_contains_the_result() {
         let (load_result, demo_result) = (fixture::load(), fixture::demo());
         assert_eq!(embedded::<LoadResult>(&load_result.page(), "result"), load_result);
-        let shown: DemoResult = embedded(&demo(&demo_result), "result");
-        assert_eq!(shown, demo::without_most_histograms(&demo_result));
+        let shown: DemoResult = embedded(&demo_result.page(), "result");
+        assert_eq!(shown, demo_result.embedded().unwrap());
         let histograms = |result: &DemoResult| {
             let trials = result.candidates.iter().flat_map(|one| &one.load.trials);
             trials.filter_map(|t| t.rtt_ns.as_ref()).filter(|d| !d.histogram.is_empty()).count()
@@ -199,8 +197,8 @@ mod tests {
 
     #[test]
     fn no_text_of_a_result_becomes_markup() {
-        let harmless = [fixture::load().page(), demo(&fixture::demo()), fixture::query(20).page()];
-        let hostile = [hostile_load().page(), demo(&hostile_demo()), hostile_query().page()];
+        let harmless = [fixture::load().page(), fixture::demo().page(), fixture::query(20).page()];
+        let hostile = [hostile_load().page(), hostile_demo().page(), hostile_query().page()];
         for (page, usual) in hostile.iter().zip(&harmless) {
             assert!(!page.contains("<img"));
             assert!(!page.contains("<script>alert"));
@@ -210,7 +208,7 @@ mod tests {
         assert_eq!(embedded::<LoadResult>(&hostile[0], "result"), hostile_load());
         assert_eq!(embedded::<QueryResult>(&hostile[2], "result"), hostile_query());
         let shown: DemoResult = embedded(&hostile[1], "result");
-        assert_eq!(shown, demo::without_most_histograms(&hostile_demo()));
+        assert_eq!(shown, hostile_demo().embedded().unwrap());
     }
 
     #[test]
@@ -264,8 +262,8 @@ mod tests {
         for page in [
             fixture::empty().page(),
             degenerate.page(),
-            demo(&candidates),
-            demo(&without_candidates),
+            candidates.page(),
+            without_candidates.page(),
         ] {
             let main = main_of(&page);
             assert!(!main.contains("NaN") && !main.contains(">inf"), "{main}");

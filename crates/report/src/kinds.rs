@@ -13,6 +13,7 @@ mod compare;
 mod cycle;
 mod cycle_predict;
 mod cycle_test;
+mod demo;
 mod host_all;
 mod host_clock;
 mod host_delay;
@@ -115,6 +116,7 @@ mod tests {
         golden!(bench_cores, 80);
         golden!(bench_nts, 80);
         golden!(bench_relay, 80);
+        golden!(demo, 90);
         golden!(after, 100);
         golden!(clock_compare, 100);
         golden!(clock, 100);

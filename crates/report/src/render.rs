@@ -7,8 +7,7 @@ use serde_path_to_error::Error as PathError;
 use thiserror::Error;
 
 use crate::document::RenderResult;
-use crate::html;
-use crate::table::{self, TableStyle};
+use crate::table::TableStyle;
 
 /// Reason why a result cannot be rendered.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
@@ -93,63 +92,46 @@ struct ResultRenderer {
     check: fn(&Value) -> Result<(), RenderError>,
 }
 
-/// Parses a result as the type that a page function takes.
-fn check_as<T: DeserializeOwned>(_: fn(&T) -> String, result: &Value) -> Result<(), RenderError> {
-    read::<T>(result).map(drop)
-}
-
-/// Returns the renderer of a kind with a table and a page function.
-macro_rules! kind {
-    ($schema:ident, $table:path, $page:path) => {
-        ResultRenderer {
-            schema: record::$schema,
-            table: |result, style| Ok($table(&taken(result)?, style)),
-            page: |result| Ok($page(&read(result)?)),
-            check: |result| check_as($page, result),
+impl ResultRenderer {
+    /// Returns the renderer of results of type `R`.
+    const fn of<R: RenderResult + DeserializeOwned>(schema: &'static str) -> Self {
+        Self {
+            schema,
+            table: |result, style| Ok(taken::<R>(result)?.text(style)),
+            page: |result| Ok(read::<R>(result)?.page()),
+            check: |result| read::<R>(result).map(drop),
         }
-    };
-}
-
-/// Returns the renderer of a kind that describes itself as a document.
-macro_rules! described {
-    ($schema:ident, $type:ident) => {
-        ResultRenderer {
-            schema: record::$schema,
-            table: |result, style| Ok(taken::<record::$type>(result)?.text(style)),
-            page: |result| Ok(read::<record::$type>(result)?.page()),
-            check: |result| read::<record::$type>(result).map(drop),
-        }
-    };
+    }
 }
 
 const KINDS: [ResultRenderer; 27] = [
-    described!(LOAD_SCHEMA, LoadResult),
-    described!(AFTER_SCHEMA, AfterResult),
-    described!(AT_SCHEMA, AtResult),
-    described!(BENCH_CORES_SCHEMA, BenchCoresResult),
-    described!(BENCH_NTS_SCHEMA, BenchNtsResult),
-    described!(BENCH_RELAY_SCHEMA, BenchRelayResult),
-    described!(CAMPAIGN_SCHEMA, CampaignResult),
-    described!(CLOCK_SCHEMA, ClockResult),
-    described!(CLOCK_COMPARE_SCHEMA, ClockCompareResult),
-    described!(COMPARE_SCHEMA, CompareResult),
-    described!(CLOCK_LOG_SCHEMA, ClockLogResult),
-    described!(CYCLE_SCHEMA, CycleResult),
-    described!(CYCLE_PREDICT_SCHEMA, CyclePredictResult),
-    described!(CYCLE_TEST_SCHEMA, CycleTestResult),
-    kind!(DEMO_SCHEMA, table::demo, html::demo),
-    described!(HOST_ALL_SCHEMA, HostAllResult),
-    described!(HOST_CLOCK_SCHEMA, HostClockResult),
-    described!(HOST_DELAY_SCHEMA, HostDelayResult),
-    described!(HOST_INTERRUPT_SCHEMA, HostInterruptResult),
-    described!(HOST_NIC_SCHEMA, HostNicResult),
-    described!(HOST_SWITCH_SCHEMA, HostSwitchResult),
-    described!(HOST_TIMER_SCHEMA, HostTimerResult),
-    described!(PATH_STALL_SCHEMA, PathStallResult),
-    described!(PATH_TCP_SCHEMA, PathTcpResult),
-    described!(PATH_UDP_SCHEMA, PathUdpResult),
-    described!(QUERY_SCHEMA, QueryResult),
-    described!(RELAY_TREE_SCHEMA, RelayTreeResult),
+    ResultRenderer::of::<record::LoadResult>(record::LOAD_SCHEMA),
+    ResultRenderer::of::<record::AfterResult>(record::AFTER_SCHEMA),
+    ResultRenderer::of::<record::AtResult>(record::AT_SCHEMA),
+    ResultRenderer::of::<record::BenchCoresResult>(record::BENCH_CORES_SCHEMA),
+    ResultRenderer::of::<record::BenchNtsResult>(record::BENCH_NTS_SCHEMA),
+    ResultRenderer::of::<record::BenchRelayResult>(record::BENCH_RELAY_SCHEMA),
+    ResultRenderer::of::<record::CampaignResult>(record::CAMPAIGN_SCHEMA),
+    ResultRenderer::of::<record::ClockResult>(record::CLOCK_SCHEMA),
+    ResultRenderer::of::<record::ClockCompareResult>(record::CLOCK_COMPARE_SCHEMA),
+    ResultRenderer::of::<record::CompareResult>(record::COMPARE_SCHEMA),
+    ResultRenderer::of::<record::ClockLogResult>(record::CLOCK_LOG_SCHEMA),
+    ResultRenderer::of::<record::CycleResult>(record::CYCLE_SCHEMA),
+    ResultRenderer::of::<record::CyclePredictResult>(record::CYCLE_PREDICT_SCHEMA),
+    ResultRenderer::of::<record::CycleTestResult>(record::CYCLE_TEST_SCHEMA),
+    ResultRenderer::of::<record::HostAllResult>(record::HOST_ALL_SCHEMA),
+    ResultRenderer::of::<record::DemoResult>(record::DEMO_SCHEMA),
+    ResultRenderer::of::<record::HostClockResult>(record::HOST_CLOCK_SCHEMA),
+    ResultRenderer::of::<record::HostDelayResult>(record::HOST_DELAY_SCHEMA),
+    ResultRenderer::of::<record::HostInterruptResult>(record::HOST_INTERRUPT_SCHEMA),
+    ResultRenderer::of::<record::HostNicResult>(record::HOST_NIC_SCHEMA),
+    ResultRenderer::of::<record::HostSwitchResult>(record::HOST_SWITCH_SCHEMA),
+    ResultRenderer::of::<record::HostTimerResult>(record::HOST_TIMER_SCHEMA),
+    ResultRenderer::of::<record::PathStallResult>(record::PATH_STALL_SCHEMA),
+    ResultRenderer::of::<record::PathTcpResult>(record::PATH_TCP_SCHEMA),
+    ResultRenderer::of::<record::PathUdpResult>(record::PATH_UDP_SCHEMA),
+    ResultRenderer::of::<record::QueryResult>(record::QUERY_SCHEMA),
+    ResultRenderer::of::<record::RelayTreeResult>(record::RELAY_TREE_SCHEMA),
 ];
 
 fn kind(result: &Value) -> Result<&'static ResultRenderer, RenderError> {
@@ -197,7 +179,7 @@ fn schema_error(schema: &str, error: &PathError<serde_json::Error>) -> RenderErr
 }
 
 /// Renderer of loads of NTS-KE exchanges, which share their schema with other loads.
-const NTS_KE: ResultRenderer = described!(LOAD_SCHEMA, NtsKeResult);
+const NTS_KE: ResultRenderer = ResultRenderer::of::<record::NtsKeResult>(record::LOAD_SCHEMA);
 
 #[cfg(test)]
 mod tests {
@@ -242,7 +224,7 @@ mod tests {
                     result[name] = Value::Array(Vec::new());
                 }
                 let page = page_of(&result).unwrap();
-                let main = html::main_of(&page);
+                let main = crate::html::main_of(&page);
                 assert!(main.contains("class=\"verdict\""), "{}: {emptied:?}", path.display());
                 let plots = main.find("class=\"plot\"").unwrap_or(usize::MAX);
                 let is_first = main.find("<h2>Findings").is_none_or(|findings| findings < plots);

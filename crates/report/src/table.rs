@@ -2,7 +2,6 @@
 //! with percentiles added), and comparisons. The caller determines the terminal's
 //! width and whether colour is used.
 
-mod demo;
 pub(crate) mod grid;
 mod load;
 mod ntpperf;
@@ -12,7 +11,6 @@ mod series;
 pub(crate) mod shapes;
 pub(crate) mod summary;
 
-pub use demo::demo;
 pub use load::{LoadTableOptions, header, row};
 pub use ntpperf::{NtpperfPanel, NtpperfTable};
 pub use nts_ke::{nts_ke_header, nts_ke_row};

@@ -16,7 +16,7 @@ use horolog_record::{
     DEMO_SCHEMA, DemoCandidate, DemoResult, Finding, FindingCode, Host, LoadEngineKind, LoadResult,
     SearchKind, Severity, rfc3339_now,
 };
-use horolog_report::{html, table, to_json};
+use horolog_report::{RenderResult, to_json};
 use horolog_stats::{LossGoal, SearchConfig};
 
 use crate::commands::server_under_test::{self, SearchProgress, ServerUnderTest};
@@ -101,12 +101,12 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), CommandFailure> {
         candidates,
         findings,
     };
-    let written = [json.write(&to_json(&result)), page.write(&html::demo(&result))];
+    let written = [json.write(&to_json(&result)), page.write(&result.page())];
     args.store_args.store_result(&result, written.iter().any(Result::is_err));
     // After the files, so that an error on standard output does not prevent them; errors of the
     // files are returned after the table.
     if !quiet {
-        output::print_line(&table::demo(&result, &output::table_style()))?;
+        output::print_line(&result.text(&output::table_style()))?;
     }
     written.into_iter().collect::<Result<(), _>>()?;
     let (json, html) = (args.json.display(), args.html.display());

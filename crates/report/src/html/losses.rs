@@ -1,11 +1,11 @@
-//! Bars of the losses of a run by location, and of the results of several servers.
+//! Bars of the losses of a run by location.
 
-use horolog_record::{DemoCandidate, LoadResult};
+use horolog_record::LoadResult;
 
 use super::bars::{bar, row, table};
 use super::escape::each;
 use crate::units::{full_count, percent_of};
-use crate::verdict::{BestRate, LossTotals, location_name};
+use crate::verdict::{LossTotals, location_name};
 
 /// Returns the losses of all trials together by location.
 pub(crate) fn losses(result: &LoadResult) -> String {
@@ -30,18 +30,6 @@ pub(crate) fn losses(result: &LoadResult) -> String {
     lead + &table(["location", "share of losses", "requests", ""], &rows)
 }
 
-/// Returns bars of the highest rate of each server, with the ratio to the first.
-pub(super) fn candidates(candidates: &[DemoCandidate], rate_title: &str) -> String {
-    let all: Vec<_> = candidates.iter().map(|candidate| BestRate::of(&candidate.load)).collect();
-    let Some(base) = all.first() else { return String::new() };
-    let highest = all.iter().filter_map(|highest| highest.held()).fold(0.0, f64::max);
-    let rows = each(candidates.iter().zip(&all), |(candidate, this)| {
-        let share = this.held().filter(|_| highest > 0.0).map(|rate| rate / highest);
-        row(&candidate.label, [&this.text(), &this.ratio_to(*base)], &bar(share))
-    });
-    table(["server", rate_title, "ratio", ""], &rows)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,13 +49,5 @@ mod tests {
         result.trials.retain(|trial| trial.lost == 0);
         assert!(losses(&result).starts_with("<p>0 of "));
         assert_eq!(losses(&fixture::empty()), "");
-    }
-
-    #[test]
-    fn the_fastest_server_has_the_full_bar_and_the_sign_of_its_bound() {
-        let markup = candidates(&fixture::demo().candidates, "lossless");
-        assert_eq!(markup.matches("width:100.00%").count(), 1);
-        assert!(markup.contains("≥ 3.83 M/s"), "{markup}");
-        assert!(markup.contains(">1.00×<"), "{markup}");
     }
 }

@@ -3,7 +3,6 @@
 use horolog_record::{Finding, Host, LimitResult, LoadResult, LoadTarget, RequestMode};
 
 use super::escape::{each, text};
-use super::plot::Plot;
 use crate::findings::{FindingGroup, grouped, severity_name, trial_label};
 use crate::limits::measured;
 use crate::units::{ABSENT, human_ns};
@@ -148,13 +147,6 @@ pub(crate) fn columns(lists: &[String]) -> String {
     format!("<div class=\"columns\">\n{}</div>\n", lists.concat())
 }
 
-/// Returns the command of a run, and the host.
-pub(crate) fn machine(command: &[String], started: &str, host: &Host) -> String {
-    let run =
-        facts(&[("Command", Some(command_line(command))), ("Started", Some(started.to_owned()))]);
-    columns(&[run, host_facts(host)])
-}
-
 /// Returns the words of a command, quoted where necessary.
 pub(crate) fn command_line(words: &[String]) -> String {
     let quoted = |word: &String| {
@@ -190,19 +182,6 @@ pub(crate) fn target_name(target: &LoadTarget) -> String {
         Some(name) => format!("{name} ({socket})"),
         None => socket.to_string(),
     }
-}
-
-/// Returns the figure elements of the plots that are not empty, each with its markup below, and
-/// these plots.
-pub(super) fn drawn(plots: Vec<(Plot, String)>) -> (String, Vec<Plot>) {
-    let full: Vec<_> = plots.into_iter().filter(|(plot, _)| !plot.is_empty()).collect();
-    let figures = full.iter().map(|(plot, below)| plot.figure(below)).collect();
-    (figures, full.into_iter().map(|(plot, _)| plot).collect())
-}
-
-/// Returns the figure elements of the plots that are not empty, and these plots.
-pub(super) fn drawn_alone(plots: Vec<Plot>) -> (String, Vec<Plot>) {
-    drawn(plots.into_iter().map(|plot| (plot, String::new())).collect())
 }
 
 #[cfg(test)]

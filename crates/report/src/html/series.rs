@@ -35,7 +35,7 @@ const FIGURES: [(&str, LatencySelector); 5] = [
 const FIRST_FIGURE: usize = 2;
 
 /// Name of a run in a plot, and its result.
-pub(super) type NamedRun<'a> = (&'a str, &'a LoadResult);
+pub(crate) type NamedRun<'a> = (&'a str, &'a LoadResult);
 
 /// Returns the plot of the loss ratio over the rate, one series per run.
 pub(crate) fn loss(runs: &[NamedRun<'_>], described_by: &'static str) -> Plot {
