@@ -62,22 +62,17 @@ impl CommandFailure {
     }
 }
 
-/// Fails with status 1 if a limit failed or a finding has severity error.
-pub(crate) fn check_limits_and_findings(
-    limits: &[LimitResult],
-    findings: &[Finding],
-) -> Result<(), CommandFailure> {
-    check_limits(limits)?;
-    check_findings(findings)
-}
-
+/// Fails with status 1 if a limit failed.
 pub(crate) fn check_limits(limits: &[LimitResult]) -> Result<(), CommandFailure> {
     horolog_report::broken_limits(limits)
         .map_or(Ok(()), |failed| Err(CommandFailure::Measurement(failed)))
 }
 
-pub(crate) fn check_findings(findings: &[Finding]) -> Result<(), CommandFailure> {
-    let error = findings.iter().find(|finding| finding.severity == Severity::Error);
+/// Fails with status 1 if a finding has severity error.
+pub(crate) fn check_findings<'a>(
+    findings: impl IntoIterator<Item = &'a Finding>,
+) -> Result<(), CommandFailure> {
+    let error = findings.into_iter().find(|finding| finding.severity == Severity::Error);
     error.map_or(Ok(()), |finding| Err(CommandFailure::Measurement(finding.message.clone())))
 }
 

@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use horolog_report::table::TableStyle;
+use horolog_report::{MeasuredResult, RenderResult, to_json};
 use serde::Serialize;
 
 use crate::ci::{self, CiArgs};
-use crate::failure::CommandFailure;
+use crate::failure::{CommandFailure, check_findings, check_limits};
+use crate::limit::Limit;
 use crate::output::{self, ResultDestination};
 use crate::result_store::StoreResultArgs;
 
@@ -138,6 +140,35 @@ impl<const N: usize> ResultFiles<N> {
             output::print_line(&text(result, &output::table_style()))?;
         }
         written.into_iter().collect()
+    }
+}
+
+impl ResultFiles<2> {
+    /// Evaluates the limits, and writes, stores and prints the result. Fails with status 1 if a
+    /// limit failed or a finding has severity error.
+    pub(crate) fn finish<R: MeasuredResult + 'static>(
+        self,
+        result: &mut R,
+        limits: &[Limit<R>],
+    ) -> Result<(), CommandFailure> {
+        self.finish_with(result, limits, [to_json, RenderResult::page])
+    }
+}
+
+impl<const N: usize> ResultFiles<N> {
+    /// As [`ResultFiles::finish`], with the renderers of the files.
+    pub(crate) fn finish_with<R: MeasuredResult + 'static>(
+        self,
+        result: &mut R,
+        limits: &[Limit<R>],
+        renderers: [fn(&R) -> String; N],
+    ) -> Result<(), CommandFailure> {
+        let evaluated = limits.iter().map(|limit| limit.evaluate(result)).collect();
+        *result.judgement().0 = evaluated;
+        self.write(result, renderers, RenderResult::text)?;
+        let (limits, findings) = result.judgement();
+        check_limits(limits)?;
+        check_findings(findings)
     }
 }
 

@@ -1,123 +1,92 @@
-//! Limits of `--fail-if`: the name of a metric, `>` or `<`, and a bound, such as `p99>100us`. Each
-//! command defines its metrics and how they are read from its result. Pure.
+//! Limits of `--fail-if`: the name of a metric, `>` or `<`, and a bound, such as `p99>100us`. Pure.
 
-use horolog_record::{Distribution, LimitResult, LimitUnit};
+use horolog_record::{LimitResult, LimitUnit};
+use horolog_report::{MeasuredResult, Metric, NamedValue};
 
 use crate::values;
 
-/// Metric that `--fail-if` accepts: its name, its unit, and the key by which the command reads it
-/// from its result.
-pub(crate) type LimitedMetric<F> = (&'static str, LimitUnit, F);
-
-/// Function that returns a metric of a distribution of times, in ns.
-pub(crate) type DistributionMetric = fn(&Distribution) -> f64;
-
-pub(crate) const MEAN: DistributionMetric = |times| times.mean;
-pub(crate) const P99: DistributionMetric = |times| times.p99 as f64;
-pub(crate) const MAX: DistributionMetric = |times| times.max as f64;
-
-/// Returns the metrics of a distribution of times (mean, percentiles, maximum); `key_of` converts
-/// each to the key of the command.
-pub(crate) fn time_metrics<F>(key_of: fn(DistributionMetric) -> F) -> [LimitedMetric<F>; 6] {
-    let all: [(&str, DistributionMetric); 6] = [
-        ("mean", MEAN),
-        ("p50", |times| times.p50 as f64),
-        ("p90", |times| times.p90 as f64),
-        ("p99", P99),
-        ("p99.9", |times| times.p99_9 as f64),
-        ("max", MAX),
-    ];
-    all.map(|(name, metric)| (name, LimitUnit::Ns, key_of(metric)))
-}
-
-/// Parsed `--fail-if` expression. The limit fails if the expression is true for a measured value.
-#[derive(Clone, Debug)]
-pub(crate) struct Limit<F> {
+/// Limit on a metric of a kind of result. It fails if its expression is true for a measured value.
+#[derive(Debug)]
+pub(crate) struct Limit<R> {
     expression: String,
-    unit: LimitUnit,
-    /// Key by which the command reads the metric from its result.
-    pub(crate) metric: F,
+    metric: Metric<R>,
     is_below: bool,
     bound: f64,
 }
 
-impl<F> Limit<F> {
-    /// Parses a limit on one of these metrics. `<` is accepted for rates and factors only. The
+impl<R> Clone for Limit<R> {
+    fn clone(&self) -> Self {
+        Self { expression: self.expression.clone(), metric: self.metric.clone(), ..*self }
+    }
+}
+
+impl<R: MeasuredResult + 'static> Limit<R> {
+    /// Parses a limit on a metric of the result. `<` is accepted for rates and factors only. The
     /// error names the metrics, or the notation of the bound.
-    pub(crate) fn parse(
-        text: &str,
-        metrics: impl IntoIterator<Item = LimitedMetric<F>>,
-    ) -> Result<Self, String> {
-        let metrics: Vec<_> = metrics.into_iter().collect();
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        Self::parse_for(text, R::metrics())
+    }
+}
+
+impl<R: 'static> Limit<R> {
+    fn parse_for(text: &str, metrics: Vec<Metric<R>>) -> Result<Self, String> {
         let notation = notation(&metrics);
         let Some(at) = text.find(['<', '>']) else { return Err(notation) };
         let (name, is_below) = (text[..at].trim(), text[at..].starts_with('<'));
-        let is_named = |(known, unit, _): &LimitedMetric<F>| {
-            *known == name && (!is_below || allows_lower_bound(*unit))
-        };
-        let Some((_, unit, key)) = metrics.into_iter().find(is_named) else { return Err(notation) };
-        let bound = parse_bound(unit, text[at + 1..].trim()).map_err(|why| {
-            let (kind, example) = (unit_noun(unit), example_expression(name, unit));
+        let is_named =
+            |one: &Metric<R>| one.name == name && (!is_below || allows_lower_bound(one.unit));
+        let Some(metric) = metrics.into_iter().find(is_named) else { return Err(notation) };
+        let bound = parse_bound(metric.unit, text[at + 1..].trim()).map_err(|why| {
+            let (kind, example) = (unit_noun(metric.unit), example_expression(name, metric.unit));
             format!("{name} is a {kind}, such as '{example}': {why}")
         })?;
-        Ok(Self { expression: text.to_owned(), unit, metric: key, is_below, bound })
+        Ok(Self { expression: text.to_owned(), metric, is_below, bound })
     }
 
-    /// Evaluates the limit on measured values; the result contains the worst one. The limit fails
-    /// if a value is `None` (not measured) or if there are no values.
-    pub(crate) fn evaluate(&self, measured: impl IntoIterator<Item = Option<f64>>) -> LimitResult {
-        self.limit_result(None, self.worst(measured).1)
+    /// Returns the limit that this metric must not be below `bound`.
+    pub(crate) fn at_least(bound: f64, metric: Metric<R>) -> Self {
+        Self { expression: format!("{}<{bound}", metric.name), metric, is_below: true, bound }
     }
 
-    /// Evaluates the limit as [`Self::evaluate`] does; the result also contains the name of the
-    /// worst value as its scope.
-    pub(crate) fn evaluate_named(
-        &self,
-        measured: impl IntoIterator<Item = (String, Option<f64>)>,
-    ) -> LimitResult {
-        let (mut names, values): (Vec<_>, Vec<_>) = measured.into_iter().unzip();
-        let (index, value) = self.worst(values);
-        self.limit_result(index.map(|index| names.swap_remove(index)), value)
+    /// Evaluates the limit on a result; the outcome contains the worst value and the item that has
+    /// it. The limit fails if a value is `None` (not measured) or if there are no values.
+    pub(crate) fn evaluate(&self, result: &R) -> LimitResult {
+        let mut values = self.metric.values(result);
+        let worst = self.worst(&values).map(|index| values.swap_remove(index));
+        let (scope, value) = worst.unwrap_or_default();
+        let holds = |value| if self.is_below { value < self.bound } else { value > self.bound };
+        LimitResult {
+            expression: self.expression.clone(),
+            unit: self.metric.unit,
+            bound: self.bound,
+            value,
+            trial: None,
+            scope: Some(scope).filter(|scope| !scope.is_empty()),
+            failed: value.is_none_or(holds),
+        }
     }
 
-    /// Returns the index and the value of the worst measurement. The first value that is `None`
-    /// counts as the worst.
-    fn worst(
-        &self,
-        measured: impl IntoIterator<Item = Option<f64>>,
-    ) -> (Option<usize>, Option<f64>) {
-        let mut worst = None;
-        for (index, value) in measured.into_iter().enumerate() {
-            let Some(value) = value else { return (Some(index), None) };
+    /// Returns the index of the worst value. The first value that is `None` counts as the worst.
+    fn worst(&self, measured: &[NamedValue]) -> Option<usize> {
+        let mut worst: Option<(usize, f64)> = None;
+        for (index, (_, value)) in measured.iter().enumerate() {
+            let Some(value) = *value else { return Some(index) };
             let is_worse = |(_, other)| if self.is_below { value <= other } else { value >= other };
             if worst.is_none_or(is_worse) {
                 worst = Some((index, value));
             }
         }
-        worst.unzip()
-    }
-
-    fn limit_result(&self, scope: Option<String>, value: Option<f64>) -> LimitResult {
-        let holds = |value| if self.is_below { value < self.bound } else { value > self.bound };
-        LimitResult {
-            expression: self.expression.clone(),
-            unit: self.unit,
-            bound: self.bound,
-            value,
-            trial: None,
-            scope,
-            failed: value.is_none_or(holds),
-        }
+        worst.map(|(index, _)| index)
     }
 }
 
 /// Describes the notation of limits on these metrics, for error messages.
-fn notation<F>(metrics: &[LimitedMetric<F>]) -> String {
-    let names = metrics.iter().map(|(name, ..)| *name).collect::<Vec<_>>().join(", ");
-    let has_lower_bound = metrics.iter().any(|(_, unit, _)| allows_lower_bound(*unit));
+fn notation<R>(metrics: &[Metric<R>]) -> String {
+    let names = metrics.iter().map(|metric| &metric.name[..]).collect::<Vec<_>>().join(", ");
+    let has_lower_bound = metrics.iter().any(|metric| allows_lower_bound(metric.unit));
     let signs = if has_lower_bound { "'>' or '<'" } else { "'>'" };
     let example =
-        metrics.first().map_or_else(String::new, |(name, unit, _)| example_expression(name, *unit));
+        metrics.first().map_or_else(String::new, |one| example_expression(&one.name, one.unit));
     format!("name a metric ({names}), {signs} and a bound, such as '{example}'")
 }
 
@@ -173,29 +142,40 @@ fn parse_bound(unit: LimitUnit, text: &str) -> Result<f64, String> {
 mod tests {
     use super::*;
 
-    const FIGURES: [LimitedMetric<char>; 3] = [
-        ("p99", LimitUnit::Ns, 't'),
-        ("missed", LimitUnit::Ratio, 's'),
-        ("bandwidth", LimitUnit::BytesPerSecond, 'r'),
-    ];
+    /// Result with the values of each metric.
+    type Values = Vec<Option<f64>>;
 
-    fn limit(text: &str) -> Limit<char> {
-        Limit::parse(text, FIGURES).unwrap()
+    fn metrics() -> Vec<Metric<Values>> {
+        let metric = |name, unit| {
+            Metric::new(name, unit, |values: &Values| {
+                let named = values.iter().enumerate();
+                named.map(|(index, value)| (index.to_string(), *value)).collect()
+            })
+        };
+        vec![
+            metric("p99", LimitUnit::Ns),
+            metric("missed", LimitUnit::Ratio),
+            metric("bandwidth", LimitUnit::BytesPerSecond),
+        ]
+    }
+
+    fn limit(text: &str) -> Limit<Values> {
+        Limit::parse_for(text, metrics()).unwrap()
     }
 
     #[test]
     fn bounds_have_the_unit_of_their_figure() {
         for (text, figure, bound) in [
-            ("p99>100us", 't', 100e3),
-            ("p99 > 1s", 't', 1e9),
-            ("p99>0", 't', 0.0),
-            ("missed>0.1%", 's', 0.001),
-            ("missed>0", 's', 0.0),
-            ("bandwidth<1.5G", 'r', 1.5e9),
-            ("bandwidth > 45k", 'r', 45e3),
+            ("p99>100us", "p99", 100e3),
+            ("p99 > 1s", "p99", 1e9),
+            ("p99>0", "p99", 0.0),
+            ("missed>0.1%", "missed", 0.001),
+            ("missed>0", "missed", 0.0),
+            ("bandwidth<1.5G", "bandwidth", 1.5e9),
+            ("bandwidth > 45k", "bandwidth", 45e3),
         ] {
             let limit = limit(text);
-            assert_eq!(limit.metric, figure, "{text}");
+            assert_eq!(limit.metric.name, figure, "{text}");
             assert!((limit.bound - bound).abs() < 1e-6, "{text}");
         }
     }
@@ -203,7 +183,7 @@ mod tests {
     #[test]
     fn figures_are_held_against_their_bounds() {
         let judged = |text: &str, value| {
-            let result = limit(text).evaluate([value]);
+            let result = limit(text).evaluate(&vec![value]);
             (result.failed, result.value, result.trial)
         };
         assert_eq!(judged("p99>100us", Some(1e5)), (false, Some(1e5), None));
@@ -217,10 +197,7 @@ mod tests {
     #[test]
     fn worst_value_is_named_and_requires_all_values() {
         let judged = |text: &str, values: &[Option<f64>]| {
-            let named = values.iter().enumerate();
-            let named =
-                limit(text).evaluate_named(named.map(|(index, value)| (index.to_string(), *value)));
-            assert_eq!(limit(text).evaluate(values.iter().copied()).value, named.value);
+            let named = limit(text).evaluate(&values.to_vec());
             (named.scope, named.value)
         };
         assert_eq!(judged("p99>1s", &[Some(3.0), Some(1.0)]), (Some("0".to_owned()), Some(3.0)));
@@ -230,12 +207,12 @@ mod tests {
             (Some("1".to_owned()), Some(1.0))
         );
         assert_eq!(judged("p99>1s", &[]), (None, None));
-        assert!(limit("p99>1s").evaluate([]).failed, "nothing measured breaks a limit");
+        assert!(limit("p99>1s").evaluate(&Vec::new()).failed, "nothing measured breaks a limit");
     }
 
     #[test]
     fn what_is_no_limit_is_refused() {
-        let wrong = |text: &str| Limit::parse(text, FIGURES).unwrap_err();
+        let wrong = |text: &str| Limit::parse_for(text, metrics()).unwrap_err();
         for text in ["", "p99", "p99<1us", "missed<1%", "median>1us", ">1us", "p99-1us>1us"] {
             let error = wrong(text);
             assert!(error.starts_with("name a metric (p99, missed, bandwidth)"), "{error}");

@@ -31,6 +31,25 @@ pub struct CycleResult {
     pub findings: Vec<Finding>,
 }
 
+impl CycleResult {
+    /// Returns all tasks of all nodes and runs, each with a label: the node and, if runs differ,
+    /// their number of nodes and policy.
+    pub fn labelled_tasks(&self) -> impl Iterator<Item = (String, &CycleTask)> {
+        let counts = || self.runs.iter().map(|run| run.nodes.len());
+        let counts_differ = counts().min() != counts().max();
+        self.runs.iter().flat_map(move |run| {
+            run.nodes.iter().flat_map(move |node| {
+                let of =
+                    if counts_differ { format!(" of {}", run.nodes.len()) } else { String::new() };
+                let under = |policy: TaskPolicy| format!(" under {}", policy.name());
+                let label =
+                    format!("{}{of}{}", node.name, run.policy.map_or_else(String::new, under));
+                node.tasks.iter().map(move |task| (label.clone(), task))
+            })
+        })
+    }
+}
+
 /// Signals that release periods on the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -19,6 +19,7 @@ mod kinds;
 mod limits;
 mod live;
 mod markdown_summary;
+mod metrics;
 mod relay_tree_gain;
 mod render;
 pub mod table;
@@ -40,5 +41,6 @@ pub use kinds::{
 pub use limits::broken as broken_limits;
 pub use live::load_metrics;
 pub use markdown_summary::summary;
+pub use metrics::{MeasuredResult, Metric, NamedValue};
 pub use render::{RenderError, check_result, page_of, result_kinds, table_of};
 pub use verdict::{highest, location_name};

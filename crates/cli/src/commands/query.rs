@@ -2,8 +2,6 @@
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
-mod figures;
-
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,11 +11,11 @@ use horolog_io::target::{AddressFamily, TargetName};
 use horolog_probe::query::{
     Algorithm, COUNT, KE_PORT, Query, QueryNtsOptions, QueryOptions, TrustAnchors,
 };
+use horolog_record::QueryResult;
 use horolog_report::{RenderResult, csv, to_json};
 
-use self::figures::QueryMetric;
 use crate::ci::CiArgs;
-use crate::failure::{CommandFailure, check_limits_and_findings};
+use crate::failure::CommandFailure;
 use crate::files::ResultFiles;
 use crate::limit::Limit;
 use crate::output::{self, ProgressLine};
@@ -112,8 +110,8 @@ pub(crate) struct QueryArgs {
     ///
     /// Metrics: offset (absolute), bound, delay, of the exchange with the least delay; jitter;
     /// mean, rms, max (absolute), of all offsets; loss, unsynchronised (shares of the requests).
-    #[arg(long, value_name = "LIMIT", value_parser = figures::parse_limit)]
-    fail_if: Vec<Limit<QueryMetric>>,
+    #[arg(long, value_name = "LIMIT", value_parser = Limit::<QueryResult>::parse)]
+    fail_if: Vec<Limit<QueryResult>>,
     #[command(flatten)]
     ci: CiArgs,
     #[command(flatten)]
@@ -177,7 +175,5 @@ pub(crate) fn run(args: QueryArgs) -> Result<(), CommandFailure> {
     };
     let mut result = query.run(&count_exchange, &|| output::check_stop_request().is_break());
     progress.finish();
-    result.limits = limits.iter().map(|limit| figures::judge(limit, &result)).collect();
-    files.write(&result, [to_json, RenderResult::page, csv::query], RenderResult::text)?;
-    check_limits_and_findings(&result.limits, &result.findings)
+    files.finish_with(&mut result, &limits, [to_json, RenderResult::page, csv::query])
 }

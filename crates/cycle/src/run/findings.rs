@@ -3,7 +3,7 @@
 use horolog_conditions::{self as conditions, REAL_TIME_ADVICE, finding};
 use horolog_record::{
     CycleNode, CycleResult, CycleRun, CycleSharedTask, CycleTask, Finding, FindingCode,
-    ReleaseSignal, Severity, TaskPolicy,
+    ReleaseSignal, Severity,
 };
 
 use super::single_run::{MissingPeriods, RunEnd};
@@ -67,24 +67,9 @@ pub(super) fn findings(
     findings
 }
 
-/// Returns all tasks of all nodes and runs, each with a label: the node and, if runs differ, their
-/// number of nodes and policy.
-pub fn tasks(result: &CycleResult) -> impl Iterator<Item = (String, &CycleTask)> {
-    let counts = || result.runs.iter().map(|run| run.nodes.len());
-    let counts_differ = counts().min() != counts().max();
-    result.runs.iter().flat_map(move |run| {
-        run.nodes.iter().flat_map(move |node| {
-            let of = if counts_differ { format!(" of {}", run.nodes.len()) } else { String::new() };
-            let under = |policy: TaskPolicy| format!(" under {}", policy.name());
-            let label = format!("{}{of}{}", node.name, run.policy.map_or_else(String::new, under));
-            node.tasks.iter().map(move |task| (label.clone(), task))
-        })
-    })
-}
-
 fn add_refused_findings(result: &CycleResult, findings: &mut Vec<Finding>) {
     let mut reported = Vec::new();
-    for (_, task) in tasks(result) {
+    for (_, task) in result.labelled_tasks() {
         let Some(error) = &task.scheduling.error else { continue };
         let requested = task.scheduling.requested;
         if reported.contains(&requested) {
@@ -105,10 +90,10 @@ fn add_refused_findings(result: &CycleResult, findings: &mut Vec<Finding>) {
 }
 
 fn add_missed_finding(result: &CycleResult, findings: &mut Vec<Finding>) {
-    let missing: Vec<_> = tasks(result).filter(|(_, task)| task.missed > 0).collect();
+    let missing: Vec<_> = result.labelled_tasks().filter(|(_, task)| task.missed > 0).collect();
     let Some((node, worst)) = missing.iter().max_by_key(|(_, task)| task.missed) else { return };
     let sum: u64 = missing.iter().map(|(_, task)| task.missed).sum();
-    let periods: u64 = tasks(result).map(|(_, task)| task.periods).sum();
+    let periods: u64 = result.labelled_tasks().map(|(_, task)| task.periods).sum();
     findings.push(finding(
         FindingCode::DeadlinesMissed,
         Severity::Warning,
@@ -122,7 +107,7 @@ fn add_missed_finding(result: &CycleResult, findings: &mut Vec<Finding>) {
 }
 
 fn add_lost_entries_finding(result: &CycleResult, findings: &mut Vec<Finding>) {
-    let lost: u64 = tasks(result).map(|(_, task)| task.uncounted).sum();
+    let lost: u64 = result.labelled_tasks().map(|(_, task)| task.uncounted).sum();
     if lost > 0 {
         findings.push(finding(
             FindingCode::PeriodsNotRecorded,
@@ -137,7 +122,7 @@ fn add_lost_entries_finding(result: &CycleResult, findings: &mut Vec<Finding>) {
 }
 
 fn add_unreleased_findings(result: &CycleResult, findings: &mut Vec<Finding>) {
-    for (node, task) in tasks(result).filter(|(_, task)| task.unreleased > 0) {
+    for (node, task) in result.labelled_tasks().filter(|(_, task)| task.unreleased > 0) {
         findings.push(finding(
             FindingCode::ReleaseSignalLost,
             Severity::Error,
@@ -157,7 +142,7 @@ fn add_timeout_findings(result: &CycleResult, findings: &mut Vec<Finding>) {
                   the packet loss between them ('horolog path udp'); a longer period allows them \
                   more time.";
     let mut add_finding = |code, what: &str, of: fn(&CycleTask) -> u64| {
-        let all: Vec<_> = tasks(result).filter(|(_, task)| of(task) > 0).collect();
+        let all: Vec<_> = result.labelled_tasks().filter(|(_, task)| of(task) > 0).collect();
         let Some((node, worst)) = all.iter().max_by_key(|(_, task)| of(task)) else { return };
         let sum: u64 = all.iter().map(|(_, task)| of(task)).sum();
         let most = match &all[..] {
@@ -185,7 +170,7 @@ fn missing_periods_finding(missing_periods: &MissingPeriods) -> Finding {
 }
 
 fn add_failed_findings(result: &CycleResult, findings: &mut Vec<Finding>) {
-    for (node, task) in tasks(result).filter(|(_, task)| task.failed > 0) {
+    for (node, task) in result.labelled_tasks().filter(|(_, task)| task.failed > 0) {
         findings.push(finding(
             FindingCode::TaskFailed,
             Severity::Error,
@@ -345,8 +330,9 @@ mod tests {
         result.runs.truncate(1);
         result.runs[0].policy = None;
         let nodes = result.runs[0].nodes.len();
-        let labels =
-            |result: &CycleResult| tasks(result).map(|(label, _)| label).collect::<Vec<_>>();
+        let labels = |result: &CycleResult| {
+            result.labelled_tasks().map(|(label, _)| label).collect::<Vec<_>>()
+        };
         let name = result.runs[0].nodes[0].name.clone();
         assert_eq!(labels(&result)[0], name);
         let mut other = result.runs[0].clone();

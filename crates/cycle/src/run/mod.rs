@@ -23,7 +23,6 @@ use thiserror::Error;
 use crate::cluster::{Leader, RemoteNode};
 use crate::task::TaskSet;
 use findings::clocks;
-pub use findings::tasks;
 pub use log::{LOG_HEADER, LogLine};
 use single_run::{RunEnd, SingleRun};
 

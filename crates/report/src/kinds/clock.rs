@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 
 use horolog_record::{
     AllanDeviation, ClockErrorRange, ClockOutage, ClockResult, DisciplineMethod, DisciplineResult,
+    LimitUnit,
 };
 
+use super::clock_compare::OFFSET_STATISTICS;
 use crate::document::{
     BlockContent, DescribeResult, Document, Headline, NamedFacts, RunFacts, run_of,
 };
@@ -16,6 +18,7 @@ use crate::html::plot::{AxisScale, Plot, PlotAxis, PlotUnit, PlotViews};
 use crate::html::sections::paragraph;
 use crate::html::stability::{allan_plot, allan_table, allan_text};
 use crate::html::time_series::TimeSeriesSettings;
+use crate::metrics::{MeasuredResult, Metric, judgement_of_fields};
 use crate::table::TableStyle;
 use crate::table::grid::{self, GridColumn};
 use crate::table::shapes::{
@@ -109,6 +112,30 @@ impl DescribeResult for ClockResult {
             },
         }
     }
+}
+
+impl MeasuredResult for ClockResult {
+    fn metrics() -> Vec<Metric<Self>> {
+        // Of the servo, the first method.
+        let errors = OFFSET_STATISTICS.map(|(name, statistic)| {
+            Metric::new(name, LimitUnit::Ns, move |result: &Self| {
+                let servo = result.methods.iter().take(1);
+                let error = servo.map(|method| method.error_ns.as_ref().and_then(statistic));
+                error.map(|error| (String::new(), error)).collect()
+            })
+        });
+        let recovery = Metric::new("recovery", LimitUnit::Ns, |result: &Self| {
+            let outages = result.methods.iter().take(1).flat_map(|method| &method.outages);
+            let recovery = |outage: &ClockOutage| {
+                let time = outage.recovered_after_s.map(|time| time as f64 * 1e9);
+                (format!("the outage {} s after the start", outage.begin_s), time)
+            };
+            outages.map(recovery).collect()
+        });
+        errors.into_iter().chain([recovery]).collect()
+    }
+
+    judgement_of_fields!();
 }
 
 fn title(result: &ClockResult) -> String {

@@ -1,7 +1,9 @@
 //! Document of a result of `horolog clock compare`: one row per clock, offsets over time, and steps
 //! of the system clock.
 
-use horolog_record::{AllanDeviation, ClockCompareResult, ClockSample, ComparedClock};
+use horolog_record::{
+    AllanDeviation, ClockCompareResult, ClockSample, ComparedClock, ExactSummary, LimitUnit,
+};
 
 use crate::document::{
     BlockContent, DescribeResult, Document, Headline, NameColumn, NamedRow, NamedRowTable, run_of,
@@ -9,6 +11,7 @@ use crate::document::{
 use crate::html::plot::{AxisScale, Plot, PlotAxis, PlotUnit, PlotViews};
 use crate::html::stability::{allan_plot, allan_table, allan_text};
 use crate::html::time_series::TimeSeriesSettings;
+use crate::metrics::{MeasuredResult, Metric, judgement_of_fields};
 use crate::table::TableStyle;
 use crate::table::shapes::{
     SparklineGroup, SparklineRow, SparklineScale, SparklineUnit, allan as allan_lines,
@@ -82,6 +85,44 @@ impl DescribeResult for ClockCompareResult {
         }
         Some(result)
     }
+}
+
+/// Name of a statistic of clock offsets, and the function that returns it, in ns; `None` if there
+/// are too few offsets.
+pub(super) type OffsetStatistic = (&'static str, fn(&ExactSummary) -> Option<f64>);
+
+/// Statistics of clock offsets that can be limited: absolute values.
+pub(super) const OFFSET_STATISTICS: [OffsetStatistic; 5] = [
+    ("mean", |offsets| Some(offsets.mean.abs())),
+    ("stddev", |offsets| (offsets.count > 1).then_some(offsets.stddev)),
+    ("rms", |offsets| Some(offsets.rms)),
+    ("p99", |offsets| Some(larger_magnitude(offsets.p1, offsets.p99))),
+    ("max", |offsets| Some(larger_magnitude(offsets.min, offsets.max))),
+];
+
+/// Returns the larger absolute value of two offsets, in ns.
+pub(super) fn larger_magnitude(low: i64, high: i64) -> f64 {
+    low.unsigned_abs().max(high.unsigned_abs()) as f64
+}
+
+impl MeasuredResult for ClockCompareResult {
+    fn metrics() -> Vec<Metric<Self>> {
+        let metric = |(name, statistic): OffsetStatistic| {
+            Metric::new(name, LimitUnit::Ns, move |result: &Self| {
+                let value = |clock: &ComparedClock| {
+                    // Offsets of a clock with an arbitrary epoch are relative to its first reading,
+                    // so one reading yields no value.
+                    let offsets = clock.offset_ns.as_ref();
+                    let offsets = offsets.filter(|all| !clock.from_first || all.count > 1);
+                    (clock.name.clone(), offsets.and_then(statistic))
+                };
+                result.clocks.iter().map(value).collect()
+            })
+        };
+        OFFSET_STATISTICS.map(metric).into()
+    }
+
+    judgement_of_fields!();
 }
 
 /// Returns the offset of the system clock from the first other one.

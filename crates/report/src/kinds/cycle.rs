@@ -3,7 +3,7 @@
 
 use horolog_record::{
     CycleNode, CycleResult, CycleRun, CycleSharedTask, CycleStatePeriods, CycleTask, Distribution,
-    ParallelOverhead, ReleaseSignal, ReleaseSignalCounts, TaskPolicy, TaskScheduling,
+    LimitUnit, ParallelOverhead, ReleaseSignal, ReleaseSignalCounts, TaskPolicy, TaskScheduling,
 };
 
 use crate::document::{
@@ -14,6 +14,10 @@ use crate::host::conditions;
 use crate::html::escape::{each, text};
 use crate::html::plot::{AxisScale, Plot, PlotAxis, PlotUnit, PlotViews};
 use crate::html::time_series::TimeSeriesSettings;
+use crate::metrics::{
+    MAX, MEAN, MeasuredResult, Metric, NamedTimes, P99, P99_9, Statistic, judgement_of_fields,
+    share,
+};
 use crate::table::TableStyle;
 use crate::units::{ABSENT, count_of, full_count, human_ns, mean_ns, signed_ns};
 
@@ -100,6 +104,46 @@ impl DescribeResult for CycleResult {
             run: run_of!(self),
         }
     }
+}
+
+impl MeasuredResult for CycleResult {
+    fn metrics() -> Vec<Metric<Self>> {
+        const STATISTICS: [Statistic; 4] = [MEAN, P99, P99_9, MAX];
+        let missed = Metric::new("missed", LimitUnit::Ratio, |result: &Self| {
+            let missed = |(label, task): (String, &CycleTask)| {
+                // A period that was never released has missed its deadline as well.
+                let due = task.periods + task.unreleased;
+                (task_name(&label, task), share(task.missed + task.unreleased, due))
+            };
+            result.labelled_tasks().map(missed).collect()
+        });
+        let times = [
+            Metric::of_times("start-latency-", STATISTICS, |result| {
+                task_times(result, |task| task.start_latency_ns.as_ref())
+            }),
+            Metric::of_times("execution-", STATISTICS, |result| {
+                task_times(result, |task| task.execution_ns.as_ref())
+            }),
+            Metric::of_times("response-", STATISTICS, |result| {
+                task_times(result, |task| task.response_ns.as_ref())
+            }),
+        ];
+        [missed].into_iter().chain(times.into_iter().flatten()).collect()
+    }
+
+    judgement_of_fields!();
+}
+
+fn task_name(label: &str, task: &CycleTask) -> String {
+    format!("task '{}' on {label}", task.name)
+}
+
+fn task_times(
+    result: &CycleResult,
+    times: fn(&CycleTask) -> Option<&Distribution>,
+) -> Vec<NamedTimes<'_>> {
+    let all = result.labelled_tasks();
+    all.map(|(label, task)| (task_name(&label, task), times(task))).collect()
 }
 
 fn table(

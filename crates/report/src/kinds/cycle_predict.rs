@@ -3,7 +3,7 @@
 
 use horolog_record::{
     CyclePredictBound, CyclePredictCost, CyclePredictCostKind as Kind, CyclePredictResult,
-    CyclePredictTask, CyclePredictTermKind as Term, CyclePredictVerdict,
+    CyclePredictTask, CyclePredictTermKind as Term, CyclePredictVerdict, LimitUnit,
 };
 
 use crate::document::{
@@ -12,6 +12,7 @@ use crate::document::{
 use crate::html::bars;
 use crate::html::data::table_unless_empty;
 use crate::html::escape::each;
+use crate::metrics::{MeasuredResult, Metric, judgement_of_fields};
 use crate::table::TableStyle;
 use crate::table::shapes::{TextBar, bars_up_to};
 use crate::units::{ABSENT, count_of, full_count, human_ns, percent, signed_ns};
@@ -69,6 +70,27 @@ impl DescribeResult for CyclePredictResult {
             run: run_of!(self),
         }
     }
+}
+
+impl MeasuredResult for CyclePredictResult {
+    fn metrics() -> Vec<Metric<Self>> {
+        let metric = |name, unit, value: fn(&CyclePredictTask) -> Option<f64>| {
+            Metric::new(name, unit, move |result: &Self| {
+                let tasks = result.tasks.iter();
+                tasks.map(|task| (format!("task {}", task.name), value(task))).collect()
+            })
+        };
+        vec![
+            metric("response", LimitUnit::Ns, |task| Some(task.safe.as_ref()?.response_ns as f64)),
+            metric("as-published", LimitUnit::Ns, |task| {
+                Some(task.as_published.as_ref()?.response_ns as f64)
+            }),
+            metric("deadline-share", LimitUnit::Ratio, CyclePredictTask::deadline_share),
+            metric("utilisation", LimitUnit::Ratio, |task| task.utilisation),
+        ]
+    }
+
+    judgement_of_fields!();
 }
 
 fn task_table(result: &CyclePredictResult) -> NamedRowTable {

@@ -2,7 +2,7 @@
 
 use horolog_record::{
     CycleTestFault, CycleTestNode, CycleTestReportSource, CycleTestResult, CycleTestRun,
-    CycleTestSearch, CycleTestStage, CycleTestStateCounts, Distribution, ScorecardRow,
+    CycleTestSearch, CycleTestStage, CycleTestStateCounts, Distribution, LimitUnit, ScorecardRow,
     SearchEndReason,
 };
 
@@ -11,6 +11,9 @@ use crate::document::{
     NamedRow, NamedRowTable, run_of,
 };
 use crate::host::conditions;
+use crate::metrics::{
+    MAX, MEAN, MeasuredResult, Metric, NamedTimes, P99, P99_9, judgement_of_fields, share,
+};
 use crate::units::{ABSENT, count_of, full_count, human_ns, human_rate, mean_ns, percent};
 
 /// Definitions of the metrics.
@@ -85,6 +88,45 @@ impl DescribeResult for CycleTestResult {
             run: run_of!(self),
         }
     }
+}
+
+impl MeasuredResult for CycleTestResult {
+    fn metrics() -> Vec<Metric<Self>> {
+        let missed = Metric::new("missed", LimitUnit::Ratio, |result: &Self| {
+            let states = result.run.iter().flat_map(|run| &run.states);
+            states.map(|one| (state_name(one), share(one.missed, one.periods))).collect()
+        });
+        let responses = Metric::of_times("response-", [MEAN, P99, P99_9, MAX], |result: &Self| {
+            let states = result.run.iter().flat_map(|run| &run.states);
+            states
+                .map(|one| -> NamedTimes<'_> { (state_name(one), one.response_ns.as_ref()) })
+                .collect()
+        });
+        let fault = |name, value: fn(&CycleTestFault) -> Option<u64>| {
+            Metric::new(name, LimitUnit::Ns, move |result: &Self| {
+                let faults = result.run.iter().flat_map(|run| &run.faults);
+                faults
+                    .map(|one| (limited_fault_name(one), value(one).map(|ns| ns as f64)))
+                    .collect()
+            })
+        };
+        let faults = [
+            fault("detection", |fault| Some(fault.detected.as_ref()?.after_ns)),
+            fault("recovery", |fault| fault.recovered_after_ns),
+        ];
+        [missed].into_iter().chain(responses).chain(faults).collect()
+    }
+
+    judgement_of_fields!();
+}
+
+fn state_name(state: &CycleTestStateCounts) -> String {
+    format!("state '{}'", state.name)
+}
+
+fn limited_fault_name(fault: &CycleTestFault) -> String {
+    let whose = fault.of.as_ref().map_or_else(String::new, |of| format!(" of {of}"));
+    format!("fault {}{whose}", fault.kind.name())
 }
 
 /// Returns the highest load without misses, or the misses of a single run, as headline.

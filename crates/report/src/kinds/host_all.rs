@@ -2,16 +2,17 @@
 //! and on a page the documents of the parts.
 
 use horolog_record::{
-    DelayMeasurement, Distribution, HostAllResult, HostClockResult, HostDelayResult,
+    DelayMeasurement, Distribution, Finding, HostAllResult, HostClockResult, HostDelayResult,
     HostInterruptResult, HostMeasurement, HostMeasurementOutcome, HostMeasurementState,
-    HostNicResult, HostSwitchResult, HostTimerResult, HostVerdict, RankedFinding, SwitchPeer,
-    TimerHandlerKind, WaitFunction,
+    HostNicResult, HostSwitchResult, HostTimerResult, HostVerdict, LimitResult, RankedFinding,
+    SwitchPeer, TimerHandlerKind, WaitFunction,
 };
 
 use super::host_delay::setting_name;
 use crate::document::{BlockContent, DescribeResult, Document, DocumentBlock, Headline, run_of};
 use crate::html::escape::{each, text};
 use crate::html::sections::{finding as finding_item, findings, paragraph};
+use crate::metrics::{MeasuredResult, Metric};
 use crate::table::TableStyle;
 use crate::table::grid::CellTone;
 use crate::table::summary::{finding as finding_lines, wrapped};
@@ -51,6 +52,27 @@ impl DescribeResult for HostAllResult {
             findings: &[],
             run: run_of!(self),
         }
+    }
+}
+
+impl MeasuredResult for HostAllResult {
+    fn metrics() -> Vec<Metric<Self>> {
+        fn within<R: MeasuredResult + 'static>(
+            prefix: &'static str,
+            part: fn(&HostAllResult) -> Option<&R>,
+        ) -> impl Iterator<Item = Metric<HostAllResult>> {
+            R::metrics().into_iter().map(move |metric| metric.within(prefix, part))
+        }
+        within::<HostDelayResult>("delay.", |all| all.delay.as_ref())
+            .chain(within::<HostTimerResult>("timer.", |all| all.timer.as_ref()))
+            .chain(within::<HostSwitchResult>("switch.", |all| all.switch.as_ref()))
+            .chain(within::<HostInterruptResult>("interrupt.", |all| all.interrupt.as_ref()))
+            .collect()
+    }
+
+    fn judgement(&mut self) -> (&mut Vec<LimitResult>, Vec<&Finding>) {
+        let worst = self.worst_findings.iter();
+        (&mut self.limits, worst.map(|one| &one.finding).collect())
     }
 }
 

@@ -16,6 +16,7 @@ use crate::html::data;
 use crate::html::escape::{each, text};
 use crate::html::plot::{AxisScale, Plot, PlotAxis, PlotSeries, PlotUnit, PlotView, PlotViews};
 use crate::html::sections::paragraph;
+use crate::metrics::{MeasuredResult, Metric, STATISTICS, judgement_of_fields};
 use crate::table::TableStyle;
 use crate::table::grid::{self, CellTone, GridColumn};
 use crate::table::shapes::{SparklineGroup, SparklineRow, SparklineScale, SparklineUnit};
@@ -84,6 +85,23 @@ impl DescribeResult for HostDelayResult {
             },
         }
     }
+}
+
+impl MeasuredResult for HostDelayResult {
+    fn metrics() -> Vec<Metric<Self>> {
+        Metric::of_times("", STATISTICS, |result: &Self| {
+            let name = |cell: &DelayMeasurement| {
+                let setting = result.settings.get(cell.setting).map_or("", setting_name);
+                format!("{} of {}, {setting}", cell.function.name(), human_ns(cell.requested_ns))
+            };
+            // An impossible wait has no value and fails no limit.
+            let measured = result.cells.iter().filter(|cell| cell.overshoot_ns.is_some());
+            measured.map(|cell| (name(cell), cell.overshoot_ns.as_ref())).collect()
+        })
+        .into()
+    }
+
+    judgement_of_fields!();
 }
 
 /// Returns the name of a setting.

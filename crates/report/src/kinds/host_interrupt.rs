@@ -2,7 +2,7 @@
 //! the paper, and the OS noise of each core.
 
 use horolog_record::{
-    HostInterruptResult, OsNoise, OsNoiseGap, OsNoiseGapSummary, TimerHandlerKind,
+    HostInterruptResult, LimitUnit, OsNoise, OsNoiseGap, OsNoiseGapSummary, TimerHandlerKind,
     TimerHandlerLatency,
 };
 
@@ -12,6 +12,9 @@ use crate::document::{
     NamedRowTable, run_of,
 };
 use crate::host::{LATENCY_TITLES, conditions, latency_figures, scheduling};
+use crate::metrics::{
+    MAX, MEAN, MeasuredResult, Metric, NamedTimes, P99, Statistic, judgement_of_fields,
+};
 use crate::table::TableStyle;
 use crate::table::shapes::{TextBar, bars};
 use crate::units::{ABSENT, full_count, human_ns, mean_ns, percent, percent_of, sentence};
@@ -58,6 +61,38 @@ impl DescribeResult for HostInterruptResult {
             run: run_of!(self),
         }
     }
+}
+
+impl MeasuredResult for HostInterruptResult {
+    fn metrics() -> Vec<Metric<Self>> {
+        const STATISTICS: [Statistic; 3] = [MEAN, P99, MAX];
+        let noise = |name, unit, value: fn(&OsNoise) -> f64| {
+            Metric::new(name, unit, move |result: &Self| {
+                result.os_noise.iter().map(|core| (core_name(core), Some(value(core)))).collect()
+            })
+        };
+        let latencies = [
+            Metric::of_times("kernel.", STATISTICS, |all| latencies(all, TimerHandlerKind::Kernel)),
+            Metric::of_times("signal.", STATISTICS, |all| latencies(all, TimerHandlerKind::Signal)),
+            Metric::of_times("timerfd.", STATISTICS, |all| {
+                latencies(all, TimerHandlerKind::Timerfd)
+            }),
+        ];
+        let noise = [
+            noise("os-noise", LimitUnit::Ratio, |core| {
+                core.all.total_ns as f64 / core.duration_ns.max(1) as f64
+            }),
+            noise("gap", LimitUnit::Ns, |core| core.all.max_ns as f64),
+        ];
+        latencies.into_iter().flatten().chain(noise).collect()
+    }
+
+    judgement_of_fields!();
+}
+
+fn latencies(result: &HostInterruptResult, kind: TimerHandlerKind) -> Vec<NamedTimes<'_>> {
+    let handlers = result.handlers.iter().filter(|handler| handler.kind == kind);
+    handlers.map(|one| (format!("core {}", one.core), one.delay_ns.as_ref())).collect()
 }
 
 fn blocks(result: &HostInterruptResult) -> Vec<crate::document::DocumentBlock<'_>> {

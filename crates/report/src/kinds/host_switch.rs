@@ -2,7 +2,7 @@
 //! as in the paper, and the ping-pongs.
 
 use horolog_record::{
-    Distribution, HandoverMechanism, HostSwitchResult, PingPongCost, PingPongRepetition,
+    Distribution, HandoverMechanism, HostSwitchResult, LimitUnit, PingPongCost, PingPongRepetition,
     SwitchPeer, SwitchPlacement, YieldSwitchCost, YieldSwitchRepetition,
 };
 
@@ -12,6 +12,7 @@ use crate::document::{
     NamedRowTable, run_of,
 };
 use crate::host::{conditions, scheduling};
+use crate::metrics::{MeasuredResult, Metric, judgement_of_fields};
 use crate::units::{ABSENT, full_count, human_ns, mean_ns, sentence};
 
 const NAME_WIDTH: usize = 30;
@@ -62,6 +63,35 @@ impl DescribeResult for HostSwitchResult {
             run: run_of!(self),
         }
     }
+}
+
+impl MeasuredResult for HostSwitchResult {
+    fn metrics() -> Vec<Metric<Self>> {
+        let switch = |name, peer| {
+            Metric::new(name, LimitUnit::Ns, move |result: &Self| {
+                let steps = result.steps.iter().filter(|steps| steps.peer == peer);
+                let cost = |one: &YieldSwitchCost| {
+                    (format!("a {}", peer_name(one.peer)), one.per_switch_ns)
+                };
+                steps.map(cost).collect()
+            })
+        };
+        let turn = |name, mechanism| {
+            Metric::new(name, LimitUnit::Ns, move |result: &Self| {
+                let all = result.exchanges.iter().filter(|one| one.mechanism == mechanism);
+                all.map(|one| (exchange_name(one), one.turn_mean_ns)).collect()
+            })
+        };
+        vec![
+            switch("process", SwitchPeer::Process),
+            switch("thread", SwitchPeer::Thread),
+            turn("pipe", HandoverMechanism::Pipe),
+            turn("futex", HandoverMechanism::Futex),
+            turn("eventfd", HandoverMechanism::Eventfd),
+        ]
+    }
+
+    judgement_of_fields!();
 }
 
 /// Returns the table of the cost by `sched_yield`: both metrics, as median and by repetition.

@@ -1,7 +1,7 @@
 //! Document of a result of `horolog host timer`: wake-up latencies by core with their distributions
 //! and time series, and the host conditions.
 
-use horolog_record::{CoreWakeupLatency, HostTimerResult};
+use horolog_record::{CoreWakeupLatency, HostTimerResult, LimitUnit};
 
 use super::host_all::timer;
 use crate::document::{
@@ -12,6 +12,7 @@ use crate::host::{LATENCY_TITLES, conditions, latency_figures, scheduling};
 use crate::html::latency::time_axis;
 use crate::html::plot::{Plot, PlotAxis, PlotViews};
 use crate::html::time_series::TimeSeriesSettings;
+use crate::metrics::{MeasuredResult, Metric, STATISTICS, judgement_of_fields};
 use crate::table::shapes::{SparklineGroup, SparklineRow, SparklineScale, SparklineUnit};
 use crate::units::{full_count, human_ns, sentence};
 
@@ -52,6 +53,24 @@ impl DescribeResult for HostTimerResult {
             run: run_of!(self),
         }
     }
+}
+
+impl MeasuredResult for HostTimerResult {
+    fn metrics() -> Vec<Metric<Self>> {
+        let latencies = Metric::of_times("", STATISTICS, |result: &Self| {
+            result.cores.iter().map(|core| (name(core), core.latency_ns.as_ref())).collect()
+        });
+        let missed = Metric::new("missed", LimitUnit::Ratio, |result: &Self| {
+            let of_core = |core: &CoreWakeupLatency| {
+                let latency = core.latency_ns.as_ref();
+                (name(core), latency.map(|all| core.missed as f64 / all.count as f64))
+            };
+            result.cores.iter().map(of_core).collect()
+        });
+        latencies.into_iter().chain([missed]).collect()
+    }
+
+    judgement_of_fields!();
 }
 
 fn name(core: &CoreWakeupLatency) -> String {

@@ -4,9 +4,9 @@
 use std::fmt::Write as _;
 
 use horolog_record::{
-    CONNECTIONS_MISSED_MAX, PathStallResult, StallEvidence, StallKernelSettings, StallMeasurement,
-    StallMechanism, StallPattern, StallSocketOption, TestedStallClaim, WatchedConnection,
-    WatchedTraffic,
+    CONNECTIONS_MISSED_MAX, Distribution, LimitUnit, PathStallResult, StallEvidence,
+    StallKernelSettings, StallMeasurement, StallMechanism, StallPattern, StallSocketOption,
+    TestedStallClaim, WatchedConnection, WatchedTraffic,
 };
 
 use super::path_tcp::{end, target};
@@ -17,6 +17,7 @@ use crate::html::data::{row, table};
 use crate::html::escape::each;
 use crate::html::plot::{AxisScale, Plot, PlotAxis, PlotSeries, PlotUnit, PlotViews};
 use crate::html::sections::paragraph;
+use crate::metrics::{MeasuredResult, Metric, NamedValue, judgement_of_fields, share};
 use crate::table::TableStyle;
 use crate::table::grid::{self, CellTone, GridCell, GridColumn, GridColumnGroup};
 use crate::table::shapes::{TextBar, worst_first};
@@ -87,6 +88,61 @@ impl DescribeResult for PathStallResult {
             run: RunFacts { heading: "Kernel, ends and host", before: ends, ..run_of!(self) },
         }
     }
+}
+
+impl MeasuredResult for PathStallResult {
+    fn metrics() -> Vec<Metric<Self>> {
+        vec![
+            Metric::new("stalled", LimitUnit::Ratio, |result| vec![stalled_share(result)]),
+            Metric::new("longest", LimitUnit::Ns, longest_times_ns),
+        ]
+    }
+
+    judgement_of_fields!();
+}
+
+fn measurements_without_option(
+    result: &PathStallResult,
+) -> impl Iterator<Item = &StallMeasurement> {
+    // Excludes the pattern whose cork is never cleared: it always stalls.
+    result.cells.iter().filter(|cell| {
+        cell.option == StallSocketOption::None && cell.pattern != StallPattern::CorkForgotten
+    })
+}
+
+fn stalled_share(result: &PathStallResult) -> NamedValue {
+    let Some(watch) = &result.watched else {
+        let (stalled, all) = measurements_without_option(result)
+            .fold((0, 0), |(part, all), cell| (part + cell.stalled, all + cell.exchanges));
+        return ("all patterns without an option".to_owned(), share(stalled, all));
+    };
+    let stalls = |one: &WatchedConnection| one.client_stalls + one.server_stalls;
+    let stalled: u64 = watch.connections.iter().map(stalls).sum();
+    let share = match watch.connections.iter().map(|one| one.answers).sum::<Option<u64>>() {
+        Some(answers) => share(stalled, answers).map(|share| share.min(1.0)),
+        // Without a capture the number of responses is unknown: any stall then counts as a share of
+        // 1.
+        None if stalled > 0 => Some(1.0),
+        None => (!watch.connections.is_empty()).then_some(0.0),
+    };
+    ("all connections".to_owned(), share)
+}
+
+fn longest_times_ns(result: &PathStallResult) -> Vec<NamedValue> {
+    let max = |times: &Distribution| Some(times.max as f64);
+    let Some(watch) = &result.watched else {
+        let all = measurements_without_option(result).filter_map(|cell| {
+            let times = cell.exchange_ns.as_ref()?;
+            Some((format!("{}, no option", pattern(cell)), max(times)))
+        });
+        return all.collect();
+    };
+    let named_longest = |one: &WatchedConnection| {
+        // The longest stall of a connection without stalls is 0.
+        let longest = one.stall_ns.as_ref().map_or(Some(0.0), max);
+        (format!("{} from {}", one.server, one.client), longest)
+    };
+    watch.connections.iter().map(named_longest).collect()
 }
 
 /// Returns the number of stalled exchanges or of observed connections, as headline.

@@ -4,8 +4,8 @@
 use std::borrow::Cow;
 
 use horolog_record::{
-    Distribution, PathEndpoint, PathTcpResult, TcpBandwidth, TcpDirection, TcpInfoSummary,
-    TcpLatency, TcpTarget,
+    Distribution, LimitUnit, PathEndpoint, PathTcpResult, TcpBandwidth, TcpDirection,
+    TcpInfoSummary, TcpLatency, TcpTarget,
 };
 
 use crate::document::{
@@ -13,6 +13,7 @@ use crate::document::{
     RunFacts, run_of,
 };
 use crate::html::plot::{AxisScale, Plot, PlotAxis, PlotSeries, PlotUnit, PlotViews};
+use crate::metrics::{MeasuredResult, Metric, STATISTICS, judgement_of_fields};
 use crate::table::TableStyle;
 use crate::table::shapes::{TextBar, bars};
 use crate::units::{ABSENT, full_count, human_ns, mean_ns, per_second};
@@ -91,6 +92,35 @@ impl DescribeResult for PathTcpResult {
             run: RunFacts { heading: "Ends and host", before: ends, ..run_of!(self) },
         }
     }
+}
+
+impl MeasuredResult for PathTcpResult {
+    fn metrics() -> Vec<Metric<Self>> {
+        // Half the round trip.
+        let latencies = STATISTICS.map(|(name, statistic)| {
+            Metric::new(name, LimitUnit::Ns, move |result: &Self| {
+                let half = |row: &TcpLatency| {
+                    let half = row.rtt_ns.as_ref().map(|rtt| statistic(rtt) / 2.0);
+                    (format!("latency of {} bytes", row.size_bytes), half)
+                };
+                result.latency.iter().map(half).collect()
+            })
+        });
+        let bandwidth = Metric::new("bandwidth", LimitUnit::BytesPerSecond, |result: &Self| {
+            let rate = |row: &TcpBandwidth| {
+                let direction = match row.direction {
+                    TcpDirection::Forward => "forward",
+                    TcpDirection::Backward => "backward",
+                };
+                let name = format!("writes of {} bytes, {direction}", row.size_bytes);
+                (name, (row.received_bytes > 0).then_some(row.rate))
+            };
+            result.bandwidth.iter().map(rate).collect()
+        });
+        latencies.into_iter().chain([bandwidth]).collect()
+    }
+
+    judgement_of_fields!();
 }
 
 /// Returns the round trip of the smallest message.

@@ -2,7 +2,7 @@
 //! direction, times in host and wire, and the cost of the measurement.
 
 use horolog_record::{
-    Distribution, PathCounts, PathLossLocations, PathProtocol, PathRow, PathSendMode,
+    Distribution, LimitUnit, PathCounts, PathLossLocations, PathProtocol, PathRow, PathSendMode,
     PathUdpResult, SignedDistribution, TimestampSource,
 };
 
@@ -12,6 +12,7 @@ use crate::document::{
 use crate::html::escape::each;
 use crate::html::plot::{AxisScale, Plot, PlotAxis, PlotSeries, PlotUnit, PlotViews};
 use crate::html::{data, series, trials};
+use crate::metrics::{MeasuredResult, Metric, STATISTICS, judgement_of_fields, share};
 use crate::table::TableStyle;
 use crate::table::grid::{self, CellTone, GridCell, GridColumn, GridColumnGroup};
 use crate::table::shapes::distributions;
@@ -78,6 +79,33 @@ impl DescribeResult for PathUdpResult {
             run: RunFacts { after: conditions(self), ..run_of!(self) },
         }
     }
+}
+
+impl MeasuredResult for PathUdpResult {
+    fn metrics() -> Vec<Metric<Self>> {
+        let ratio = |name, value: fn(&PathRow) -> Option<f64>| {
+            Metric::new(name, LimitUnit::Ratio, move |result: &Self| {
+                result.rows.iter().map(|row| (row_name(row), value(row))).collect()
+            })
+        };
+        let ratios = [
+            ratio("loss", |row| (row.counts.sent > 0).then(|| row.loss_ratio())),
+            ratio("reordered", |row| Some(1.0 - row.order_ratio()?)),
+            ratio("duplicates", |row| share(row.counts.duplicate, row.counts.received)),
+        ];
+        let delays = Metric::of_times("", STATISTICS, |result: &Self| {
+            result.rows.iter().map(|row| (row_name(row), row.delay_ns.as_ref())).collect()
+        });
+        ratios.into_iter().chain(delays).collect()
+    }
+
+    judgement_of_fields!();
+}
+
+/// Returns the name of a row: its payload length and, with load, its load ratio R.
+fn row_name(row: &PathRow) -> String {
+    let (length, load) = (row.length, row.load.planned_ratio);
+    if load > 0.0 { format!("{length} bytes, R {load}") } else { format!("{length} bytes") }
 }
 
 /// Returns the loss, and the round trip of the first row.

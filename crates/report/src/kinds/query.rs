@@ -5,8 +5,8 @@ use std::convert::identity;
 use std::net::{IpAddr, SocketAddr};
 
 use horolog_record::{
-    AllanDeviation, ExactSummary, ExchangeSample, LeapState, QueryResult, ServerDifference,
-    ServerResult, ServerState, TimestampCounts,
+    AllanDeviation, ExactSummary, ExchangeSample, LeapState, LimitUnit, QueryResult,
+    ServerDifference, ServerResult, ServerState, TimestampCounts,
 };
 
 use crate::document::{
@@ -17,6 +17,7 @@ use crate::html::escape::{each, text};
 use crate::html::plot::{AxisScale, Plot, PlotAxis, PlotUnit, PlotViews};
 use crate::html::stability::{allan_plot, allan_table, allan_text};
 use crate::html::time_series::TimeSeriesSettings;
+use crate::metrics::{MeasuredResult, Metric, judgement_of_fields, share};
 use crate::table::TableStyle;
 use crate::table::grid::{self, CellTone, GridCell, GridColumn, GridColumnGroup};
 use crate::table::shapes::{
@@ -96,6 +97,35 @@ impl DescribeResult for QueryResult {
         }
         Some(result)
     }
+}
+
+impl MeasuredResult for QueryResult {
+    fn metrics() -> Vec<Metric<Self>> {
+        let metric = |name, unit, value: fn(&ServerResult) -> Option<f64>| {
+            Metric::new(name, unit, move |result: &Self| {
+                let servers = result.servers.iter();
+                servers.map(|server| (server.name.clone(), value(server))).collect()
+            })
+        };
+        vec![
+            metric("offset", LimitUnit::Ns, |one| Some(one.best?.offset_ns.unsigned_abs() as f64)),
+            metric("bound", LimitUnit::Ns, |one| Some(one.best?.bound_ns as f64)),
+            metric("delay", LimitUnit::Ns, |one| Some(one.best?.delay_ns.unsigned_abs() as f64)),
+            metric("jitter", LimitUnit::Ns, |one| one.jitter_ns),
+            metric("mean", LimitUnit::Ns, |one| Some(one.offset_ns?.mean.abs())),
+            metric("rms", LimitUnit::Ns, |one| Some(one.offset_ns?.rms)),
+            metric("max", LimitUnit::Ns, |one| {
+                let offsets = one.offset_ns?;
+                Some(offsets.min.unsigned_abs().max(offsets.max.unsigned_abs()) as f64)
+            }),
+            metric("loss", LimitUnit::Ratio, |one| share(one.counts.lost, one.counts.sent)),
+            metric("unsynchronised", LimitUnit::Ratio, |one| {
+                share(one.counts.unsynchronised, one.counts.sent)
+            }),
+        ]
+    }
+
+    judgement_of_fields!();
 }
 
 /// Returns the offset of the server with the lowest error bound.

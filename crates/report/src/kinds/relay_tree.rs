@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use horolog_record::{
-    AlternativeTreeKind, Distribution, RegularTreeAssumption, RelayTreeEngineDelays, RelayTreeGain,
-    RelayTreeMeasured, RelayTreeNode, RelayTreeResult,
+    AlternativeTreeKind, Distribution, LimitUnit, RegularTreeAssumption, RelayTreeEngineDelays,
+    RelayTreeGain, RelayTreeMeasured, RelayTreeNode, RelayTreeResult,
 };
 
 use crate::document::{
@@ -13,6 +13,7 @@ use crate::document::{
 };
 use crate::html::plot::{AxisScale, Plot, PlotAxis, PlotSeries, PlotUnit, PlotViews};
 use crate::html::relay_tree_gain::gains;
+use crate::metrics::{MeasuredResult, Metric, judgement_of_fields};
 use crate::table::TableStyle;
 use crate::table::shapes::{TextBar, bars};
 use crate::units::{ABSENT, full_count, human_ns, mean_ns, sentence, signed_mean_ns};
@@ -62,6 +63,32 @@ impl DescribeResult for RelayTreeResult {
             run: run_of!(self),
         }
     }
+}
+
+impl MeasuredResult for RelayTreeResult {
+    fn metrics() -> Vec<Metric<Self>> {
+        let metric = |name, value: fn(&RelayTreeEngineDelays) -> Option<f64>| {
+            Metric::new(name, LimitUnit::Ns, move |result: &Self| {
+                let engines = result.engines.iter();
+                engines.map(|engine| (engine.name.clone(), value(engine))).collect()
+            })
+        };
+        vec![
+            metric("tree", |engine| Some(engine.tree_ns)),
+            metric("mean", |engine| Some(engine.mean_ns)),
+            metric("p50", |engine| node_max(engine, |node| node.p50)),
+            metric("p99", |engine| node_max(engine, |node| node.p99)),
+        ]
+    }
+
+    judgement_of_fields!();
+}
+
+/// Returns the largest of a statistic of the nodes' delays; `None` unless all were measured.
+fn node_max(engine: &RelayTreeEngineDelays, statistic: fn(&Distribution) -> u64) -> Option<f64> {
+    let nodes = engine.measured.as_ref()?.nodes.iter();
+    let all: Option<Vec<u64>> = nodes.map(|node| node.as_ref().map(statistic)).collect();
+    all?.into_iter().max().map(|ns| ns as f64)
 }
 
 /// Returns the arrival at the last node.

@@ -8,11 +8,10 @@ use std::time::Duration;
 
 use clap::Args;
 use horolog_probe::clocks::{COUNT_MAX, ClockComparison, ClockError, ClockName, CompareOptions};
-use horolog_report::{RenderResult, to_json};
+use horolog_record::ClockCompareResult;
 
-use super::figures::{OffsetStatistic, clock_metric_values, parse_comparison_limit};
 use crate::ci::CiArgs;
-use crate::failure::{CommandFailure, check_limits_and_findings};
+use crate::failure::CommandFailure;
 use crate::files::ResultFiles;
 use crate::limit::Limit;
 use crate::output::{self, ProgressLine};
@@ -43,8 +42,8 @@ pub(crate) struct ClockCompareArgs {
     /// Repeatable. A limit on a metric that was not measured fails.
     ///
     /// Metrics: mean, stddev, rms, p99, max (absolute value).
-    #[arg(long, value_name = "LIMIT", value_parser = parse_comparison_limit)]
-    fail_if: Vec<Limit<OffsetStatistic>>,
+    #[arg(long, value_name = "LIMIT", value_parser = Limit::<ClockCompareResult>::parse)]
+    fail_if: Vec<Limit<ClockCompareResult>>,
     /// Write the result with every reading to FILE as JSON; '-' writes it to standard output
     /// instead of the text.
     #[arg(long, value_name = "FILE")]
@@ -120,10 +119,5 @@ pub(super) fn run(args: &ClockCompareArgs) -> Result<(), CommandFailure> {
     let report_progress = |done| progress.set_count(done, total, "readings");
     let mut result = comparison.run(&report_progress, &|| output::check_stop_request().is_break());
     progress.finish();
-    let judge = |limit: &Limit<OffsetStatistic>| {
-        limit.evaluate_named(clock_metric_values(&result.clocks, limit.metric))
-    };
-    result.limits = args.fail_if.iter().map(judge).collect();
-    files.write(&result, [to_json, RenderResult::page], RenderResult::text)?;
-    check_limits_and_findings(&result.limits, &result.findings)
+    files.finish(&mut result, &args.fail_if)
 }

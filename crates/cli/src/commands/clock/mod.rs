@@ -5,7 +5,6 @@ use clap::{Args, Subcommand};
 use crate::failure::CommandFailure;
 
 mod compare;
-mod figures;
 mod log;
 mod outcome;
 mod plot;

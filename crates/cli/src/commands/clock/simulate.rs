@@ -10,12 +10,10 @@ use horolog_discipline::simulation::{
     FaultPeriod, SimulationSettings, TimestampDelay, simulate_while,
 };
 use horolog_discipline::{Oscillator, ServoSettings};
-use horolog_record::rfc3339_now;
-use horolog_report::{RenderResult, to_json};
+use horolog_record::{ClockResult, rfc3339_now};
 
-use super::figures::{SimulatedClockMetric, parse_simulation_limit};
 use super::outcome;
-use crate::failure::{CommandFailure, check_limits_and_findings};
+use crate::failure::CommandFailure;
 use crate::files::ResultFileArgs;
 use crate::limit::Limit;
 use crate::output;
@@ -89,8 +87,8 @@ pub(crate) struct ClockSimulateArgs {
     ///
     /// Metrics: mean, stddev, rms, p99, max (of the absolute error), and recovery (the longest, of
     /// all outages).
-    #[arg(long, value_name = "LIMIT", value_parser = parse_simulation_limit)]
-    fail_if: Vec<Limit<SimulatedClockMetric>>,
+    #[arg(long, value_name = "LIMIT", value_parser = Limit::<ClockResult>::parse)]
+    fail_if: Vec<Limit<ClockResult>>,
     #[command(flatten)]
     files: ResultFileArgs,
 }
@@ -197,13 +195,7 @@ pub(super) fn run(args: &ClockSimulateArgs) -> Result<(), CommandFailure> {
     let outcome = simulate_while(&settings, || output::check_stop_request().is_continue());
     let mut result =
         outcome::simulation_record(&settings, &outcome, started, output::command_line());
-    if let Some(servo_result) = result.methods.first() {
-        let judge =
-            |limit: &Limit<SimulatedClockMetric>| SimulatedClockMetric::judge(limit, servo_result);
-        result.limits = args.fail_if.iter().map(judge).collect();
-    }
-    files.write(&result, [to_json, RenderResult::page], RenderResult::text)?;
-    check_limits_and_findings(&result.limits, &result.findings)
+    files.finish(&mut result, &args.fail_if)
 }
 
 #[cfg(test)]

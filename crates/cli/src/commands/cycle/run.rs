@@ -19,16 +19,15 @@ use horolog_cycle::run::{
     RunOptions, RunSnapshot,
 };
 use horolog_cycle::task::{Task, TaskSet, TaskWork};
-use horolog_record::{CycleResult, CycleTask, Distribution, LimitUnit, TaskPolicy};
-use horolog_report::{RenderResult, to_json};
+use horolog_record::{CycleResult, TaskPolicy};
 use horolog_time::Span;
 use live::CycleRunLiveView;
 use tasks::CycleTaskArgs;
 
 use super::node::NODE_COMMAND;
-use crate::failure::{CommandFailure, check_limits_and_findings};
+use crate::failure::CommandFailure;
 use crate::files::ResultFileArgs;
-use crate::limit::{DistributionMetric, Limit, MAX, MEAN, P99};
+use crate::limit::Limit;
 use crate::live::require_stderr_terminal;
 use crate::output::{self, ProgressLine};
 use crate::values;
@@ -98,8 +97,8 @@ pub(crate) struct CycleRunArgs {
     ///
     /// Metrics: missed (a share), start-latency, execution and response with -mean, -p99, -p99.9
     /// and -max.
-    #[arg(long, value_name = "LIMIT", value_parser = parse_limit)]
-    fail_if: Vec<Limit<CycleTaskMetric>>,
+    #[arg(long, value_name = "LIMIT", value_parser = Limit::<CycleResult>::parse)]
+    fail_if: Vec<Limit<CycleResult>>,
     #[command(flatten)]
     files: ResultFileArgs,
 }
@@ -194,43 +193,6 @@ fn parse_slow_node(text: &str) -> Result<(u16, f64), String> {
     Ok((node, factor.ok_or_else(form)?))
 }
 
-/// Metric of a task that `--fail-if` can limit.
-#[derive(Clone, Copy, Debug)]
-enum CycleTaskMetric {
-    /// Missed deadlines, as a share of the periods.
-    Missed,
-    /// Statistic of one distribution of times, in ns.
-    TimeStatistic(DistributionSelector, DistributionMetric),
-}
-
-/// Function that selects a distribution of times of a task, such as its response times.
-type DistributionSelector = fn(&CycleTask) -> Option<&Distribution>;
-
-fn parse_limit(text: &str) -> Result<Limit<CycleTaskMetric>, String> {
-    let start_latency: DistributionSelector = |task| task.start_latency_ns.as_ref();
-    let execution: DistributionSelector = |task| task.execution_ns.as_ref();
-    let response: DistributionSelector = |task| task.response_ns.as_ref();
-    let names = [
-        (
-            start_latency,
-            ["start-latency-mean", "start-latency-p99", "start-latency-p99.9", "start-latency-max"],
-        ),
-        (execution, ["execution-mean", "execution-p99", "execution-p99.9", "execution-max"]),
-        (response, ["response-mean", "response-p99", "response-p99.9", "response-max"]),
-    ];
-    let statistics: [DistributionMetric; 4] = [MEAN, P99, |d| d.p99_9 as f64, MAX];
-    let times = names.into_iter().flat_map(|(times, names)| {
-        let named_metric = move |(name, statistic)| {
-            (name, LimitUnit::Ns, CycleTaskMetric::TimeStatistic(times, statistic))
-        };
-        names.into_iter().zip(statistics).map(named_metric)
-    });
-    Limit::parse(
-        text,
-        [("missed", LimitUnit::Ratio, CycleTaskMetric::Missed)].into_iter().chain(times),
-    )
-}
-
 pub(super) fn run(args: CycleRunArgs) -> Result<(), CommandFailure> {
     if let Some(leader) = args.cluster.join {
         return member::run(leader, &args.cluster, args.own_offset()?);
@@ -294,13 +256,9 @@ pub(super) fn run(args: CycleRunArgs) -> Result<(), CommandFailure> {
     let run_result = cycle::run(&options, &mut reporter);
     let log_result = reporter.finish();
     let mut result = run_result?;
-    let judge = |limit: &Limit<CycleTaskMetric>| {
-        limit.evaluate_named(task_metric_values(&result, limit.metric))
-    };
-    result.limits = args.fail_if.iter().map(judge).collect();
-    files.write(&result, [to_json, RenderResult::page], RenderResult::text)?;
+    let finished = files.finish(&mut result, &args.fail_if);
     log_result?;
-    check_limits_and_findings(&result.limits, &result.findings)
+    finished
 }
 
 /// Returns notes on settings that may be unintended, to print before the run. `most` is the largest
@@ -452,28 +410,6 @@ impl CycleClusterArgs {
         let max_offset_ns = max_offset.unwrap_or(shortest / 10);
         Ok(Some(ClusterOptions { listen, max_offset_ns, wait: self.join_timeout }))
     }
-}
-
-/// Returns the metric of each task of all nodes and runs, with the names of task and node; `None`
-/// if it was not measured.
-fn task_metric_values(
-    result: &CycleResult,
-    metric: CycleTaskMetric,
-) -> impl Iterator<Item = (String, Option<f64>)> {
-    cycle::tasks(result).map(move |(location, task)| {
-        let value = match metric {
-            // A period that was never released has missed its deadline as well.
-            CycleTaskMetric::Missed => {
-                let due_periods = task.periods + task.unreleased;
-                (due_periods > 0)
-                    .then(|| (task.missed + task.unreleased) as f64 / due_periods as f64)
-            }
-            CycleTaskMetric::TimeStatistic(select_times, statistic) => {
-                select_times(task).map(statistic)
-            }
-        };
-        (format!("task '{}' on {location}", task.name), value)
-    })
 }
 
 impl From<RunError> for CommandFailure {

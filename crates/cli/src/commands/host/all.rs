@@ -7,14 +7,13 @@ use std::time::Duration;
 
 use clap::Args;
 use horolog_probe::host::all::{self, HostAllOptions, HostCallbacks};
-use horolog_record::{Finding, HostAllResult, HostMeasurement, LimitResult};
-use horolog_report::{RenderResult, host_part, to_json};
+use horolog_record::{HostAllResult, HostMeasurement};
+use horolog_report::host_part;
 
 use super::MeasuringThreadArgs;
-use super::{delay, interrupt, switch, timer};
-use crate::failure::{CommandFailure, check_limits_and_findings};
+use crate::failure::CommandFailure;
 use crate::files::ResultFileArgs;
-use crate::limit::{DistributionMetric, Limit};
+use crate::limit::Limit;
 use crate::output::{self, ProgressLine};
 use crate::values;
 
@@ -46,8 +45,8 @@ pub(crate) struct HostAllArgs {
     ///
     /// Metrics: those of delay, timer, switch and interrupt, with the part's name as prefix, such
     /// as timer.p99.
-    #[arg(long, value_name = "LIMIT", value_parser = parse_limit)]
-    fail_if: Vec<MeasurementLimit>,
+    #[arg(long, value_name = "LIMIT", value_parser = Limit::<HostAllResult>::parse)]
+    fail_if: Vec<Limit<HostAllResult>>,
     #[command(flatten)]
     files: ResultFileArgs,
 }
@@ -63,61 +62,6 @@ fn parse_measurement(text: &str) -> Result<HostMeasurement, String> {
     let names = || HostMeasurement::ALL.map(HostMeasurement::name).join(", ");
     let found = HostMeasurement::ALL.into_iter().find(|part| part.name() == text);
     found.ok_or_else(|| format!("write one of {}", names()))
-}
-
-/// Limit of `--fail-if` on a metric of one measurement, such as `timer.p99>100us`.
-#[derive(Clone, Debug)]
-struct MeasurementLimit {
-    /// Expression as written, with the name of the measurement.
-    expression: String,
-    limit: LimitByMeasurement,
-}
-
-/// Parsed limit, in the type of the measurement that it concerns.
-#[derive(Clone, Debug)]
-enum LimitByMeasurement {
-    Delay(Limit<DistributionMetric>),
-    Timer(Limit<timer::HostTimerMetric>),
-    Switch(Limit<switch::HostSwitchMetric>),
-    Interrupt(Limit<interrupt::HostInterruptMetric>),
-}
-
-fn parse_limit(text: &str) -> Result<MeasurementLimit, String> {
-    let form = || {
-        "expected PART.METRIC>BOUND (PART: delay, timer, switch, interrupt), such as \
-         'timer.p99>100us'"
-            .to_owned()
-    };
-    let (name, rest) = text.split_once('.').ok_or_else(form)?;
-    let of = match parse_measurement(name.trim()).map_err(|_| form())? {
-        HostMeasurement::Delay => LimitByMeasurement::Delay(delay::parse_limit(rest)?),
-        HostMeasurement::Timer => LimitByMeasurement::Timer(timer::parse_limit(rest)?),
-        HostMeasurement::Switch => LimitByMeasurement::Switch(switch::parse_limit(rest)?),
-        HostMeasurement::Interrupt => LimitByMeasurement::Interrupt(interrupt::parse_limit(rest)?),
-        HostMeasurement::Clock | HostMeasurement::Nic => return Err(form()),
-    };
-    Ok(MeasurementLimit { expression: text.to_owned(), limit: of })
-}
-
-impl MeasurementLimit {
-    fn judge(&self, result: &HostAllResult) -> LimitResult {
-        let HostAllResult { delay, timer, switch, interrupt, .. } = result;
-        let judged = match &self.limit {
-            LimitByMeasurement::Delay(limit) => limit.evaluate_named(
-                delay.iter().flat_map(|one| delay::overshoot_metric_values(one, limit.metric)),
-            ),
-            LimitByMeasurement::Timer(limit) => limit.evaluate_named(
-                timer.iter().flat_map(|one| timer::core_metric_values(one, limit.metric)),
-            ),
-            LimitByMeasurement::Switch(limit) => limit.evaluate_named(
-                switch.iter().flat_map(|one| switch::switch_metric_values(one, limit.metric)),
-            ),
-            LimitByMeasurement::Interrupt(limit) => limit.evaluate_named(
-                interrupt.iter().flat_map(|one| interrupt::core_metric_values(one, limit.metric)),
-            ),
-        };
-        LimitResult { expression: self.expression.clone(), ..judged }
-    }
 }
 
 pub(super) fn run(args: &HostAllArgs) -> Result<(), CommandFailure> {
@@ -143,11 +87,7 @@ pub(super) fn run(args: &HostAllArgs) -> Result<(), CommandFailure> {
     };
     let mut result = all::run(&options, callbacks);
     progress.finish();
-    result.limits = args.fail_if.iter().map(|one| one.judge(&result)).collect();
-    files.write(&result, [to_json, RenderResult::page], RenderResult::text)?;
-    let worst_findings: Vec<Finding> =
-        result.worst_findings.into_iter().map(|one| one.finding).collect();
-    check_limits_and_findings(&result.limits, &worst_findings)
+    files.finish(&mut result, &args.fail_if)
 }
 
 #[cfg(test)]
@@ -156,15 +96,11 @@ mod tests {
 
     #[test]
     fn a_limit_names_its_part() {
-        let read = parse_limit("interrupt.kernel.p99>50us").unwrap();
-        assert!(matches!(read.limit, LimitByMeasurement::Interrupt(_)), "{read:?}");
-        assert_eq!(read.expression, "interrupt.kernel.p99>50us");
-        assert!(matches!(
-            parse_limit("switch.pipe>20us").unwrap().limit,
-            LimitByMeasurement::Switch(_)
-        ));
+        for text in ["interrupt.kernel.p99>50us", "switch.pipe>20us", "delay.mean>1ms"] {
+            assert!(Limit::<HostAllResult>::parse(text).is_ok(), "{text}");
+        }
         for wrong in ["p99>1us", "clock.cost>1us", "nic.rings>1", "timer.kernel.p99>1us", "timer"] {
-            assert!(parse_limit(wrong).is_err(), "{wrong}");
+            assert!(Limit::<HostAllResult>::parse(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -9,7 +9,7 @@ use clap::Args;
 use horolog_probe::host::clock::{HostClockOptions, measure};
 use horolog_report::{RenderResult, to_json};
 
-use crate::failure::{CommandFailure, check_limits_and_findings};
+use crate::failure::{CommandFailure, check_findings};
 use crate::files::ResultFileArgs;
 use crate::output::{self, ProgressLine};
 use crate::values;
@@ -48,5 +48,5 @@ pub(super) fn run(args: &HostClockArgs) -> Result<(), CommandFailure> {
     let result = measure(options, &|| output::check_stop_request().is_break());
     progress.finish();
     files.write(&result, [to_json, RenderResult::page], RenderResult::text)?;
-    check_limits_and_findings(&[], &result.findings)
+    check_findings(&result.findings)
 }

@@ -10,12 +10,10 @@ use horolog_probe::host::delay::{HostDelayOptions, measure};
 use horolog_record::{
     FindingCode, HostDelayResult, SchedulingPolicy, TimerSlackSetting, WaitFunction,
 };
-use horolog_report::units::human_ns;
-use horolog_report::{RenderResult, setting_name, to_json};
 
-use crate::failure::{CommandFailure, check_limits_and_findings, fail_if_unmeasured};
+use crate::failure::{CommandFailure, fail_if_unmeasured};
 use crate::files::ResultFileArgs;
-use crate::limit::{DistributionMetric, Limit, time_metrics};
+use crate::limit::Limit;
 use crate::output::{self, ProgressLine};
 use crate::values;
 
@@ -64,14 +62,10 @@ pub(crate) struct HostDelayArgs {
     /// fails if none was measured.
     ///
     /// Metrics: mean, p50, p90, p99, p99.9, max.
-    #[arg(long, value_name = "LIMIT", value_parser = parse_limit)]
-    fail_if: Vec<Limit<DistributionMetric>>,
+    #[arg(long, value_name = "LIMIT", value_parser = Limit::<HostDelayResult>::parse)]
+    fail_if: Vec<Limit<HostDelayResult>>,
     #[command(flatten)]
     files: ResultFileArgs,
-}
-
-pub(super) fn parse_limit(text: &str) -> Result<Limit<DistributionMetric>, String> {
-    Limit::parse(text, time_metrics(|of| of))
 }
 
 fn parse_function(text: &str) -> Result<WaitFunction, String> {
@@ -154,12 +148,7 @@ pub(super) fn run(args: &HostDelayArgs) -> Result<(), CommandFailure> {
     let is_over = || output::check_stop_request().is_break();
     let mut result = measure(options, &|what| progress.set_message(what), &is_over);
     progress.finish();
-    let judge = |limit: &Limit<DistributionMetric>| {
-        limit.evaluate_named(overshoot_metric_values(&result, limit.metric))
-    };
-    result.limits = args.fail_if.iter().map(judge).collect();
-    files.write(&result, [to_json, RenderResult::page], RenderResult::text)?;
-    check_limits_and_findings(&result.limits, &result.findings)?;
+    files.finish(&mut result, &args.fail_if)?;
     fail_if_unmeasured(unmeasured_reason(&result))
 }
 
@@ -171,20 +160,6 @@ fn unmeasured_reason(result: &HostDelayResult) -> Option<String> {
     let setting_errors = result.settings.iter().filter_map(|setting| setting.error.clone());
     let cell_errors = result.cells.iter().filter_map(|cell| cell.error.clone());
     setting_errors.chain(cell_errors).next().filter(|_| !is_measured && !is_ended)
-}
-
-/// Returns a statistic of the overshoot, in ns, of each measured combination of function, delay and
-/// thread setting, with its name.
-pub(super) fn overshoot_metric_values(
-    result: &HostDelayResult,
-    statistic: DistributionMetric,
-) -> impl Iterator<Item = (String, Option<f64>)> {
-    result.cells.iter().filter_map(move |cell| {
-        let overshoot = cell.overshoot_ns.as_ref()?;
-        let setting = result.settings.get(cell.setting).map_or("", setting_name);
-        let (function, delay) = (cell.function.name(), human_ns(cell.requested_ns));
-        Some((format!("{function} of {delay}, {setting}"), Some(statistic(overshoot))))
-    })
 }
 
 #[cfg(test)]
@@ -200,10 +175,6 @@ mod tests {
         for wrong in ["0", "2m", "soon", ""] {
             assert!(parse_delay(wrong).is_err(), "{wrong}");
         }
-        assert!(
-            parse_policy("rr").is_err()
-                && parse_slack("none").is_err()
-                && parse_limit("p98>1ms").is_err()
-        );
+        assert!(parse_policy("rr").is_err() && parse_slack("none").is_err());
     }
 }

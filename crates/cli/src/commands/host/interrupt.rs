@@ -7,40 +7,15 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use horolog_probe::host::interrupt::{self, InterruptOptions};
-use horolog_record::{HostInterruptResult, LimitUnit, TimerHandlerKind};
-use horolog_report::{RenderResult, to_json};
+use horolog_record::{HostInterruptResult, TimerHandlerKind};
 
 use super::{CoreList, MeasuringThreadArgs, parse_core_list};
-use crate::failure::{CommandFailure, check_limits_and_findings, fail_if_unmeasured};
+use crate::failure::{CommandFailure, fail_if_unmeasured};
 use crate::files::ResultFileArgs;
-use crate::limit::{DistributionMetric, Limit, LimitedMetric, MAX, MEAN, P99};
+use crate::limit::Limit;
 use crate::output::{self, ProgressLine};
 use crate::values;
 
-/// Metric of a core that `--fail-if` can limit.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum HostInterruptMetric {
-    /// Statistic of the latency of one kind of timer handler, in ns.
-    Delay(TimerHandlerKind, DistributionMetric),
-    /// OS noise: sum of the gaps of the spinning thread, as a share of the measured time.
-    OsNoise,
-    /// Longest gap of the spinning thread, in ns.
-    Gap,
-}
-
-const METRICS: [LimitedMetric<HostInterruptMetric>; 11] = [
-    ("kernel.p99", LimitUnit::Ns, HostInterruptMetric::Delay(TimerHandlerKind::Kernel, P99)),
-    ("kernel.mean", LimitUnit::Ns, HostInterruptMetric::Delay(TimerHandlerKind::Kernel, MEAN)),
-    ("kernel.max", LimitUnit::Ns, HostInterruptMetric::Delay(TimerHandlerKind::Kernel, MAX)),
-    ("signal.mean", LimitUnit::Ns, HostInterruptMetric::Delay(TimerHandlerKind::Signal, MEAN)),
-    ("signal.p99", LimitUnit::Ns, HostInterruptMetric::Delay(TimerHandlerKind::Signal, P99)),
-    ("signal.max", LimitUnit::Ns, HostInterruptMetric::Delay(TimerHandlerKind::Signal, MAX)),
-    ("timerfd.mean", LimitUnit::Ns, HostInterruptMetric::Delay(TimerHandlerKind::Timerfd, MEAN)),
-    ("timerfd.p99", LimitUnit::Ns, HostInterruptMetric::Delay(TimerHandlerKind::Timerfd, P99)),
-    ("timerfd.max", LimitUnit::Ns, HostInterruptMetric::Delay(TimerHandlerKind::Timerfd, MAX)),
-    ("os-noise", LimitUnit::Ratio, HostInterruptMetric::OsNoise),
-    ("gap", LimitUnit::Ns, HostInterruptMetric::Gap),
-];
 /// Minimum of `--interval`.
 const INTERVAL_MIN: Duration = Duration::from_micros(20);
 /// Maximum of `--interval`.
@@ -93,8 +68,8 @@ pub(crate) struct HostInterruptArgs {
     /// 'os-noise>1%' or 'gap>1ms'. Repeatable. A limit on a metric that was not measured fails.
     ///
     /// Metrics: mean, p99, max of kernel, signal, timerfd; os-noise (a share), gap (the longest).
-    #[arg(long, value_name = "LIMIT", value_parser = parse_limit)]
-    fail_if: Vec<Limit<HostInterruptMetric>>,
+    #[arg(long, value_name = "LIMIT", value_parser = Limit::<HostInterruptResult>::parse)]
+    fail_if: Vec<Limit<HostInterruptResult>>,
     #[command(flatten)]
     files: ResultFileArgs,
 }
@@ -134,10 +109,6 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
     }
 }
 
-pub(super) fn parse_limit(text: &str) -> Result<Limit<HostInterruptMetric>, String> {
-    Limit::parse(text, METRICS)
-}
-
 pub(super) fn run(args: HostInterruptArgs) -> Result<(), CommandFailure> {
     let files = args.files.open()?;
     output::install_interrupt_handler()?;
@@ -158,12 +129,7 @@ pub(super) fn run(args: HostInterruptArgs) -> Result<(), CommandFailure> {
     let mut result =
         interrupt::run(options, &report_progress, &|| output::check_stop_request().is_break())?;
     progress.finish();
-    let judge = |limit: &Limit<HostInterruptMetric>| {
-        limit.evaluate_named(core_metric_values(&result, limit.metric))
-    };
-    result.limits = args.fail_if.iter().map(judge).collect();
-    files.write(&result, [to_json, RenderResult::page], RenderResult::text)?;
-    check_limits_and_findings(&result.limits, &result.findings)?;
+    files.finish(&mut result, &args.fail_if)?;
     fail_if_unmeasured(unmeasured_reason(&result))
 }
 
@@ -172,29 +138,4 @@ fn unmeasured_reason(result: &HostInterruptResult) -> Option<String> {
     let is_measured = result.handlers.iter().any(|handler| handler.delay_ns.is_some());
     let error = result.handlers.iter().find_map(|handler| handler.error.clone());
     error.filter(|_| !is_measured && result.os_noise.is_empty())
-}
-
-/// Returns the name and the metric of each core; `None` if it was not measured.
-pub(super) fn core_metric_values(
-    result: &HostInterruptResult,
-    metric: HostInterruptMetric,
-) -> Vec<(String, Option<f64>)> {
-    let os_noise = result.os_noise.iter();
-    let named_value = |number: usize, value| (format!("core {number}"), value);
-    match metric {
-        HostInterruptMetric::Delay(kind, statistic) => {
-            let handlers = result.handlers.iter().filter(|handler| handler.kind == kind);
-            handlers
-                .map(|one| named_value(one.core, one.delay_ns.as_ref().map(statistic)))
-                .collect()
-        }
-        HostInterruptMetric::OsNoise => os_noise
-            .map(|one| {
-                named_value(one.core, Some(one.all.total_ns as f64 / one.duration_ns.max(1) as f64))
-            })
-            .collect(),
-        HostInterruptMetric::Gap => {
-            os_noise.map(|one| named_value(one.core, Some(one.all.max_ns as f64))).collect()
-        }
-    }
 }

@@ -7,7 +7,7 @@ use horolog_probe::host::nic::inspect;
 use horolog_report::{RenderResult, to_json};
 use horolog_sys::netlink::NetlinkError;
 
-use crate::failure::{CommandFailure, check_limits_and_findings};
+use crate::failure::{CommandFailure, check_findings};
 use crate::files::ResultFileArgs;
 use crate::output;
 
@@ -35,5 +35,5 @@ pub(super) fn run(args: &HostNicArgs) -> Result<(), CommandFailure> {
         error => CommandFailure::environment(error),
     })?;
     files.write(&result, [to_json, RenderResult::page], RenderResult::text)?;
-    check_limits_and_findings(&[], &result.findings)
+    check_findings(&result.findings)
 }

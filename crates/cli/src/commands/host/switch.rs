@@ -5,33 +5,13 @@
 
 use clap::Args;
 use horolog_probe::host::switch::{self, SwitchOptions, TURNS_MAX};
-use horolog_record::{
-    HandoverMechanism, HostSwitchResult, LimitUnit, PingPongCost, SwitchPeer, YieldSwitchCost,
-};
-use horolog_report::{RenderResult, exchange_name, peer_name, to_json};
+use horolog_record::HostSwitchResult;
 
 use super::{CoreList, MeasuringThreadArgs, parse_core_list};
-use crate::failure::{CommandFailure, check_limits_and_findings};
+use crate::failure::CommandFailure;
 use crate::files::ResultFileArgs;
-use crate::limit::{Limit, LimitedMetric};
+use crate::limit::Limit;
 use crate::output::{self, ProgressLine};
-
-/// Metric of context switches that `--fail-if` can limit.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum HostSwitchMetric {
-    /// Cost of one switch by the eight steps of Hao, Xue and Qin 2010, in ns.
-    Switch(SwitchPeer),
-    /// Mean duration of a ping-pong turn, which has two switches, by this mechanism, in ns.
-    Turn(HandoverMechanism),
-}
-
-const METRICS: [LimitedMetric<HostSwitchMetric>; 5] = [
-    ("process", LimitUnit::Ns, HostSwitchMetric::Switch(SwitchPeer::Process)),
-    ("thread", LimitUnit::Ns, HostSwitchMetric::Switch(SwitchPeer::Thread)),
-    ("pipe", LimitUnit::Ns, HostSwitchMetric::Turn(HandoverMechanism::Pipe)),
-    ("futex", LimitUnit::Ns, HostSwitchMetric::Turn(HandoverMechanism::Futex)),
-    ("eventfd", LimitUnit::Ns, HostSwitchMetric::Turn(HandoverMechanism::Eventfd)),
-];
 
 /// Measure the cost of switching between processes and between threads.
 ///
@@ -66,8 +46,8 @@ pub(crate) struct HostSwitchArgs {
     ///
     /// Metrics: process, thread (one switch, by the eight steps); pipe, futex, eventfd (mean round
     /// trip, which has two switches, at the worst of: one core or two, thread or process).
-    #[arg(long, value_name = "LIMIT", value_parser = parse_limit)]
-    fail_if: Vec<Limit<HostSwitchMetric>>,
+    #[arg(long, value_name = "LIMIT", value_parser = Limit::<HostSwitchResult>::parse)]
+    fail_if: Vec<Limit<HostSwitchResult>>,
     #[command(flatten)]
     files: ResultFileArgs,
 }
@@ -77,10 +57,6 @@ fn parse_core_pair(text: &str) -> Result<CoreList, String> {
         CoreList(cores) if cores.len() > 2 => Err("one core, or two".into()),
         cores => Ok(cores),
     }
-}
-
-pub(super) fn parse_limit(text: &str) -> Result<Limit<HostSwitchMetric>, String> {
-    Limit::parse(text, METRICS)
 }
 
 pub(super) fn run(args: HostSwitchArgs) -> Result<(), CommandFailure> {
@@ -99,33 +75,5 @@ pub(super) fn run(args: HostSwitchArgs) -> Result<(), CommandFailure> {
     let mut result =
         switch::run(options, &report_progress, &|| output::check_stop_request().is_break())?;
     progress.finish();
-    let judge = |limit: &Limit<HostSwitchMetric>| {
-        limit.evaluate_named(switch_metric_values(&result, limit.metric))
-    };
-    result.limits = args.fail_if.iter().map(judge).collect();
-    files.write(&result, [to_json, RenderResult::page], RenderResult::text)?;
-    check_limits_and_findings(&result.limits, &result.findings)
-}
-
-/// Returns the values of a metric, each with the name of its measurement; `None` if it was not
-/// measured.
-pub(super) fn switch_metric_values(
-    result: &HostSwitchResult,
-    metric: HostSwitchMetric,
-) -> Vec<(String, Option<f64>)> {
-    match metric {
-        HostSwitchMetric::Switch(peer) => {
-            let steps = result.steps.iter().filter(|steps| steps.peer == peer);
-            let per_switch = |steps: &YieldSwitchCost| {
-                (format!("a {}", peer_name(steps.peer)), steps.per_switch_ns)
-            };
-            steps.map(per_switch).collect()
-        }
-        HostSwitchMetric::Turn(mechanism) => {
-            let exchanges =
-                result.exchanges.iter().filter(|exchange| exchange.mechanism == mechanism);
-            let turn = |one: &PingPongCost| (exchange_name(one), one.turn_mean_ns);
-            exchanges.map(turn).collect()
-        }
-    }
+    files.finish(&mut result, &args.fail_if)
 }

@@ -7,13 +7,12 @@ use std::time::Duration;
 
 use clap::Args;
 use horolog_probe::host::timer::{self, TimerOptions};
-use horolog_record::{Distribution, HostTimerResult, LimitUnit};
-use horolog_report::{RenderResult, to_json};
+use horolog_record::HostTimerResult;
 
 use super::{CoreList, MeasuringThreadArgs, parse_core_list};
-use crate::failure::{CommandFailure, check_limits_and_findings};
+use crate::failure::CommandFailure;
 use crate::files::ResultFileArgs;
-use crate::limit::{DistributionMetric, Limit, time_metrics};
+use crate::limit::Limit;
 use crate::output::{self, ProgressLine};
 use crate::values;
 
@@ -50,8 +49,8 @@ pub(crate) struct HostTimerArgs {
     /// 'missed>0.1%'. Repeatable. A limit on a metric that was not measured fails.
     ///
     /// Metrics: mean, p50, p90, p99, p99.9, max, missed (a share).
-    #[arg(long, value_name = "LIMIT", value_parser = parse_limit)]
-    fail_if: Vec<Limit<HostTimerMetric>>,
+    #[arg(long, value_name = "LIMIT", value_parser = Limit::<HostTimerResult>::parse)]
+    fail_if: Vec<Limit<HostTimerResult>>,
     #[command(flatten)]
     files: ResultFileArgs,
 }
@@ -61,20 +60,6 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
         short if short < INTERVAL_MIN => Err("at least 50us".into()),
         interval => Ok(interval),
     }
-}
-
-/// Metric of a core that `--fail-if` can limit.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum HostTimerMetric {
-    /// Statistic of the wake-up latency, in ns.
-    Latency(DistributionMetric),
-    /// Share of missed periods.
-    Missed,
-}
-
-pub(super) fn parse_limit(text: &str) -> Result<Limit<HostTimerMetric>, String> {
-    let missed = ("missed", LimitUnit::Ratio, HostTimerMetric::Missed);
-    Limit::parse(text, time_metrics(HostTimerMetric::Latency).into_iter().chain([missed]))
 }
 
 pub(super) fn run(args: HostTimerArgs) -> Result<(), CommandFailure> {
@@ -107,24 +92,5 @@ pub(super) fn run(args: HostTimerArgs) -> Result<(), CommandFailure> {
     let mut result =
         timer::run(options, &report_progress, &|| output::check_stop_request().is_break())?;
     progress.finish();
-    let judge = |limit: &Limit<HostTimerMetric>| {
-        limit.evaluate_named(core_metric_values(&result, limit.metric))
-    };
-    result.limits = args.fail_if.iter().map(judge).collect();
-    files.write(&result, [to_json, RenderResult::page], RenderResult::text)?;
-    check_limits_and_findings(&result.limits, &result.findings)
-}
-
-/// Returns the name and the metric of each core; `None` if it was not measured.
-pub(super) fn core_metric_values(
-    result: &HostTimerResult,
-    metric: HostTimerMetric,
-) -> impl Iterator<Item = (String, Option<f64>)> {
-    result.cores.iter().map(move |core| {
-        let value_of = |latency: &Distribution| match metric {
-            HostTimerMetric::Latency(statistic) => statistic(latency),
-            HostTimerMetric::Missed => core.missed as f64 / latency.count as f64,
-        };
-        (format!("core {}", core.core), core.latency_ns.as_ref().map(value_of))
-    })
+    files.finish(&mut result, &args.fail_if)
 }

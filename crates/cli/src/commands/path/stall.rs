@@ -10,17 +10,13 @@ use std::time::Duration;
 use clap::Args;
 use horolog_io::target::TargetName;
 use horolog_probe::path::stall::{PortWatch, StallOptions, StallRun, StallSnapshot, WatchOptions};
-use horolog_record::{
-    Distribution, LimitUnit, PathStallResult, StallMeasurement, StallPattern, StallSocketOption,
-    WatchedConnection,
-};
-use horolog_report::{RenderResult, stall_pattern, to_json};
+use horolog_record::PathStallResult;
 
 use self::live::StallLiveView;
 use super::tcp::{address_family, parse_target};
-use crate::failure::{CommandFailure, check_limits_and_findings};
+use crate::failure::CommandFailure;
 use crate::files::ResultFileArgs;
-use crate::limit::{Limit, LimitedMetric};
+use crate::limit::Limit;
 use crate::live::require_stderr_terminal;
 use crate::output::{self, ProgressLine};
 use crate::values;
@@ -83,8 +79,8 @@ pub(crate) struct PathStallArgs {
     ///
     /// Metrics: stalled (share of exchanges without a socket option that stalled, or of observed
     /// replies), longest (longest stall observed, or longest exchange without a socket option).
-    #[arg(long, value_name = "LIMIT", value_parser = parse_limit)]
-    fail_if: Vec<Limit<StallMetric>>,
+    #[arg(long, value_name = "LIMIT", value_parser = Limit::<PathStallResult>::parse)]
+    fail_if: Vec<Limit<PathStallResult>>,
     /// Show the connections on the terminal while they are observed: q, Escape and Ctrl-C end the
     /// observation with the result so far.
     #[arg(long, requires = "watch")]
@@ -123,10 +119,7 @@ pub(super) fn run(args: &PathStallArgs) -> Result<(), CommandFailure> {
     }
     let files = args.files.open()?;
     let mut result = measure()?;
-    let judge = |limit: &Limit<StallMetric>| limit.evaluate_named((limit.metric)(&result));
-    result.limits = args.fail_if.iter().map(judge).collect();
-    files.write(&result, [to_json, RenderResult::page], RenderResult::text)?;
-    check_limits_and_findings(&result.limits, &result.findings)
+    files.finish(&mut result, &args.fail_if)
 }
 
 fn search(args: &PathStallArgs, target: &TargetName) -> Result<PathStallResult, CommandFailure> {
@@ -169,66 +162,6 @@ fn watch(args: &PathStallArgs, port: u16) -> Result<PathStallResult, CommandFail
     Ok(watch.run(&|| output::check_stop_request().is_break(), observer))
 }
 
-/// Function that returns the values of a metric: one for a whole run, or one for each pattern or
-/// connection.
-pub(super) type StallMetric = fn(&PathStallResult) -> Vec<NamedValue>;
-type NamedValue = (String, Option<f64>);
-
-const METRICS: [LimitedMetric<StallMetric>; 2] =
-    [("stalled", LimitUnit::Ratio, stalled_share), ("longest", LimitUnit::Ns, longest_times_ns)];
-
-pub(super) fn parse_limit(text: &str) -> Result<Limit<StallMetric>, String> {
-    Limit::parse(text, METRICS)
-}
-
-fn share(part: u64, whole: u64) -> Option<f64> {
-    (whole > 0).then(|| part as f64 / whole as f64)
-}
-
-fn measurements_without_option(
-    result: &PathStallResult,
-) -> impl Iterator<Item = &StallMeasurement> {
-    // Excludes the pattern whose cork is never cleared: it always stalls.
-    result.cells.iter().filter(|cell| {
-        cell.option == StallSocketOption::None && cell.pattern != StallPattern::CorkForgotten
-    })
-}
-
-fn stalled_share(result: &PathStallResult) -> Vec<NamedValue> {
-    let Some(watch) = &result.watched else {
-        let (stalled, all) = measurements_without_option(result)
-            .fold((0, 0), |(part, all), cell| (part + cell.stalled, all + cell.exchanges));
-        return vec![("all patterns without an option".to_owned(), share(stalled, all))];
-    };
-    let stalls = |one: &WatchedConnection| one.client_stalls + one.server_stalls;
-    let stalled: u64 = watch.connections.iter().map(stalls).sum();
-    let share = match watch.connections.iter().map(|one| one.answers).sum::<Option<u64>>() {
-        Some(answers) => share(stalled, answers).map(|share| share.min(1.0)),
-        // Without a capture the number of responses is unknown: any stall then counts as a share of
-        // 1.
-        None if stalled > 0 => Some(1.0),
-        None => (!watch.connections.is_empty()).then_some(0.0),
-    };
-    vec![("all connections".to_owned(), share)]
-}
-
-fn longest_times_ns(result: &PathStallResult) -> Vec<NamedValue> {
-    let max = |times: &Distribution| Some(times.max as f64);
-    let Some(watch) = &result.watched else {
-        let all = measurements_without_option(result).filter_map(|cell| {
-            let times = cell.exchange_ns.as_ref()?;
-            Some((format!("{}, no option", stall_pattern(cell)), max(times)))
-        });
-        return all.collect();
-    };
-    let named_longest = |one: &WatchedConnection| {
-        // The longest stall of a connection without stalls is 0.
-        let longest = one.stall_ns.as_ref().map_or(Some(0.0), max);
-        (format!("{} from {}", one.server, one.client), longest)
-    };
-    watch.connections.iter().map(named_longest).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -238,14 +171,6 @@ mod tests {
         assert_eq!(parse_batch_sizes("1..4:1,32").unwrap().0, [1, 2, 3, 4, 32]);
         for wrong in ["0", "1.5", "", "x"] {
             assert!(parse_batch_sizes(wrong).is_err_and(|why| why.contains("batch")), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn stalls_are_limited_by_share_and_time() {
-        assert!(parse_limit("stalled>0%").is_ok() && parse_limit("longest > 100ms").is_ok());
-        for wrong in ["", "stalled", "stalled<1%", "longest>", "p99>1ms", "stalled>200%"] {
-            assert!(parse_limit(wrong).is_err(), "{wrong}");
         }
     }
 }

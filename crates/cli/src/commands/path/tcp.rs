@@ -8,12 +8,11 @@ use clap::Args;
 use horolog_io::target::{AddressFamily, TargetName};
 use horolog_probe::path::PathObserver;
 use horolog_probe::path::tcp::{PORT, TcpDirections, TcpOptions, TcpRun};
-use horolog_record::{LimitUnit, PathTcpResult, TcpDirection, TcpSettings};
-use horolog_report::{RenderResult, to_json};
+use horolog_record::{PathTcpResult, TcpSettings};
 
-use crate::failure::{CommandFailure, check_limits_and_findings};
+use crate::failure::CommandFailure;
 use crate::files::ResultFileArgs;
-use crate::limit::{DistributionMetric, Limit, time_metrics};
+use crate::limit::Limit;
 use crate::live::{LiveFeed, require_stderr_terminal};
 use crate::output::{self, ProgressLine};
 use crate::values;
@@ -80,8 +79,8 @@ pub(crate) struct PathTcpArgs {
     ///
     /// Metrics: mean, p50, p90, p99, p99.9, max (of the latency), bandwidth (bytes per second, in
     /// either direction).
-    #[arg(long, value_name = "LIMIT", value_parser = parse_limit)]
-    fail_if: Vec<Limit<TcpMetric>>,
+    #[arg(long, value_name = "LIMIT", value_parser = Limit::<PathTcpResult>::parse)]
+    fail_if: Vec<Limit<PathTcpResult>>,
     /// Show each row on the terminal while it is measured: q, Escape and Ctrl-C end the run with
     /// the result so far.
     #[arg(long)]
@@ -166,52 +165,7 @@ pub(super) fn run(args: &PathTcpArgs) -> Result<(), CommandFailure> {
         progress.finish();
     }
     let mut result = result?;
-    let judge = |limit: &Limit<TcpMetric>| limit.evaluate_named(limit.metric.named_values(&result));
-    result.limits = args.fail_if.iter().map(judge).collect();
-    files.write(&result, [to_json, RenderResult::page], RenderResult::text)?;
-    check_limits_and_findings(&result.limits, &result.findings)
-}
-
-/// Metric of the rows that --fail-if can limit.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum TcpMetric {
-    /// Latency in ns, half the round trip: mean, percentile or maximum.
-    Latency(DistributionMetric),
-    Bandwidth,
-}
-
-pub(super) fn parse_limit(text: &str) -> Result<Limit<TcpMetric>, String> {
-    let bandwidth = ("bandwidth", LimitUnit::BytesPerSecond, TcpMetric::Bandwidth);
-    Limit::parse(text, time_metrics(TcpMetric::Latency).into_iter().chain([bandwidth]))
-}
-
-impl TcpMetric {
-    /// Returns the value for each row that has this metric, with the row's name; the value is
-    /// `None` if it was not measured.
-    pub(super) fn named_values(self, result: &PathTcpResult) -> Vec<(String, Option<f64>)> {
-        match self {
-            Self::Latency(value_of) => result
-                .latency
-                .iter()
-                .map(|row| {
-                    let half = row.rtt_ns.as_ref().map(|rtt| value_of(rtt) / 2.0);
-                    (format!("latency of {} bytes", row.size_bytes), half)
-                })
-                .collect(),
-            Self::Bandwidth => result
-                .bandwidth
-                .iter()
-                .map(|row| {
-                    let direction = match row.direction {
-                        TcpDirection::Forward => "forward",
-                        TcpDirection::Backward => "backward",
-                    };
-                    let name = format!("writes of {} bytes, {direction}", row.size_bytes);
-                    (name, (row.received_bytes > 0).then_some(row.rate))
-                })
-                .collect(),
-        }
-    }
+    files.finish(&mut result, &args.fail_if)
 }
 
 #[cfg(test)]
@@ -224,16 +178,6 @@ mod tests {
         assert_eq!(parse_sizes("64,1.5k").unwrap().0, [64, 1_536]);
         for wrong in ["0", "1.5", "-1", "", "a", "1e300"] {
             assert!(parse_sizes(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn bandwidth_can_be_too_little() {
-        for text in ["p99>100us", "max > 1ms", "bandwidth < 1.5G", "bandwidth>45k"] {
-            assert!(parse_limit(text).is_ok(), "{text}");
-        }
-        for wrong in ["", "p99", "p98>1us", "p99>", "p99<1us", "bandwidth<fast", ">1us"] {
-            assert!(parse_limit(wrong).is_err(), "{wrong}");
         }
     }
 }

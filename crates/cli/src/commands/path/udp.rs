@@ -11,13 +11,12 @@ use horolog_probe::path::udp::{
     LoadDestination, PathUdp, PathUdpOptions, REPLY_TIMEOUT, RowPlan, TABLE_4, UdpPathError,
     WARM_UP,
 };
-use horolog_record::{LimitUnit, PathRow};
-use horolog_report::{RenderResult, to_json};
+use horolog_record::PathUdpResult;
 use horolog_wire::{path_probe, stamp};
 
-use crate::failure::{CommandFailure, check_limits_and_findings};
+use crate::failure::CommandFailure;
 use crate::files::ResultFileArgs;
-use crate::limit::{DistributionMetric, Limit, LimitedMetric, time_metrics};
+use crate::limit::Limit;
 use crate::live::{LiveFeed, require_stderr_terminal};
 use crate::output::{self, ProgressLine};
 use crate::values;
@@ -103,8 +102,8 @@ pub(crate) struct PathUdpArgs {
     ///
     /// Metrics: loss (M), reordered, duplicates; of T (half the round trip): mean, p50, p90, p99,
     /// p99.9, max.
-    #[arg(long, value_name = "LIMIT", value_parser = parse_limit)]
-    fail_if: Vec<Limit<UdpMetric>>,
+    #[arg(long, value_name = "LIMIT", value_parser = Limit::<PathUdpResult>::parse)]
+    fail_if: Vec<Limit<PathUdpResult>>,
     /// Show each row on the terminal while it is measured: q, Escape and Ctrl-C end the run with
     /// the result so far.
     #[arg(long)]
@@ -241,56 +240,7 @@ pub(super) fn run(args: PathUdpArgs) -> Result<(), CommandFailure> {
         progress.finish();
     }
     let mut result = result?;
-    let judge = |limit: &Limit<UdpMetric>| {
-        limit.evaluate_named(result.rows.iter().map(|row| (row_name(row), limit.metric.value(row))))
-    };
-    result.limits = limits.iter().map(judge).collect();
-    files.write(&result, [to_json, RenderResult::page], RenderResult::text)?;
-    check_limits_and_findings(&result.limits, &result.findings)
-}
-
-/// Metric of a row that --fail-if can limit.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum UdpMetric {
-    /// Ratio of packets: lost, reordered or duplicated.
-    Share(fn(&PathRow) -> Option<f64>),
-    /// T, half the round trip, in ns: mean, percentile or maximum.
-    Delay(DistributionMetric),
-}
-
-const SHARE_METRICS: [LimitedMetric<UdpMetric>; 3] = [
-    (
-        "loss",
-        LimitUnit::Ratio,
-        UdpMetric::Share(|row| (row.counts.sent > 0).then(|| row.loss_ratio())),
-    ),
-    ("reordered", LimitUnit::Ratio, UdpMetric::Share(|row| Some(1.0 - row.order_ratio()?))),
-    ("duplicates", LimitUnit::Ratio, UdpMetric::Share(duplicate_ratio)),
-];
-
-fn duplicate_ratio(row: &PathRow) -> Option<f64> {
-    let received = row.counts.received;
-    (received > 0).then(|| row.counts.duplicate as f64 / received as f64)
-}
-
-pub(super) fn parse_limit(text: &str) -> Result<Limit<UdpMetric>, String> {
-    Limit::parse(text, SHARE_METRICS.into_iter().chain(time_metrics(UdpMetric::Delay)))
-}
-
-/// Returns the name of a row: its payload length and, with load, its load ratio R.
-pub(super) fn row_name(row: &PathRow) -> String {
-    let (length, load) = (row.length, row.load.planned_ratio);
-    if load > 0.0 { format!("{length} bytes, R {load}") } else { format!("{length} bytes") }
-}
-
-impl UdpMetric {
-    /// Returns the metric's value in a row; `None` if it was not measured.
-    pub(super) fn value(self, row: &PathRow) -> Option<f64> {
-        match self {
-            Self::Share(value_of) => value_of(row),
-            Self::Delay(value_of) => row.delay_ns.as_ref().map(value_of),
-        }
-    }
+    files.finish(&mut result, &limits)
 }
 
 #[cfg(test)]
@@ -320,15 +270,5 @@ mod tests {
                 && parse_load_ratios("0,").is_err()
                 && parse_load_ratios("-1").is_err()
         );
-    }
-
-    #[test]
-    fn shares_and_delays_can_be_limited() {
-        for text in ["loss>1%", "reordered>0", "duplicates > 0.1%", "p99.9 > 200us", "mean>1ms"] {
-            assert!(parse_limit(text).is_ok(), "{text}");
-        }
-        for wrong in ["", "loss", "loss<1%", "p75>1ms", "p99>", "loss>1ms", "speed>1"] {
-            assert!(parse_limit(wrong).is_err(), "{wrong}");
-        }
     }
 }

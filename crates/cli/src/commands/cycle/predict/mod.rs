@@ -12,35 +12,14 @@ use clap::Args;
 use horolog_cycle::predict::{self, CostInput, MeasuredRuns, PredictedHost, source};
 use horolog_cycle::task::TaskSet;
 use horolog_record::{
-    CYCLE_PREDICT_SCHEMA, CyclePredictPercentile, CyclePredictResult, CyclePredictTask, Host,
-    LimitUnit, rfc3339_now,
+    CYCLE_PREDICT_SCHEMA, CyclePredictPercentile, CyclePredictResult, Host, rfc3339_now,
 };
-use horolog_report::{RenderResult, to_json};
 
-use crate::failure::{CommandFailure, check_limits_and_findings};
+use crate::failure::CommandFailure;
 use crate::files::ResultFileArgs;
-use crate::limit::{Limit, LimitedMetric};
+use crate::limit::Limit;
 use crate::{output, values};
 
-/// Metric of a task that `--fail-if` can limit.
-#[derive(Clone, Copy, Debug)]
-enum CyclePredictMetric {
-    /// Safe bound of the response time, in ns.
-    Response,
-    /// Response time by equation (3) of Hao, Xue and Qin 2010 as published, in ns.
-    AsPublished,
-    /// Safe bound as a share of the deadline.
-    DeadlineShare,
-    /// Share of a core that the task uses.
-    Utilisation,
-}
-
-const METRICS: [LimitedMetric<CyclePredictMetric>; 4] = [
-    ("response", LimitUnit::Ns, CyclePredictMetric::Response),
-    ("as-published", LimitUnit::Ns, CyclePredictMetric::AsPublished),
-    ("deadline-share", LimitUnit::Ratio, CyclePredictMetric::DeadlineShare),
-    ("utilisation", LimitUnit::Ratio, CyclePredictMetric::Utilisation),
-];
 const TIME_MIN: Duration = Duration::from_secs(5);
 const TIME_MAX: Duration = Duration::from_hours(1);
 const TIME_DEFAULT: Duration = Duration::from_secs(15);
@@ -90,8 +69,8 @@ pub(super) struct CyclePredictArgs {
     ///
     /// Metrics: response (the safe bound), as-published (response by equation (3) of the paper),
     /// deadline-share (the bound as a share of the deadline), utilisation (of a core).
-    #[arg(long, value_name = "LIMIT", value_parser = |text: &str| Limit::parse(text, METRICS))]
-    fail_if: Vec<Limit<CyclePredictMetric>>,
+    #[arg(long, value_name = "LIMIT", value_parser = Limit::<CyclePredictResult>::parse)]
+    fail_if: Vec<Limit<CyclePredictResult>>,
     #[command(flatten)]
     files: ResultFileArgs,
 }
@@ -138,12 +117,7 @@ pub(super) fn run(args: &CyclePredictArgs) -> Result<(), CommandFailure> {
         &sources,
         PredictedHost { real_time_share, ..predicted_host },
     )?;
-    let judge = |limit: &Limit<CyclePredictMetric>| {
-        limit.evaluate_named(task_metric_values(&result, limit.metric))
-    };
-    result.limits = args.fail_if.iter().map(judge).collect();
-    files.write(&result, [to_json, RenderResult::page], RenderResult::text)?;
-    check_limits_and_findings(&result.limits, &result.findings)
+    files.finish(&mut result, &args.fail_if)
 }
 
 /// Predicts the tasks from costs, and returns the result without limits.
@@ -175,22 +149,6 @@ fn predict_bounds(
     })
 }
 
-/// Returns the name and the metric of each task; `None` if it is unknown.
-fn task_metric_values(
-    result: &CyclePredictResult,
-    metric: CyclePredictMetric,
-) -> impl Iterator<Item = (String, Option<f64>)> {
-    let value_of = move |task: &CyclePredictTask| match metric {
-        CyclePredictMetric::Response => task.safe.as_ref().map(|bound| bound.response_ns as f64),
-        CyclePredictMetric::AsPublished => {
-            task.as_published.as_ref().map(|bound| bound.response_ns as f64)
-        }
-        CyclePredictMetric::DeadlineShare => task.deadline_share(),
-        CyclePredictMetric::Utilisation => task.utilisation,
-    };
-    result.tasks.iter().map(move |task| (format!("task {}", task.name), value_of(task)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -203,7 +161,7 @@ mod tests {
         assert!(
             parse_time("4s").is_err() && parse_time("2h").is_err() && parse_time("30s").is_ok()
         );
-        assert!(Limit::parse("deadline-share>80%", METRICS).is_ok());
-        assert!(Limit::parse("margin>1ms", METRICS).is_err());
+        assert!(Limit::<CyclePredictResult>::parse("deadline-share>80%").is_ok());
+        assert!(Limit::<CyclePredictResult>::parse("margin>1ms").is_err());
     }
 }

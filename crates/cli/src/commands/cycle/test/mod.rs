@@ -14,16 +14,14 @@ use horolog_cycle::application::{
     self, FILE_MAX, NODES_MAX, SAMPLE_TEST_FILE, SearchOptions, TestError, TestObserver,
     TestOptions, TestPlan, TestSnapshot,
 };
-use horolog_record::{
-    CycleTestFault, CycleTestResult, CycleTestRun, Distribution, LimitResult, LimitUnit,
-};
-use horolog_report::{RenderResult, to_json};
+use horolog_record::{CycleTestResult, LimitUnit};
+use horolog_report::Metric;
 use live::CycleTestLiveView;
 
 use super::predict::input;
-use crate::failure::{CommandFailure, check_limits_and_findings};
+use crate::failure::CommandFailure;
 use crate::files::ResultFileArgs;
-use crate::limit::{DistributionMetric, Limit, LimitedMetric, MAX, MEAN, P99};
+use crate::limit::Limit;
 use crate::live::require_stderr_terminal;
 use crate::output::{self, ProgressLine};
 use crate::values;
@@ -97,38 +95,14 @@ pub(crate) struct CycleTestArgs {
     ///
     /// Metrics, of each state: missed (share of periods), and response with -mean, -p99, -p99.9 or
     /// -max; of each fault: detection and recovery (times).
-    #[arg(long, value_name = "LIMIT", value_parser = |text: &str| Limit::parse(text, METRICS))]
-    fail_if: Vec<Limit<CycleTestMetric>>,
+    #[arg(long, value_name = "LIMIT", value_parser = Limit::<CycleTestResult>::parse)]
+    fail_if: Vec<Limit<CycleTestResult>>,
     /// Show the nodes and faults on the terminal during the test.
     #[arg(long)]
     live: bool,
     #[command(flatten)]
     files: ResultFileArgs,
 }
-
-/// Metric of a test that `--fail-if` can limit.
-#[derive(Clone, Copy, Debug)]
-enum CycleTestMetric {
-    /// Missed deadlines of a state, as a share of its periods.
-    Missed,
-    /// Statistic of the response times of a state.
-    Response(DistributionMetric),
-    /// Time from a fault to its first detection.
-    Detection,
-    /// Time from the end of a fault to recovery.
-    Recovery,
-}
-
-const METRICS: [LimitedMetric<CycleTestMetric>; 7] = [
-    ("missed", LimitUnit::Ratio, CycleTestMetric::Missed),
-    ("response-mean", LimitUnit::Ns, CycleTestMetric::Response(MEAN)),
-    ("response-p99", LimitUnit::Ns, CycleTestMetric::Response(P99)),
-    ("response-p99.9", LimitUnit::Ns, CycleTestMetric::Response(P99_9)),
-    ("response-max", LimitUnit::Ns, CycleTestMetric::Response(MAX)),
-    ("detection", LimitUnit::Ns, CycleTestMetric::Detection),
-    ("recovery", LimitUnit::Ns, CycleTestMetric::Recovery),
-];
-const P99_9: DistributionMetric = |times: &Distribution| times.p99_9 as f64;
 
 /// Arguments with which this program starts itself as a node of an application.
 const APPLICATION_NODE_COMMAND: [&str; 2] = ["cycle", "application-node"];
@@ -176,14 +150,17 @@ pub(super) fn run(args: &CycleTestArgs) -> Result<(), CommandFailure> {
     let outcome = application::test(&options, &mut reporter);
     reporter.finish();
     let mut result = outcome?;
-    let judge = |limit: &Limit<CycleTestMetric>| {
-        limit.evaluate_named(test_metric_values(&result, limit.metric))
-    };
-    let mut limits: Vec<LimitResult> = args.fail_if.iter().map(judge).collect();
-    limits.extend(args.load_min.map(|least| load_limit_result(&result, least)));
-    result.limits = limits;
-    files.write(&result, [to_json, RenderResult::page], RenderResult::text)?;
-    check_limits_and_findings(&result.limits, &result.findings)
+    let limits = [args.fail_if.clone(), args.load_min.map(load_limit).into_iter().collect()];
+    files.finish(&mut result, &limits.concat())
+}
+
+/// Returns the limit of `--load-min` on the largest load without a missed deadline.
+fn load_limit(least: f64) -> Limit<CycleTestResult> {
+    let load = Metric::new("load", LimitUnit::Factor, |result: &CycleTestResult| {
+        let found = result.search.as_ref().and_then(|search| search.lower);
+        vec![("the largest load without a miss".to_owned(), found)]
+    });
+    Limit::at_least(least, load)
 }
 
 /// Reads the test from the file, or the sample, with the flags that override it.
@@ -201,60 +178,6 @@ fn read_test_plan(args: &CycleTestArgs) -> Result<TestPlan, CommandFailure> {
             .map_err(|error| invalid_test(error.to_string()))?;
     }
     Ok(plan)
-}
-
-/// Returns the values of a metric, each with the name of its state or fault.
-fn test_metric_values(
-    result: &CycleTestResult,
-    metric: CycleTestMetric,
-) -> Vec<(String, Option<f64>)> {
-    let Some(run) = &result.run else { return Vec::new() };
-    match metric {
-        CycleTestMetric::Missed => state_metric_values(run, |state| {
-            (state.periods > 0).then(|| state.missed as f64 / state.periods as f64)
-        }),
-        CycleTestMetric::Response(statistic) => {
-            state_metric_values(run, |state| state.response_ns.as_ref().map(statistic))
-        }
-        CycleTestMetric::Detection => fault_metric_values(run, |fault| {
-            fault.detected.as_ref().map(|first| first.after_ns as f64)
-        }),
-        CycleTestMetric::Recovery => {
-            fault_metric_values(run, |fault| fault.recovered_after_ns.map(|ns| ns as f64))
-        }
-    }
-}
-
-fn state_metric_values(
-    run: &CycleTestRun,
-    value_of: impl Fn(&horolog_record::CycleTestStateCounts) -> Option<f64>,
-) -> Vec<(String, Option<f64>)> {
-    run.states.iter().map(|state| (format!("state '{}'", state.name), value_of(state))).collect()
-}
-
-fn fault_metric_values(
-    run: &CycleTestRun,
-    value_of: impl Fn(&CycleTestFault) -> Option<f64>,
-) -> Vec<(String, Option<f64>)> {
-    let named_value = |fault: &CycleTestFault| {
-        let whose = fault.of.as_ref().map_or_else(String::new, |of| format!(" of {of}"));
-        (format!("fault {}{whose}", fault.kind.name()), value_of(fault))
-    };
-    run.faults.iter().map(named_value).collect()
-}
-
-/// Compares the largest load without a missed deadline with `--load-min`.
-fn load_limit_result(result: &CycleTestResult, least: f64) -> LimitResult {
-    let found = result.search.as_ref().and_then(|search| search.lower);
-    LimitResult {
-        expression: format!("load<{least}"),
-        unit: LimitUnit::Factor,
-        bound: least,
-        value: found,
-        trial: None,
-        scope: Some("the largest load without a miss".to_owned()),
-        failed: found.is_none_or(|found| found < least),
-    }
 }
 
 impl From<TestError> for CommandFailure {
@@ -323,7 +246,7 @@ mod tests {
                 && parse_factor("nan").is_err()
                 && parse_factor("1.5") == Ok(1.5)
         );
-        assert!(Limit::parse("recovery>500ms", METRICS).is_ok());
-        assert!(Limit::parse("load<1", METRICS).is_err());
+        assert!(Limit::<CycleTestResult>::parse("recovery>500ms").is_ok());
+        assert!(Limit::<CycleTestResult>::parse("load<1").is_err());
     }
 }

@@ -16,37 +16,17 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use horolog_record::{LimitUnit, RelayTreeResult};
+use horolog_record::RelayTreeResult;
 use horolog_relay::tree::ProcessingTime;
 use horolog_report::{RenderResult, to_json};
 
 use crate::ci::CiArgs;
-use crate::failure::{CommandFailure, check_limits_and_findings};
+use crate::failure::CommandFailure;
 use crate::files::ResultFiles;
-use crate::limit::{Limit, LimitedMetric};
+use crate::limit::Limit;
 use crate::result_store::StoreResultArgs;
 use crate::{output, values};
 use engine::CopyEngine;
-
-/// Metric of a tree that --fail-if can limit, in ns.
-#[derive(Clone, Copy, Debug)]
-enum RelayTreeMetric {
-    /// D, the delay of the slowest leaf, by the model.
-    Tree,
-    /// Mean delay of all nodes but the root, by the model.
-    Mean,
-    /// Largest measured median delay of a node.
-    P50,
-    /// Largest measured 99th percentile of the delay of a node.
-    P99,
-}
-
-const METRICS: [LimitedMetric<RelayTreeMetric>; 4] = [
-    ("tree", LimitUnit::Ns, RelayTreeMetric::Tree),
-    ("mean", LimitUnit::Ns, RelayTreeMetric::Mean),
-    ("p50", LimitUnit::Ns, RelayTreeMetric::P50),
-    ("p99", LimitUnit::Ns, RelayTreeMetric::P99),
-];
 
 /// Compute the delays of a tree of relays by a model, and measure them.
 ///
@@ -117,8 +97,8 @@ pub(super) struct RelayTreeArgs {
     ///
     /// Metrics: tree (delay D) and mean (delay of all nodes but the root), both by the model for
     /// the slower engine; p50, p99 (measured, of the slowest node).
-    #[arg(long, value_name = "LIMIT", value_parser = |text: &str| Limit::parse(text, METRICS))]
-    fail_if: Vec<Limit<RelayTreeMetric>>,
+    #[arg(long, value_name = "LIMIT", value_parser = Limit::<RelayTreeResult>::parse)]
+    fail_if: Vec<Limit<RelayTreeResult>>,
 }
 
 /// Measurement of a tree.
@@ -217,14 +197,9 @@ pub(super) fn run(args: &RelayTreeArgs) -> Result<(), CommandFailure> {
     } else {
         outcome::result_without_measurement(&input)
     };
-    let judge = |limit: &Limit<RelayTreeMetric>| {
-        limit.evaluate_named(outcome::metric_values(&result, limit.metric))
-    };
-    result.limits = args.fail_if.iter().map(judge).collect();
     let renderers: [fn(&RelayTreeResult) -> String; 3] =
         [outcome::toml, to_json, RenderResult::page];
-    files.write(&result, renderers, RenderResult::text)?;
-    check_limits_and_findings(&result.limits, &result.findings)
+    files.finish_with(&mut result, &args.fail_if, renderers)
 }
 
 #[cfg(test)]

@@ -11,7 +11,6 @@ use horolog_relay::tree::{
     replacement_gain, tree_delays,
 };
 
-use super::RelayTreeMetric;
 use super::input::TreeInput;
 use crate::output;
 
@@ -105,28 +104,6 @@ const fn assumption_record(assumption: Equation4Assumption) -> RegularTreeAssump
     }
 }
 
-/// Returns a metric's value for each engine, with the engine's name; `None` if it was not measured.
-pub(super) fn metric_values(
-    result: &RelayTreeResult,
-    metric: RelayTreeMetric,
-) -> Vec<(String, Option<f64>)> {
-    let engine_value = |engine: &RelayTreeEngineDelays| {
-        let node_max = |value_of: fn(&horolog_record::Distribution) -> u64| {
-            let measured = engine.measured.as_ref()?;
-            let all: Option<Vec<u64>> =
-                measured.nodes.iter().map(|node| node.as_ref().map(value_of)).collect();
-            all?.into_iter().max().map(|ns| ns as f64)
-        };
-        match metric {
-            RelayTreeMetric::Tree => Some(engine.tree_ns),
-            RelayTreeMetric::Mean => Some(engine.mean_ns),
-            RelayTreeMetric::P50 => node_max(|node| node.p50),
-            RelayTreeMetric::P99 => node_max(|node| node.p99),
-        }
-    };
-    result.engines.iter().map(|engine| (engine.name.clone(), engine_value(engine))).collect()
-}
-
 /// Returns the tree of a result, with the processing times of its engines, as a tree file.
 pub(super) fn toml(result: &RelayTreeResult) -> String {
     let names: Vec<String> = result.nodes.iter().map(|node| node.name.clone()).collect();
@@ -157,10 +134,5 @@ mod tests {
         let engines = vec![TreeEngine::uniform("user-space", &tree, times)];
         let result = predicted_result(&tree, &engines);
         assert_eq!(TreeFile::parse(&toml(&result)), Ok(TreeFile { tree, engines }));
-        assert_eq!(
-            metric_values(&result, RelayTreeMetric::Tree),
-            [("user-space".to_owned(), Some(67_000.0))]
-        );
-        assert_eq!(metric_values(&result, RelayTreeMetric::P99), [("user-space".to_owned(), None)]);
     }
 }
