@@ -209,7 +209,8 @@ impl Relay {
     }
 
     /// Changes the table. After success only the new table is in force; after an error the old one
-    /// is, unless a thread has not applied the change in time ([`RelayError::NotApplied`]).
+    /// is, unless a thread has not applied the change in time ([`RelayError::NotApplied`]) or could
+    /// not be woken.
     pub fn change(
         &self,
         edit: impl FnOnce(&mut TableSpec) -> Result<(), TableError>,

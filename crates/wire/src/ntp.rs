@@ -84,8 +84,8 @@ impl AssociationMode {
     }
 }
 
-/// Kiss codes on which a client must act (RFC 5905, figure 13; RFC 8915, section 5.7). Without
-/// `INIT` and `STEP`, which only say that the server is not synchronised yet.
+/// Kiss codes by which a server refuses service (RFC 5905, figure 13; RFC 8915, section 5.7).
+/// Excludes `INIT` and `STEP`, which only say that the server is not synchronised yet.
 pub const KISS_CODES: [[u8; 4]; 13] = [
     *b"ACST", *b"AUTH", *b"AUTO", *b"BCST", *b"CRYP", *b"DENY", *b"DROP", *b"MCST", *b"NKEY",
     *b"NTSN", *b"RATE", *b"RMOT", *b"RSTR",

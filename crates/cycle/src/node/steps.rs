@@ -195,7 +195,8 @@ impl PoissonArrivals {
         Some(arrival)
     }
 
-    /// Returns the number of events that have arrived by `now` and were not served.
+    /// Returns the number of events that have arrived by `now` and were not served, at most
+    /// [`WAITING_MAX`].
     fn waiting_count(&self, now: Timestamp<Monotonic>) -> u32 {
         let mut upcoming = Self { random: self.random.clone(), ..*self };
         (0..WAITING_MAX).take_while(|_| upcoming.pop_arrived(now).is_some()).count() as u32

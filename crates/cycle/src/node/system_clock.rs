@@ -81,8 +81,9 @@ impl OffsetState {
         self.read_at = now;
     }
 
-    /// Converts a time that the system clock showed. A time from before a step is converted with
-    /// the former offset: the present one would give an instant before the step, or in the future.
+    /// Converts a time that the system clock showed, at most `now`. If the present offset gives an
+    /// instant before the latest step or in the future, the time was shown before the step: it is
+    /// converted with the former offset, unless that gives an instant after the step.
     fn monotonic(&self, shown: Timestamp<Utc>, now: Timestamp<Monotonic>) -> Timestamp<Monotonic> {
         let converted_with =
             |offset: &ClockOffset| Timestamp::from_ns((shown - offset.offset).as_ns());

@@ -57,7 +57,8 @@ const LEAP_MARGIN: Span = Span::from_ns(2 * NS_PER_S);
 /// for an error of this size that daemons respect.
 const COARSE_OUTPUT_REASON: &str = "without a pulse the error is up to a second, which SHM and SOCK cannot \
                       represent; add --pps, or --coarse-output to output it regardless";
-/// Most inputs in the queue: more than arrive during a pulse.
+/// Maximum number of queued inputs, and of queued notices: more inputs than arrive while one waits
+/// for those that may precede it.
 const PENDING_MAX: usize = 64;
 
 /// Input in the queue that restores the order of arrival.

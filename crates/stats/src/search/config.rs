@@ -162,8 +162,8 @@ impl SearchConfig {
         Ok(())
     }
 
-    /// Returns the stages: two copies of the goal with shorter trials and larger widths, then the
-    /// goal itself.
+    /// Returns the stages: two copies of the goal with shorter and fewer trials and larger widths,
+    /// then the goal itself.
     pub(super) fn stages(&self) -> [SearchStage; 3] {
         let first_s = self.initial_duration.as_secs_f64();
         let last_s = self.final_duration.as_secs_f64();

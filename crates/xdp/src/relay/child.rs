@@ -55,8 +55,8 @@ pub(super) fn to_padded_bytes(address: IpAddr) -> [u8; 16] {
     }
 }
 
-/// Returns the sum of the bytes as 16-bit words in host byte order, not folded (RFC 1071: the byte
-/// order does not matter if all sums use the same).
+/// Returns the sum of the bytes as 16-bit words in host byte order, not folded; an odd last byte is
+/// ignored (RFC 1071: the byte order does not matter if all sums use the same).
 fn ones_complement_sum(bytes: &[u8]) -> u32 {
     let (words, _) = bytes.as_chunks::<2>();
     words.iter().map(|&word| u32::from(u16::from_ne_bytes(word))).sum()
