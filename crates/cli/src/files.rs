@@ -119,7 +119,7 @@ impl<const N: usize> ResultFiles<N> {
     /// Writes a result to its files, stores it, and prints its text unless a file is standard
     /// output. `renderers` belong to the flags of [`Self::open`], in the same order. All files are
     /// written before an error is returned.
-    pub(crate) fn write<R: Serialize>(
+    pub(crate) fn write_with<R: Serialize>(
         self,
         result: &R,
         renderers: [fn(&R) -> String; N],
@@ -144,6 +144,15 @@ impl<const N: usize> ResultFiles<N> {
 }
 
 impl ResultFiles<2> {
+    /// Writes a result to its JSON and HTML files, stores and prints it, as
+    /// [`ResultFiles::write_with`].
+    pub(crate) fn write<R: Serialize + RenderResult>(
+        self,
+        result: &R,
+    ) -> Result<(), CommandFailure> {
+        self.write_with(result, [to_json, RenderResult::page], RenderResult::text)
+    }
+
     /// Evaluates the limits, and writes, stores and prints the result. Fails with status 1 if a
     /// limit failed or a finding has severity error.
     pub(crate) fn finish<R: MeasuredResult + 'static>(
@@ -165,7 +174,7 @@ impl<const N: usize> ResultFiles<N> {
     ) -> Result<(), CommandFailure> {
         let evaluated = limits.iter().map(|limit| limit.evaluate(result)).collect();
         *result.judgement().0 = evaluated;
-        self.write(result, renderers, RenderResult::text)?;
+        self.write_with(result, renderers, RenderResult::text)?;
         let (limits, findings) = result.judgement();
         check_limits(limits)?;
         check_findings(findings)

@@ -16,7 +16,7 @@ use horolog_record::{
     BENCH_CORES_SCHEMA, BenchCoresResult, CaptureCheck, CoreCountResult, CoresRateResult,
     CoresRepetition, Finding, FindingCode, Host, LoadEngineKind, LoadResult, Severity, rfc3339_now,
 };
-use horolog_report::{RenderResult, to_json, units};
+use horolog_report::units;
 
 use super::{distinct_values, parse_thread_count};
 use crate::commands::server_under_test::{self, SearchProgress, ServerUnderTest};
@@ -140,7 +140,7 @@ pub(crate) fn run(args: &BenchCoresArgs) -> Result<(), CommandFailure> {
         columns,
         capture: Some(capture),
     };
-    files.write(&result, [to_json, RenderResult::page], RenderResult::text)?;
+    files.write(&result)?;
     if result.cores_required().is_some() {
         return Ok(());
     }

@@ -21,7 +21,7 @@ use horolog_record::{
     BENCH_NTS_SCHEMA, BenchNtsResult, Finding, FindingCode, Host, LoadEngineKind, LoadResult,
     NtsCapacity, SearchEndReason, SearchKind, Severity, rfc3339_now,
 };
-use horolog_report::{RenderResult, to_json, units};
+use horolog_report::units;
 use horolog_stats::{LossGoal, SearchConfig};
 use horolog_sys::private_file;
 use zeroize::Zeroizing;
@@ -154,7 +154,7 @@ pub(crate) fn run(args: &BenchNtsArgs) -> Result<(), CommandFailure> {
         findings: findings(&capacities, cores),
         capacities,
     };
-    files.write(&result, [to_json, RenderResult::page], RenderResult::text)
+    files.write(&result)
 }
 
 /// Returns the default thread counts: powers of two below `cores`, and `cores`.

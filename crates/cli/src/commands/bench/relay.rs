@@ -10,7 +10,7 @@ use horolog_record::{
     BENCH_RELAY_SCHEMA, BenchRelayResult, Distribution, Host, RelayBaseline,
     RelayConfigurationResult, RelayEngine, rfc3339_now,
 };
-use horolog_report::{RenderResult, to_json, units};
+use horolog_report::units;
 use horolog_stats::{Recorder, SearchConfig};
 use horolog_xdp::STREAM_MARK_LEN;
 
@@ -202,7 +202,7 @@ pub(crate) fn run(args: &BenchRelayArgs) -> Result<(), CommandFailure> {
         cells,
     };
     drop(bench);
-    files.write(&result, [to_json, RenderResult::page], RenderResult::text)?;
+    files.write(&result)?;
     crate::failure::check_findings(&result.findings)
 }
 

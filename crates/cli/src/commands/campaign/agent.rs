@@ -45,7 +45,7 @@ pub(super) struct CampaignAgentArgs {
     #[arg(long)]
     name: Option<AgentName>,
     /// Label by which plans select the agent. Repeatable.
-    #[arg(long = "parse_label", value_name = "NAME=VALUE", value_parser = parse_label)]
+    #[arg(long = "label", value_name = "NAME=VALUE", value_parser = parse_label)]
     labels: Vec<(String, String)>,
     /// Address at which other agents reach this one. Repeatable, the best first [default: the local
     /// address used to reach the NATS server, then all others].

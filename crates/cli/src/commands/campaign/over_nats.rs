@@ -16,7 +16,6 @@ use horolog_record::{
     CampaignExclusions, CampaignResult, Finding, FindingCode, Host, Severity, UnusableAgent,
     rfc3339_now,
 };
-use horolog_report::{RenderResult, to_json};
 use horolog_time::Span;
 
 use super::broker::BrokerArgs;
@@ -124,8 +123,7 @@ impl NatsCampaignArgs {
         let outcome =
             controller::run(options, &print_event, &output::check_stop_request, |collected| {
                 let result = merge_results(collected, started);
-                let written =
-                    files.write(&result, [to_json, RenderResult::page], RenderResult::text);
+                let written = files.write(&result);
                 // Unless the result was written, the campaign can be resumed to collect it again.
                 let is_written = written.is_ok();
                 (written.and_then(|()| check_findings(&result.findings)), is_written)

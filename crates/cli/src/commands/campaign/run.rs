@@ -15,7 +15,6 @@ use horolog_campaign::order::OrderEvent;
 use horolog_campaign::placement::{PlacedJob, Placement};
 use horolog_campaign::plan::{PLAN_BYTES_MAX, Plan};
 use horolog_campaign::{AgentName, FileError};
-use horolog_report::{RenderResult, to_json};
 
 use super::over_nats::NatsCampaignArgs;
 use super::plans;
@@ -165,7 +164,7 @@ pub(super) fn run(args: &CampaignRunArgs) -> Result<(), CommandFailure> {
     let result = local::run(&plan, &options, &mut observer);
     observer.progress.finish();
     let result = result?;
-    files.write(&result, [to_json, RenderResult::page], RenderResult::text)?;
+    files.write(&result)?;
     check_findings(&result.findings)
 }
 

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use horolog_record::{CLOCK_LOG_LINE_MAX, ClockLogReader, ClockLogResult};
-use horolog_report::{RenderResult, to_json};
 
 use crate::failure::CommandFailure;
 use crate::files::ResultFiles;
@@ -30,7 +29,7 @@ pub(crate) struct ClockPlotArgs {
 pub(super) fn run(args: &ClockPlotArgs) -> Result<(), CommandFailure> {
     let result = read_clock_log(&args.file)?;
     let files = ResultFiles::open([("--json", &args.json), ("--html", &args.html)])?;
-    files.write(&result, [to_json, RenderResult::page], RenderResult::text)
+    files.write(&result)
 }
 
 fn read_clock_log(path: &Path) -> Result<ClockLogResult, CommandFailure> {

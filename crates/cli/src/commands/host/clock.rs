@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use clap::Args;
 use horolog_probe::host::clock::{HostClockOptions, measure};
-use horolog_report::{RenderResult, to_json};
 
 use crate::failure::{CommandFailure, check_findings};
 use crate::files::ResultFileArgs;
@@ -47,6 +46,6 @@ pub(super) fn run(args: &HostClockArgs) -> Result<(), CommandFailure> {
     let options = HostClockOptions { time: args.time, command: output::command_line() };
     let result = measure(options, &|| output::check_stop_request().is_break());
     progress.finish();
-    files.write(&result, [to_json, RenderResult::page], RenderResult::text)?;
+    files.write(&result)?;
     check_findings(&result.findings)
 }

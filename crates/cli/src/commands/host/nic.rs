@@ -4,7 +4,6 @@
 
 use clap::Args;
 use horolog_probe::host::nic::inspect;
-use horolog_report::{RenderResult, to_json};
 use horolog_sys::netlink::NetlinkError;
 
 use crate::failure::{CommandFailure, check_findings};
@@ -34,6 +33,6 @@ pub(super) fn run(args: &HostNicArgs) -> Result<(), CommandFailure> {
         }
         error => CommandFailure::environment(error),
     })?;
-    files.write(&result, [to_json, RenderResult::page], RenderResult::text)?;
+    files.write(&result)?;
     check_findings(&result.findings)
 }

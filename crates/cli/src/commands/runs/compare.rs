@@ -7,7 +7,7 @@ use horolog_record::{
     COMPARE_SCHEMA, CompareResult, CompareVerdict, ComparedMetric, ComparedRun, Finding,
     FindingCode, Host, ResultComparison, Severity, find_damaged_histogram, rfc3339_now,
 };
-use horolog_report::{RenderResult, check_result, compared_name, to_json, units};
+use horolog_report::{check_result, compared_name, units};
 use horolog_stats::bootstrap;
 use std::path::PathBuf;
 
@@ -87,7 +87,7 @@ pub(super) fn run(args: &RunsCompareArgs) -> Result<(), CommandFailure> {
     earlier.iter().chain(&later).try_for_each(check_comparable)?;
     let mut result = compare_runs(&earlier, &later, args.threshold);
     retain_metrics(&mut result, &args.metric)?;
-    files.write(&result, [to_json, RenderResult::page], RenderResult::text)?;
+    files.write(&result)?;
     check_verdict(&result)
 }
 

@@ -76,7 +76,7 @@ pub(super) fn run(args: &RunListArgs) -> Result<(), CommandFailure> {
         store: path.display().to_string(),
         runs: runs.into_iter().map(stored_run).collect(),
     };
-    files.write(&list, [to_json], table::run_list)
+    files.write_with(&list, [to_json], table::run_list)
 }
 
 fn stored_run(run: RunMetadata) -> StoredRun {
