@@ -14,7 +14,7 @@ use horolog_sys::adjtimex::kernel_clock;
 use horolog_sys::affinity::{Scheduling, try_real_time};
 use horolog_sys::clock::{MonotonicClock, realtime_minus_monotonic};
 use horolog_time::{Clock, Span};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::ServerConfig;
 use crate::config::PAGE_UPDATE_INTERVAL;
@@ -27,7 +27,7 @@ use crate::sources::SharedSources;
 const PRIORITY: i32 = 1;
 
 /// Health of the page updates.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ClockHealth {
     /// Number of page updates.
     pub page_updates: u64,

@@ -1,11 +1,12 @@
 //! Confinement of a server once its sockets are open and before its threads start: it drops
 //! privileges and restricts the accessible files and system calls.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use horolog_sys::capability::Capability;
 use horolog_sys::sandbox::{self, FilterScope, LandlockStatus, UserError};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{CalibrationConfig, Sandbox, ServerConfig, SourceSpec, status};
 
@@ -42,13 +43,13 @@ pub enum ConfineError {
 }
 
 /// Confinement in force, for `horolog status`.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Confinement {
     /// User that the process switched to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// Parts in force: `capabilities`, `no-new-privileges`, `landlock`, `seccomp`.
-    pub in_force: Vec<&'static str>,
+    pub in_force: Vec<Cow<'static, str>>,
     /// Requested parts that are not in force, with the reason.
     pub missing: Vec<String>,
 }
@@ -93,7 +94,7 @@ pub(crate) fn confine(config: &ServerConfig) -> Result<Confinement, ConfineError
 
 fn record_outcome(confinement: &mut Confinement, name: &'static str, result: Result<(), String>) {
     match result {
-        Ok(()) => confinement.in_force.push(name),
+        Ok(()) => confinement.in_force.push(name.into()),
         Err(reason) => confinement.missing.push(format!("{name}: {reason}")),
     }
 }

@@ -2,10 +2,10 @@
 //! reader sums them over the workers. While the server runs, the sums of different fields need not
 //! be consistent, because fields are read one after the other.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use serde::Serialize;
-use serde::ser::{SerializeMap, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::IgnoreReason;
 use crate::response::{BUCKETS, ResponseTimes};
@@ -26,7 +26,8 @@ macro_rules! counters {
 
         /// Counts of one batch or one worker, or the sum over all workers. `received` is the sum of
         /// `answered`, `ignored`, `expired` and `refused`.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+        #[serde(default)]
         pub struct SocketCounts {
             $($(#[$doc])* pub $name: u64,)*
             /// Datagrams ignored by a rule, by reason.
@@ -137,6 +138,18 @@ impl IgnoredCounts {
         self.0[reason as usize]
     }
 
+    /// Returns each count with the name of its reason.
+    pub fn by_name(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        IgnoreReason::ALL.into_iter().map(|reason| (reason.name(), self.count_of(reason)))
+    }
+
+    /// Returns the number of requests ignored by rate limits and prefix lists.
+    #[must_use]
+    pub fn limited(&self) -> u64 {
+        let reasons = [IgnoreReason::Limited, IgnoreReason::Denied, IgnoreReason::NewClients];
+        reasons.into_iter().map(|reason| self.count_of(reason)).sum()
+    }
+
     /// Returns the sum over all reasons.
     #[must_use]
     pub fn total(&self) -> u64 {
@@ -146,11 +159,14 @@ impl IgnoredCounts {
 
 impl Serialize for IgnoredCounts {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(IgnoreReason::COUNT))?;
-        for reason in IgnoreReason::ALL {
-            map.serialize_entry(reason.name(), &self.count_of(reason))?;
-        }
-        map.end()
+        serializer.collect_map(self.by_name())
+    }
+}
+
+impl<'de> Deserialize<'de> for IgnoredCounts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let counts: BTreeMap<String, u64> = BTreeMap::deserialize(deserializer)?;
+        Ok(Self(IgnoreReason::ALL.map(|reason| counts.get(reason.name()).copied().unwrap_or(0))))
     }
 }
 

@@ -37,6 +37,7 @@ mod reload_parts;
 mod response;
 mod secrets;
 mod server;
+mod server_status;
 mod sources;
 mod start_error;
 pub mod status;
@@ -85,13 +86,14 @@ pub use page::{
     ClockPage, ClockPages, PageReader, PageSink, PageWriter, SystemVariables, shared_pages,
 };
 pub use ptp::{
-    AnnouncedClock as PtpAnnounced, PtpConfig, PtpConfigError, PtpPortStatus,
-    PtpPortTransport as PtpTransport, PtpProfile, PtpStartError, PtpStatus,
+    AnnouncedClock as PtpAnnounced, PortState as PtpPortState, PtpConfig, PtpConfigError,
+    PtpPortStatus, PtpPortTransport as PtpTransport, PtpProfile, PtpStartError, PtpStatus,
 };
 pub use reload::{ReloadError, ReloadHistory, ReloadReport};
 pub use response::ResponseTimes;
 pub use secrets::SecretsError;
-pub use server::{Server, ServerStatus, StoredClients};
+pub use server::Server;
+pub use server_status::{ServerStatus, StatusFormatError, StoredClients};
 pub use start_error::StartError;
 pub use web::WebError;
 pub use xdp::{

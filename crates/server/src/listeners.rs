@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use horolog_time::leap::UtcTimeline;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::engine::{ListenSockets, SocketEngine};
 use crate::reload::{PreparedReload, ReloadError, Reloader};
@@ -16,7 +16,7 @@ use crate::xdp::{AfXdpQueue, ListenAddresses, SharedListenAddresses};
 use crate::{ServerConfig, SocketCounts, StartError};
 
 /// Counts of one thread of the socket engine, as reported by `horolog status`.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct WorkerStatus {
     /// Listen address of the thread; absent if it answers requests redirected by XDP.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -9,14 +9,14 @@ use arc_swap::ArcSwap;
 use horolog_ke::{CookieProvider, KeConfig, KeCounts, KeError, KeServer};
 use horolog_nts::{Algorithm, COOKIE_LEN_MAX, CookieKeys, NonceStream, SessionKeys};
 use horolog_wire::ntp::PORT;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::ServerConfig;
 use crate::listeners::Listeners;
 use crate::reload::{PreparedReload, ReloadError, Reloader, changed_keys};
 
 /// Status of the NTS-KE listener of a server.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct NtsKeStatus {
     /// Listen addresses.
     pub listen: Vec<SocketAddr>,

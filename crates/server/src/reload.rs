@@ -18,7 +18,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::clock::NextConfigSlot;
 use crate::page_builder::adopt_reply_values;
@@ -65,7 +65,7 @@ pub struct ReloadReport {
 }
 
 /// Counts and last error of the reloads, for `horolog status`.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ReloadHistory {
     /// Successful reloads.
     pub done: u64,

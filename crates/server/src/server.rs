@@ -8,141 +8,35 @@ use std::time::Instant;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use horolog_http::HttpResponder;
 use horolog_ke::KeServer;
-use horolog_source::{Calibration, CalibrationStatus, SourceState};
+use horolog_source::Calibration;
 use horolog_sys::clock::MonotonicClock;
 use horolog_sys::memory::resident_bytes;
 use horolog_time::{Clock, Span, measure_precision};
 use horolog_wire::ntp::LeapIndicator;
-use serde::Serialize;
 
 use crate::clock::{ClockThread, read_clocks};
 use crate::confine::{Confinement, confine};
 use crate::hardware::HardwareTimestamping;
 use crate::host_time::{HostTime, TimeSaveThread};
 use crate::leap_notice::describe_leap;
-use crate::listeners::{Listeners, ListenersReloader, OpenListeners, WorkerStatus};
+use crate::listeners::{Listeners, ListenersReloader, OpenListeners};
 use crate::nts_ke::{self, NtsKeReloader, NtsKeStatus};
 use crate::page::{self, PageReader, PageSink};
 use crate::page_builder::PageBuilder;
-use crate::ptp::{OpenPtp, PtpStatus, PtpThreads};
-use crate::reload::{
-    ReloadError, ReloadHistory, ReloadManager, ReloadReport, Reloader, ReplyValuesReloader,
-};
+use crate::ptp::{OpenPtp, PtpThreads};
+use crate::reload::{ReloadError, ReloadManager, ReloadReport, Reloader, ReplyValuesReloader};
 use crate::reload_parts::{LeapFileReloader, LimitsReloader, SecretsReloader};
 use crate::secrets::CookieKeyRotation;
+use crate::server_status::{SCHEMA, ServerStatus, StoredClients};
 use crate::sources::{OpenSources, SourcesThread};
 use crate::status::{self, StatusSocket};
 use crate::web::{self, ServerLivePage};
 use crate::worker::WorkerContext;
-use crate::xdp::{
-    AfXdpQueue, SharedListenAddresses, StartedXdpEngine, XdpCounts, XdpEngine, XdpEngineError,
-    XdpInterface,
-};
+use crate::xdp::{AfXdpQueue, SharedListenAddresses, StartedXdpEngine, XdpEngine, XdpEngineError};
 use crate::{
-    ClockHealth, EngineSelection, HashKey, InterleavedTable, LeapFile, Limiter, ServerConfig,
-    SocketCounts, StartError, metrics, secrets, sources,
+    EngineSelection, HashKey, InterleavedTable, LeapFile, Limiter, ServerConfig, SocketCounts,
+    StartError, metrics, secrets, sources,
 };
-
-/// Status of a server: the JSON object of `horolog status`.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct ServerStatus {
-    /// Name and version of the JSON format.
-    pub schema: &'static str,
-    /// Process identifier.
-    pub pid: u32,
-    /// Time since the start, in seconds.
-    pub uptime_s: f64,
-    /// Listen addresses.
-    pub listen: Vec<SocketAddr>,
-    /// Listen addresses of smeared time.
-    pub smear_listen: Vec<SocketAddr>,
-    /// Engines that answer: `socket`, or `xdp` if both do.
-    pub engine: &'static str,
-    /// Reason for which XDP, although requested, does not answer at all or on some interfaces.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub xdp_unavailable: Option<String>,
-    /// Interfaces on which XDP answers.
-    pub xdp_interfaces: Vec<XdpInterface>,
-    /// Number of threads per listen address.
-    pub threads: usize,
-    /// Distribution of work among the threads.
-    pub dispatch: &'static str,
-    /// Leap indicator: 0 none, 1 insert, 2 delete, 3 unsynchronised.
-    pub leap: u8,
-    /// Stratum; 16 if unsynchronised, for which replies carry 0.
-    pub stratum: u8,
-    /// Precision of the clock, in log2 seconds.
-    pub precision: i8,
-    /// Reference identifier as carried in a packet.
-    pub reference_id: [u8; 4],
-    /// Root delay, in nanoseconds.
-    pub root_delay_ns: i64,
-    /// Root dispersion, in nanoseconds.
-    pub root_dispersion_ns: i64,
-    /// TAI minus UTC, in seconds; absent if unknown.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tai_minus_utc_s: Option<i16>,
-    /// Next leap second of the list: insertion or deletion, and the day at whose end it occurs.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pending_leap: Option<String>,
-    /// Deliberate offset of the served time from the system clock, in nanoseconds.
-    pub test_offset_ns: i64,
-    /// Deliberate drift of the served time, in parts per billion.
-    pub test_drift_ppb: i64,
-    /// Time sources, with the state of each.
-    pub sources: Vec<SourceState>,
-    /// Calibration of the system clock by a receiver, if configured.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub calibration: Option<CalibrationStatus>,
-    /// True if the clock page is valid and synchronised, so that time is served.
-    pub synchronised: bool,
-    /// Age of the clock page, in nanoseconds.
-    pub page_age_ns: i64,
-    /// True if the clock page has expired, so that no request is answered.
-    pub page_expired: bool,
-    /// Health of the page updates.
-    pub clock: ClockHealth,
-    /// Confinement in force.
-    pub sandbox: Confinement,
-    /// Counts and last error of the reloads.
-    pub reload: ReloadHistory,
-    /// Counts of the socket engine.
-    pub counters: SocketCounts,
-    /// PTP grandmaster, if any.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ptp: Option<PtpStatus>,
-    /// NTS-KE listener, if any.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub nts_ke: Option<NtsKeStatus>,
-    /// Counts of each thread of the socket engine.
-    pub workers: Vec<WorkerStatus>,
-    /// Requests answered by the XDP engine, by core.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub xdp_answered_by_core: Option<Vec<u64>>,
-    /// Counts of the XDP engine.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub xdp_counters: Option<XdpCounts>,
-    /// Number of stored clients; absent if they were not counted.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub clients: Option<StoredClients>,
-    /// Resident memory of the process, in bytes; absent if the system does not report it.
-    pub resident_bytes: Option<u64>,
-}
-
-/// Numbers of stored clients, including those that have long been idle.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct StoredClients {
-    /// Clients stored for interleaved mode by the socket threads.
-    pub interleaved: u64,
-    /// Clients stored for rate limits by the socket threads.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub limited: Option<u64>,
-    /// Clients stored for rate limits by XDP.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub limited_by_xdp: Option<u64>,
-}
-
-const SCHEMA: &str = "horolog.status/2";
 
 /// Parts of a running server, from which the status is made.
 #[derive(Debug)]
@@ -176,16 +70,16 @@ impl ServerParts {
         let page_expired = now >= page.timebase.expires;
         let config = self.reload_manager.config();
         ServerStatus {
-            schema: SCHEMA,
+            schema: SCHEMA.into(),
             pid: std::process::id(),
             uptime_s: self.started.elapsed().as_secs_f64(),
             listen: self.sockets.addresses().stepped,
             smear_listen: self.sockets.addresses().smeared,
-            engine: if self.xdp.is_some() { "xdp" } else { "socket" },
+            engine: if self.xdp.is_some() { "xdp" } else { "socket" }.into(),
             xdp_unavailable: self.xdp_refusals.clone(),
             xdp_interfaces: self.xdp.as_ref().map(XdpEngine::interfaces).unwrap_or_default(),
             threads: config.threads,
-            dispatch: config.dispatch.name(),
+            dispatch: config.dispatch,
             leap: variables.leap as u8,
             stratum: variables.stratum,
             precision: variables.precision,
@@ -228,7 +122,7 @@ impl ServerParts {
     }
 
     fn status_line(&self) -> String {
-        // Numbers and lists of numbers under string keys always serialise.
+        // Numbers, texts and lists of them under string keys always serialise.
         let mut text = serde_json::to_string(&self.status_with_clients()).unwrap_or_default();
         text.push('\n');
         text

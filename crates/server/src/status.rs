@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 use horolog_sys::explain::explain;
 use horolog_sys::unix::{self, UnixResponder, UnixResponderError, connect_without_waiting};
 
+use crate::{ServerStatus, StatusFormatError};
+
 /// Timeout for the response of a server, which may be stopped.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(2);
 /// Mode of the socket before the umask; access is limited by its directory.
@@ -34,6 +36,9 @@ pub enum StatusError {
     #[error("no server answers at {0}: {why}; check that it runs and that you may use its \
              socket", why = explain(.1))]
     NoAnswer(PathBuf, #[source] io::Error),
+    /// Path at which the answer is not a status that this version reads.
+    #[error("cannot read the status from {0}: {1}")]
+    Format(PathBuf, #[source] StatusFormatError),
     /// No server found.
     #[error("no running server found in {0}; name its socket with --status-socket")]
     NoServer(String),
@@ -158,6 +163,18 @@ fn sockets_in(directories: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
     entries
         .map(|entry| entry.path())
         .filter(|path| path.extension().is_some_and(|suffix| suffix == SUFFIX))
+}
+
+/// Returns the status of the server at `path`.
+pub fn fetch_status(path: &Path) -> Result<ServerStatus, StatusError> {
+    fetch_status_within(path, FETCH_TIMEOUT)
+}
+
+/// Returns the status as [`fetch_status`] does, with another timeout, as for a server that may be
+/// stopped.
+pub fn fetch_status_within(path: &Path, timeout: Duration) -> Result<ServerStatus, StatusError> {
+    let text = fetch_within(path, timeout)?;
+    ServerStatus::parse(&text).map_err(|error| StatusError::Format(path.to_owned(), error))
 }
 
 /// Returns the status of the server at `path`, a JSON object as text.

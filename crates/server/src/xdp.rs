@@ -2,6 +2,7 @@
 //! limits. The program implements [`crate::decide()`]; [`crate::decide_frame`] is its reference
 //! model.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -18,7 +19,7 @@ use horolog_xdp::{
     InterleavedHandling, PassedReason, ReplyPath, Responder, StationAddress, XdpError,
     XskDropCounter, XskSocket, reported_redirect_support,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::page::{ClockPage, ClockPages, PageSink};
 use crate::{
@@ -56,16 +57,17 @@ pub enum XdpEngineError {
 }
 
 /// Interface on which XDP answers, for `horolog status`.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct XdpInterface {
     /// Interface name.
     pub interface: String,
     /// Attach mode: `native` or `generic`.
-    pub mode: &'static str,
+    pub mode: Cow<'static, str>,
 }
 
 /// Counts of the XDP engine, for `horolog status`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct XdpCounts {
     /// Requests answered over IPv4, including kisses.
     pub answered_ipv4: u64,
@@ -100,8 +102,44 @@ impl XdpCounts {
     }
 }
 
+/// Declares `by_name` for a struct of counts; a field that the list omits is a compile error.
+macro_rules! counts_by_name {
+    ($type:ty, $($name:ident),+) => {
+        impl $type {
+            /// Returns each count with its name in the status.
+            pub fn by_name(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                let Self { $($name),+ } = *self;
+                [$((stringify!($name), $name)),+].into_iter()
+            }
+        }
+    };
+}
+
+counts_by_name!(
+    XdpPassCounts,
+    not_ntp,
+    malformed,
+    fragment,
+    address,
+    length,
+    request,
+    no_clock,
+    interleaved
+);
+counts_by_name!(XdpDropCounts, limited, denied, new_clients);
+counts_by_name!(XdpKissCounts, rate, deny);
+
+impl XdpDropCounts {
+    /// Returns the number of requests dropped for any reason.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.by_name().map(|(_, count)| count).sum()
+    }
+}
+
 /// Counts of frames passed to the network stack, by reason.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct XdpPassCounts {
     /// Destination address or port at which no request is answered.
     pub not_ntp: u64,
@@ -122,7 +160,8 @@ pub struct XdpPassCounts {
 }
 
 /// Counts of requests dropped by rate limits and prefix lists, by reason.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct XdpDropCounts {
     /// Requests in excess of the client's rate limit.
     pub limited: u64,
@@ -133,7 +172,8 @@ pub struct XdpDropCounts {
 }
 
 /// Counts of kisses sent, by kiss code.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct XdpKissCounts {
     /// Kisses to clients in excess of their rate limit.
     pub rate: u64,
@@ -262,7 +302,7 @@ impl XdpEngine {
     pub(crate) fn interfaces(&self) -> Vec<XdpInterface> {
         let to_interface = |attachment: &Attachment| XdpInterface {
             interface: attachment.interface().name.clone(),
-            mode: mode_name(attachment.mode()),
+            mode: mode_name(attachment.mode()).into(),
         };
         self.attachments.iter().map(to_interface).collect()
     }

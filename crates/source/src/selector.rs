@@ -1,13 +1,15 @@
 //! Selector among the sources of a server: polls each, keeps its last estimate until that is too
 //! old, selects one, and reports changes. Each notice appears once, at the change.
 
+use std::fmt;
+
 use horolog_discipline::{
     ImplausibleTime, PlausibilityRules, TimeEvidence, TimeJudge, TimeSupport, is_within_a_day,
 };
 use horolog_time::leap::Date;
 use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp};
 use horolog_wire::ntp::LeapIndicator;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     ClockReadings, JUMP_MAX, NamedCounts, SelectionCandidate, SourceError, SourceEstimate,
@@ -22,7 +24,7 @@ pub const REPORT_AGE_MAX: Span = Span::from_ns(8 * NS_PER_S);
 pub const FIRST_REPORT_TIMEOUT: Span = Span::from_ns(12 * NS_PER_S);
 
 /// Result of the selection for one source.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SelectionState {
     /// Selected: its time is served.
@@ -39,8 +41,15 @@ pub enum SelectionState {
     Unusable,
 }
 
+impl fmt::Display for SelectionState {
+    /// Writes the name in the status.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
+}
+
 /// State of a source in the server status.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SourceState {
     /// Name of the source.
     pub name: String,
@@ -62,7 +71,7 @@ pub struct SourceState {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Estimates rejected because their time was implausible, by reason.
-    #[serde(skip_serializing_if = "NamedCounts::is_empty")]
+    #[serde(default, skip_serializing_if = "NamedCounts::is_empty")]
     pub rejected: NamedCounts,
 }
 

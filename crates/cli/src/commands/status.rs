@@ -33,3 +33,11 @@ pub(crate) fn run(args: StatusArgs) -> Result<(), CommandFailure> {
     }
     output::print_line(status::fetch(&path)?.trim_end())
 }
+
+/// Status with every field.
+#[cfg(test)]
+pub(crate) fn sample_status() -> horolog_server::ServerStatus {
+    let text =
+        include_str!(concat!(env!("HOROLOG_REPOSITORY"), "crates/server/samples/status.json"));
+    horolog_server::ServerStatus::parse(text).unwrap()
+}

@@ -1,16 +1,17 @@
 //! Status of the calibration.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use horolog_discipline::{
     PulseReject, PulseVerdict, SentenceReject, Stability, SynchronisationState,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{NoFix, OutputStatus, SentenceError};
 
 /// Allan deviation at one averaging time.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct AllanStatus {
     /// Averaging time, in seconds.
     pub tau_s: usize,
@@ -19,12 +20,12 @@ pub struct AllanStatus {
 }
 
 /// Calibration in the output of `horolog status`.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct CalibrationStatus {
     /// Name: the inputs of sentences and pulses.
     pub name: String,
     /// Synchronisation state; `coarse` without a pulse input while sentences agree.
-    pub state: &'static str,
+    pub state: Cow<'static, str>,
     /// Reason why there is no time at present.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -106,9 +107,9 @@ pub(super) fn allan_deviations(stability: &Stability) -> Vec<AllanStatus> {
 }
 
 /// Counts by name; names without a count are omitted.
-#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct NamedCounts(BTreeMap<&'static str, u64>);
+pub struct NamedCounts(BTreeMap<Cow<'static, str>, u64>);
 
 impl NamedCounts {
     /// Adds one to a count.
@@ -119,7 +120,7 @@ impl NamedCounts {
     /// Sets a count that is maintained by another component.
     pub(super) fn set(&mut self, name: &'static str, count: u64) {
         if count > 0 {
-            self.0.insert(name, count);
+            self.0.insert(name.into(), count);
         }
     }
 
@@ -133,6 +134,18 @@ impl NamedCounts {
     #[must_use]
     pub fn get(&self, name: &str) -> u64 {
         self.0.get(name).copied().unwrap_or(0)
+    }
+
+    /// Returns each count with its name.
+    pub fn by_name(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.0.iter().map(|(name, count)| (name.as_ref(), *count))
+    }
+}
+
+impl FromIterator<(&'static str, u64)> for NamedCounts {
+    fn from_iter<I: IntoIterator<Item = (&'static str, u64)>>(counts: I) -> Self {
+        let counted = counts.into_iter().filter(|(_, count)| *count > 0);
+        Self(counted.map(|(name, count)| (name.into(), count)).collect())
     }
 }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use horolog_time::{Span, Timestamp, Utc};
 use horolog_wire::ntp::LeapIndicator;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{SockSample, SourceError};
 
@@ -29,7 +29,7 @@ pub struct OutputSample {
 }
 
 /// Output in the status of `horolog status`.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct OutputStatus {
     /// `shm:UNIT` or `sock:PATH`.
     pub name: String,

@@ -1,7 +1,7 @@
 //! Log events of a server, derived from its status at the start and from the difference of two
 //! statuses. Pure.
 
-use horolog_server::{PtpPortStatus, ReloadReport, ServerStatus};
+use horolog_server::{PtpPortState, PtpPortStatus, ReloadReport, ServerStatus};
 
 use super::log::{LogEvent, LogLevel};
 
@@ -19,14 +19,14 @@ pub(crate) fn start_events(status: &ServerStatus) -> Vec<LogEvent> {
     let sockets = format!(
         "serving at {} by sockets ({threads}{each_address}, {})",
         listen.join(", "),
-        status.dispatch
+        status.dispatch.name()
     );
     let mut events = vec![
         LogEvent::new(LogLevel::Info, "start", sockets)
             .with("listen", listen)
-            .with("engine", status.engine)
+            .with("engine", status.engine.clone())
             .with("threads", status.threads)
-            .with("dispatch", status.dispatch),
+            .with("dispatch", status.dispatch.name()),
     ];
     for xdp_interface in &status.xdp_interfaces {
         let message =
@@ -34,7 +34,7 @@ pub(crate) fn start_events(status: &ServerStatus) -> Vec<LogEvent> {
         events.push(
             LogEvent::new(LogLevel::Info, "xdp", message)
                 .with("interface", xdp_interface.interface.clone())
-                .with("mode", xdp_interface.mode),
+                .with("mode", xdp_interface.mode.clone()),
         );
     }
     if let Some(reason) = &status.xdp_unavailable {
@@ -122,9 +122,9 @@ fn port_change_event(before: &[PtpPortStatus], now: &PtpPortStatus) -> Option<Lo
         return None;
     }
     let (level, why) = match (before.state, now.state) {
-        (_, "faulty") => return faulty_port_event(now),
-        ("faulty", _) => (LogLevel::Info, ": its interface is up again"),
-        (_, "passive") => (LogLevel::Info, ": better master present"),
+        (_, PtpPortState::Faulty) => return faulty_port_event(now),
+        (PtpPortState::Faulty, _) => (LogLevel::Info, ": its interface is up again"),
+        (_, PtpPortState::Passive) => (LogLevel::Info, ": better master present"),
         _ => (LogLevel::Info, ""),
     };
     Some(port_state_event(now, level, why))
@@ -134,21 +134,22 @@ fn port_change_event(before: &[PtpPortStatus], now: &PtpPortStatus) -> Option<Lo
 /// states.
 fn faulty_port_event(port: &PtpPortStatus) -> Option<LogEvent> {
     let why = ": its interface is down, gone or has no carrier";
-    (port.state == "faulty").then(|| port_state_event(port, LogLevel::Warning, why))
+    (port.state == PtpPortState::Faulty).then(|| port_state_event(port, LogLevel::Warning, why))
 }
 
-fn port_state_event(port: &PtpPortStatus, level: LogLevel, why: &str) -> LogEvent {
-    let PtpPortStatus { port, interface, transport, state, .. } = port;
+fn port_state_event(port_status: &PtpPortStatus, level: LogLevel, why: &str) -> LogEvent {
+    let PtpPortStatus { port, interface, .. } = port_status;
+    let (transport, state) = (port_status.transport.name(), port_status.state.name());
     let message = format!("the PTP port {port} ({interface}, {transport}) is {state}{why}");
     LogEvent::new(level, "ptp-port", message)
         .with("port", *port)
         .with("interface", interface.clone())
-        .with("state", *state)
+        .with("state", state)
 }
 
 /// Returns the event with the counters of replies and of packets without one.
 pub(crate) fn counters_event(status: &ServerStatus) -> LogEvent {
-    let xdp = status.xdp_counters.map_or(0, |totals| totals.answered());
+    let xdp = status.answered_by_xdp();
     let counters = &status.counters;
     let message = format!(
         "answered {} by sockets and {xdp} by XDP; dropped {}, refused {}, expired {}",
@@ -189,6 +190,7 @@ mod tests {
     use horolog_server::{ClockTrust, EngineSelection, Server, ServerConfig};
 
     use super::*;
+    use crate::commands::status::sample_status;
 
     /// The state of a server that has just been started, on the loopback interface.
     fn status() -> ServerStatus {
@@ -220,22 +222,19 @@ mod tests {
 
     #[test]
     fn change_of_a_ptp_port_is_logged() {
-        let port = |state| PtpPortStatus {
-            port: 1,
-            interface: "eth0".into(),
-            transport: "udp4",
-            state,
-            ..PtpPortStatus::default()
-        };
+        use PtpPortState::{Faulty, Listening, Master};
+
+        let ptp = sample_status().ptp.unwrap();
+        let port = |state| PtpPortStatus { state, ..ptp.ports[0].clone() };
         let change = |from, to| port_change_event(&[port(from)], &port(to));
-        assert_eq!(change("master", "master"), None);
-        let down = change("master", "faulty").unwrap();
+        assert_eq!(change(Master, Master), None);
+        let down = change(Master, Faulty).unwrap();
         assert_eq!((down.level, down.name), (LogLevel::Warning, "ptp-port"));
         assert!(down.message.starts_with("the PTP port 1 (eth0, udp4) is faulty: its interface"));
         let found = |state| port_change_event(&[], &port(state)).map(|event| event.level);
-        assert_eq!((found("faulty"), found("listening")), (Some(LogLevel::Warning), None));
-        assert!(change("faulty", "listening").unwrap().message.ends_with("up again"));
-        assert_eq!(change("listening", "master").unwrap().level, LogLevel::Info);
+        assert_eq!((found(Faulty), found(Listening)), (Some(LogLevel::Warning), None));
+        assert!(change(Faulty, Listening).unwrap().message.ends_with("up again"));
+        assert_eq!(change(Listening, Master).unwrap().level, LogLevel::Info);
     }
 
     #[test]

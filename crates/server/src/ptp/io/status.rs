@@ -1,29 +1,30 @@
 //! Status of the PTP ports for `horolog status`, which the thread of each port publishes.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
+use horolog_source::NamedCounts;
 use horolog_time::Span;
 use horolog_wire::ptp::{MessageType, PortIdentity, PtpFlags};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::served::source_name;
 use crate::hardware::TimestampSource;
 use crate::ptp::clock_state::accuracy_bound;
 use crate::ptp::{
     ClockSettings, ForeignMasterRecord, PortSettings, PortState, PortView, PtpClockState,
-    PtpRefusal,
+    PtpPortTransport, PtpProfile, PtpRefusal,
 };
 
 /// Status of the clock and its ports.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct PtpStatus {
     /// Clock identity, as in `02005e.fffe.100001`.
     pub clock_identity: String,
     /// Profile name.
-    pub profile: &'static str,
+    pub profile: PtpProfile,
     /// Domain number.
     pub domain: u8,
     /// Status of the ports.
@@ -31,16 +32,16 @@ pub struct PtpStatus {
 }
 
 /// Status of one port.
-#[derive(Clone, PartialEq, Default, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct PtpPortStatus {
     /// Port number.
     pub port: u16,
     /// Interface name.
     pub interface: String,
     /// Transport: `udp4`, `udp6` or `l2`.
-    pub transport: &'static str,
+    pub transport: PtpPortTransport,
     /// `listening`, `master`, `passive`, or `faulty` while the interface is down.
-    pub state: &'static str,
+    pub state: PortState,
     /// Clock data that it announces; absent unless the port is a master.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub announces: Option<AnnouncedClock>,
@@ -54,11 +55,11 @@ pub struct PtpPortStatus {
     /// Total rate of the grants, in messages per second.
     pub granted_rate: f64,
     /// Messages received, by type.
-    pub received: BTreeMap<&'static str, u64>,
+    pub received: NamedCounts,
     /// Messages sent, by type.
-    pub sent: BTreeMap<&'static str, u64>,
+    pub sent: NamedCounts,
     /// Refused messages, and refused requests in messages, by reason.
-    pub refused: BTreeMap<&'static str, u64>,
+    pub refused: NamedCounts,
     /// Messages received or sent that have a hardware timestamp.
     pub hardware_timestamps: u64,
     /// Messages received or sent that have a kernel timestamp.
@@ -79,7 +80,7 @@ pub struct PtpPortStatus {
 
 /// Clock data announced by a port (IEEE 1588-2019, clause 13.5).
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of the message")]
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct AnnouncedClock {
     /// Clock class (table 4).
     pub clock_class: u8,
@@ -89,7 +90,7 @@ pub struct AnnouncedClock {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accuracy_ns: Option<i64>,
     /// Name of the time source (table 6).
-    pub time_source: &'static str,
+    pub time_source: Cow<'static, str>,
     /// True if the time is TAI; otherwise the timescale is arbitrary.
     pub ptp_timescale: bool,
     /// TAI minus UTC, in seconds; absent if not flagged as valid.
@@ -100,7 +101,7 @@ pub struct AnnouncedClock {
     /// True if the frequency is traceable to a primary reference.
     pub frequency_traceable: bool,
     /// Leap second at the end of the current day: `none`, `leap61` or `leap59`.
-    pub leap: &'static str,
+    pub leap: Cow<'static, str>,
 }
 
 impl AnnouncedClock {
@@ -115,18 +116,18 @@ impl AnnouncedClock {
             clock_class: clock.clock_class,
             clock_accuracy: clock.accuracy,
             accuracy_ns: accuracy_bound(clock.accuracy).map(Span::as_ns),
-            time_source: source_name(clock.time_source),
+            time_source: source_name(clock.time_source).into(),
             ptp_timescale: clock.flags.contains(PtpFlags::PTP_TIMESCALE),
             utc_offset_s: Some(clock.utc_offset).filter(|_| is_valid),
             time_traceable: clock.flags.contains(PtpFlags::TIME_TRACEABLE),
             frequency_traceable: clock.flags.contains(PtpFlags::FREQUENCY_TRACEABLE),
-            leap,
+            leap: leap.into(),
         }
     }
 }
 
 /// Foreign master for the status.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ForeignMasterStatus {
     /// Port that sends its Announce messages.
     pub port: String,
@@ -210,7 +211,7 @@ impl PtpStatus {
     pub(super) fn new(clock: &ClockSettings, ports: &[SharedPortStatus]) -> Self {
         Self {
             clock_identity: format_identity(clock.identity),
-            profile: clock.profile.name(),
+            profile: clock.profile,
             domain: clock.domain,
             ports: ports.iter().filter_map(SharedPortStatus::get).collect(),
         }
@@ -221,15 +222,14 @@ impl PtpPortStatus {
     fn from_status(status: &PortThreadStatus) -> Self {
         let PortThreadStatus { settings, view, timestamp_counts, .. } = status;
         let by_type = |count: &dyn Fn(MessageType) -> u64| {
-            let counts = MessageType::ALL.map(|kind| (type_name(kind), count(kind)));
-            counts.into_iter().filter(|(_, count)| *count > 0).collect()
+            MessageType::ALL.into_iter().map(|kind| (type_name(kind), count(kind))).collect()
         };
         let refused = PtpRefusal::ALL.map(|reason| (reason.name(), view.counts.refused(reason)));
         Self {
             port: settings.number,
             interface: status.interface.clone(),
-            transport: settings.transport.name(),
-            state: view.state.name(),
+            transport: settings.transport,
+            state: view.state,
             announces: (view.state == PortState::Master)
                 .then(|| AnnouncedClock::from_clock_state(&status.clock)),
             better: view.better_master.as_ref().map(ForeignMasterStatus::from_record),
@@ -242,7 +242,7 @@ impl PtpPortStatus {
             granted_rate: view.granted_rate,
             received: by_type(&|kind| view.counts.received(kind)),
             sent: by_type(&|kind| view.counts.sent(kind)),
-            refused: refused.into_iter().filter(|(_, count)| *count > 0).collect(),
+            refused: refused.into_iter().collect(),
             hardware_timestamps: timestamp_counts.hardware,
             kernel_timestamps: timestamp_counts.kernel,
             without_timestamp: timestamp_counts.missing,

@@ -44,7 +44,7 @@ fn a_leap_second_in_holdover_is_no_step_by_another_program() {
     }
     world.run_for(10);
     let CalibrationStatus { state, pulses, sentences, .. } = world.status();
-    assert_eq!((state, pulses.get("outlier"), sentences.get("disagrees")), ("locked", 0, 0));
+    assert_eq!((&*state, pulses.get("outlier"), sentences.get("disagrees")), ("locked", 0, 0));
 }
 
 /// The leap second in the kernel, as `second_overflow` and `ntp_clear` of its ntp.c have it.
@@ -128,7 +128,7 @@ fn is_undisturbed(world: &World) {
     let CalibrationStatus { state, steps, pulses, sentences, control_ended, .. } = world.status();
     // The first pulses may have stepped it.
     assert!(steps <= 1, "{steps}");
-    assert_eq!((state, control_ended), ("locked", None));
+    assert_eq!((&*state, control_ended), ("locked", None));
     let wrong = [pulses.get("outlier"), pulses.get("jump"), sentences.get("disagrees")];
     assert_eq!(wrong, [0; 3], "{pulses:?} {sentences:?}");
 }

@@ -151,7 +151,7 @@ impl Calibrator {
         let bound = |report: &SourceEstimate| report.uncertainty.as_ns() as f64;
         let status = CalibrationStatus {
             name: self.name.clone(),
-            state: if is_coarse { "coarse" } else { state_name(self.servo.state()) },
+            state: if is_coarse { "coarse" } else { state_name(self.servo.state()) }.into(),
             reason: report.as_ref().err().map(ToString::to_string),
             offset_ns: report.as_ref().ok().map(|report| -report.offset.as_ns()),
             uncertainty_ns: estimate

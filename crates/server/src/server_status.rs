@@ -1,0 +1,276 @@
+//! Status of a server, as its status socket and `horolog status` report it: the type that is
+//! serialised, parsed and shown, and the sums over both engines.
+
+use std::borrow::Cow;
+use std::net::SocketAddr;
+
+use horolog_source::{CalibrationStatus, SelectionState, SourceState};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+
+use crate::listeners::WorkerStatus;
+use crate::ptp::{PortState, PtpPortTransport, PtpProfile, PtpStatus};
+use crate::{
+    ClockHealth, Confinement, Dispatch, NtsKeStatus, ReloadHistory, SocketCounts, XdpCounts,
+    XdpInterface,
+};
+
+/// Name and version of the JSON format.
+pub(crate) const SCHEMA: &str = "horolog.status/2";
+
+/// Status of a server: the JSON object of `horolog status`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct ServerStatus {
+    /// Name and version of the JSON format.
+    pub schema: Cow<'static, str>,
+    /// Process identifier.
+    pub pid: u32,
+    /// Time since the start, in seconds.
+    pub uptime_s: f64,
+    /// Listen addresses.
+    pub listen: Vec<SocketAddr>,
+    /// Listen addresses of smeared time.
+    pub smear_listen: Vec<SocketAddr>,
+    /// Engines that answer: `socket`, or `xdp` if both do.
+    pub engine: Cow<'static, str>,
+    /// Reason for which XDP, although requested, does not answer at all or on some interfaces.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub xdp_unavailable: Option<String>,
+    /// Interfaces on which XDP answers.
+    pub xdp_interfaces: Vec<XdpInterface>,
+    /// Number of threads per listen address.
+    pub threads: usize,
+    /// Distribution of work among the threads.
+    pub dispatch: Dispatch,
+    /// Leap indicator: 0 none, 1 insert, 2 delete, 3 unsynchronised.
+    pub leap: u8,
+    /// Stratum; 16 if unsynchronised, for which replies carry 0.
+    pub stratum: u8,
+    /// Precision of the clock, in log2 seconds.
+    pub precision: i8,
+    /// Reference identifier as carried in a packet.
+    pub reference_id: [u8; 4],
+    /// Root delay, in nanoseconds.
+    pub root_delay_ns: i64,
+    /// Root dispersion, in nanoseconds.
+    pub root_dispersion_ns: i64,
+    /// TAI minus UTC, in seconds; absent if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tai_minus_utc_s: Option<i16>,
+    /// Next leap second of the list: insertion or deletion, and the day at whose end it occurs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pending_leap: Option<String>,
+    /// Deliberate offset of the served time from the system clock, in nanoseconds.
+    pub test_offset_ns: i64,
+    /// Deliberate drift of the served time, in parts per billion.
+    pub test_drift_ppb: i64,
+    /// Time sources, with the state of each.
+    pub sources: Vec<SourceState>,
+    /// Calibration of the system clock by a receiver, if configured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calibration: Option<CalibrationStatus>,
+    /// True if the clock page is valid and synchronised, so that time is served.
+    pub synchronised: bool,
+    /// Age of the clock page, in nanoseconds.
+    pub page_age_ns: i64,
+    /// True if the clock page has expired, so that no request is answered.
+    pub page_expired: bool,
+    /// Health of the page updates.
+    pub clock: ClockHealth,
+    /// Confinement in force.
+    pub sandbox: Confinement,
+    /// Counts and last error of the reloads.
+    pub reload: ReloadHistory,
+    /// Counts of the socket engine.
+    pub counters: SocketCounts,
+    /// PTP grandmaster, if any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ptp: Option<PtpStatus>,
+    /// NTS-KE listener, if any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nts_ke: Option<NtsKeStatus>,
+    /// Counts of each thread of the socket engine.
+    pub workers: Vec<WorkerStatus>,
+    /// Requests answered by the XDP engine, by core.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub xdp_answered_by_core: Option<Vec<u64>>,
+    /// Counts of the XDP engine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub xdp_counters: Option<XdpCounts>,
+    /// Number of stored clients; absent if they were not counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clients: Option<StoredClients>,
+    /// Resident memory of the process, in bytes; absent if the system does not report it.
+    pub resident_bytes: Option<u64>,
+}
+
+/// Numbers of stored clients, including those that have long been idle.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct StoredClients {
+    /// Clients stored for interleaved mode by the socket threads.
+    pub interleaved: u64,
+    /// Clients stored for rate limits by the socket threads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limited: Option<u64>,
+    /// Clients stored for rate limits by XDP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limited_by_xdp: Option<u64>,
+}
+
+/// Reason for which a text is not a status that this version reads.
+#[derive(Debug, thiserror::Error)]
+pub enum StatusFormatError {
+    /// Status of another version.
+    #[error(
+        "its schema is '{0}', and this program reads '{SCHEMA}'; use the horolog of the \
+             server's version"
+    )]
+    Schema(String),
+    /// Text that is not JSON, or lacks a field.
+    #[error(
+        "{0}; use the horolog of the server's version, or another socket with \
+             --status-socket"
+    )]
+    Json(#[from] serde_json::Error),
+}
+
+impl ServerStatus {
+    /// Parses the JSON of a status.
+    pub fn parse(text: &str) -> Result<Self, StatusFormatError> {
+        #[derive(Deserialize)]
+        struct StatusHeader {
+            schema: String,
+        }
+        let StatusHeader { schema } = serde_json::from_str(text)?;
+        if schema != SCHEMA {
+            return Err(StatusFormatError::Schema(schema));
+        }
+        Ok(serde_json::from_str(text)?)
+    }
+
+    /// Returns the status as a JSON value.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        // Numbers, texts and lists of them under string keys always serialise.
+        serde_json::to_value(self).unwrap_or_default()
+    }
+
+    /// Returns the number of requests that XDP answered.
+    #[must_use]
+    pub fn answered_by_xdp(&self) -> u64 {
+        self.xdp_counters.map_or(0, |counts| counts.answered())
+    }
+
+    /// Returns the number of requests that rate limits and prefix lists of XDP dropped.
+    fn dropped_by_xdp(&self) -> u64 {
+        self.xdp_counters.map_or(0, |counts| counts.dropped.total())
+    }
+
+    /// Returns the number of requests that both engines received: the sum of those answered,
+    /// limited and ignored.
+    #[must_use]
+    pub fn requests_received(&self) -> u64 {
+        self.counters.received + self.answered_by_xdp() + self.dropped_by_xdp()
+    }
+
+    /// Returns the number of requests that both engines answered.
+    #[must_use]
+    pub fn requests_answered(&self) -> u64 {
+        self.counters.answered + self.answered_by_xdp()
+    }
+
+    /// Returns the number of requests that rate limits and prefix lists of both engines rejected.
+    #[must_use]
+    pub fn requests_limited(&self) -> u64 {
+        self.counters.ignored.limited() + self.dropped_by_xdp()
+    }
+
+    /// Returns the number of requests that were not answered for any other reason.
+    #[must_use]
+    pub fn requests_ignored(&self) -> u64 {
+        let SocketCounts { ignored, expired, refused, .. } = self.counters;
+        ignored.total().saturating_sub(ignored.limited()) + expired + refused
+    }
+
+    /// Returns the source whose time is served.
+    #[must_use]
+    pub fn selected_source(&self) -> Option<&SourceState> {
+        self.sources.iter().find(|source| source.state == SelectionState::Selected)
+    }
+}
+
+impl StoredClients {
+    /// Returns each number that is present, with its name in the status.
+    pub fn by_name(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let Self { interleaved, limited, limited_by_xdp } = *self;
+        let numbers = [
+            ("interleaved", Some(interleaved)),
+            ("limited", limited),
+            ("limited_by_xdp", limited_by_xdp),
+        ];
+        numbers.into_iter().filter_map(|(name, number)| Some((name, number?)))
+    }
+}
+
+/// Serialises an enum as its name; a variant that the list omits is a compile error.
+macro_rules! serialise_by_name {
+    ($type:ident, $($variant:ident),+) => {
+        impl Serialize for $type {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                match self {
+                    $(Self::$variant)|+ => serializer.serialize_str(self.name()),
+                }
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let name = String::deserialize(deserializer)?;
+                let found = [$(Self::$variant),+].into_iter().find(|value| value.name() == name);
+                found.ok_or_else(|| D::Error::custom(format!("unknown name '{name}'")))
+            }
+        }
+    };
+}
+
+serialise_by_name!(Dispatch, PerThread, SharedLock);
+serialise_by_name!(PortState, Faulty, Listening, Master, Passive);
+serialise_by_name!(PtpPortTransport, Udp4, Udp6, Ethernet);
+serialise_by_name!(PtpProfile, DefaultE2e, DefaultP2p, G8275_2);
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Status with every field.
+    const SAMPLE: &str = include_str!("../samples/status.json");
+
+    pub(crate) fn sample() -> ServerStatus {
+        ServerStatus::parse(SAMPLE).unwrap()
+    }
+
+    #[test]
+    fn status_is_read_as_it_is_written() {
+        let json: Value = serde_json::from_str(SAMPLE).unwrap();
+        assert_eq!(sample().to_json(), json);
+    }
+
+    #[test]
+    fn status_of_another_schema_is_refused_and_unknown_fields_are_not() {
+        let mut json = sample().to_json();
+        json["counters"]["later"] = 1.into();
+        assert_eq!(ServerStatus::parse(&json.to_string()).unwrap(), sample());
+        json["schema"] = "horolog.status/3".into();
+        let error = ServerStatus::parse(&json.to_string()).unwrap_err().to_string();
+        assert!(error.contains("status/3") && error.contains("status/2"), "{error}");
+    }
+
+    #[test]
+    fn requests_of_both_engines_add_up() {
+        let status = sample();
+        let (answered, limited) = (status.requests_answered(), status.requests_limited());
+        assert_eq!((answered, limited, status.requests_ignored()), (160, 24, 5));
+        assert_eq!(status.requests_received(), 160 + 24 + 5);
+    }
+}
