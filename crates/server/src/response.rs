@@ -5,7 +5,6 @@
 use horolog_time::Span;
 use serde::ser::{SerializeStruct, Serializer};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 /// Upper bounds of all buckets but the last, in nanoseconds. A request that has waited longer than
 /// the life of a clock page, by default 1 s, is not answered.
@@ -43,11 +42,6 @@ pub struct ResponseTimes {
 }
 
 impl ResponseTimes {
-    /// Returns the histogram in a server's status, if present.
-    pub(crate) fn from_status(status: &Value) -> Option<Self> {
-        Self::deserialize(status.pointer("/counters/response_times")?).ok()
-    }
-
     /// Counts one response time. A negative one, after a step of the served time in between, counts
     /// as zero.
     pub(crate) fn count(&mut self, time: Span) {
@@ -163,9 +157,7 @@ mod tests {
         let json = serde_json::to_value(times).unwrap();
         let lengths = ["bounds_ns", "counts"].map(|name| json[name].as_array().unwrap().len());
         assert_eq!(lengths, [BUCKETS - 1, BUCKETS]);
-        let status = serde_json::json!({ "counters": { "response_times": json } });
-        assert_eq!(ResponseTimes::from_status(&status), Some(times));
-        assert_eq!(ResponseTimes::from_status(&Value::Null), None);
+        assert_eq!(serde_json::from_value::<ResponseTimes>(json).unwrap(), times);
     }
 
     proptest! {

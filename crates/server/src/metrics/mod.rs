@@ -45,10 +45,7 @@ pub(crate) fn respond(
     status_with_clients: impl FnOnce() -> ServerStatus,
 ) -> HttpResponse {
     match path {
-        "/metrics" => match serde_json::to_value(status_with_clients()) {
-            Ok(value) => HttpResponse::open_metrics(render::render_status(&value)),
-            Err(error) => HttpResponse::text(500, format!("{error}\n")),
-        },
+        "/metrics" => HttpResponse::open_metrics(render::render_status(&status_with_clients())),
         "/healthz" => health(&status()),
         _ => HttpResponse::text(404, "not found: choose /metrics or /healthz\n"),
     }

@@ -15,8 +15,8 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use serde_json::Value;
 
-use crate::ResponseTimes;
 use crate::response::BOUNDS_NS;
+use crate::{ResponseTimes, ServerStatus};
 
 type Labels = Vec<(String, String)>;
 
@@ -293,14 +293,16 @@ pub fn metric_names() -> BTreeSet<String> {
 }
 
 /// Returns the metrics of a status as `OpenMetrics` text.
-pub(super) fn render_status(status: &Value) -> String {
+pub(super) fn render_status(status: &ServerStatus) -> String {
+    render_json(&status.to_json(), status.counters.response_times)
+}
+
+fn render_json(status: &Value, times: ResponseTimes) -> String {
     let mut families = MetricFamilies::default();
     families.walk("", status, &Vec::new());
     let mut registry = Registry::with_prefix("horolog");
     registry.register_collector(Box::new(families));
-    if let Some(histogram) = ResponseSeconds::from_status(status) {
-        registry.register_collector(Box::new(histogram));
-    }
+    registry.register_collector(Box::new(ResponseSeconds(times)));
     let mut text = String::new();
     // Writing to memory cannot fail.
     let _ = text::encode(&mut text, &registry);
@@ -427,19 +429,12 @@ impl Collector for MetricFamilies {
 }
 
 /// Name of the metric, without the common prefix.
-pub(super) const NAME: &str = "response_seconds";
+const NAME: &str = "response_seconds";
 const HELP: &str = "From the receive to the transmit timestamp of replies of the socket engine";
 
 /// Response times in seconds.
 #[derive(Debug)]
-pub(super) struct ResponseSeconds(ResponseTimes);
-
-impl ResponseSeconds {
-    /// Returns the response times of a status, if present.
-    pub(super) fn from_status(status: &Value) -> Option<Self> {
-        ResponseTimes::from_status(status).map(Self)
-    }
-}
+struct ResponseSeconds(ResponseTimes);
 
 impl Collector for ResponseSeconds {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
@@ -458,8 +453,13 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::ResponseTimes;
-    use crate::metrics::render;
+    use crate::server_status::tests::sample;
+
+    fn assert_lines(text: &str, lines: &[&str]) {
+        for line in lines {
+            assert!(text.lines().any(|found| found == *line), "{line} is not there:\n{text}");
+        }
+    }
 
     #[test]
     fn names_have_their_labels() {
@@ -475,67 +475,73 @@ mod tests {
         }
     }
 
+    /// Returns true if the path names a value in the status; an element of a list has the path of
+    /// the list.
+    fn is_present(value: &Value, path: &str) -> bool {
+        let (key, rest) = path.split_once('/').unwrap_or((path, ""));
+        match value {
+            Value::Array(list) => list.iter().any(|element| is_present(element, path)),
+            value if path.is_empty() => !value.is_null(),
+            value => value.get(key).is_some_and(|inner| is_present(inner, rest)),
+        }
+    }
+
+    #[test]
+    fn every_path_names_a_value_of_the_status() {
+        let paths = METRICS.iter().flat_map(|known| match known.input {
+            MetricInput::Path(path) => vec![path.to_owned()],
+            MetricInput::Labelled(_, object, numbers) => {
+                numbers.iter().map(|(key, _)| format!("{object}/{key}")).collect()
+            }
+        });
+        let tables = LABEL_KEYED_OBJECTS.iter().chain(&INDEX_LABELLED_LISTS);
+        let tables = tables.map(|(path, _)| *path).chain(STABLE_LABELS.map(|(path, _)| path));
+        let status = sample().to_json();
+        let unknown: Vec<_> = paths
+            .chain(tables.map(str::to_owned))
+            .filter(|path| !is_present(&status, &path[1..]))
+            .collect();
+        assert!(unknown.is_empty(), "{unknown:?}");
+    }
+
     #[test]
     fn known_numbers_have_names_units_and_labels() {
-        let text = render_status(&json!({
-            "schema": "x", "pid": 7, "stratum": 2, "synchronised": true, "root_delay_ns": 1_500_000,
-            "reference_id": [1, 2, 3, 4],
-            "counters": { "answered": 5, "dropped": 1, "nts": 3, "ignored": { "mode_control": 3 } },
-            "xdp_counters": {
-                "answered_ipv4": 9, "answered_ipv6": 1, "answered_ptp": 3, "passed": { "length": 4 },
-                "dropped": { "new_clients": 8 }, "kisses": { "rate": 2 },
-            },
-            "nts_ke": { "counters": { "established": 6, "open": 1 } },
-            "workers": [{ "listen": "1.2.3.4:123", "thread": 0, "core": 1, "answered": 5 }],
-            "xdp_answered_by_core": [6, 4],
-            "calibration": {
-                "offset_ns": -250, "state": "locked", "pulses": { "accepted": 7 },
-                "allan": [{ "tau_s": 8, "deviation_ppb": 0.5 }],
-            },
-        }));
-        for line in [
+        let text = render_status(&sample());
+        let lines = [
             "# TYPE horolog_replies counter",
-            "horolog_replies_total{engine=\"socket\"} 5",
-            "horolog_replies_total{engine=\"xdp-ipv4\"} 9",
+            "horolog_replies_total{engine=\"socket\"} 40",
+            "horolog_replies_total{engine=\"xdp-ipv4\"} 100",
             "horolog_ptp_replies_total{kind=\"delay\"} 3",
-            "horolog_unanswered_total{reason=\"dropped\"} 1",
-            "horolog_ignored_total{reason=\"mode_control\"} 3",
-            "horolog_xdp_passed_total{reason=\"length\"} 4",
+            "horolog_unanswered_total{reason=\"dropped\"} 4",
+            "horolog_ignored_total{reason=\"mode_control\"} 1",
+            "horolog_xdp_passed_total{reason=\"length\"} 6",
             "horolog_xdp_dropped_total{reason=\"new_clients\"} 8",
             "horolog_xdp_kisses_total{code=\"rate\"} 2",
             "horolog_replies_by_kind_total{kind=\"nts\"} 3",
             "horolog_nts_ke_total{outcome=\"established\"} 6",
             "horolog_nts_ke_open 1.0",
-            "horolog_thread_replies_total{core=\"1\",listen=\"1.2.3.4:123\",thread=\"0\"} 5",
-            "horolog_xdp_core_replies_total{core=\"1\"} 4",
-            "horolog_root_delay_seconds 0.0015",
-            "horolog_calibration_offset_seconds -2.5e-7",
-            "horolog_calibration_pulses_total{verdict=\"accepted\"} 7",
-            "horolog_calibration_allan_deviation_ppb{tau_s=\"8\"} 0.5",
-            "horolog_stratum 2.0",
+            "horolog_thread_replies_total{core=\"1\",listen=\"192.0.2.1:123\",thread=\"0\"} 30",
+            "horolog_xdp_core_replies_total{core=\"1\"} 70",
+            "horolog_root_delay_seconds 5e-7",
+            "horolog_sources_offset_seconds{name=\"gnss\",state=\"selected\"} 2.5e-7",
+            "horolog_sources_rejected_total{name=\"phc\",verdict=\"apart\"} 2",
+            "horolog_calibration_offset_seconds 2.5e-7",
+            "horolog_calibration_pulses_total{verdict=\"accepted\"} 3600",
+            "horolog_calibration_allan_deviation_ppb{tau_s=\"1\"} 141.0",
+            "horolog_stratum 1.0",
             "horolog_synchronised 1.0",
             "# EOF",
-        ] {
-            assert!(text.lines().any(|l| l == line), "{line} is not there:\n{text}");
-        }
+        ];
+        assert_lines(&text, &lines);
         assert_eq!(text.matches("# TYPE horolog_replies counter").count(), 1);
         assert!(!text.contains("pid") && !text.contains("reference_id"), "{text}");
     }
 
     #[test]
     fn what_is_not_known_here_is_exported_all_the_same() {
-        let text = render_status(&json!({
-            "nts": { "opened": 3 },
-            "sources": [{ "name": "phc0", "offset_ns": -5 }, {
-                "name": "gnss", "state": "unusable", "reason": "it says 1980-01-06",
-                "rejected": { "apart": 2 },
-            }],
-            "labels": [{ "name": "a\"b\\c\nd", "n": 1 }],
-        }));
-        assert!(text.contains("\nhorolog_nts_opened 3.0\n"), "{text}");
-        assert!(text.contains("horolog_sources_offset_seconds{name=\"phc0\"} -5e-9\n"), "{text}");
-        let rejected = "horolog_sources_rejected_total{name=\"gnss\",verdict=\"apart\"} 2\n";
-        assert!(text.contains(rejected), "{text}");
+        let json = json!({ "nts": { "opened": 3 }, "labels": [{ "name": "a\"b\\c\nd", "n": 1 }] });
+        let text = render_json(&json, ResponseTimes::default());
+        assert_lines(&text, &["horolog_nts_opened 3.0"]);
         assert!(
             text.lines().all(|line| line.starts_with(['#', 'h'])),
             "a label breaks out:\n{text}"
@@ -544,12 +550,13 @@ mod tests {
 
     #[test]
     fn buckets_hold_all_that_is_not_longer() {
-        let mut times = ResponseTimes::default();
+        let mut status = sample();
+        status.counters.response_times = ResponseTimes::default();
         for ns in [700, 1_500, 1_800, 2_500_000_000] {
-            times.count(Span::from_ns(ns));
+            status.counters.response_times.count(Span::from_ns(ns));
         }
-        let text = render::render_status(&json!({ "counters": { "response_times": times } }));
-        for line in [
+        let text = render_status(&status);
+        let lines = [
             "# TYPE horolog_response_seconds histogram",
             "horolog_response_seconds_sum 2.500004",
             "horolog_response_seconds_count 4",
@@ -557,11 +564,8 @@ mod tests {
             "horolog_response_seconds_bucket{le=\"0.000002\"} 3",
             "horolog_response_seconds_bucket{le=\"1.0\"} 3",
             "horolog_response_seconds_bucket{le=\"+Inf\"} 4",
-            "# EOF",
-        ] {
-            assert!(text.lines().any(|found| found == line), "{line} is not there:\n{text}");
-        }
+        ];
+        assert_lines(&text, &lines);
         assert!(!text.contains("response_times"), "{text}");
-        assert!(!render::render_status(&json!({})).contains("response"));
     }
 }

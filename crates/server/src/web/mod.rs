@@ -56,7 +56,7 @@ pub(crate) struct ServerLivePage {
 #[derive(Debug)]
 struct SnapshotHistory {
     snapshots: RecentItems<ServerSnapshot>,
-    status: Value,
+    status: ServerStatus,
 }
 
 /// JSON data for the live page.
@@ -70,7 +70,7 @@ struct ServerLivePayload<'a> {
     first: u64,
     next: u64,
     snapshots: Vec<&'a ServerSnapshot>,
-    status: &'a Value,
+    status: Value,
     findings: Vec<ServerWarning>,
 }
 
@@ -114,20 +114,14 @@ impl BoundServerPage {
         status_with_clients: impl Fn() -> ServerStatus + Send + 'static,
     ) -> io::Result<ServerLivePage> {
         let Self { listener, guard, page } = self;
-        let history = Arc::new(Mutex::new(SnapshotHistory {
-            snapshots: RecentItems::new(SNAPSHOTS_MAX),
-            status: Value::Null,
-        }));
+        let history = Arc::new(Mutex::new(SnapshotHistory::new(SNAPSHOTS_MAX, status())));
         let (taken, published) = (Arc::clone(&history), history);
-        let begin = move || {
-            lock_history(&taken).push_status(status_json(&status()));
-            move || {
-                // Before locking, so that requests do not wait for the status.
-                let status = status_json(&status());
-                lock_history(&taken).push_status(status);
-            }
+        let push_snapshot = move || {
+            // Before locking, so that requests do not wait for the status.
+            let status = status();
+            lock_history(&taken).push_status(status);
         };
-        let sampling = PeriodicThread::start("web-sampler", SNAPSHOT_INTERVAL, begin)?;
+        let sampling = PeriodicThread::start("web-sampler", SNAPSHOT_INTERVAL, || push_snapshot)?;
         let answer = move |request: &HttpRequest<'_>| {
             respond(request, &guard, &page, &published, &status_with_clients)
         };
@@ -139,12 +133,6 @@ impl BoundServerPage {
 fn lock_history(history: &Mutex<SnapshotHistory>) -> MutexGuard<'_, SnapshotHistory> {
     // The history stays consistent even if a thread panics while it holds the lock.
     history.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Returns the status as a JSON value.
-fn status_json(status: &ServerStatus) -> Value {
-    // Numbers and lists of numbers under string keys always serialise.
-    serde_json::to_value(status).unwrap_or_default()
 }
 
 fn respond(
@@ -173,34 +161,40 @@ fn respond(
 }
 
 impl SnapshotHistory {
-    fn push_status(&mut self, status: Value) {
-        let snapshot = ServerSnapshot::from_status(self.snapshots.last(), &self.status, &status);
+    /// Creates a history of this length, with a snapshot of the first status.
+    fn new(length: usize, status: ServerStatus) -> Self {
+        let mut snapshots = RecentItems::new(length);
+        snapshots.push(ServerSnapshot::from_status(None, &status));
+        Self { snapshots, status }
+    }
+
+    fn push_status(&mut self, status: ServerStatus) {
+        let earlier = self.snapshots.last().map(|snapshot| (snapshot, &self.status));
+        let snapshot = ServerSnapshot::from_status(earlier, &status);
         self.snapshots.push(snapshot);
         self.status = status;
     }
 
     fn to_json(&self, since: u64) -> String {
+        let status = &self.status;
         let (first, snapshots) = self.snapshots.since(since);
-        let listen = self.status["listen"].as_array().cloned().unwrap_or_default();
-        let listen: Vec<_> = listen.iter().filter_map(Value::as_str).collect();
-        let engine = self.status["engine"].as_str().unwrap_or_default();
-        let lead =
-            match (self.status["page_expired"].as_bool(), self.status["synchronised"].as_bool()) {
-                (Some(true), _) => "Not answering: clock page expired",
-                (_, Some(true)) => "Synchronised",
-                _ => "Not synchronised",
-            };
+        let listen: Vec<_> = status.listen.iter().map(ToString::to_string).collect();
+        let lead = match (status.page_expired, status.synchronised) {
+            (true, _) => "Not answering: clock page expired",
+            (_, true) => "Synchronised",
+            _ => "Not synchronised",
+        };
         let payload = ServerLivePayload {
             schema: LIVE_SCHEMA,
             kind: "serve",
-            title: format!("{} by {engine}", listen.join(", ")),
+            title: format!("{} by {}", listen.join(", "), status.engine),
             state: "running",
             lead,
             first,
             next: self.snapshots.next(),
             snapshots: snapshots.collect(),
-            status: &self.status,
-            findings: warnings(&self.status),
+            status: status.to_json(),
+            findings: warnings(status),
         };
         // Numbers, texts and lists of them under string keys always serialise.
         serde_json::to_string(&payload).unwrap_or_default()
@@ -212,23 +206,25 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::server_status::tests::sample;
 
     #[test]
     fn snapshots_are_sent_from_a_number_on_with_the_last_state() {
-        let mut history = SnapshotHistory { snapshots: RecentItems::new(2), status: Value::Null };
-        for received in [0_u64, 10, 30] {
-            let uptime_s = received as f64 / 10.0;
-            history.push_status(json!({
-                "uptime_s": uptime_s, "listen": ["192.0.2.1:123"], "engine": "socket",
-                "synchronised": true, "counters": { "received": received, "answered": received },
-            }));
-        }
+        let status = |received: u64| {
+            let mut status = ServerStatus { uptime_s: received as f64 / 10.0, ..sample() };
+            status.counters.received = received;
+            status
+        };
+        let mut history = SnapshotHistory::new(2, status(0));
+        history.push_status(status(10));
+        history.push_status(status(30));
         let payload: Value = serde_json::from_str(&history.to_json(0)).unwrap();
         assert_eq!((&payload["first"], &payload["next"]), (&json!(1), &json!(3)));
-        assert_eq!(payload["title"], "192.0.2.1:123 by socket");
-        assert_eq!(payload["snapshots"][1]["requests"], 30);
+        assert_eq!(payload["title"], "192.0.2.1:123, [2001:db8::1]:123 by xdp");
+        assert_eq!(payload["snapshots"][1]["requests"], 30 + 139);
         assert_eq!(payload["snapshots"][1]["request_rate"], 10.0);
         assert_eq!(payload["status"]["counters"]["received"], 30);
-        assert_eq!((&payload["lead"], &payload["findings"]), (&json!("Synchronised"), &json!([])));
+        assert_eq!(payload["lead"], "Synchronised");
+        assert_eq!(payload["findings"][0]["severity"], "warning");
     }
 }

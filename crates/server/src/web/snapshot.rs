@@ -1,9 +1,8 @@
 //! Snapshot of a server's status: counts and their rates per second.
 
 use serde::Serialize;
-use serde_json::Value;
 
-use crate::ResponseTimes;
+use crate::ServerStatus;
 
 /// Counts of both engines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
@@ -70,58 +69,45 @@ struct ResponseQuantiles {
 
 impl ResponseQuantiles {
     /// Returns the quantiles of the response times between two statuses; `None` without replies.
-    fn between(earlier: &Value, status: &Value) -> Option<Self> {
-        let times =
-            ResponseTimes::from_status(status)?.since(&ResponseTimes::from_status(earlier)?);
+    fn between(earlier: &ServerStatus, status: &ServerStatus) -> Option<Self> {
+        let times = status.counters.response_times.since(&earlier.counters.response_times);
         Some(Self { p50: times.quantile_ns(0.5)?, p99: times.quantile_ns(0.99)? })
     }
 }
 
-/// Reasons for ignoring requests that are due to rate limits and prefix lists.
-const LIMIT_REASONS: [&str; 3] = ["limited", "denied", "new_clients"];
-
 impl SnapshotCounts {
-    fn from_status(status: &Value) -> Self {
-        let count = |pointer: &str| status.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
-        let all = |pointer: &str| -> u64 {
-            let object = status.pointer(pointer).and_then(Value::as_object);
-            object.map_or(0, |object| object.values().filter_map(Value::as_u64).sum())
-        };
-        let by_sockets = count("/counters/answered");
-        let by_xdp = count("/xdp_counters/answered_ipv4") + count("/xdp_counters/answered_ipv6");
-        let dropped_by_xdp = all("/xdp_counters/dropped");
-        let limited: u64 =
-            LIMIT_REASONS.iter().map(|name| count(&format!("/counters/ignored/{name}"))).sum();
-        let others = all("/counters/ignored") - limited;
+    fn from_status(status: &ServerStatus) -> Self {
+        let interleaved_by_xdp = status.xdp_counters.map_or(0, |xdp| xdp.answered_interleaved);
         Self {
-            requests: count("/counters/received") + by_xdp + dropped_by_xdp,
-            replies: by_sockets + by_xdp,
-            by_sockets,
-            by_xdp,
-            dropped: count("/counters/dropped"),
-            limited: limited + dropped_by_xdp,
-            ignored: others + count("/counters/expired") + count("/counters/refused"),
-            interleaved: count("/counters/interleaved")
-                + count("/xdp_counters/answered_interleaved"),
-            nts: count("/counters/nts"),
-            nts_ke: count("/nts_ke/counters/established"),
+            requests: status.requests_received(),
+            replies: status.requests_answered(),
+            by_sockets: status.counters.answered,
+            by_xdp: status.answered_by_xdp(),
+            dropped: status.counters.dropped,
+            limited: status.requests_limited(),
+            ignored: status.requests_ignored(),
+            interleaved: status.counters.interleaved + interleaved_by_xdp,
+            nts: status.counters.nts,
+            nts_ke: status.nts_ke.as_ref().map_or(0, |nts_ke| nts_ke.counters.established),
         }
     }
 }
 
 impl ServerSnapshot {
-    /// Returns the snapshot of `status`, with rates since the previous snapshot `before`, which was
-    /// of the status `earlier`.
-    pub(super) fn from_status(before: Option<&Self>, earlier: &Value, status: &Value) -> Self {
-        let number = |pointer: &str| status.pointer(pointer).and_then(Value::as_f64);
-        let (now, at_s) = (SnapshotCounts::from_status(status), number("/uptime_s").unwrap_or(0.0));
-        let then = before.map_or(now, |before| before.counts);
-        let elapsed_s = before.map_or(0.0, |before| at_s - before.at_s);
+    /// Returns the snapshot of `status`, with rates since the previous snapshot and the status of
+    /// which that was.
+    pub(super) fn from_status(
+        earlier: Option<(&Self, &ServerStatus)>,
+        status: &ServerStatus,
+    ) -> Self {
+        let (now, at_s) = (SnapshotCounts::from_status(status), status.uptime_s);
+        let then = earlier.map_or(now, |(before, _)| before.counts);
+        let elapsed_s = earlier.map_or(0.0, |(before, _)| at_s - before.at_s);
         let rate = |count_of: fn(&SnapshotCounts) -> u64| {
             let gained = count_of(&now).saturating_sub(count_of(&then));
             if elapsed_s > 0.0 { gained as f64 / elapsed_s } else { 0.0 }
         };
-        let (dispersion, delay) = (number("/root_dispersion_ns"), number("/root_delay_ns"));
+        let offset_ns = status.selected_source().and_then(|source| source.offset_ns);
         Self {
             at_s,
             counts: now,
@@ -136,54 +122,39 @@ impl ServerSnapshot {
             interleaved_rate: rate(|counts| counts.interleaved),
             nts_rate: rate(|counts| counts.nts),
             nts_ke_rate: rate(|counts| counts.nts_ke),
-            error_ns: dispersion.unwrap_or(0.0) + delay.unwrap_or(0.0) / 2.0,
-            page_age_ns: number("/page_age_ns").unwrap_or(0.0),
-            offset_size_ns: offset_ns(status).map(f64::abs),
-            response_ns: ResponseQuantiles::between(earlier, status),
+            error_ns: status.root_dispersion_ns as f64 + status.root_delay_ns as f64 / 2.0,
+            page_age_ns: status.page_age_ns as f64,
+            offset_size_ns: offset_ns.map(|ns| (ns as f64).abs()),
+            response_ns: earlier.and_then(|(_, then)| ResponseQuantiles::between(then, status)),
         }
     }
-}
-
-/// Returns the offset of the selected source, in nanoseconds.
-fn offset_ns(status: &Value) -> Option<f64> {
-    let sources = status["sources"].as_array()?;
-    let selected = sources.iter().find(|source| source["state"] == "selected")?;
-    selected["offset_ns"].as_f64()
 }
 
 #[cfg(test)]
 mod tests {
     use horolog_time::Span;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
-
-    fn status(uptime_s: f64, times: u64) -> Value {
-        json!({
-            "uptime_s": uptime_s, "root_dispersion_ns": 1_000, "root_delay_ns": 500,
-            "page_age_ns": 7,
-            "sources": [
-                { "state": "outvoted", "offset_ns": 9 }, { "state": "selected", "offset_ns": -40 },
-            ],
-            "counters": {
-                "received": 10 * times, "answered": 6 * times, "dropped": times, "expired": times,
-                "refused": 0, "nts": 2 * times, "interleaved": 0,
-                "ignored": { "mode": times, "limited": 2 * times },
-            },
-            "xdp_counters": {
-                "answered_ipv4": 100 * times, "answered_ipv6": 0, "answered_interleaved": times,
-                "dropped": { "denied": 3 * times, "limited": 0 },
-            },
-            "nts_ke": { "counters": { "established": times, "open": 5 } },
-        })
-    }
+    use crate::server_status::tests::sample;
+    use crate::{IgnoreReason, ResponseTimes};
 
     #[test]
-    fn both_bodies_are_added_up_and_rates_are_of_the_time_between() {
-        let first = ServerSnapshot::from_status(None, &Value::Null, &status(10.0, 1));
-        assert_eq!((first.counts.requests, first.counts.replies), (113, 106));
+    fn rates_are_of_the_time_between_two_snapshots() {
+        let then = sample();
+        let first = ServerSnapshot::from_status(None, &then);
+        assert_eq!((first.counts.requests, first.counts.replies), (189, 160));
         assert!(first.request_rate.abs() < 1e-9);
-        let second = ServerSnapshot::from_status(Some(&first), &status(10.0, 1), &status(12.0, 3));
+        let mut now = ServerStatus { uptime_s: then.uptime_s + 2.0, ..then.clone() };
+        let (sockets, xdp) = (&mut now.counters, now.xdp_counters.as_mut().unwrap());
+        (sockets.received, sockets.answered, sockets.dropped) = (70, 52, 6);
+        (sockets.expired, sockets.nts) = (5, 7);
+        for _ in 0..4 {
+            sockets.ignored.count(IgnoreReason::Limited);
+        }
+        (xdp.answered_ipv4, xdp.answered_interleaved, xdp.dropped.denied) = (300, 7, 11);
+        now.nts_ke.as_mut().unwrap().counters.established += 2;
+        let second = ServerSnapshot::from_status(Some((&first, &then)), &now);
         let rates = [
             (second.request_rate, 113.0),
             (second.reply_rate, 106.0),
@@ -200,8 +171,8 @@ mod tests {
         for (index, (found, expected)) in rates.iter().enumerate() {
             assert!((found - expected).abs() < 1e-9, "{index}: {found}");
         }
-        assert_eq!(second.offset_size_ns, Some(40.0));
-        assert!((second.error_ns - 1_250.0).abs() < 1e-9);
+        assert_eq!(second.offset_size_ns, Some(250.0));
+        assert!((second.error_ns - 1_750.0).abs() < 1e-9);
     }
 
     #[test]
@@ -211,24 +182,20 @@ mod tests {
             for ns in times_ns {
                 times.count(Span::from_ns(*ns));
             }
-            json!({ "counters": { "response_times": times } })
+            let mut status = sample();
+            status.counters.response_times = times;
+            status
         };
         let states = [after(&[700_000_000; 9]), after(&[15_000, 15_000]), after(&[])];
-        let snapshot_json = |earlier, status| {
-            serde_json::to_value(ServerSnapshot::from_status(None, earlier, status)).unwrap()
+        let response_ns = |earlier: Option<&ServerStatus>, status| -> Value {
+            let first = ServerSnapshot::from_status(None, status);
+            let snapshot = ServerSnapshot::from_status(earlier.map(|then| (&first, then)), status);
+            serde_json::to_value(snapshot).unwrap()["response_ns"].take()
         };
-        let snapshot = snapshot_json(&states[0], &states[1]);
-        assert_eq!(snapshot["response_ns"], json!({ "p50": 15_000.0, "p99": 19_900.0 }));
-        // In the first look nothing lies between, and in the last there was no reply.
-        for (earlier, status) in [(&Value::Null, &states[0]), (&states[1], &states[2])] {
-            assert_eq!(snapshot_json(earlier, status).get("response_ns"), None);
-        }
-    }
-
-    #[test]
-    fn an_empty_status_yields_all_zeros() {
-        let snapshot = ServerSnapshot::from_status(None, &Value::Null, &json!(null));
-        assert_eq!((snapshot.counts, snapshot.offset_size_ns), (SnapshotCounts::default(), None));
-        assert_eq!(snapshot.response_ns, None);
+        let quantiles = response_ns(Some(&states[0]), &states[1]);
+        assert_eq!(quantiles, json!({ "p50": 15_000.0, "p99": 19_900.0 }));
+        // Nothing precedes the first snapshot, and there was no reply before the last.
+        assert_eq!(response_ns(None, &states[0]), Value::Null);
+        assert_eq!(response_ns(Some(&states[1]), &states[2]), Value::Null);
     }
 }
