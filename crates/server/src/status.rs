@@ -182,8 +182,7 @@ pub fn fetch(path: &Path) -> Result<String, StatusError> {
     fetch_within(path, FETCH_TIMEOUT)
 }
 
-/// Returns the status as [`fetch`] does, with another timeout, as for a server that may be stopped.
-pub fn fetch_within(path: &Path, timeout: Duration) -> Result<String, StatusError> {
+fn fetch_within(path: &Path, timeout: Duration) -> Result<String, StatusError> {
     let answer = read_within(path, timeout);
     answer.map_err(|error| StatusError::NoAnswer(path.to_owned(), error))
 }

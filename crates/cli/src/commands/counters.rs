@@ -13,13 +13,13 @@ use horolog_counters::{
     render_text,
 };
 use horolog_http::{HttpRequest, HttpResponder};
+use horolog_server::ServerStatus;
 use horolog_server::status::{self, StatusError};
 use horolog_source::CHRONYD_SOCKET;
 use horolog_sys::capability::Capability;
 use horolog_sys::netlink::Netlink;
 use horolog_sys::sandbox;
 use horolog_sys::signal::{BlockedSignals, Signal};
-use serde_json::Value;
 
 use crate::failure::CommandFailure;
 use crate::output;
@@ -161,33 +161,18 @@ fn query_server(path: &Path, deadline: Instant) -> ServerCountsResult {
         return Err(format!("{} not read: no time left after the others", path.display()));
     }
     let timeout = SERVER_TIMEOUT.min(remaining);
-    let text = status::fetch_within(path, timeout).map_err(|error| error.to_string())?;
-    let status: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
-    server_counts(&status).ok_or_else(|| format!("{} reports no counters", path.display()))
+    let status = status::fetch_status_within(path, timeout).map_err(|error| error.to_string())?;
+    Ok(server_counts(&status))
 }
 
-/// Returns the sums of requests and replies over the socket and the XDP engine, from the status of
-/// a server; `None` if the status has no counters.
-fn server_counts(status: &Value) -> Option<ServerCounts> {
-    let count = |pointer: &str| status.pointer(pointer).and_then(Value::as_u64);
-    let sum = |pointers: &[&str]| pointers.iter().filter_map(|at| count(at)).sum::<u64>();
-    let by_xdp = sum(&["/xdp_counters/answered_ipv4", "/xdp_counters/answered_ipv6"]);
-    let dropped_by_xdp = sum(&[
-        "/xdp_counters/dropped/limited",
-        "/xdp_counters/dropped/denied",
-        "/xdp_counters/dropped/new_clients",
-    ]);
-    let ignored = sum(&[
-        "/counters/ignored/limited",
-        "/counters/ignored/denied",
-        "/counters/ignored/new_clients",
-    ]);
-    Some(ServerCounts {
+/// Returns the sums of requests and replies over the socket and the XDP engine.
+fn server_counts(status: &ServerStatus) -> ServerCounts {
+    ServerCounts {
         program: "horolog".to_owned(),
-        received: count("/counters/received")? + by_xdp + dropped_by_xdp,
-        answered: count("/counters/answered")? + by_xdp,
-        limited: ignored + dropped_by_xdp,
-    })
+        received: status.requests_received(),
+        answered: status.requests_answered(),
+        limited: status.requests_limited(),
+    }
 }
 
 #[cfg(test)]
@@ -195,19 +180,6 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     use super::*;
-
-    #[test]
-    fn both_bodies_are_added_up() {
-        let status = serde_json::json!({
-            "counters": {"received": 10, "answered": 7, "ignored": {"limited": 2, "length": 1}},
-            "xdp_counters": {
-                "answered_ipv4": 100, "answered_ipv6": 20, "dropped": {"denied": 5, "limited": 1}
-            },
-        });
-        let server = server_counts(&status).unwrap();
-        assert_eq!((server.received, server.answered, server.limited), (136, 127, 8));
-        assert_eq!(server_counts(&serde_json::json!({"xdp_counters": {}})), None);
-    }
 
     #[test]
     fn servers_not_read_in_time_are_named() {

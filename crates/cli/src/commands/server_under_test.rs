@@ -115,14 +115,9 @@ fn server_start_failure(error: impl std::fmt::Display) -> CommandFailure {
 /// Reads the sums of requests and replies over the socket and the XDP engine from the status
 /// socket; `None` if it cannot be read.
 fn read_counters(socket: &Path) -> Option<ServerCounters> {
-    let status: serde_json::Value = serde_json::from_str(&status::fetch(socket).ok()?).ok()?;
-    let count = |pointer: &str| status.pointer(pointer).and_then(serde_json::Value::as_u64);
-    let in_kernel = count("/xdp_counters/answered_ipv4").unwrap_or(0)
-        + count("/xdp_counters/answered_ipv6").unwrap_or(0);
-    Some(ServerCounters {
-        received: count("/counters/received")? + in_kernel,
-        answered: count("/counters/answered")? + in_kernel,
-    })
+    let status = status::fetch_status(socket).ok()?;
+    let (received, answered) = (status.requests_received(), status.requests_answered());
+    Some(ServerCounters { received, answered })
 }
 
 /// Removes the prefix "horolog: " from an error of a server, since this program prints it again.

@@ -11,13 +11,11 @@ use std::time::Duration;
 use clap::Args;
 use horolog_probe::clocks::{SlotReadings, run_each_interval};
 use horolog_record::ClockLogLine;
-use horolog_server::status;
+use horolog_server::{ServerStatus, status};
 use horolog_sys::clock::{MonotonicClock, Realtime};
 use horolog_time::Clock;
-use serde_json::Value;
 
 use super::compare::ClockReadingArgs;
-use crate::commands::status::live;
 use crate::failure::CommandFailure;
 use crate::output;
 use crate::values;
@@ -65,7 +63,7 @@ pub(super) fn run(args: ClockLogArgs) -> Result<(), CommandFailure> {
         let path = args.status_socket.map_or_else(status::find_socket, Ok)?;
         // An unreachable server is an error only at the start; later, each failed request is
         // logged.
-        live::fetch(&path)?;
+        status::fetch_status(&path)?;
         let mut log = ClockLogWriter::open(&args.file, args.size)?;
         output::install_interrupt_handler()?;
         return log_server_status(&path, args.clocks.interval, time, &mut log);
@@ -114,10 +112,11 @@ fn log_server_status(
     let count = u64::try_from(count).unwrap_or(u64::MAX).saturating_add(1);
     let mut write_result = Ok(());
     run_each_interval(interval, count, &|| output::check_stop_request().is_break(), |_| {
-        let lines = match live::fetch(path) {
+        let lines = match status::fetch_status(path) {
             Ok(status) => status_lines(&status),
-            Err(failure) => {
-                vec![ClockLogLine { reason: Some(failure.to_string()), ..clock_line_now("server") }]
+            Err(error) => {
+                let reason = CommandFailure::from(error).to_string();
+                vec![ClockLogLine { reason: Some(reason), ..clock_line_now("server") }]
             }
         };
         log.write_lines(&lines, &mut write_result);
@@ -127,26 +126,23 @@ fn log_server_status(
 
 /// Returns a line for the calibration and for each source in a server's status; a line for the
 /// system clock if the server has neither.
-fn status_lines(status: &Value) -> Vec<ClockLogLine> {
-    let text = |value: &Value| value.as_str().map(str::to_owned);
-    let calibration = status.get("calibration").map(|calibration| ClockLogLine {
-        offset_ns: calibration["offset_ns"].as_i64(),
-        uncertainty_ns: calibration["uncertainty_ns"].as_f64(),
-        frequency_ppb: calibration["frequency_ppb"].as_f64(),
-        state: text(&calibration["state"]),
-        reason: text(&calibration["reason"]),
+fn status_lines(status: &ServerStatus) -> Vec<ClockLogLine> {
+    let calibration = status.calibration.as_ref().map(|calibration| ClockLogLine {
+        offset_ns: calibration.offset_ns,
+        uncertainty_ns: calibration.uncertainty_ns,
+        frequency_ppb: calibration.frequency_ppb,
+        state: Some(calibration.state.to_string()),
+        reason: calibration.reason.clone(),
         ..clock_line_now("calibration")
     });
-    let source = |source: &Value| ClockLogLine {
-        offset_ns: source["offset_ns"].as_i64(),
-        uncertainty_ns: source["uncertainty_ns"].as_f64(),
-        state: text(&source["state"]),
-        reason: text(&source["reason"]),
-        ..clock_line_now(source["name"].as_str().unwrap_or_default())
-    };
-    let sources = status["sources"].as_array();
-    let has_no_source = sources.is_some_and(Vec::is_empty) && calibration.is_none();
-    let sources = sources.into_iter().flatten().map(source);
+    let sources = status.sources.iter().map(|source| ClockLogLine {
+        offset_ns: source.offset_ns,
+        uncertainty_ns: source.uncertainty_ns.map(|ns| ns as f64),
+        state: Some(source.state.to_string()),
+        reason: source.reason.clone(),
+        ..clock_line_now(&source.name)
+    });
+    let has_no_source = status.sources.is_empty() && calibration.is_none();
     calibration
         .into_iter()
         .chain(sources)
@@ -155,8 +151,8 @@ fn status_lines(status: &Value) -> Vec<ClockLogLine> {
 }
 
 /// Returns the line of a server without sources, which serves its system clock unchecked.
-fn system_clock_line(status: &Value) -> ClockLogLine {
-    let state = if status["synchronised"] == true { "synchronised" } else { "not synchronised" };
+fn system_clock_line(status: &ServerStatus) -> ClockLogLine {
+    let state = if status.synchronised { "synchronised" } else { "not synchronised" };
     ClockLogLine {
         state: Some(state.to_owned()),
         reason: Some("served unchecked: no source reports its offset".to_owned()),
@@ -243,36 +239,31 @@ impl ClockLogWriter {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
+    use crate::commands::status::sample_status;
 
     #[test]
     fn a_servers_calibration_and_sources_have_lines_with_one_sign() {
-        let status = json!({
-            "calibration": { "state": "locked", "offset_ns": 250, "uncertainty_ns": 31.5,
-                             "frequency_ppb": 12.5 },
-            "sources": [{ "name": "gnss", "state": "selected", "offset_ns": 250 },
-                        { "name": "phc", "state": "unusable", "reason": "no PTP clock" }],
-        });
-        let lines = status_lines(&status);
+        let lines = status_lines(&sample_status());
         let clocks: Vec<_> = lines.iter().filter_map(|line| line.clock.as_deref()).collect();
-        assert_eq!(clocks, ["calibration", "gnss", "phc"]);
+        assert_eq!(clocks, ["calibration", "gnss", "system clock with a long name", "phc"]);
         assert_eq!(
-            (lines[0].offset_ns, lines[1].offset_ns, lines[2].offset_ns),
+            (lines[0].offset_ns, lines[1].offset_ns, lines[3].offset_ns),
             (Some(250), Some(250), None)
         );
         assert_eq!(
             (lines[0].frequency_ppb, lines[0].state.as_deref()),
-            (Some(12.5), Some("locked"))
+            (Some(19_998.125), Some("holdover"))
         );
-        assert_eq!(lines[2].reason.as_deref(), Some("no PTP clock"));
-        assert!(status_lines(&json!({})).is_empty());
+        assert_eq!(lines[3].state.as_deref(), Some("unusable"));
+        assert_eq!(lines[3].reason.as_deref(), Some("/dev/ptp0: it is no PTP clock"));
     }
 
     #[test]
     fn a_server_without_sources_has_a_line_of_its_system_clock() {
-        let lines = status_lines(&json!({ "sources": [], "synchronised": true }));
+        let sources = Vec::new();
+        let status = ServerStatus { sources, calibration: None, ..sample_status() };
+        let lines = status_lines(&status);
         let [line] = &lines[..] else { panic!("{lines:?}") };
         assert_eq!(line.clock.as_deref(), Some("system clock"));
         assert_eq!((line.state.as_deref(), line.offset_ns), (Some("synchronised"), None));

@@ -5,12 +5,12 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use horolog_server::status;
+use horolog_server::ServerStatus;
+use horolog_server::status::fetch_status;
 use horolog_sys::signal::{BlockedSignals, Signal};
 use ratatui::Frame;
 use ratatui::crossterm::event;
 use ratatui::text::Line;
-use serde_json::Value;
 
 use crate::failure::CommandFailure;
 use crate::live::{KeyAction, ScrollView};
@@ -22,12 +22,13 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Function that lays out the status `now` for a terminal of this number of columns, with rates
 /// since the previous status `before`.
-pub(crate) type ViewLayout = fn(columns: usize, before: &Value, now: &Value) -> Vec<Line<'static>>;
+pub(crate) type ViewLayout =
+    fn(columns: usize, before: &ServerStatus, now: &ServerStatus) -> Vec<Line<'static>>;
 
 /// Shows the status of the server with the status socket `path` until `q` or a signal ends the
 /// view.
 pub(crate) fn run(path: &Path, layout: ViewLayout) -> Result<(), CommandFailure> {
-    let first_status = fetch(path)?;
+    let first_status = fetch_status(path)?;
     let end_signals =
         BlockedSignals::block(&[Signal::Interrupt, Signal::Terminate, Signal::HangUp])
             .map_err(CommandFailure::environment)?;
@@ -42,7 +43,7 @@ fn draw_until_end(
     path: &Path,
     terminal: &mut ratatui::DefaultTerminal,
     end_signals: &BlockedSignals,
-    first_status: Value,
+    first_status: ServerStatus,
     layout: ViewLayout,
 ) -> Result<(), CommandFailure> {
     let (mut before, mut now) = (first_status.clone(), first_status);
@@ -57,7 +58,7 @@ fn draw_until_end(
             StatusAction::Draw => {}
             StatusAction::End => return Ok(()),
             StatusAction::Fetch => {
-                before = std::mem::replace(&mut now, fetch(path)?);
+                before = std::mem::replace(&mut now, fetch_status(path)?);
                 next_fetch = Instant::now() + FETCH_INTERVAL;
             }
         }
@@ -96,12 +97,4 @@ fn wait_for_action(
             });
         }
     }
-}
-
-/// Requests the status of the server with the status socket `path`, as parsed JSON.
-pub(crate) fn fetch(path: &Path) -> Result<Value, CommandFailure> {
-    let text = status::fetch(path)?;
-    serde_json::from_str(&text).map_err(|error| {
-        CommandFailure::environment(format!("invalid JSON from {}: {error}", path.display()))
-    })
 }
