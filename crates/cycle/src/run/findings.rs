@@ -321,6 +321,8 @@ fn add_end_finding(ending: &RunEnd, findings: &mut Vec<Finding>) {
 
 #[cfg(test)]
 mod tests {
+    use horolog_record::TaskPolicy;
+
     use super::*;
 
     #[test]
