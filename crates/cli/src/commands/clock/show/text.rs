@@ -109,10 +109,10 @@ fn calibration_lines(status: &CalibrationStatus) -> Vec<String> {
         None => "  system clock not steered".to_owned(),
     });
     let offset = text_or_absent(status.offset_ns, signed_ns);
+    let frequency = text_or_absent(status.frequency_ppb, ppb_text);
     lines.push(value_row("system clock ahead of UTC", &offset));
     lines.push(value_row("uncertainty", &text_or_absent(status.uncertainty_ns, mean_ns)));
-    lines
-        .push(value_row("frequency, uncorrected", &text_or_absent(status.frequency_ppb, ppb_text)));
+    lines.push(value_row("frequency, uncorrected", &frequency));
     lines.push(value_row("pulse noise", &text_or_absent(status.noise_ns, mean_ns)));
     if let Some(held_s) = status.holdover_s {
         let limit_s = status.holdover_limit_s;
@@ -127,6 +127,13 @@ fn calibration_lines(status: &CalibrationStatus) -> Vec<String> {
     if let Some(failures) = status.log_failures {
         lines.push(value_row("log entries not written", &full_count(failures)));
     }
+    lines.extend(calibration_input_lines(status));
+    lines
+}
+
+/// Returns the lines about the pulses and sentences of a calibration.
+fn calibration_input_lines(status: &CalibrationStatus) -> Vec<String> {
+    let mut lines = Vec::new();
     for (kind, counts) in [("pulses", &status.pulses), ("sentences", &status.sentences)] {
         for (verdict, count) in counts.by_name() {
             let name = format!("{kind}: {}", verdict.replace('_', " "));
