@@ -165,7 +165,7 @@ impl ResultFiles<2> {
 }
 
 impl<const N: usize> ResultFiles<N> {
-    /// As [`ResultFiles::finish`], with the renderers of the files.
+    /// Does what [`ResultFiles::finish`] does, with the renderers of the files.
     pub(crate) fn finish_with<R: MeasuredResult + 'static>(
         self,
         result: &mut R,

@@ -31,7 +31,7 @@ const CRATES: [&str; 14] = [
 
 /// TOML files by name, each with the source file of the types that deserialise it.
 const TOML_FILES: [(&str, &str); 6] = [
-    ("campaign plan", "campaign/src/plan/file.rs"),
+    ("campaign plan", "campaign/src/plan/read.rs"),
     ("campaign policy", "campaign/src/policy/file.rs"),
     ("cycle tasks", "cycle/src/task/file.rs"),
     ("cycle test", "cycle/src/application/file.rs"),
