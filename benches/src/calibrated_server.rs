@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail, ensure};
 use horolog_lab::receiver::SimulatedGnssReceiver;
 use horolog_lab::{Lab, LabConfig, RunningProgram};
 use horolog_load::ramp::Ramp;
-use horolog_load::{LoadJob, LoadOptions, LoadRun};
+use horolog_load::{LoadOptions, LoadProcedure, LoadRun};
 use horolog_record::{LoadEngineKind, LoadResult};
 use horolog_server::status;
 use horolog_source::{SOCK_SAMPLE_LEN, SockSample};
@@ -106,7 +106,7 @@ impl CalibratedServer {
         Ok(this)
     }
 
-    pub(crate) fn load(&self, job: LoadJob) -> Result<LoadResult> {
+    pub(crate) fn load(&self, job: LoadProcedure) -> Result<LoadResult> {
         let target = self.lab.server().first_interface().ipv4.to_string().parse()?;
         let mut options = LoadOptions::new(target, job);
         options.engine = Some(LoadEngineKind::Xdp);
@@ -119,7 +119,7 @@ impl CalibratedServer {
         let calibrated = self.calibrated.as_ref().context("it has no receiver")?;
         let ramp = Ramp { min: rate, max: rate, multiplier: 2.0, duration: DURATION };
         let (before, begun) = (self.calibrating_s()?, Instant::now());
-        let delays = calibrated.delays_during(|| self.load(LoadJob::Ramp(ramp)).map(drop))?;
+        let delays = calibrated.delays_during(|| self.load(LoadProcedure::Ramp(ramp)).map(drop))?;
         let core_share = (self.calibrating_s()? - before) / begun.elapsed().as_secs_f64();
         Ok(Busy { delays, core_share })
     }

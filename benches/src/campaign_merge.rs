@@ -15,7 +15,8 @@ use horolog_campaign::order::{JobEnd, JobOutcome, Order, PROTOCOL};
 use horolog_campaign::placement::{AgentCandidate, Placement, assign_roles};
 use horolog_campaign::plan::Plan;
 use horolog_campaign::report::{
-    AgentReport, FRAGMENT_BYTES_MAX, Fragment, Reassembly, ReportContent, fragments,
+    AgentReport, AgentReportContent, FRAGMENT_BYTES_MAX, ReportFragment, ReportReassembly,
+    fragments,
 };
 use horolog_campaign::role::RoleKind;
 use horolog_record::{Host, LoadResult, MergedResults, rfc3339_now};
@@ -50,11 +51,13 @@ fn stored_messages(order: &Order, record: &LoadResult) -> Result<Vec<Message>> {
         agent: order.agent.clone(),
         incarnation: 1,
         number: 1,
-        content: ReportContent::Outcome(Box::new(outcome)),
+        content: AgentReportContent::Outcome(Box::new(outcome)),
     };
     let (id, packed) = (report.id(), report.pack()?);
-    let message =
-        |part: Fragment<'_>| Message { agent: order.agent.to_string(), bytes: part.to_bytes() };
+    let message = |part: ReportFragment<'_>| Message {
+        agent: order.agent.to_string(),
+        bytes: part.to_bytes(),
+    };
     Ok(fragments(&id, &packed, FRAGMENT_BYTES_MAX).map(message).collect())
 }
 
@@ -113,10 +116,10 @@ impl Ground {
     pub(crate) fn merged(&self, directory: &Path) -> Result<f64> {
         let began = Instant::now();
         let mut ledger = Ledger::new(self.campaign.clone(), &self.orders);
-        let mut assembly = Reassembly::default();
+        let mut assembly = ReportReassembly::default();
         for message in &self.messages {
             let Message { agent, bytes } = message;
-            if let Some(packed) = assembly.add_fragment(agent, &Fragment::parse(bytes)?)? {
+            if let Some(packed) = assembly.add_fragment(agent, &ReportFragment::parse(bytes)?)? {
                 ledger.ingest(agent, AgentReport::unpack(&packed)?);
             }
         }

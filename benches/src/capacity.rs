@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use horolog_lab::{Lab, LabConfig};
-use horolog_load::ptp::{PtpLoadTransport, PtpPlan, PtpRequestKind};
+use horolog_load::ptp::{PtpLoadTransport, PtpRequestKind, PtpRequestOptions};
 use horolog_load::ramp::Ramp;
-use horolog_load::{LoadJob, LoadOptions, LoadRun, Observer};
-use horolog_record::{LoadEngineKind, LoadResult, SearchEndReason, SearchKind, Trial};
+use horolog_load::{LoadObserver, LoadOptions, LoadProcedure, LoadRun};
+use horolog_record::{CapacitySearchGoal, LoadEngineKind, LoadResult, SearchEndReason, Trial};
 use horolog_stats::{LossGoal, SearchConfig};
 
 use crate::figure::{Figure, Goal};
@@ -18,7 +18,7 @@ use crate::metrics::MetricsReader;
 use crate::servers::{self, Server};
 
 /// Requests for the delay of a PTP master.
-pub(crate) const PTP_DELAY: PtpPlan = PtpPlan {
+pub(crate) const PTP_DELAY: PtpRequestOptions = PtpRequestOptions {
     kind: PtpRequestKind::Delay,
     domain: 0,
     minor_version: 0,
@@ -27,7 +27,8 @@ pub(crate) const PTP_DELAY: PtpPlan = PtpPlan {
 };
 
 /// Requests of NetSync Monitor.
-pub(crate) const PTP_MONITOR: PtpPlan = PtpPlan { kind: PtpRequestKind::Nsm, ..PTP_DELAY };
+pub(crate) const PTP_MONITOR: PtpRequestOptions =
+    PtpRequestOptions { kind: PtpRequestKind::Nsm, ..PTP_DELAY };
 
 /// A trial with at most one lost request in ten thousand counts as lossless.
 pub(crate) const LOSS: f64 = 1e-4;
@@ -37,7 +38,7 @@ const SERVERS: [Server; 4] = [Server::Chronyd, Server::Sockets, Server::Xdp, Ser
 /// Nobody who follows a run.
 pub(crate) struct NullObserver;
 
-impl Observer for NullObserver {
+impl LoadObserver for NullObserver {
     fn trial_ended(&mut self, _: usize, _: &Trial) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
@@ -88,11 +89,11 @@ pub(crate) fn flood(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
 }
 
 /// The search that every server is put to.
-pub(crate) fn search() -> Result<LoadJob> {
+pub(crate) fn search() -> Result<LoadProcedure> {
     let mut config = SearchConfig::new(LossGoal::new(LOSS)?, 1e3, 20e6);
     config.final_duration = Duration::from_millis(500);
     config.duration_sum = Duration::from_millis(1500);
-    Ok(LoadJob::Search { kind: SearchKind::Ndr, config })
+    Ok(LoadProcedure::Search { kind: CapacitySearchGoal::Ndr, config })
 }
 
 fn capacity(server: Server, binary: &Path) -> Result<f64> {
@@ -123,7 +124,7 @@ pub(crate) fn flooded_by(
     // More than any processor sends, so that the generator never waits.
     let min = 20e6;
     let ramp = Ramp { min, max: min, multiplier: 2.0, duration };
-    let result = load(server, binary, LoadJob::Ramp(ramp), |options| {
+    let result = load(server, binary, LoadProcedure::Ramp(ramp), |options| {
         options.clients = clients.or(options.clients);
     })?;
     let trial = result.trials.first().context("there was no trial")?;
@@ -135,7 +136,7 @@ pub(crate) fn flooded_by(
 pub(crate) fn load(
     server: Server,
     binary: &Path,
-    job: LoadJob,
+    job: LoadProcedure,
     change: impl FnOnce(&mut LoadOptions),
 ) -> Result<LoadResult> {
     let lab = Lab::new(&LabConfig { queues: 2, ..LabConfig::default() })?;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use horolog_lab::{Lab, LabConfig, RunningError, RunningProgram};
+use horolog_lab::{Lab, LabConfig, RunningProgram, RunningProgramError};
 use horolog_load::clients::CLIENTS_MAX;
 use horolog_record::{LoadEngineKind, LoadResult};
 
@@ -74,7 +74,10 @@ fn memory_of_load(binary: &Path, engine: LoadEngineKind, arguments: &[&str]) -> 
         in_maps = in_maps.max(map_bytes(pid).unwrap_or(0));
         false
     });
-    if let Err(error @ (RunningError::NotReady { .. } | RunningError::System { .. })) = ended {
+    if let Err(
+        error @ (RunningProgramError::NotReady { .. } | RunningProgramError::System { .. }),
+    ) = ended
+    {
         return Err(error.into());
     }
     let json = fs::read(&file).context("the load left no result")?;

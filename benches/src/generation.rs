@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use horolog_lab::{Lab, LabConfig};
 use horolog_load::ramp::Ramp;
-use horolog_load::{LoadJob, LoadOptions, LoadRun};
+use horolog_load::{LoadOptions, LoadProcedure, LoadRun};
 use horolog_record::LoadEngineKind;
 use horolog_wire::ntp;
 use horolog_wire::ptp::EVENT_PORT;
@@ -73,7 +73,7 @@ fn sent(lab: &Lab, port: u16, change: impl FnOnce(&mut LoadOptions) + Send) -> R
     let sink = lab.server().run(|| CountingSink::attach(&interface, port))??;
     let target = server.ipv4.to_string().parse()?;
     let ramp = Ramp { min: RATE, max: RATE, multiplier: 2.0, duration: DURATION };
-    let mut options = LoadOptions::new(target, LoadJob::Ramp(ramp));
+    let mut options = LoadOptions::new(target, LoadProcedure::Ramp(ramp));
     options.reply_timeout = TIMEOUT;
     change(&mut options);
     let result = lab.client().run(|| LoadRun::prepare(options)?.run(&mut NullObserver))??;

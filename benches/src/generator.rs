@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
-use horolog_load::ptp::{PtpPlan, PtpRequestKind};
-use horolog_load::{LoadJob, LoadOptions, LoadRun, Observer, ramp::Ramp};
+use horolog_load::ptp::{PtpRequestKind, PtpRequestOptions};
+use horolog_load::{LoadObserver, LoadOptions, LoadProcedure, LoadRun, ramp::Ramp};
 use horolog_record::{LoadEngineKind, LoadResult, Trial};
 use horolog_wire::ethernet::MacAddress;
 
@@ -108,7 +108,7 @@ fn make_sink(lab: &Lab) -> Result<()> {
 }
 
 /// Time that a run takes besides sending, per trial, of NTP or of PTP.
-fn set_up(lab: &Lab, rounds: usize, ptp: Option<PtpPlan>) -> Result<Figure> {
+fn set_up(lab: &Lab, rounds: usize, ptp: Option<PtpRequestOptions>) -> Result<Figure> {
     const DURATION: Duration = Duration::from_millis(50);
     let plan = Plan { duration: DURATION, trials: 10, ptp, ..Plan::new(LoadEngineKind::Xdp, 10e3) };
     let mut runs = Vec::new();
@@ -147,7 +147,7 @@ struct Plan {
     interface: Option<&'static str>,
     target: Option<Ipv4Addr>,
     /// Asks for PTP instead of NTP.
-    ptp: Option<PtpPlan>,
+    ptp: Option<PtpRequestOptions>,
 }
 
 impl Plan {
@@ -172,7 +172,7 @@ impl Plan {
         // Rising so slowly that all of its trials are at the rate.
         let ramp = Ramp { min, max: min * 1.001, multiplier: 1.0001, duration };
         let target = self.target.unwrap_or(lab.server().first_interface().ipv4);
-        let mut options = LoadOptions::new(target.to_string().parse()?, LoadJob::Ramp(ramp));
+        let mut options = LoadOptions::new(target.to_string().parse()?, LoadProcedure::Ramp(ramp));
         options.ptp = self.ptp;
         options.engine = Some(self.engine);
         options.threads = self.threads;
@@ -191,7 +191,7 @@ impl Plan {
 /// Ends a run after so many trials.
 struct Count(usize);
 
-impl Observer for Count {
+impl LoadObserver for Count {
     fn trial_ended(&mut self, index: usize, _: &Trial) -> ControlFlow<()> {
         if index + 1 < self.0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }

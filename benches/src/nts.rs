@@ -11,10 +11,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
 use horolog_load::nts::{
-    Algorithm, KE_PORT, NtsOptions, SESSIONS_DEFAULT, SessionCount, TrustAnchors,
+    AeadAlgorithm, KE_PORT, NtsOptions, SESSIONS_DEFAULT, SessionCount, TrustAnchors,
 };
 use horolog_load::ramp::Ramp;
-use horolog_load::{LoadJob, LoadOptions, LoadRun};
+use horolog_load::{LoadOptions, LoadProcedure, LoadRun};
 use horolog_record::{LoadEngineKind, LoadResult};
 
 use crate::capacity::{self, NullObserver};
@@ -87,7 +87,7 @@ fn compared(what: &str, unit: &'static str, runs: [Vec<f64>; 3], goal: Goal) -> 
 /// interrupts is no process'; `horolog bench nts` compares that as well.
 fn cost_us(server: Server, binary: &Path, rate: f64, threads: usize) -> Result<f64> {
     let ramp = Ramp { min: rate, max: rate, multiplier: 2.0, duration: DURATION };
-    let (result, processor_s) = load(server, binary, LoadJob::Ramp(ramp), threads)?;
+    let (result, processor_s) = load(server, binary, LoadProcedure::Ramp(ramp), threads)?;
     let trial = result.trials.first().context("there was no trial")?;
     let replies = trial.responses.nts;
     ensure!(replies * 10 > trial.sent * 9, "{} lost a tenth at {rate:.0}/s", server.name());
@@ -95,7 +95,12 @@ fn cost_us(server: Server, binary: &Path, rate: f64, threads: usize) -> Result<f
 }
 
 /// Loads a server in a lab of its own, and tells how much processor time it took meanwhile.
-fn load(server: Server, binary: &Path, job: LoadJob, threads: usize) -> Result<(LoadResult, f64)> {
+fn load(
+    server: Server,
+    binary: &Path,
+    job: LoadProcedure,
+    threads: usize,
+) -> Result<(LoadResult, f64)> {
     let lab = Lab::new(&LabConfig { queues: 2, ..LabConfig::default() })?;
     let started = servers::start(server, lab.server(), binary)?;
     let host = lab.server().first_interface().ipv4;
@@ -107,7 +112,7 @@ fn load(server: Server, binary: &Path, job: LoadJob, threads: usize) -> Result<(
         ke_server: options.target.with_port(KE_PORT),
         name: Some(NAME.to_owned()),
         trust: TrustAnchors::from_pem_file(Some(&started.certificate))?,
-        algorithms: vec![Algorithm::AesSivCmac256],
+        algorithms: vec![AeadAlgorithm::AesSivCmac256],
         sessions: SessionCount::Shared(SESSIONS_DEFAULT),
         share: 100,
     });

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use horolog_lab::{Lab, LabConfig};
 use horolog_load::nts::{KE_PORT, TrustAnchors};
-use horolog_load::nts_ke::{self, NtsKeJob, NtsKeLoadOptions};
+use horolog_load::nts_ke::{self, NtsKeLoadOptions, NtsKeLoadProcedure};
 use horolog_load::target::TargetName;
 
 use crate::figure::{Figure, Goal};
@@ -51,7 +51,7 @@ fn establish(server: Server, binary: &Path) -> Result<f64> {
         i_own_this_target: false,
         trust: TrustAnchors::from_pem_file(Some(&started.certificate))?,
         connections: CLIENTS,
-        job: NtsKeJob::ClosedLoop(DURATION),
+        job: NtsKeLoadProcedure::ClosedLoop(DURATION),
         timeout: Duration::from_secs(5),
         limits: Vec::new(),
         command: Vec::new(),

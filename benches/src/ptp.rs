@@ -6,9 +6,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use horolog_load::LoadJob;
-use horolog_load::ptp::PtpPlan;
-use horolog_record::{SearchEndReason, SearchKind};
+use horolog_load::LoadProcedure;
+use horolog_load::ptp::PtpRequestOptions;
+use horolog_record::{CapacitySearchGoal, SearchEndReason};
 use horolog_stats::{LossGoal, SearchConfig};
 
 use crate::capacity::{LOSS, PTP_DELAY, PTP_MONITOR};
@@ -19,7 +19,7 @@ use crate::ptp_masters::{MASTERS, Master, Started};
 const LOG_SYNC_INTERVAL: i8 = 0;
 
 /// Kind of request, its name, and the goal of our rate relative to that of ptp4l.
-const KINDS: [(&str, PtpPlan, f64); 2] =
+const KINDS: [(&str, PtpRequestOptions, f64); 2] =
     [("Delay_Resp", PTP_DELAY, 30.0), ("NetSync Monitor", PTP_MONITOR, 3.0)];
 
 /// Searches for both masters' capacity `rounds` times and compares them.
@@ -44,14 +44,14 @@ pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
 }
 
 /// The search of `capacity`, from a rate on that a master in user space takes on a busy machine.
-fn search() -> Result<LoadJob> {
+fn search() -> Result<LoadProcedure> {
     let mut config = SearchConfig::new(LossGoal::new(LOSS)?, 100.0, 20e6);
     config.final_duration = Duration::from_millis(500);
     config.duration_sum = Duration::from_millis(1500);
-    Ok(LoadJob::Search { kind: SearchKind::Ndr, config })
+    Ok(LoadProcedure::Search { kind: CapacitySearchGoal::Ndr, config })
 }
 
-fn capacity(master: Master, binary: &Path, plan: PtpPlan) -> Result<f64> {
+fn capacity(master: Master, binary: &Path, plan: PtpRequestOptions) -> Result<f64> {
     let started = Started::new(master, binary, LOG_SYNC_INTERVAL)?;
     let search = started.load(plan, search()?)?.search.context("the search did not end")?;
     let name = master.name();

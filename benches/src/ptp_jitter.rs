@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use horolog_load::LoadJob;
+use horolog_load::LoadProcedure;
 use horolog_load::ramp::Ramp;
 use horolog_stats::ExactSummary;
 use horolog_time::{NS_PER_S, Timestamp, Utc};
@@ -89,7 +89,7 @@ fn listen(master: Master, binary: &Path) -> Result<Run> {
             thread::sleep(DURATION / 20);
             arrivals(listener, Instant::now() + DURATION * 9 / 10)
         });
-        let result = started.load(PTP_DELAY, LoadJob::Ramp(ramp));
+        let result = started.load(PTP_DELAY, LoadProcedure::Ramp(ramp));
         (result, arrivals.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     });
     let (result, arrivals) = (result?, arrivals?);

@@ -7,10 +7,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use horolog_io::{Batch, BatchDevice, BatchPacket, UdpDevice, UdpOptions};
+use horolog_io::{Batch, BatchDevice, BatchPacket, UdpDevice, UdpDeviceOptions};
 use horolog_lab::{Lab, LabConfig, LabHost, RunningProgram};
-use horolog_load::ptp::PtpPlan;
-use horolog_load::{LoadJob, LoadOptions, LoadRun};
+use horolog_load::ptp::PtpRequestOptions;
+use horolog_load::{LoadOptions, LoadProcedure, LoadRun};
 use horolog_record::{LoadEngineKind, LoadResult};
 use horolog_wire::ptp::{EVENT_PORT, GENERAL_PORT, MULTICAST_IPV4, Message, MessageType};
 use tempfile::TempDir;
@@ -76,7 +76,7 @@ impl Started {
     }
 
     /// Loads it from the client's host by the in-kernel engine.
-    pub(crate) fn load(&self, plan: PtpPlan, job: LoadJob) -> Result<LoadResult> {
+    pub(crate) fn load(&self, plan: PtpRequestOptions, job: LoadProcedure) -> Result<LoadResult> {
         let target = self.lab.server().first_interface().ipv4.to_string().parse()?;
         let mut options = LoadOptions::new(target, job);
         options.engine = Some(LoadEngineKind::Xdp);
@@ -134,9 +134,9 @@ pub(crate) struct Listener {
 impl Listener {
     /// Joins the group.
     pub(crate) fn join(host: &LabHost, port: u16) -> Result<Self> {
-        let options = UdpOptions {
+        let options = UdpDeviceOptions {
             interface: Some(host.first_interface().name.clone()),
-            ..UdpOptions::default()
+            ..UdpDeviceOptions::default()
         };
         let at = SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
         let device = host.run(|| UdpDevice::bind(at, &options))??;

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use horolog_record::{
-    Distribution, Host, LOAD_SCHEMA, LoadEngineKind, LoadResult, LoadTarget, LossLocation,
-    Percentiles, RequestMode, RequestSpacing, ResponseCounts, SeriesPoint, TimeSeries, Trial,
+    Distribution, Host, LOAD_SCHEMA, LoadEngineKind, LoadResult, LoadSeriesPoint, LoadTarget,
+    LoadTimeSeries, LossLocation, Percentiles, ReplyKindCounts, RequestMode, RequestSpacing, Trial,
     rfc3339_now,
 };
 use horolog_stats::Recorder;
@@ -57,7 +57,7 @@ fn trial(latencies: &mut Latencies) -> Trial {
         late: 0,
         unsynchronised: 0,
         invalid: BTreeMap::new(),
-        responses: ResponseCounts { basic: sent, ..ResponseCounts::default() },
+        responses: ReplyKindCounts { basic: sent, ..ReplyKindCounts::default() },
         authenticated: None,
         cookies_reused: None,
         fairness: None,
@@ -72,9 +72,9 @@ fn trial(latencies: &mut Latencies) -> Trial {
     }
 }
 
-fn point(second: usize, latencies: &mut Latencies) -> SeriesPoint {
+fn point(second: usize, latencies: &mut Latencies) -> LoadSeriesPoint {
     let distribution = Distribution::from_recorder(&latencies.recorded(RATE));
-    SeriesPoint {
+    LoadSeriesPoint {
         at_s: second as f64,
         trial: second / TRIAL_S,
         intended_rate: RATE as f64,
@@ -120,7 +120,7 @@ pub(crate) fn record(seed: u64, host: &Host) -> LoadResult {
         offset: None,
         trials,
         search: None,
-        series: Some(TimeSeries { interval_s: 1.0, points }),
+        series: Some(LoadTimeSeries { interval_s: 1.0, points }),
         outages: Vec::new(),
         overload: None,
         limits: Vec::new(),

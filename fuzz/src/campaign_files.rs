@@ -4,14 +4,14 @@
 //! again.
 #![no_main]
 
-use horolog_campaign::FileError;
+use horolog_campaign::FileContentError;
 use horolog_campaign::placement::{AgentCandidate, assign_roles};
 use horolog_campaign::plan::Plan;
-use horolog_campaign::policy::Policy;
+use horolog_campaign::policy::AgentPolicy;
 use horolog_campaign::role::RoleKind;
 use libfuzzer_sys::fuzz_target;
 
-fn is_one_line(fault: &FileError, text: &str) {
+fn is_one_line(fault: &FileContentError, text: &str) {
     let lines = 1 + text.matches('\n').count();
     assert!(fault.line.is_none_or(|line| (1..=lines).contains(&line)), "{fault:?}");
     assert!(!fault.reason.contains('\n'), "{fault:?}");
@@ -28,8 +28,8 @@ fn agent(number: u8) -> Option<AgentCandidate> {
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(text) = str::from_utf8(bytes) else { return };
-    match Policy::parse(text) {
-        Ok(policy) => assert_eq!(Policy::parse(&policy.to_toml()), Ok(policy)),
+    match AgentPolicy::parse(text) {
+        Ok(policy) => assert_eq!(AgentPolicy::parse(&policy.to_toml()), Ok(policy)),
         Err(fault) => is_one_line(&fault, text),
     }
     let plan = match Plan::parse(text, &[]) {

@@ -4,15 +4,15 @@
 #![no_main]
 
 use horolog_campaign::assignment::Assignment;
-use horolog_campaign::report::{AgentReport, Fragment, Reassembly};
+use horolog_campaign::report::{AgentReport, ReportFragment, ReportReassembly};
 use horolog_campaign::spool::SpoolEntry;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    if let Ok(part) = Fragment::parse(bytes) {
+    if let Ok(part) = ReportFragment::parse(bytes) {
         let again = part.to_bytes();
-        assert_eq!(Fragment::parse(&again).expect("what is written is read"), part);
-        let mut assembly = Reassembly::default();
+        assert_eq!(ReportFragment::parse(&again).expect("what is written is read"), part);
+        let mut assembly = ReportReassembly::default();
         let once = assembly.add_fragment("n1", &part).expect("one part is never too many");
         assert_eq!(assembly.add_fragment("n1", &part).expect("nor is it a second time"), once);
     }

@@ -4,7 +4,8 @@
 #![no_main]
 
 use horolog_counters::{
-    CounterQuery, CounterSnapshot, SoftnetCounts, Token, UdpCounts, UdpSocketCounts, render_text,
+    BearerToken, CounterQuery, CounterSnapshot, SoftnetCounts, UdpCounts, UdpSocketCounts,
+    render_text,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -24,5 +25,5 @@ fuzz_target!(|bytes: &[u8]| {
     let _ = UdpCounts::parse_snmp6(text);
     let _ = SoftnetCounts::parse(text);
     let _ = UdpSocketCounts::parse_table(text);
-    let _ = Token::parse(text);
+    let _ = BearerToken::parse(text);
 });

@@ -2,14 +2,14 @@
 //! what was read is the same when it is written and read again.
 #![no_main]
 
-use horolog_cycle::mark::{Mark, ProgramCommand};
+use horolog_cycle::mark::{ProgramCommand, ProgramMark};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    if let Some(mark) = Mark::parse(bytes) {
+    if let Some(mark) = ProgramMark::parse(bytes) {
         let line = mark.to_string();
         assert!(!line.contains('\n'), "{line:?}");
-        assert_eq!(Mark::parse(line.as_bytes()), Some(mark));
+        assert_eq!(ProgramMark::parse(line.as_bytes()), Some(mark));
     }
     if let Some(command) = ProgramCommand::parse(bytes) {
         assert_eq!(ProgramCommand::parse(command.to_string().as_bytes()), Some(command));

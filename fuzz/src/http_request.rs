@@ -4,12 +4,12 @@
 
 use std::sync::LazyLock;
 
-use horolog_http::{AccessPolicy, HttpRequest, HttpResponse, Token, respond};
+use horolog_http::{AccessPolicy, BearerToken, HttpRequest, HttpResponse, respond};
 use libfuzzer_sys::fuzz_target;
 
 /// With the token that the seeds show, and without one.
 static GUARDS: LazyLock<[AccessPolicy; 2]> = LazyLock::new(|| {
-    [AccessPolicy::new(Token::parse("0123456789abcdef")), AccessPolicy::default()]
+    [AccessPolicy::new(BearerToken::parse("0123456789abcdef")), AccessPolicy::default()]
 });
 
 fuzz_target!(|bytes: &[u8]| {

@@ -3,8 +3,8 @@
 //! and a request is agreed upon only with what it offers.
 #![no_main]
 
-use horolog_ke::message::{KeRequest, KeResponse};
-use horolog_ke::records::{Record, message_len};
+use horolog_ke::message::{NtsKeRequest, NtsKeResponse};
+use horolog_ke::records::{NtsKeRecord, message_len};
 use horolog_ke::validity::CertificateValidity;
 use libfuzzer_sys::fuzz_target;
 
@@ -16,13 +16,13 @@ fuzz_target!(|bytes: &[u8]| {
     }
     // What is no message as a whole must not be taken for one.
     if message_len(bytes) != Some(bytes.len()) {
-        assert!(KeRequest::parse(bytes).is_err() && KeResponse::parse(bytes).is_err());
+        assert!(NtsKeRequest::parse(bytes).is_err() && NtsKeResponse::parse(bytes).is_err());
     }
     let _ = CertificateValidity::parse(bytes);
 });
 
 fn record(bytes: &[u8]) {
-    if let Some((record, rest)) = Record::parse(bytes) {
+    if let Some((record, rest)) = NtsKeRecord::parse(bytes) {
         let mut written = Vec::new();
         record.append_to(&mut written);
         assert_eq!(written, bytes[..bytes.len() - rest.len()]);
@@ -30,9 +30,9 @@ fn record(bytes: &[u8]) {
 }
 
 fn request(message: &[u8]) {
-    let Ok(request) = KeRequest::parse(message) else { return };
+    let Ok(request) = NtsKeRequest::parse(message) else { return };
     if request.ntpv4 {
-        assert_eq!(KeRequest::parse(&request.to_bytes()).as_ref(), Ok(&request));
+        assert_eq!(NtsKeRequest::parse(&request.to_bytes()).as_ref(), Ok(&request));
     }
     if let Ok(agreed) = request.negotiate(&[30, 15]) {
         assert!(request.ntpv4 && request.algorithms.contains(&agreed.algorithm));
@@ -40,9 +40,9 @@ fn request(message: &[u8]) {
 }
 
 fn response(message: &[u8]) {
-    if let Ok(response) = KeResponse::parse(message) {
+    if let Ok(response) = NtsKeResponse::parse(message) {
         let written = response.to_bytes();
         assert_eq!(message_len(&written), Some(written.len()));
-        assert_eq!(KeResponse::parse(&written), Ok(response));
+        assert_eq!(NtsKeResponse::parse(&written), Ok(response));
     }
 }

@@ -4,7 +4,7 @@
 #![no_main]
 
 use horolog_launch::InstantTimescale;
-use horolog_launch::notation::{Notation, PresentTime, Zone};
+use horolog_launch::notation::{PresentTime, TimeNotation, Zone};
 use jiff::tz::TimeZone;
 use libfuzzer_sys::fuzz_target;
 
@@ -14,11 +14,11 @@ const BERLIN: &str = "CET-1CEST,M3.5.0,M10.5.0/3";
 fuzz_target!(|bytes: &[u8]| {
     let Some((seconds, text)) = bytes.split_first_chunk::<4>() else { return };
     let Ok(text) = str::from_utf8(text) else { return };
-    let notation = match text.parse::<Notation>() {
+    let notation = match text.parse::<TimeNotation>() {
         Ok(notation) => notation,
         Err(error) => return assert!(!error.to_string().contains('\n'), "{error}"),
     };
-    assert_eq!(notation.to_string().parse::<Notation>(), Ok(notation.clone()));
+    assert_eq!(notation.to_string().parse::<TimeNotation>(), Ok(notation.clone()));
     let utc_ns = i64::from(u32::from_le_bytes(*seconds)) * 1_000_000_000;
     let zone = TimeZone::posix(BERLIN).expect("a rule of POSIX");
     let now = PresentTime { utc_ns, tai_minus_utc_s: Some(37), zone };

@@ -10,10 +10,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use horolog_load::clients::LaneClients;
 use horolog_load::offset::ReceiveTimestamps;
 use horolog_load::ptp::{
-    ExpectedPtpMessages, PtpLoadTransport, PtpPlan, PtpRequestKind, UnicastMessages, UnicastTerms,
+    PtpLoadTransport, PtpMessageVerifier, PtpRequestKind, PtpRequestOptions, UnicastMessageTypes,
+    UnicastRequestParameters,
 };
 use horolog_load::request_tracker::{LaneCarryOver, RequestTracker, TrackerConfig, TrialCounts};
-use horolog_load::token::TokenCodec;
+use horolog_load::token::RequestTokenCodec;
 use horolog_load::verify;
 use horolog_time::{Monotonic, Span, Timestamp};
 use horolog_wire::ptp::message::{DELAY_RESP_LEN, SIGNALING_LEN};
@@ -54,31 +55,31 @@ fn plan(selector: u8) -> TrackerConfig {
     let kind = match selector & 0x11 {
         0 => PtpRequestKind::Delay,
         1 => PtpRequestKind::Nsm,
-        _ => PtpRequestKind::Unicast(UnicastTerms {
-            messages: UnicastMessages::new(&[MessageType::Sync]).expect("one that is sent"),
+        _ => PtpRequestKind::Unicast(UnicastRequestParameters {
+            messages: UnicastMessageTypes::new(&[MessageType::Sync]).expect("one that is sent"),
             log_interval: 0,
             duration_s: 10,
         }),
     };
     let transport =
         if selector & 8 != 0 { PtpLoadTransport::Ethernet } else { PtpLoadTransport::Udp };
-    let plan =
-        PtpPlan { kind, domain: 0, minor_version: 0, multicast: selector & 3 == 2, transport };
-    let token = TokenCodec::new(0xdead_beef_1234_5678, START);
+    let plan = PtpRequestOptions {
+        kind,
+        domain: 0,
+        minor_version: 0,
+        multicast: selector & 3 == 2,
+        transport,
+    };
+    let token = RequestTokenCodec::new(0xdead_beef_1234_5678, START);
     let localhost = (IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST));
     let master = if selector & 4 != 0 { localhost.1 } else { localhost.0 };
     TrackerConfig {
-        expected: verify::ExpectedReplies {
-            token,
-            version: 4,
-            interleaved: false,
-            extended: false,
-        },
+        expected: verify::ReplyVerifier { token, version: 4, interleaved: false, extended: false },
         clients: LaneClients::in_turn(CLIENTS, 0, 1, 1),
         start: START,
         timeout: Span::from_ms(100),
         rate: 1000.0,
-        ptp: Some(ExpectedPtpMessages { plan, token, lane: 0, lanes: 1, clients: CLIENTS, master }),
+        ptp: Some(PtpMessageVerifier { plan, token, lane: 0, lanes: 1, clients: CLIENTS, master }),
         offset: None,
         interval: None,
         fairness: false,

@@ -4,15 +4,15 @@
 //! An input is the age of the run in nanoseconds (8 bytes) and the datagram.
 #![no_main]
 
-use horolog_load::token::{RequestId, SEQUENCE_BITS, TIME_BITS, TokenCodec};
-use horolog_load::verify::{ExpectedReplies, ReplyMode, VerifiedReply};
-use horolog_record::InvalidReason;
+use horolog_load::token::{RequestId, RequestTokenCodec, SEQUENCE_BITS, TIME_BITS};
+use horolog_load::verify::{ReplyMode, ReplyVerifier, VerifiedReply};
+use horolog_record::InvalidReplyReason;
 use horolog_time::{Monotonic, Span, Timestamp};
 use horolog_wire::ntp::HEADER_LEN;
 use libfuzzer_sys::fuzz_target;
 
 const START: Timestamp<Monotonic> = Timestamp::from_ns(5_000_000_000_000);
-const TOKEN: TokenCodec = TokenCodec::new(0xdead_beef_1234_5678, START);
+const TOKEN: RequestTokenCodec = RequestTokenCodec::new(0xdead_beef_1234_5678, START);
 /// The longest run, in nanoseconds: 18 minutes, many times the reach of a token.
 const AGE_MAX: u64 = 1 << (TIME_BITS + 4);
 /// Requests are this far apart, in nanoseconds.
@@ -31,13 +31,13 @@ fuzz_target!(|bytes: &[u8]| {
     let latest = request_id(age / INTERVAL);
     let transmit = TOKEN.encode(latest);
     for (token, is_interleaved) in
-        [(transmit, false), (TokenCodec::interleaved_receive(transmit), true)]
+        [(transmit, false), (RequestTokenCodec::interleaved_receive(transmit), true)]
     {
         let Some(origin) = answer.get_mut(ORIGIN) else { return };
         origin.copy_from_slice(&token.to_be_bytes());
         let verdict = verify(&answer, now, true);
         check(&answer, now, verdict);
-        assert!(!matches!(verdict, Err(InvalidReason::Origin | InvalidReason::Client)));
+        assert!(!matches!(verdict, Err(InvalidReplyReason::Origin | InvalidReplyReason::Client)));
         if let Ok(reply) = verdict {
             assert_eq!(reply.request, latest);
             assert_eq!(reply.mode == ReplyMode::Interleaved, is_interleaved);
@@ -58,10 +58,10 @@ fn verify(
     datagram: &[u8],
     now: Timestamp<Monotonic>,
     interleaved: bool,
-) -> Result<VerifiedReply, InvalidReason> {
-    let expected = ExpectedReplies { token: TOKEN, version: 4, interleaved, extended: false };
+) -> Result<VerifiedReply, InvalidReplyReason> {
+    let expected = ReplyVerifier { token: TOKEN, version: 4, interleaved, extended: false };
     expected.verify(datagram, now, |request_id| {
-        if was_sent(request_id) { Ok(()) } else { Err(InvalidReason::Client) }
+        if was_sent(request_id) { Ok(()) } else { Err(InvalidReplyReason::Client) }
     })
 }
 
@@ -74,7 +74,7 @@ fn was_sent(sent: RequestId) -> bool {
 fn check(
     datagram: &[u8],
     now: Timestamp<Monotonic>,
-    verdict: Result<VerifiedReply, InvalidReason>,
+    verdict: Result<VerifiedReply, InvalidReplyReason>,
 ) {
     let Ok(reply) = verdict else { return };
     assert_eq!(datagram.len(), HEADER_LEN);
@@ -91,7 +91,7 @@ fn check(
             assert!(response_ns.is_none_or(|ns| ns < 1 << TIME_BITS));
             transmit
         }
-        ReplyMode::Interleaved => TokenCodec::interleaved_receive(transmit),
+        ReplyMode::Interleaved => RequestTokenCodec::interleaved_receive(transmit),
     };
     assert_eq!(datagram[ORIGIN], token.to_be_bytes(), "no token of ours");
     assert!(was_sent(reply.request) && reply.request.intended <= now, "never sent");

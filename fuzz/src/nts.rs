@@ -3,11 +3,11 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use horolog_nts::{Algorithm, COOKIE_LEN_MAX, CookieKeys, MasterSecret, SessionKeys};
+use horolog_nts::{AeadAlgorithm, COOKIE_LEN_MAX, CookieKeys, CookieMasterSecret, SessionKeys};
 use horolog_time::Timestamp;
 
 static COOKIE_KEYS: LazyLock<CookieKeys> = LazyLock::new(|| {
-    let secret = MasterSecret::from_bytes([0x42; 32]);
+    let secret = CookieMasterSecret::from_bytes([0x42; 32]);
     let now = Timestamp::from_timespec(1_700_000_000, 0);
     CookieKeys::new(&secret, Duration::from_hours(24), 1, now)
 });
@@ -24,7 +24,7 @@ pub fn cookie_keys() -> &'static CookieKeys {
 /// Never: the keys have the length that the algorithm takes.
 #[must_use]
 pub fn session(kind: u8) -> SessionKeys {
-    let algorithm = Algorithm::ALL[usize::from(kind & 1)];
+    let algorithm = AeadAlgorithm::ALL[usize::from(kind & 1)];
     let len = algorithm.key_len();
     SessionKeys::new(algorithm, &[kind; 32][..len], &[!kind; 32][..len]).expect("lengths fit")
 }

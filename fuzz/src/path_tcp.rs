@@ -4,14 +4,14 @@
 
 use horolog_probe::path::stall::TcpSegment;
 use horolog_probe::path::tcp::protocol::{
-    FACTS_MAX, FarEndReport, HELLO_LEN, Hello, REPORT_LEN, TcpWelcome, WELCOME_LEN, format_facts,
-    parse_facts,
+    FACTS_MAX, FarEndReport, HELLO_LEN, REPORT_LEN, TcpHello, TcpWelcome, WELCOME_LEN,
+    format_facts, parse_facts,
 };
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     if let Some(first) = bytes.first_chunk::<HELLO_LEN>()
-        && let Some(hello) = Hello::parse(first)
+        && let Some(hello) = TcpHello::parse(first)
     {
         assert_eq!(&hello.emit(), first);
     }

@@ -4,7 +4,7 @@
 #![no_main]
 
 use horolog_relay::control::ControlRequest;
-use horolog_relay::{RoutingTable, TableSpec};
+use horolog_relay::{RoutingTable, RoutingTableSpec};
 use libfuzzer_sys::fuzz_target;
 
 const TABLE: &str = "destinations = [\"192.0.2.0/24\"]\n[[group]]\nname = \"g\"\n\
@@ -16,7 +16,7 @@ fuzz_target!(|bytes: &[u8]| match ControlRequest::parse(bytes) {
         let line = request.to_line();
         assert_eq!(line.matches('\n').count(), 1);
         assert_eq!(ControlRequest::parse(line.as_bytes()), Ok(request.clone()));
-        let mut spec = TableSpec::parse(TABLE).expect("it is a table");
+        let mut spec = RoutingTableSpec::parse(TABLE).expect("it is a table");
         let before = RoutingTable::new(&spec, None).expect("it can be");
         if let Err(error) =
             request.edit(&mut spec).and_then(|()| RoutingTable::new(&spec, Some(&before)).map(drop))

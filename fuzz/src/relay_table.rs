@@ -2,16 +2,16 @@
 //! and what was read is the same when it was written and read again, also as a table.
 #![no_main]
 
-use horolog_relay::{RoutingTable, TableSpec};
+use horolog_relay::{RoutingTable, RoutingTableSpec};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(text) = str::from_utf8(bytes) else { return };
-    match TableSpec::parse(text) {
+    match RoutingTableSpec::parse(text) {
         Ok(spec) => match RoutingTable::new(&spec, None) {
             Ok(table) => {
                 assert_eq!(table.spec(), spec);
-                assert_eq!(TableSpec::parse(&spec.to_toml()), Ok(spec));
+                assert_eq!(RoutingTableSpec::parse(&spec.to_toml()), Ok(spec));
             }
             Err(error) => assert!(!error.to_string().contains('\n'), "{error}"),
         },

@@ -10,7 +10,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use horolog_fuzz::{RECEIVED, TRANSMIT, page};
-use horolog_server::{IgnoreReason, ReplyKind, RequestVerdict, decide};
+use horolog_server::{IgnoreReason, ReplyTimestampMode, RequestVerdict, decide};
 use horolog_time::NtpTimestamp;
 use horolog_wire::ntp::HEADER_LEN;
 use libfuzzer_sys::fuzz_target;
@@ -27,7 +27,7 @@ fuzz_target!(|bytes: &[u8]| {
     let mut reply = [0; HEADER_LEN];
     assert_eq!(header.emit(&mut reply), HEADER_LEN);
     assert!(reply.len() <= request.len(), "a reply longer than its request");
-    let interleaved = decided.kind == ReplyKind::Interleaved;
+    let interleaved = decided.kind == ReplyTimestampMode::Interleaved;
     let origin = if interleaved { &request[32..40] } else { &request[40..48] };
     assert_eq!(&reply[24..32], origin, "the origin is not what the request carried");
     if interleaved {

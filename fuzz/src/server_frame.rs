@@ -5,9 +5,9 @@
 
 use horolog_fuzz::{RECEIVED, TRANSMIT, page};
 use horolog_server::{
-    Admission, FrameDecisionInputs, FrameInterleavedHandling, FrameTimes, FrameVerdict, HashKey,
-    InterleavedTable, Limiter, LimitsConfig, ListenSet, RequestClass, as_transmit, decide_frame,
-    may_be_interleaved,
+    AddressHashKey, Admission, FrameDecisionInputs, FrameInterleavedHandling, FrameTimes,
+    FrameVerdict, InterleavedTable, Limiter, LimitsConfig, ListenAddressSet, RequestLengthClass,
+    as_transmit, decide_frame, may_be_interleaved,
 };
 use horolog_sys::netlink::VlanId;
 use horolog_time::{Monotonic, Timestamp};
@@ -56,13 +56,13 @@ fn check_frame(frame: &[u8]) {
     assert_eq!((header.origin, header.transmit), (origin, as_transmit(TRANSMIT)));
     // The longer requests of a client are counted apart. Under one key in 65,536 its two words have
     // one tag; not under two keys.
-    let keys = [HashKey([1, 2]), HashKey([3, 4])];
+    let keys = [AddressHashKey([1, 2]), AddressHashKey([3, 4])];
     assert!(keys.map(|key| limited(frame, request.source.ip(), key)).contains(&Admission::Admit));
 }
 
 /// The second of two requests at once is sent a kiss and the third is dropped. What becomes of a
 /// longer request of the same client then.
-fn limited(frame: &[u8], source: std::net::IpAddr, key: HashKey) -> Admission {
+fn limited(frame: &[u8], source: std::net::IpAddr, key: AddressHashKey) -> Admission {
     let config = LimitsConfig {
         rate: Some(1.0),
         burst: 1,
@@ -78,7 +78,7 @@ fn limited(frame: &[u8], source: std::net::IpAddr, key: HashKey) -> Admission {
     let (header, _) = Header::parse(kiss.payload).expect("a kiss has a header");
     assert_eq!((header.stratum, &header.reference_id), (0, b"RATE"));
     assert_eq!(answer(frame, Some(&limiter)), FrameVerdict::Drop);
-    limiter.judge(source, RequestClass::Long, NOW)
+    limiter.judge(source, RequestLengthClass::Long, NOW)
 }
 
 fn answer(frame: &[u8], limiter: Option<&Limiter>) -> FrameVerdict {
@@ -91,9 +91,9 @@ fn answer(frame: &[u8], limiter: Option<&Limiter>) -> FrameVerdict {
             .map(|VlanTag { protocol, control }| VlanId { protocol, identifier: control & 0x0fff });
         (vlan.filter(|vlan| vlan.identifier != 0), link.destination)
     });
-    let listen = ListenSet::resolve(&addresses, &addresses.each_ref().map(|at| at.ip()))
+    let listen = ListenAddressSet::resolve(&addresses, &addresses.each_ref().map(|at| at.ip()))
         .with_stations(station.as_slice());
-    let table = InterleavedTable::new(1, HashKey([1, 2])).expect("a small table");
+    let table = InterleavedTable::new(1, AddressHashKey([1, 2])).expect("a small table");
     table.store_timestamps([10, 0, 0, 9].into(), RECEIVED, TRANSMIT);
     let page = page();
     let interleaved = FrameInterleavedHandling::Answer(&table);

@@ -11,7 +11,8 @@ use std::net::Ipv4Addr;
 
 use horolog_server::ptp::{
     ClockPort, ClockSettings, FOREIGN_MASTERS_MAX, Outbox, PortSettings, PortState, PtpAddress,
-    PtpArrival, PtpClockState, PtpDestination, PtpPortTransport, PtpProfile, UnicastSettings,
+    PtpClockState, PtpDestination, PtpPortTransport, PtpProfile, ReceivedPtpMessage,
+    UnicastGrantLimits,
 };
 use horolog_time::{Monotonic, Span, Timestamp};
 use horolog_wire::ethernet::MacAddress;
@@ -78,7 +79,7 @@ impl World {
             one_step,
             hybrid: choices & 0x20 != 0,
             monitor: choices & 0x40 != 0,
-            unicast: UnicastSettings {
+            unicast: UnicastGrantLimits {
                 grants_max: GRANTS_MAX,
                 rate_max: RATE_MAX,
                 duration_max_s: 30,
@@ -114,7 +115,7 @@ impl World {
         if ways & 2 == 0 && kind >= 0xc && bytes.len() >= 44 {
             bytes[34..44].fill(0xff);
         }
-        let arrival = PtpArrival {
+        let arrival = ReceivedPtpMessage {
             bytes: &bytes,
             from: address(client),
             from_port: ways.into(),
@@ -194,7 +195,7 @@ impl World {
             let talks = [MessageType::Signaling, MessageType::Management];
             let kind = message.kind().expect("a type that there is");
             assert!(self.clock.usable || talks.contains(&kind), "{kind:?} of an unusable clock");
-            let arrival = PtpArrival {
+            let arrival = ReceivedPtpMessage {
                 bytes,
                 from: address(1),
                 from_port: 320,

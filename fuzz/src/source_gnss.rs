@@ -2,7 +2,7 @@
 //! sentence is longer than one can be, and a whole sentence behind the noise is found and read.
 #![no_main]
 
-use horolog_source::{LeapReport, ParsedSentence, SentenceFramer};
+use horolog_source::{ParsedSentence, ReceiverLeapReport, SentenceFramer};
 use horolog_time::{NS_PER_S, Timestamp};
 use libfuzzer_sys::fuzz_target;
 
@@ -18,7 +18,7 @@ fuzz_target!(|bytes: &[u8]| {
             assert!(text.is_ascii() && text.len() < bytes.len() + WHOLE.len());
             assert!(began.as_ns() < index as i64);
             last = ParsedSentence::parse(text);
-            is_possible(LeapReport::from_sentence(text));
+            is_possible(ReceiverLeapReport::from_sentence(text));
         }
     }
     let sentence = last.expect("a kind that is known").expect("readable");
@@ -28,10 +28,10 @@ fuzz_target!(|bytes: &[u8]| {
     assert!(all <= (bytes.len() + WHOLE.len()) as u64);
     if let Ok(text) = std::str::from_utf8(bytes) {
         let _ = ParsedSentence::parse(text);
-        is_possible(LeapReport::from_sentence(text));
+        is_possible(ReceiverLeapReport::from_sentence(text));
     }
 });
 
-fn is_possible(report: Option<LeapReport>) {
+fn is_possible(report: Option<ReceiverLeapReport>) {
     assert!(report.is_none_or(|report| (30..=60).contains(&report.tai_minus_utc_s)));
 }

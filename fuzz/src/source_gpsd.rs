@@ -2,7 +2,7 @@
 //! line can say, and a leap second is to come and within what a week of eight bits can name.
 #![no_main]
 
-use horolog_source::{GpsdLine, LeapReport, NextLeap};
+use horolog_source::{GpsdLine, NextLeap, ReceiverLeapReport};
 use horolog_time::Timestamp;
 use libfuzzer_sys::fuzz_target;
 
@@ -13,7 +13,7 @@ fuzz_target!(|bytes: &[u8]| {
     if let Some(GpsdLine::Sample { true_time, system, .. }) = GpsdLine::parse(bytes) {
         let _ = (true_time - system).as_seconds();
     }
-    if let Some(report) = LeapReport::from_gpsd(bytes, NOW) {
+    if let Some(report) = ReceiverLeapReport::from_gpsd(bytes, NOW) {
         assert!((30..=60).contains(&report.tai_minus_utc_s));
         if let Some(NextLeap::At(leap)) = report.next {
             let days = (leap.midnight - NOW).as_seconds() / 86_400.0;

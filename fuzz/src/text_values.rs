@@ -6,9 +6,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use horolog_load::clients::SourceNetwork;
+use horolog_load::clients::SimulatedClientNetwork;
 use horolog_load::target::{TargetName, check_permitted};
-use horolog_nts::MasterSecret;
+use horolog_nts::CookieMasterSecret;
 use horolog_sys::netlink::Prefix;
 use horolog_wire::ethernet::MacAddress;
 use libfuzzer_sys::fuzz_target;
@@ -17,7 +17,7 @@ fuzz_target!(|bytes: &[u8]| {
     let Ok(text) = str::from_utf8(bytes) else { return };
     target(text);
     prefix(text);
-    if let Err(error) = MasterSecret::parse(text) {
+    if let Err(error) = CookieMasterSecret::parse(text) {
         assert!(!error.to_string().contains('\n'));
     }
     if let Ok(address) = text.parse::<MacAddress>() {
@@ -51,7 +51,7 @@ fn prefix(text: &str) {
         IpAddr::V4(_) => Ipv4Addr::BROADCAST.into(),
         IpAddr::V6(_) => Ipv6Addr::from_bits(u128::MAX).into(),
     };
-    let Ok(network) = SourceNetwork::new(prefix, outside, &[]) else { return };
+    let Ok(network) = SimulatedClientNetwork::new(prefix, outside, &[]) else { return };
     for client in (0..network.host_count()).take(1).chain(network.host_count().checked_sub(1)) {
         let address = network.address(client);
         assert!(check_permitted(address, false).is_ok(), "{address} may be a stranger's");

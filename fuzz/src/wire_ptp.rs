@@ -8,7 +8,7 @@ use horolog_wire::ptp::management::data::{
     TimePropertiesDataSet,
 };
 use horolog_wire::ptp::management::{MANAGEMENT_ERROR_TLV_LEN, ManagementErrorTlv, ManagementTlv};
-use horolog_wire::ptp::monitor::MonitorResponse;
+use horolog_wire::ptp::monitor::NetSyncMonitorResponse;
 use horolog_wire::ptp::tlv::{Tlv, UNICAST_LEN_MAX, UnicastNegotiation};
 use libfuzzer_sys::fuzz_target;
 
@@ -26,12 +26,12 @@ fuzz_target!(|bytes: &[u8]| {
             let (back, _) = Tlv::parse(&buffer[..length]).expect("what was written is a TLV");
             assert_eq!(UnicastNegotiation::from_tlv(&back), Some(Ok(unicast)));
         }
-        if let Some(Ok(response)) = MonitorResponse::from_tlv(&tlv) {
-            let mut buffer = vec![0; MonitorResponse::tlv_len(response.address.len())];
+        if let Some(Ok(response)) = NetSyncMonitorResponse::from_tlv(&tlv) {
+            let mut buffer = vec![0; NetSyncMonitorResponse::tlv_len(response.address.len())];
             response.emit(&mut buffer);
             // An address of an odd length fits into a value that is of an even one never.
             let (back, _) = Tlv::parse(&buffer).expect("what was written is a TLV");
-            assert_eq!(MonitorResponse::from_tlv(&back), Some(Ok(response)));
+            assert_eq!(NetSyncMonitorResponse::from_tlv(&back), Some(Ok(response)));
         }
         if let Some(Ok(managed)) = ManagementTlv::from_tlv(&tlv) {
             let mut buffer = vec![0; managed.tlv_len()];

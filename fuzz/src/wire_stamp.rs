@@ -3,7 +3,7 @@
 //! request, including padding.
 #![no_main]
 
-use horolog_probe::path::serve::stamp::{PacketContext, reflect};
+use horolog_probe::path::serve::stamp::{ReflectedPacketContext, reflect};
 use horolog_probe::path::udp::ProbeCodec;
 use horolog_time::{Span, Timestamp};
 use horolog_wire::stamp::{ErrorEstimate, PACKET_LEN, ReflectorPacket, SenderPacket};
@@ -27,7 +27,7 @@ fuzz_target!(|bytes: &[u8]| {
     let codec = ProbeCodec::Stamp { session: 9, error_estimate };
     let _ = codec.parse_reply(bytes, near);
     let mut answer = bytes.to_vec();
-    let at = PacketContext { received: near, now: near, error_estimate, hop_limit: 255 };
+    let at = ReflectedPacketContext { received: near, now: near, error_estimate, hop_limit: 255 };
     let is_packet = reflect(&mut answer, &at);
     assert_eq!(is_packet, bytes.len() >= PACKET_LEN);
     if is_packet {

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use horolog_io::{
-    Batch, BatchDevice, Endpoints, FrameEndpoints, FrameSelection, PacketDevice, PacketOptions,
-    UdpDevice, UdpFilter, UdpOptions, XskDevice,
+    Batch, BatchDevice, Endpoints, FrameEndpoints, FrameSelection, PacketSocketDevice,
+    PacketSocketOptions, UdpDevice, UdpDeviceOptions, UdpFilter, XskDevice,
 };
 use horolog_lab::{Lab, LabConfig, LabHost};
 use horolog_wire::ethernet::MacAddress;
 use horolog_wire::frame::{UdpFrame, UdpFrameBuilder};
 use horolog_wire::ntp::{HEADER_LEN, PORT};
 use horolog_xdp::{
-    AttachMode, Interface, InterleavedHandling, ReplyPath, Responder, ResponderSettings,
-    StationAddress, XdpAction, XskSocket,
+    AttachMode, Interface, InterleavedHandling, Responder, ResponderSettings, StationAddress,
+    XdpAction, XdpReplyAction, XskSocket,
 };
 
 use crate::frames::{LISTEN, MAC, build, listen_by};
@@ -75,7 +75,7 @@ pub(crate) fn frames_of_unserved_queues_are_passed() -> Result<()> {
 }
 
 /// A device that sends through the client's interface, and one that sees what comes to the server.
-fn sender_and_receiver(lab: &Lab) -> Result<(XskDevice, PacketDevice)> {
+fn sender_and_receiver(lab: &Lab) -> Result<(XskDevice, PacketSocketDevice)> {
     let client = lab.client();
     let socket = client.run(|| XskSocket::open(&interface(client), 0))??;
     let filter = UdpFilter {
@@ -84,10 +84,11 @@ fn sender_and_receiver(lab: &Lab) -> Result<(XskDevice, PacketDevice)> {
         destination_port: Some(PORT),
         destination_network: None,
     };
-    let options = PacketOptions { selection: FrameSelection::Udp(filter), ..Default::default() };
+    let options =
+        PacketSocketOptions { selection: FrameSelection::Udp(filter), ..Default::default() };
     let server = lab.server();
     let receiver =
-        server.run(|| PacketDevice::open(&server.first_interface().name, &options))??;
+        server.run(|| PacketSocketDevice::open(&server.first_interface().name, &options))??;
     Ok((XskDevice::new(socket, client.first_interface().index), receiver))
 }
 
@@ -114,7 +115,7 @@ fn datagrams(lab: &Lab, payload: &[u8]) -> Batch<Endpoints> {
 /// Takes what comes in until there is silence, and returns how many frames had this payload and how
 /// many another.
 fn count_frames(
-    receiver: &mut PacketDevice,
+    receiver: &mut PacketSocketDevice,
     expected: &[u8],
     wait: Duration,
 ) -> Result<[usize; 2]> {
@@ -181,7 +182,7 @@ pub(crate) fn oversized_datagrams_are_reported_as_truncated() -> Result<()> {
         mac: server.first_interface().mac,
     };
     responder.set_station(station, true)?;
-    let (mode, path) = (AttachMode::Native, ReplyPath::Redirect);
+    let (mode, path) = (AttachMode::Native, XdpReplyAction::Redirect);
     let (socket, _attachment) = server.run(|| -> Result<_> {
         let attachment =
             responder.attach(&server_interface, mode, path, InterleavedHandling::Answer)?;
@@ -189,7 +190,8 @@ pub(crate) fn oversized_datagrams_are_reported_as_truncated() -> Result<()> {
     })??;
     responder.redirect_to(&server_interface, std::slice::from_ref(&socket), 0)?;
     let mut receiver = XskDevice::new(socket, server_interface.index);
-    let mut requester = lab.client().run(|| UdpDevice::connect(at, &UdpOptions::default()))??;
+    let mut requester =
+        lab.client().run(|| UdpDevice::connect(at, &UdpDeviceOptions::default()))??;
     let mut requests = Batch::<Endpoints>::new(2, 256);
     ensure!(requests.push(Endpoints::default(), &long_request(20)));
     ensure!(requests.push(Endpoints::default(), &long_request(100)));

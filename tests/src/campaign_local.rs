@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use horolog_record::{
-    CampaignResult, CampaignRole, FindingCode, InstanceEnd, LoadResult, MergedResults,
+    CampaignInstanceOutcome, CampaignResult, CampaignRoleResult, FindingCode, LoadResult,
+    MergedResults,
 };
 use libtest_mimic::Trial;
 use tempfile::TempDir;
@@ -53,7 +54,7 @@ fn run(arguments: &[&str]) -> Result<(Option<i32>, CampaignResult)> {
     Ok((output.status.code(), result))
 }
 
-fn role<'a>(result: &'a CampaignResult, name: &str) -> Result<&'a CampaignRole> {
+fn role<'a>(result: &'a CampaignResult, name: &str) -> Result<&'a CampaignRoleResult> {
     result.roles.iter().find(|role| role.role == name).with_context(|| format!("no role {name}"))
 }
 
@@ -69,7 +70,7 @@ fn a_server_is_loaded_from_several_hosts() -> Result<()> {
     for part in result.parts.iter().filter(|part| part.role == "load") {
         let load = part.result.clone().context("a part without a result")?;
         parts.push(serde_json::from_value::<LoadResult>(load)?);
-        ensure!(part.end == InstanceEnd::Done && part.started_ns.is_some(), "{part:?}");
+        ensure!(part.end == CampaignInstanceOutcome::Done && part.started_ns.is_some(), "{part:?}");
     }
     for (index, together) in trials.iter().enumerate() {
         let sum = |of: fn(&horolog_record::Trial) -> u64| -> u64 {
@@ -196,7 +197,7 @@ fn a_cluster_runs_in_step_and_its_slow_node_is_named() -> Result<()> {
     ensure!(message.contains(&format!("member1 is member.1 on {agent}.")), "{message}");
     // A member has no record of its own, and lacks none.
     let member = result.parts.iter().find(|part| part.role == "member").context("no member")?;
-    ensure!(member.end == InstanceEnd::Done && member.result.is_none(), "{member:?}");
+    ensure!(member.end == CampaignInstanceOutcome::Done && member.result.is_none(), "{member:?}");
     Ok(())
 }
 
@@ -237,7 +238,7 @@ fn an_interrupted_campaign_keeps_its_results() -> Result<()> {
     ensure!(result.findings.iter().any(|finding| finding.code == FindingCode::Interrupted));
     let probes = result.parts.iter().filter(|part| part.role == "probe");
     for part in probes {
-        ensure!(part.end == InstanceEnd::Abandoned, "{part:?}");
+        ensure!(part.end == CampaignInstanceOutcome::Abandoned, "{part:?}");
         ensure!(part.result.is_some(), "it says what it measured until then: {part:?}");
     }
     Ok(())
@@ -258,7 +259,7 @@ fn a_job_that_never_ends_is_bounded() -> Result<()> {
     let (_directory, path) = file(timer)?;
     let (status, result) = run(&[&path])?;
     ensure!(status == Some(1), "{status:?}");
-    ensure!(result.parts[0].end == InstanceEnd::TimedOut, "{:?}", result.parts[0]);
+    ensure!(result.parts[0].end == CampaignInstanceOutcome::TimedOut, "{:?}", result.parts[0]);
     ensure!(result.parts[0].result.is_some(), "what it measured until then is there");
     Ok(())
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use horolog_lab::LabHost;
-use horolog_sys::clock::Realtime;
+use horolog_sys::clock::ClockRealtime;
 use horolog_time::{Clock, NtpTimestamp, Span};
 use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header};
 
@@ -17,7 +17,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The system's clock as an NTP timestamp.
 pub(crate) fn now() -> NtpTimestamp {
-    NtpTimestamp::from_utc(Realtime.now())
+    NtpTimestamp::from_utc(ClockRealtime.now())
 }
 
 /// A request whose transmit timestamp is `token`.

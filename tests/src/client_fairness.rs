@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
-use horolog_record::{CompliantClients, FindingCode, LoadResult};
+use horolog_record::{CompliantClientsResult, FindingCode, LoadResult};
 use libtest_mimic::Trial;
 
 use crate::load_command::{TIMEOUT, check_sums, has, load, only_trial, parse, result_of};
@@ -68,7 +68,7 @@ fn load_with_compliant(
     lab: &Lab,
     at: SocketAddr,
     engine: &str,
-) -> Result<(LoadResult, CompliantClients)> {
+) -> Result<(LoadResult, CompliantClientsResult)> {
     let target = at.to_string();
     let mut arguments = vec![&*target, "--engine", engine, "--timeout", "300ms"];
     arguments.extend(CROWD.iter().chain(&COMPLIANT_CLIENTS));
@@ -81,7 +81,7 @@ fn load_with_compliant(
     Ok((result, well))
 }
 
-fn check_alone(result: &LoadResult, well: &CompliantClients) -> Result<()> {
+fn check_alone(result: &LoadResult, well: &CompliantClientsResult) -> Result<()> {
     let crowd = only_trial(result)?;
     ensure!(crowd.loss_ratio() > 0.5, "the crowd lost {}", crowd.loss_ratio());
     // One may fall to a machine that is busy.

@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
-use horolog_record::{CompliantClients, FindingCode, LoadResult};
+use horolog_record::{CompliantClientsResult, FindingCode, LoadResult};
 use libtest_mimic::Trial;
 
 use crate::load_command::{TIMEOUT, check_sums, has, only_trial};
@@ -44,7 +44,7 @@ fn load_with_compliant(
     target: &str,
     mode: &[&str],
     rate: &str,
-) -> Result<(LoadResult, CompliantClients)> {
+) -> Result<(LoadResult, CompliantClientsResult)> {
     let run = [mode[0], target, "-r", rate, "--timeout", "300ms"];
     let (status, result, stderr) =
         load(lab.client(), &[&run[..], &mode[1..], &CROWD, &COMPLIANT_CLIENTS].concat())?;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use horolog_record::{
     CycleTestDetectionKind as Notice, CycleTestFault, CycleTestGrade, CycleTestResult,
-    CycleTestRun, FindingCode, ScorecardCriterion, SearchEndReason,
+    CycleTestRunResult, FindingCode, ScorecardCriterion, SearchEndReason,
 };
 use horolog_sys::namespace::die_with_parent;
 use libtest_mimic::Trial;
@@ -68,11 +68,11 @@ fn measured(faults: &[&str], more: &[&str]) -> Result<CycleTestResult> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-fn run(result: &CycleTestResult) -> Result<&CycleTestRun> {
+fn run(result: &CycleTestResult) -> Result<&CycleTestRunResult> {
     result.run.as_ref().context("no run")
 }
 
-fn all_detected(run: &CycleTestRun, kind: Notice) -> u64 {
+fn all_detected(run: &CycleTestRunResult, kind: Notice) -> u64 {
     run.detections.iter().filter(|one| one.kind == kind).map(|one| one.count).sum()
 }
 

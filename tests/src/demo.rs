@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
-use horolog_record::{DEMO_SCHEMA, DemoCandidate, DemoResult, FindingCode, LoadEngineKind};
+use horolog_record::{DEMO_SCHEMA, DemoCandidateResult, DemoResult, FindingCode, LoadEngineKind};
 
 use crate::load_command::{Started, UnprivilegedCopy, check_sums, has, parse};
 use crate::process::{binary, run_to_end};
@@ -35,7 +35,7 @@ fn check(result: &DemoResult, page: &str) -> Result<()> {
     Ok(())
 }
 
-fn check_load(candidate: &DemoCandidate) -> Result<()> {
+fn check_load(candidate: &DemoCandidateResult) -> Result<()> {
     let load = &candidate.load;
     ensure!(load.search.is_some() && !load.trials.is_empty(), "no search");
     ensure!(load.trials.iter().any(|trial| trial.received > 0), "no reply at all");
@@ -45,7 +45,7 @@ fn check_load(candidate: &DemoCandidate) -> Result<()> {
 
 /// How many candidates were started with all of these arguments.
 fn count(result: &DemoResult, arguments: &[&str]) -> usize {
-    let has_all = |candidate: &&DemoCandidate| {
+    let has_all = |candidate: &&DemoCandidateResult| {
         arguments.iter().all(|&argument| candidate.server_command.iter().any(|own| own == argument))
     };
     result.candidates.iter().filter(has_all).count()

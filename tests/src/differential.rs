@@ -7,16 +7,16 @@
 
 use anyhow::{Context, Result, ensure};
 use horolog_server::{
-    ClockPage, FrameDecisionInputs, FrameInterleavedHandling, FrameTimes, FrameVerdict, HashKey,
-    InterleavedTable, ListenSet, SystemVariables, clock_update, decide_frame,
+    AddressHashKey, ClockPage, FrameDecisionInputs, FrameInterleavedHandling, FrameTimes,
+    FrameVerdict, InterleavedTable, ListenAddressSet, SystemVariables, clock_update, decide_frame,
 };
-use horolog_sys::clock::MonotonicClock;
+use horolog_sys::clock::ClockMonotonic;
 use horolog_time::{Clock, NO_STEP, NOMINAL_RATE, NtpShort, NtpTimestamp, Span, Timebase};
 use horolog_wire::frame::UdpFrame;
 use horolog_wire::ntp::{
     AssociationMode, HEADER_LEN, Header, LeapIndicator, STRATUM_UNSYNCHRONISED,
 };
-use horolog_xdp::{ClockWriter, Responder, ResponderSettings, XdpAction};
+use horolog_xdp::{Responder, ResponderClockPageWriter, ResponderSettings, XdpAction};
 
 use crate::frames::{Expected, KINDS, Kind, LISTEN, listen_by, listen_set};
 use crate::random::Random;
@@ -30,7 +30,7 @@ const FRAMES_OF_A_PAGE: usize = 500;
 
 /// A page that says something of its own in every field, and starts now.
 pub(crate) fn page(random: &mut Random) -> ClockPage {
-    let now = MonotonicClock.now();
+    let now = ClockMonotonic.now();
     ClockPage {
         variables: SystemVariables {
             leap: LeapIndicator::from_bits(random.next() as u8),
@@ -60,12 +60,12 @@ pub(crate) fn page(random: &mut Random) -> ClockPage {
     }
 }
 
-pub(crate) fn publish(writer: &mut ClockWriter, page: &ClockPage) {
+pub(crate) fn publish(writer: &mut ResponderClockPageWriter, page: &ClockPage) {
     let edition = clock_update(page);
     writer.publish(&edition, &edition);
 }
 
-fn responder() -> Result<(Responder, ClockWriter)> {
+fn responder() -> Result<(Responder, ResponderClockPageWriter)> {
     let (responder, writer) = Responder::load(&ResponderSettings::BASIC)?;
     listen_by(&responder)?;
     Ok((responder, writer))
@@ -90,12 +90,13 @@ pub(crate) fn timestamps(reply: &[u8]) -> Result<(NtpTimestamp, NtpTimestamp)> {
 /// Has both engines decide on a frame, and returns true if they answered it.
 fn compare(
     responder: &Responder,
-    listen: &ListenSet,
+    listen: &ListenAddressSet,
     page: &ClockPage,
     frame: &[u8],
 ) -> Result<bool> {
     let unknown = NtpTimestamp::UNKNOWN;
-    let table = InterleavedTable::new(0, HashKey([0; 2])).context("a table without slots")?;
+    let table =
+        InterleavedTable::new(0, AddressHashKey([0; 2])).context("a table without slots")?;
     let interleaved = FrameInterleavedHandling::Answer(&table);
     let server = FrameDecisionInputs { listen, page, limiter: None, interleaved };
     let judge = |received, transmit| {
@@ -106,9 +107,9 @@ fn compare(
         ensure!(model == FrameVerdict::Pass, "the model answers {} bytes", frame.len());
         return Ok(false);
     }
-    let before = page.timebase.ntp_at(MonotonicClock.now()).context("the page has expired")?;
+    let before = page.timebase.ntp_at(ClockMonotonic.now()).context("the page has expired")?;
     let outcome = responder.test_run(frame)?;
-    let after = page.timebase.ntp_at(MonotonicClock.now()).context("the page has expired")?;
+    let after = page.timebase.ntp_at(ClockMonotonic.now()).context("the page has expired")?;
     let answered = match outcome.verdict {
         XdpAction::Transmit => true,
         XdpAction::Pass => false,
@@ -159,7 +160,7 @@ fn compare_kind(
     kind: &Kind,
     random: &mut Random,
     responder: &Responder,
-    writer: &mut ClockWriter,
+    writer: &mut ResponderClockPageWriter,
 ) -> Result<(usize, usize)> {
     let listen = listen_set();
     let mut current = page(random);
@@ -237,7 +238,7 @@ pub(crate) fn without_a_clock_page_everything_passes() -> Result<()> {
             "a page is published"
         );
     }
-    current.timebase.expires = MonotonicClock.now();
+    current.timebase.expires = ClockMonotonic.now();
     publish(&mut writer, &current);
     passes("after the expiry", &mut random)?;
     let counts = responder.counts();

@@ -11,23 +11,25 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use horolog_server::decide_frame;
 use horolog_server::{
-    ClockPage, FrameDecisionInputs, FrameInterleavedHandling, FrameTimes, FrameVerdict, HashKey,
-    InterleavedConfig, InterleavedTable, Limiter, LimitsConfig, ListenSet, as_transmit,
-    responder_settings,
+    AddressHashKey, ClockPage, FrameDecisionInputs, FrameInterleavedHandling, FrameTimes,
+    FrameVerdict, InterleavedConfig, InterleavedTable, Limiter, LimitsConfig, ListenAddressSet,
+    as_transmit, responder_settings,
 };
-use horolog_sys::clock::MonotonicClock;
+use horolog_sys::clock::ClockMonotonic;
 use horolog_time::{Clock, NtpTimestamp};
 use horolog_wire::ethernet::MacAddress;
 use horolog_wire::frame::UdpFrameBuilder;
 use horolog_wire::ntp::{HEADER_LEN, Header};
-use horolog_xdp::{AdmissionRefusal, ClockWriter, Responder, TestRunOutcome, XdpAction};
+use horolog_xdp::{
+    AdmissionRefusal, Responder, ResponderClockPageWriter, TestRunOutcome, XdpAction,
+};
 
 use crate::differential::{hexadecimal, page, publish, timestamps};
 use crate::frames::{LISTEN, MAC, build, listen_by, listen_set, request};
 use crate::random::Random;
 
 const SEED: u64 = 0x6c69_6d69_7473_2121;
-const KEY: HashKey = HashKey([0x1357_9bdf_0246_8ace, 0xfdb9_7531_eca8_6420]);
+const KEY: AddressHashKey = AddressHashKey([0x1357_9bdf_0246_8ace, 0xfdb9_7531_eca8_6420]);
 /// The shortest request of a client: version 4, mode 3.
 const PLAIN: [u8; HEADER_LEN] = {
     let mut request = [0; HEADER_LEN];
@@ -44,7 +46,7 @@ struct Pair {
     responder: Responder,
     limiter: Option<Limiter>,
     table: InterleavedTable,
-    listen: ListenSet,
+    listen: ListenAddressSet,
     page: ClockPage,
     /// The receive timestamps of the last replies, by client.
     last: BTreeMap<IpAddr, NtpTimestamp>,
@@ -126,13 +128,13 @@ impl Pair {
 
     /// Has both engines decide on a frame.
     fn compare(&mut self, ip: IpAddr, frame: &[u8]) -> Result<()> {
-        let before = MonotonicClock.now();
+        let before = ClockMonotonic.now();
         let TestRunOutcome { verdict, frame: returned } = self.responder.test_run(frame)?;
         let now = match self.limiter {
             Some(_) => self.responder.last_checked_at().context("nobody was judged")?,
             None => before,
         };
-        ensure!((before..=MonotonicClock.now()).contains(&now), "judged at {now:?}");
+        ensure!((before..=ClockMonotonic.now()).contains(&now), "judged at {now:?}");
         let unknown = (NtpTimestamp::UNKNOWN, NtpTimestamp::UNKNOWN);
         let (received, _) =
             if verdict == XdpAction::Transmit { timestamps(&returned)? } else { unknown };
@@ -264,7 +266,10 @@ pub(crate) fn limits_agree() -> Result<()> {
 }
 
 /// A program that answers where the server listens, limited like this.
-fn limited(config: &LimitsConfig, random: &mut Random) -> Result<(Responder, ClockWriter)> {
+fn limited(
+    config: &LimitsConfig,
+    random: &mut Random,
+) -> Result<(Responder, ResponderClockPageWriter)> {
     let settings = responder_settings(KEY, config, &InterleavedConfig::default());
     let (responder, mut writer) = Responder::load(&settings)?;
     listen_by(&responder)?;

@@ -12,21 +12,23 @@ use anyhow::{Context, Result, anyhow, ensure};
 use horolog_server::ClockPage;
 use horolog_server::ptp::{DelayReqContext, DelayResponder, DelayResponse, ptp_time_of_page};
 use horolog_sys::affinity::{allowed_cores, pin_to_core};
-use horolog_sys::clock::MonotonicClock;
+use horolog_sys::clock::ClockMonotonic;
 use horolog_sys::netlink::Prefix;
 use horolog_time::{Clock, NO_STEP, Span};
 use horolog_wire::ethernet::{HEADER_LEN as LINK_LEN, Header, MacAddress};
 use horolog_wire::frame::{UdpFrame, UdpFrameBuilder};
 use horolog_wire::ntp::LeapIndicator;
 use horolog_wire::ptp::message::{Grandmaster, TIMESTAMP_MESSAGE_LEN};
-use horolog_wire::ptp::monitor::{CurrentDataSet, MonitorResponse, ParentDataSet};
+use horolog_wire::ptp::monitor::{CurrentDataSet, NetSyncMonitorResponse, ParentDataSet};
 use horolog_wire::ptp::{
     ETHER_TYPE, EVENT_PORT, GENERAL_PORT, IPV6_PADDING_LEN, MULTICAST_IPV4, MULTICAST_IPV6,
     MULTICAST_MAC, Message, PortIdentity, PtpFlags, PtpMessageBody, PtpTimestamp, TimeInterval,
 };
 use horolog_wire::udp::HEADER_LEN as UDP_LEN;
 use horolog_wire::{ipv4, ipv6};
-use horolog_xdp::{ClockWriter, PtpPort, PtpTransport, Responder, ResponderSettings, XdpAction};
+use horolog_xdp::{
+    PtpPort, PtpTransport, Responder, ResponderClockPageWriter, ResponderSettings, XdpAction,
+};
 
 use crate::differential::{hexadecimal, page, publish};
 use crate::frames::{Expected, Kind, build};
@@ -62,10 +64,10 @@ const CONTROL_OFFSET: usize = 32;
 const UNFINISHED: u8 = 0xff;
 
 /// What NetSync Monitor is told over a transport.
-fn monitor(transport: PtpTransport) -> MonitorResponse<'static> {
+fn monitor(transport: PtpTransport) -> NetSyncMonitorResponse<'static> {
     const ADDRESS: [u8; 16] = [7, 6, 5, 4, 3, 2, 1, 0, 9, 8, 7, 6, 5, 4, 3, 2];
     let address_len = [4, 16, 6][transport as usize];
-    MonitorResponse {
+    NetSyncMonitorResponse {
         port_state: 6,
         protocol: transport as u16 + 1,
         address: &ADDRESS[..address_len],
@@ -86,7 +88,7 @@ fn monitor(transport: PtpTransport) -> MonitorResponse<'static> {
 
 fn tlv(transport: PtpTransport) -> Vec<u8> {
     let response = monitor(transport);
-    let mut bytes = vec![0; MonitorResponse::tlv_len(response.address.len())];
+    let mut bytes = vec![0; NetSyncMonitorResponse::tlv_len(response.address.len())];
     response.emit(&mut bytes);
     bytes
 }
@@ -100,7 +102,7 @@ fn is_admitted(client: IpAddr) -> bool {
 }
 
 /// The program as a grandmaster on the loopback interface.
-fn responder(answers: Answers) -> Result<(Responder, ClockWriter)> {
+fn responder(answers: Answers) -> Result<(Responder, ResponderClockPageWriter)> {
     let settings = ResponderSettings { ptp_monitor: answers.monitor, ..ResponderSettings::BASIC };
     let (responder, writer) = Responder::load(&settings)?;
     if answers.monitor {
@@ -278,7 +280,7 @@ fn check_copies(
     let follow_up = leave(copy)?;
     let left = time_of(&sync)?;
     let received = time_of(response)?;
-    let now = ptp_time_of_page(page, MonotonicClock.now()).context("the page has expired")?;
+    let now = ptp_time_of_page(page, ClockMonotonic.now()).context("the page has expired")?;
     let in_order = [received, left, now].is_sorted();
     // UTC may have stepped in between.
     let steps = page.timebase.step_at != NO_STEP && page.tai_minus_utc_s.is_none();
@@ -335,9 +337,9 @@ fn compare(
     page: &ClockPage,
     request: &[u8],
 ) -> Result<bool> {
-    let before = MonotonicClock.now();
+    let before = ClockMonotonic.now();
     let mut outcome = responder.test_run_ptp(request)?;
-    let after = MonotonicClock.now();
+    let after = ClockMonotonic.now();
     match outcome.verdict {
         XdpAction::Pass => {
             let to = hexadecimal(&outcome.frame);
@@ -390,7 +392,7 @@ fn compare_kind(
     kind: &Kind,
     random: &mut Random,
     answers: Answers,
-    (responder, writer): &mut (Responder, ClockWriter),
+    (responder, writer): &mut (Responder, ResponderClockPageWriter),
 ) -> Result<(usize, usize)> {
     let mut current = page_with_leap(random);
     let mut answered = 0;
@@ -413,7 +415,7 @@ fn compare_kinds(
     kinds: &[Kind],
     random: &mut Random,
     answers: Answers,
-    body: &mut (Responder, ClockWriter),
+    body: &mut (Responder, ResponderClockPageWriter),
     expected: impl Fn(&Kind) -> Option<Expected>,
 ) -> Result<u64> {
     let line = |name: &str, answered: usize, passed: usize| {
@@ -505,7 +507,7 @@ pub(crate) fn without_a_clock_no_request_is_answered() -> Result<()> {
     publish(&mut writer, &current);
     ensure!(!answers(&mut random, &current)?.contains(&true), "without synchronisation");
     current.variables.leap = LeapIndicator::None;
-    current.timebase.expires = MonotonicClock.now();
+    current.timebase.expires = ClockMonotonic.now();
     publish(&mut writer, &current);
     ensure!(!answers(&mut random, &current)?.contains(&true), "after the expiry");
     publish(&mut writer, &page_with_leap(&mut random));

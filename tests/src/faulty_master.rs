@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
-use horolog_record::{LoadEngineKind, LoadResult, RequestMode, ResponseCounts};
+use horolog_record::{LoadEngineKind, LoadResult, ReplyKindCounts, RequestMode};
 use horolog_sys::netlink::Prefix;
 use horolog_wire::ptp::{EVENT_PORT, GENERAL_PORT};
 use libtest_mimic::Trial;
@@ -71,7 +71,7 @@ impl FaultOutcome {
     fn check(self, result: &LoadResult, [requests, wrong]: [u64; 2]) -> Result<()> {
         check_found(result, self.found(), [requests, wrong])?;
         let trial = only_trial(result)?;
-        let ResponseCounts { delay, sync_follow_up, grant, denial, cancellation, .. } =
+        let ReplyKindCounts { delay, sync_follow_up, grant, denial, cancellation, .. } =
             trial.responses;
         let (received, none) = (trial.received, 0);
         let right = match (result.mode, self) {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use horolog_lab::{Lab, LabConfig};
 use horolog_record::{
-    FindingCode, InvalidReason, LoadResult, LossLocation, RequestMode as LoadMode,
+    FindingCode, InvalidReplyReason, LoadResult, LossLocation, RequestMode as LoadMode,
 };
 use horolog_sys::netlink::Prefix;
 use horolog_time::{NtpShort, NtpTimestamp};
@@ -55,7 +55,7 @@ pub(crate) enum ExpectedFinding {
     /// Nothing: it is none that counts.
     Nothing,
     /// An invalid reply, for this reason.
-    Invalid(InvalidReason),
+    Invalid(InvalidReplyReason),
     /// A second reply.
     Duplicate,
     /// A second reply to another request, and none to this one.
@@ -154,34 +154,42 @@ impl Request {
 /// A kind of fault; `None` where a request gives no occasion for it.
 type FaultFn = fn(&Request) -> Option<Vec<Datagram>>;
 
-const fn invalid(reason: InvalidReason) -> ExpectedFinding {
+const fn invalid(reason: InvalidReplyReason) -> ExpectedFinding {
     ExpectedFinding::Invalid(reason)
 }
 
 const FAULTS: [(&str, ExpectedFinding, FaultFn); 26] = [
-    ("garbage", invalid(InvalidReason::Length), |request| {
+    ("garbage", invalid(InvalidReplyReason::Length), |request| {
         Some(vec![request.datagram(vec![0xff, 0, 7, 0x80, 0x24])])
     }),
-    ("nothing in it", invalid(InvalidReason::Length), |request| Some(request.resized(0))),
-    ("truncated", invalid(InvalidReason::Length), |request| Some(request.resized(HEADER_LEN - 1))),
-    ("oversized", invalid(InvalidReason::Length), |request| Some(request.resized(HEADER_LEN + 20))),
-    ("as long as can be", invalid(InvalidReason::Length), |request| Some(request.resized(1_472))),
-    ("mode of a client", invalid(InvalidReason::Mode), |request| {
+    ("nothing in it", invalid(InvalidReplyReason::Length), |request| Some(request.resized(0))),
+    ("truncated", invalid(InvalidReplyReason::Length), |request| {
+        Some(request.resized(HEADER_LEN - 1))
+    }),
+    ("oversized", invalid(InvalidReplyReason::Length), |request| {
+        Some(request.resized(HEADER_LEN + 20))
+    }),
+    ("as long as can be", invalid(InvalidReplyReason::Length), |request| {
+        Some(request.resized(1_472))
+    }),
+    ("mode of a client", invalid(InvalidReplyReason::Mode), |request| {
         Some(request.changed(|reply| reply.mode = AssociationMode::Client))
     }),
-    ("mode of a broadcast", invalid(InvalidReason::Mode), |request| {
+    ("mode of a broadcast", invalid(InvalidReplyReason::Mode), |request| {
         Some(request.changed(|reply| reply.mode = AssociationMode::Broadcast))
     }),
-    ("version 3", invalid(InvalidReason::Version), |request| {
+    ("version 3", invalid(InvalidReplyReason::Version), |request| {
         Some(request.changed(|reply| reply.version = 3))
     }),
-    ("version 7", invalid(InvalidReason::Version), |request| {
+    ("version 7", invalid(InvalidReplyReason::Version), |request| {
         Some(request.changed(|reply| reply.version = 7))
     }),
-    ("kiss RATE", invalid(InvalidReason::KissRate), |request| Some(request.kiss(*b"RATE"))),
-    ("kiss DENY", invalid(InvalidReason::KissDeny), |request| Some(request.kiss(*b"DENY"))),
-    ("another kiss", invalid(InvalidReason::KissOther), |request| Some(request.kiss(*b"NKEY"))),
-    ("kiss of nobody", invalid(InvalidReason::Origin), |request| {
+    ("kiss RATE", invalid(InvalidReplyReason::KissRate), |request| Some(request.kiss(*b"RATE"))),
+    ("kiss DENY", invalid(InvalidReplyReason::KissDeny), |request| Some(request.kiss(*b"DENY"))),
+    ("another kiss", invalid(InvalidReplyReason::KissOther), |request| {
+        Some(request.kiss(*b"NKEY"))
+    }),
+    ("kiss of nobody", invalid(InvalidReplyReason::Origin), |request| {
         let mut kiss = request.kiss(*b"DENY");
         kiss[0].payload[24..32].copy_from_slice(&[0xde; 8]);
         Some(kiss)
@@ -195,22 +203,22 @@ const FAULTS: [(&str, ExpectedFinding, FaultFn); 26] = [
             reply.transmit = reply.receive;
         }))
     }),
-    ("stratum 17", invalid(InvalidReason::Stratum), |request| {
+    ("stratum 17", invalid(InvalidReplyReason::Stratum), |request| {
         Some(request.changed(|reply| reply.stratum = 17))
     }),
-    ("no transmit timestamp", invalid(InvalidReason::Timestamp), |request| {
+    ("no transmit timestamp", invalid(InvalidReplyReason::Timestamp), |request| {
         Some(request.changed(|reply| reply.transmit = NtpTimestamp::from_bits(0)))
     }),
-    ("sent before received", invalid(InvalidReason::Timestamp), |request| {
+    ("sent before received", invalid(InvalidReplyReason::Timestamp), |request| {
         let before = request.reply.receive.to_bits().wrapping_sub(1);
         Some(request.changed(|reply| reply.transmit = NtpTimestamp::from_bits(before)))
     }),
-    ("origin of nobody", invalid(InvalidReason::Origin), |request| {
+    ("origin of nobody", invalid(InvalidReplyReason::Origin), |request| {
         // The bit that tells which of a request's timestamps it is.
         let origin = request.reply.origin.to_bits() ^ 1;
         Some(request.changed(|reply| reply.origin = NtpTimestamp::from_bits(origin)))
     }),
-    ("another client's reply", invalid(InvalidReason::Client), |request| {
+    ("another client's reply", invalid(InvalidReplyReason::Client), |request| {
         let (_, other) = request.other?;
         Some(request.changed(|reply| reply.origin = other.origin))
     }),

@@ -4,7 +4,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use horolog_server::ListenSet;
+use horolog_server::ListenAddressSet;
 use horolog_sys::netlink::{Prefix, VlanId};
 use horolog_wire::ethernet::{HEADER_LEN as LINK_LEN, MacAddress, TYPE_SERVICE_VLAN, TYPE_VLAN};
 use horolog_wire::ethernet::{VLAN_TAG_LEN, VlanTag};
@@ -41,9 +41,9 @@ const VLANS: [Option<VlanId>; 3] = [
 const LOOPBACK: u32 = 1;
 
 /// That server as the model knows it.
-pub(crate) fn listen_set() -> ListenSet {
+pub(crate) fn listen_set() -> ListenAddressSet {
     let network = Prefix::new(LISTEN[0].ip(), 24);
-    ListenSet::resolve(&LISTEN, &LISTEN.map(|at| at.ip()))
+    ListenAddressSet::resolve(&LISTEN, &LISTEN.map(|at| at.ip()))
         .with_networks(&network.into_iter().collect::<Vec<_>>())
         .with_stations(&VLANS.map(|vlan| (vlan, MAC)))
 }

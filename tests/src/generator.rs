@@ -4,18 +4,18 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use anyhow::Result;
-use horolog_load::clients::{self, LaneClients, SourceNetwork};
-use horolog_load::ptp::{PtpLoadTransport, PtpPlan, PtpRequestKind};
-use horolog_load::request::{FramePlan, FrameTemplate, PtpFramePlan};
+use horolog_load::clients::{self, LaneClients, SimulatedClientNetwork};
+use horolog_load::ptp::{PtpLoadTransport, PtpRequestKind, PtpRequestOptions};
+use horolog_load::request::{FrameTemplate, LaneFrameParameters, PtpFrameParameters};
 use horolog_load::schedule;
-use horolog_load::token::TokenCodec;
-use horolog_sys::clock::{MonotonicClock, realtime_minus_monotonic};
+use horolog_load::token::RequestTokenCodec;
+use horolog_sys::clock::{ClockMonotonic, realtime_minus_monotonic};
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 use horolog_wire::ethernet::MacAddress;
 use horolog_wire::ntp::PORT;
 use horolog_wire::ptp::EVENT_PORT;
 use horolog_xdp::{
-    Generator, GeneratorSettings, Interface, OffsetSettings, Protocol, TrialSettings,
+    Generator, GeneratorSettings, Interface, RequestProtocol, ServerOffsetSettings, TrialSettings,
 };
 
 use crate::random::Random;
@@ -45,15 +45,15 @@ const TARGETS: [IpAddr; 2] = [
 #[derive(Clone, Debug)]
 pub(crate) struct World {
     pub(crate) target: SocketAddr,
-    pub(crate) network: SourceNetwork,
-    pub(crate) token: TokenCodec,
+    pub(crate) network: SimulatedClientNetwork,
+    pub(crate) token: RequestTokenCodec,
     pub(crate) version: u8,
     /// Clients are drawn from the whole network instead of taking turns.
     pub(crate) random_sources: bool,
     /// Requests are in interleaved mode.
     pub(crate) interleaved: bool,
     /// PTP is asked for instead.
-    pub(crate) ptp: Option<PtpPlan>,
+    pub(crate) ptp: Option<PtpRequestOptions>,
 }
 
 /// The ways to ask a PTP master: what, whether by the group, and with clients drawn at random.
@@ -73,8 +73,8 @@ impl World {
             for (random_sources, interleaved) in [(false, false), (false, true), (true, false)] {
                 worlds.push(Self {
                     target: SocketAddr::new(target, PORT),
-                    network: SourceNetwork::find(target, &[])?,
-                    token: TokenCodec::new(random.next(), MonotonicClock.now() - RUN_AGE),
+                    network: SimulatedClientNetwork::find(target, &[])?,
+                    token: RequestTokenCodec::new(random.next(), ClockMonotonic.now() - RUN_AGE),
                     version: if random_sources { 3 } else { 4 },
                     random_sources,
                     interleaved,
@@ -93,9 +93,9 @@ impl World {
                 let (domain, minor_version) = (random.next() as u8, random.within(0..=1) as u8);
                 worlds.push(Self {
                     target: SocketAddr::new(target, EVENT_PORT),
-                    network: SourceNetwork::find(target, &[])?,
-                    token: TokenCodec::new(random.next(), MonotonicClock.now() - RUN_AGE),
-                    ptp: Some(PtpPlan {
+                    network: SimulatedClientNetwork::find(target, &[])?,
+                    token: RequestTokenCodec::new(random.next(), ClockMonotonic.now() - RUN_AGE),
+                    ptp: Some(PtpRequestOptions {
                         kind,
                         domain,
                         minor_version,
@@ -126,17 +126,22 @@ impl World {
     }
 
     /// How the requests of a lane are framed.
-    pub(crate) fn frames(&self, lane: usize) -> FramePlan {
+    pub(crate) fn frames(&self, lane: usize) -> LaneFrameParameters {
         let master = self.target.ip();
         let group = self.ptp.and_then(|ptp| ptp.multicast_group(master));
-        FramePlan {
+        LaneFrameParameters {
             source_mac: OWN_MAC,
             destination_mac: group.map_or(TARGET_MAC, MacAddress::of_group),
             network: self.network,
             source_port: self.ptp.map_or_else(|| clients::source_port(lane), |_| EVENT_PORT),
             target: self.ptp.map_or(self.target, |ptp| ptp.destination(master)),
             version: self.version,
-            ptp: self.ptp.map(|plan| PtpFramePlan { plan, master, lane, excluded_network: None }),
+            ptp: self.ptp.map(|plan| PtpFrameParameters {
+                plan,
+                master,
+                lane,
+                excluded_network: None,
+            }),
         }
     }
 
@@ -169,19 +174,21 @@ impl World {
     /// The same with counts of this many intervals for each CPU.
     pub(crate) fn load_with_intervals(&self, interface: u32, intervals: u32) -> Result<Generator> {
         let template = FrameTemplate::new(&match self.ptp {
-            None => FramePlan { source_port: 0, ..self.frames(0) },
+            None => LaneFrameParameters { source_port: 0, ..self.frames(0) },
             Some(_) => self.frames(0),
         });
         Ok(Generator::load(&GeneratorSettings {
             protocol: match self.ptp.map(|ptp| ptp.kind) {
-                None => Protocol::Ntp,
-                Some(PtpRequestKind::Delay) => Protocol::PtpDelay,
-                Some(PtpRequestKind::Nsm | PtpRequestKind::Unicast(_)) => Protocol::PtpMonitor,
+                None => RequestProtocol::Ntp,
+                Some(PtpRequestKind::Delay) => RequestProtocol::PtpDelay,
+                Some(PtpRequestKind::Nsm | PtpRequestKind::Unicast(_)) => {
+                    RequestProtocol::PtpMonitor
+                }
             },
             multicast: self.ptp.is_some_and(|ptp| ptp.multicast),
             domain: self.ptp.map_or(0, |ptp| ptp.domain),
             ethernet: None,
-            offsets: Some(OffsetSettings { correction_ns: 0, mean_of_server: false }),
+            offsets: Some(ServerOffsetSettings { correction_ns: 0, mean_of_server: false }),
             interface: Interface { index: interface, name: String::new() },
             target: self.target.ip(),
             port: self.target.port(),

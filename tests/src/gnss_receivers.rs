@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use horolog_lab::receiver::{SimulatedGnssReceiver, time_sentences, week_rollover_offset};
 use horolog_lab::{Lab, LabConfig, RunningProgram};
-use horolog_sys::clock::Realtime;
+use horolog_sys::clock::ClockRealtime;
 use horolog_time::{Clock, NS_PER_S, Span};
 use horolog_wire::ntp::LeapIndicator;
 use libtest_mimic::Trial;
@@ -165,7 +165,7 @@ fn an_implausible_date_is_not_served_and_a_correct_one_recovers() -> Result<()> 
     const EPOCH: Span = Span::from_ns(315_964_800 * NS_PER_S);
     let directory = TempDir::new()?;
     let lab = Lab::new(&LabConfig::default())?;
-    let ago = EPOCH - Span::from_ns(Realtime.now().as_ns());
+    let ago = EPOCH - Span::from_ns(ClockRealtime.now().as_ns());
     let judged = ServerPair::start(&lab, directory.path(), ago)?;
     judged.reject(&lab, ago, &["before_build", "too_far"])?;
     judged.set_offsets(TRUTH);
@@ -201,7 +201,7 @@ fn a_saved_time_reveals_a_clock_that_was_set_back() -> Result<()> {
     wait_until("its time is served", || Ok(server.status()?["synchronised"] == true))?;
     server.end("TERM")?;
     let seconds: i64 = fs::read_to_string(&saved)?.trim().parse()?;
-    let off = (Realtime.now() + TRUTH).to_timespec().0 - seconds;
+    let off = (ClockRealtime.now() + TRUTH).to_timespec().0 - seconds;
     ensure!((-1..=3).contains(&off), "{off} s are missing");
     // As after five days in which the system clock stood still.
     receiver.set_offset(TRUTH + days);
@@ -298,7 +298,7 @@ fn gpsfake_plays_a_receiver_to_gpsd() -> Result<()> {
     const SECONDS: i64 = 120;
     let directory = TempDir::new()?;
     let log = directory.path().join("log.nmea");
-    let start = (Realtime.now() + TRUTH).to_timespec().0;
+    let start = (ClockRealtime.now() + TRUTH).to_timespec().0;
     let lines = (0..SECONDS).map(|second| time_sentences(start + second, true));
     fs::write(&log, lines.collect::<String>())?;
     let lab = Lab::new(&LabConfig::default())?;

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use horolog_io::{Batch, BatchDevice, FrameSelection, PacketDevice, PacketOptions};
+use horolog_io::{Batch, BatchDevice, FrameSelection, PacketSocketDevice, PacketSocketOptions};
 use horolog_lab::{Lab, LabConfig, RunningProgram};
 use horolog_wire::ethernet::{MacAddress, TYPE_VLAN, VlanTag};
 use horolog_wire::frame::{UdpFrame, UdpFrameBuilder};
@@ -81,20 +81,20 @@ fn delay_request() -> Service {
 /// Two private hosts, of which the first sends frames and sees what comes back.
 struct Bench {
     lab: Lab,
-    device: PacketDevice,
+    device: PacketSocketDevice,
 }
 
 impl Bench {
     fn new() -> Result<Self> {
         let lab = Lab::new(&LabConfig::default())?;
         let client = lab.client();
-        let options = PacketOptions {
+        let options = PacketSocketOptions {
             selection: FrameSelection::Program(Vec::new()),
             receive_buffer: Some(1 << 22),
-            ..PacketOptions::default()
+            ..PacketSocketOptions::default()
         };
         let device =
-            client.run(|| PacketDevice::open(&client.first_interface().name, &options))??;
+            client.run(|| PacketSocketDevice::open(&client.first_interface().name, &options))??;
         Ok(Self { lab, device })
     }
 

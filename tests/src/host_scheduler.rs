@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use horolog_sys::affinity::{self, Scheduling};
+use horolog_sys::affinity::{self, RealTimeSchedulingOutcome};
 use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -59,7 +59,7 @@ pub(crate) fn while_busy<T>(core: usize, run: impl FnOnce() -> Result<T>) -> Res
         let busy = scope.spawn(|| -> Result<()> {
             affinity::pin_to_core(core)?;
             let scheduling = affinity::try_real_time(ABOVE);
-            ensure!(matches!(scheduling, Scheduling::RealTime), "{scheduling:?}");
+            ensure!(matches!(scheduling, RealTimeSchedulingOutcome::RealTime), "{scheduling:?}");
             while !stop.load(Ordering::Relaxed) {
                 let begun = Instant::now();
                 while begun.elapsed() < BUSY {}

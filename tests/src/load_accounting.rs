@@ -14,9 +14,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig, LabHost, RunningProgram};
-use horolog_load::loss_attribution::{ServerCounters, UdpCounts};
+use horolog_load::loss_attribution::{ServerRequestCounts, UdpCounts};
 use horolog_load::ramp::Ramp;
-use horolog_load::{LoadJob, LoadOptions, LoadRun, Observer};
+use horolog_load::{LoadObserver, LoadOptions, LoadProcedure, LoadRun};
 use horolog_record::{FindingCode, LoadEngineKind, LoadResult, LossLocation, Trial};
 use tempfile::TempDir;
 
@@ -135,11 +135,11 @@ fn check_clean(trial: &Trial) -> Result<()> {
 
 /// What a server reports as received and answered by both of its engines; `None` while it does
 /// not answer.
-pub(crate) fn counters(status: &serde_json::Value) -> Option<ServerCounters> {
+pub(crate) fn counters(status: &serde_json::Value) -> Option<ServerRequestCounts> {
     let count = |pointer: &str| status.pointer(pointer).and_then(serde_json::Value::as_u64);
     let in_kernel = count("/xdp_counters/answered_ipv4").unwrap_or(0)
         + count("/xdp_counters/answered_ipv6").unwrap_or(0);
-    Some(ServerCounters {
+    Some(ServerRequestCounts {
         received: count("/counters/received")? + in_kernel,
         answered: count("/counters/answered")? + in_kernel,
     })
@@ -187,7 +187,7 @@ pub(crate) fn the_server_counts_the_same(body: process::Engine) -> Result<()> {
 /// Watches a run and says nothing.
 struct NullObserver;
 
-impl Observer for NullObserver {
+impl LoadObserver for NullObserver {
     fn trial_ended(&mut self, _: usize, _: &Trial) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
@@ -215,7 +215,7 @@ pub(crate) fn at_one_rate(
     (rate, duration): (f64, Duration),
 ) -> Result<LoadOptions> {
     let ramp = Ramp { min: rate, max: rate, multiplier: 2.0, duration };
-    Ok(LoadOptions::new(target.to_string().parse()?, LoadJob::Ramp(ramp)))
+    Ok(LoadOptions::new(target.to_string().parse()?, LoadProcedure::Ramp(ramp)))
 }
 
 /// Does that run, in which all counters are read that there are.

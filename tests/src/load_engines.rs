@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use horolog_lab::{Lab, LabConfig};
-use horolog_load::loss_attribution::ServerCounters;
+use horolog_load::loss_attribution::ServerRequestCounts;
 use horolog_load::ramp::Ramp;
 use horolog_load::target::RouteHints;
-use horolog_load::{LoadError, LoadJob, LoadOptions, LoadRun, Observer};
+use horolog_load::{LoadError, LoadObserver, LoadOptions, LoadProcedure, LoadRun};
 use horolog_record::{FindingCode, LoadEngineKind, LoadResult, LossLocation, Trial};
 use horolog_sys::ethtool::set_gro;
 use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header};
@@ -61,10 +61,10 @@ impl Server {
         Ok(server)
     }
 
-    fn counters(&self) -> impl FnMut() -> Option<ServerCounters> + Send + 'static {
+    fn counters(&self) -> impl FnMut() -> Option<ServerRequestCounts> + Send + 'static {
         let (received, answered) = (Arc::clone(&self.received), Arc::clone(&self.answered));
         move || {
-            Some(ServerCounters {
+            Some(ServerRequestCounts {
                 received: received.load(Ordering::Relaxed),
                 answered: answered.load(Ordering::Relaxed),
             })
@@ -97,7 +97,7 @@ fn answer(request: &[u8]) -> Option<[u8; HEADER_LEN]> {
 
 struct NullObserver;
 
-impl Observer for NullObserver {
+impl LoadObserver for NullObserver {
     fn trial_ended(&mut self, _: usize, _: &Trial) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
@@ -110,7 +110,7 @@ fn new_lab() -> Result<Lab> {
 fn options(target: IpAddr, engine: Option<LoadEngineKind>) -> Result<LoadOptions> {
     let ramp = Ramp { min: RATE, max: RATE, multiplier: 2.0, duration: DURATION };
     let target = target.to_string().parse()?;
-    Ok(LoadOptions { engine, ..LoadOptions::new(target, LoadJob::Ramp(ramp)) })
+    Ok(LoadOptions { engine, ..LoadOptions::new(target, LoadProcedure::Ramp(ramp)) })
 }
 
 /// Runs a load from the lab's client and returns the record, or why it did not begin.

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
-use horolog_record::{LoadResult, SearchKind};
+use horolog_record::{CapacitySearchGoal, LoadResult};
 use libtest_mimic::Trial;
 
 use crate::load_command::{Started, TIMEOUT, load, parse};
@@ -62,7 +62,7 @@ fn a_search_is_checked(lab: &Lab) -> Result<()> {
     ensure!(output.status.code() == Some(BROKEN), "{output:?}");
     let result: LoadResult = parse(&output.stdout)?;
     let search = result.search.as_ref().context("no search")?;
-    ensure!(search.kind == SearchKind::Ndr && search.lower.is_none(), "{search:?}");
+    ensure!(search.kind == CapacitySearchGoal::Ndr && search.lower.is_none(), "{search:?}");
     ensure!(result.limits.len() == 1 && result.limits[0].failed, "{:?}", result.limits);
     Ok(())
 }

@@ -9,7 +9,7 @@ use std::process::Output;
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig, LabHost};
-use horolog_record::{LoadResult, MixPartResult, RequestMode, Trial as LoadTrial};
+use horolog_record::{LoadResult, MixRequestKindResult, RequestMode, Trial as LoadTrial};
 use libtest_mimic::Trial;
 
 use crate::chronyd;
@@ -78,7 +78,7 @@ fn check_parts(trial: &LoadTrial) -> Result<()> {
     ensure!(counted.iter().all(|(parts, all)| parts == all), "{counted:?} of {trial:?}");
     let shares: f64 = trial.parts.iter().map(|part| part.share).sum();
     ensure!((shares - 1.0).abs() < 1e-9, "{shares}");
-    for MixPartResult { name, share, trial: part, .. } in &trial.parts {
+    for MixRequestKindResult { name, share, trial: part, .. } in &trial.parts {
         let intended = trial.intended_rate * share;
         ensure!((part.intended_rate - intended).abs() < 1e-6 * intended, "{name}: {part:?}");
         let planned = intended * trial.duration_s;
@@ -266,7 +266,7 @@ fn the_kernel_sends_several_kinds_from_each_core() -> Result<()> {
             let trial = only_trial(&result)?;
             ensure!(trial.invalid.is_empty() && trial.duplicate == 0, "{trial:?}");
             for part in &trial.parts {
-                let MixPartResult { name, trial: part, .. } = part;
+                let MixRequestKindResult { name, trial: part, .. } = part;
                 ensure!(part.received * 10 >= part.sent * 9 && part.sent > 0, "{name}: {part:?}");
             }
             let interleaved = part(trial, "ntp-interleaved")?;

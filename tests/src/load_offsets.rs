@@ -4,7 +4,7 @@
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
-use horolog_record::{FindingCode, LoadResult, OffsetMethod};
+use horolog_record::{FindingCode, LoadResult, TimestampOffsetMethod};
 use libtest_mimic::Trial;
 
 use crate::load_command::{TIMEOUT, check_sums, load, only_trial, result_of};
@@ -30,7 +30,7 @@ pub(crate) fn all() -> Vec<Trial> {
 
 /// The offsets of a run of a second, which every reply has to have had a timestamp for but the
 /// first few: the kernel begins to take them a moment after it is asked.
-fn checked(result: &LoadResult, method: OffsetMethod, error_ns: i64) -> Result<()> {
+fn checked(result: &LoadResult, method: TimestampOffsetMethod, error_ns: i64) -> Result<()> {
     let trial = only_trial(result)?;
     check_sums(trial)?;
     ensure!(result.offset == Some(method), "{:?}", result.offset);
@@ -62,20 +62,22 @@ fn a_known_error_is_found() -> Result<()> {
                 result_of(lab.client(), &[&first[..], more].concat())
             };
             let context = || format!("{engine} to {at}");
-            let plain = OffsetMethod { correction_ns: 0, mean_of_server: false, hardware: false };
+            let plain =
+                TimestampOffsetMethod { correction_ns: 0, mean_of_server: false, hardware: false };
             // Three seconds too early are as far off as three seconds too late.
             let limits = ["--fail-if", "offset-p50<2.9s", "--fail-if", "offset-max<2.9s"];
             let result = of(&[&["--measure-offset", "0"], &limits[..]].concat())?;
             checked(&result, plain, BEHIND_NS).with_context(context)?;
             let passed = result.limits.iter().filter(|limit| !limit.failed).count();
             ensure!(passed == 2, "{:?}", result.limits);
-            let corrected = OffsetMethod { correction_ns: 1_950, ..plain };
+            let corrected = TimestampOffsetMethod { correction_ns: 1_950, ..plain };
             let result = of(&["--measure-offset", "1.95e-6", "--interleaved"])?;
             checked(&result, corrected, BEHIND_NS).with_context(context)?;
             let interleaved = only_trial(&result)?.responses.interleaved;
             // To the server, the sockets of one address are one client.
             ensure!(interleaved > 0 || engine == "udp", "no interleaved reply");
-            let mean = OffsetMethod { correction_ns: -5_000, mean_of_server: true, ..plain };
+            let mean =
+                TimestampOffsetMethod { correction_ns: -5_000, mean_of_server: true, ..plain };
             let result = of(&["--measure-offset", "-5us", "--offset-mean"])?;
             checked(&result, mean, BEHIND_NS).with_context(context)?;
         }

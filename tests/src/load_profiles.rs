@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
-use horolog_record::{FindingCode, LoadResult, TimeSeries, Trial as LoadTrial};
+use horolog_record::{FindingCode, LoadResult, LoadTimeSeries, Trial as LoadTrial};
 use libtest_mimic::Trial;
 
 use crate::load_command::{Started, TIMEOUT, check_sums, has, load, only_trial, parse};
@@ -53,7 +53,7 @@ fn end(run: &mut Started) -> Result<LoadResult> {
     parse(run.read("r.json")?.as_bytes())
 }
 
-fn series(result: &LoadResult) -> Result<&TimeSeries> {
+fn series(result: &LoadResult) -> Result<&LoadTimeSeries> {
     result.series.as_ref().context("no series")
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn check_points(result: &LoadResult) -> Result<()> {
     let points = &series(result)?.points;
     for (index, trial) in result.trials.iter().enumerate() {
         check_sums(trial)?;
-        let sum = |count: fn(&horolog_record::SeriesPoint) -> u64| -> u64 {
+        let sum = |count: fn(&horolog_record::LoadSeriesPoint) -> u64| -> u64 {
             points.iter().filter(|point| point.trial == index).map(count).sum()
         };
         let counted = [sum(|p| p.sent), sum(|p| p.received), sum(|p| p.lost), sum(|p| p.late)];
@@ -70,7 +70,7 @@ pub(crate) fn check_points(result: &LoadResult) -> Result<()> {
         ensure!(counted == [sent, received, lost, late], "{counted:?} in intervals, {trial:?}");
     }
     let interval_s = series(result)?.interval_s;
-    let even = |(index, point): (usize, &horolog_record::SeriesPoint)| {
+    let even = |(index, point): (usize, &horolog_record::LoadSeriesPoint)| {
         (point.at_s - index as f64 * interval_s).abs() < 1e-6
     };
     ensure!(points.iter().enumerate().all(even), "there is a gap: {points:?}");
@@ -128,7 +128,7 @@ pub(crate) fn a_restarted_server_shows_as_an_outage_of_its_length() -> Result<()
         let (low, high) = (DEAD.as_secs_f64() * 0.9, dead.as_secs_f64() + 0.5);
         ensure!((low..=high).contains(&lasted(longest)), "{longest:?} is not {low} to {high} s");
         ensure!(longest.ended, "{longest:?}");
-        let inside = |point: &&horolog_record::SeriesPoint| {
+        let inside = |point: &&horolog_record::LoadSeriesPoint| {
             point.at_s > longest.from_s + 0.05 && point.at_s + 0.15 < longest.to_s
         };
         let points = &series(&result)?.points;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig, LabHost};
-use horolog_record::{FindingCode, LoadEngineKind, LoadResult, RequestMode, ResponseCounts};
+use horolog_record::{FindingCode, LoadEngineKind, LoadResult, ReplyKindCounts, RequestMode};
 use libtest_mimic::Trial;
 
 use crate::load_command::{ENGINES, UnprivilegedCopy, check_sums, has, only_trial, parse};
@@ -55,7 +55,7 @@ fn compare(lab: &Lab, ptp4l: &Ptp4l, target: &str, arguments: &[&str]) -> Result
     let after = ptp4l.counts()?;
     let trial = only_trial(&result)?;
     check_sums(trial)?;
-    let ResponseCounts { delay, sync_follow_up, .. } = trial.responses;
+    let ReplyKindCounts { delay, sync_follow_up, .. } = trial.responses;
     let is_nsm = result.mode == RequestMode::PtpNsm;
     ensure!(trial.invalid.is_empty() && trial.duplicate == 0, "{trial:?}");
     // How many depends on what else this machine does.
@@ -145,7 +145,7 @@ fn ptp4l_grants_unicast_messages() -> Result<()> {
         );
         let trial = only_trial(&result)?;
         check_sums(trial)?;
-        let ResponseCounts { grant, denial, granted_messages, .. } = trial.responses;
+        let ReplyKindCounts { grant, denial, granted_messages, .. } = trial.responses;
         ensure!(trial.invalid.is_empty() && trial.duplicate == 0, "{trial:?}");
         ensure!((grant, denial) == (trial.received, 0), "{trial:?}");
         ensure!(trial.received * 10 >= trial.sent * 9 && granted_messages > 0, "{trial:?}");

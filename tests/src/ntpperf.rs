@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::process::Output;
 
 use anyhow::{Context, Result, ensure};
-use horolog_ke::{KeClient, TrustAnchors};
+use horolog_ke::{NtsKeClient, TrustAnchors};
 use horolog_lab::{Lab, LabConfig};
 use horolog_record::{FindingCode, LoadResult, RequestMode};
 use horolog_sys::ethtool::set_gro;
@@ -212,7 +212,7 @@ fn chronyd_is_loaded_with_an_imported_session() -> Result<()> {
     let nts_session = scene
         .lab
         .client()
-        .run(|| KeClient::new(&trust, &[ALGORITHM])?.exchange_keys(NAME, address, TIMEOUT))??;
+        .run(|| NtsKeClient::new(&trust, &[ALGORITHM])?.exchange_keys(NAME, address, TIMEOUT))??;
     let blind = format!(
         "{},{}",
         hex(&nts_session.c2s),

@@ -2,7 +2,9 @@
 //! ends.
 
 use anyhow::{Context, Result, ensure};
-use horolog_record::{NtsKeFailureReason, NtsKeResult, SearchEndReason, SearchKind, SearchResult};
+use horolog_record::{
+    CapacitySearchGoal, NtsKeFailureReason, NtsKeResult, SearchEndReason, SearchResult,
+};
 use libtest_mimic::Trial;
 
 use crate::load_command::{TIMEOUT, parse};
@@ -41,7 +43,7 @@ pub(crate) fn the_sustainable_rate_of_a_server_is_found() -> Result<()> {
     let pdr = ["--search", "pdr", "--loss-ratio", "20%", "-r", "10-40", "--fail-if", "pdr<5"];
     let (status, result) = search(&nts, &pdr)?;
     let held = found(&result)?;
-    ensure!(status == Some(0) && held.kind == SearchKind::Pdr, "{status:?}, {result:?}");
+    ensure!(status == Some(0) && held.kind == CapacitySearchGoal::Pdr, "{status:?}, {result:?}");
     ensure!(held.end == SearchEndReason::CappedAtMax && held.lower == Some(40.0), "{held:?}");
     for trial in &result.trials {
         let planned = trial.intended_rate.context("no planned rate")?;

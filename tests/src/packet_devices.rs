@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use horolog_io::{
-    Batch, BatchDevice, Endpoints, FrameSelection, PacketDevice, PacketError, PacketOptions,
-    UdpDevice, UdpFilter, UdpOptions,
+    Batch, BatchDevice, Endpoints, FrameSelection, PacketSocketDevice, PacketSocketError,
+    PacketSocketOptions, UdpDevice, UdpDeviceOptions, UdpFilter,
 };
 use horolog_lab::{Lab, LabConfig, LabHost};
 use horolog_wire::ethernet::MacAddress;
@@ -51,8 +51,8 @@ fn builder(
     })
 }
 
-fn packet_device(host: &LabHost, options: &PacketOptions) -> Result<PacketDevice> {
-    Ok(host.run(|| PacketDevice::open(&host.first_interface().name, options))??)
+fn packet_device(host: &LabHost, options: &PacketSocketOptions) -> Result<PacketSocketDevice> {
+    Ok(host.run(|| PacketSocketDevice::open(&host.first_interface().name, options))??)
 }
 
 fn push(batch: &mut Batch<()>, builder: &UdpFrameBuilder, payload: &[u8]) {
@@ -74,8 +74,8 @@ pub(crate) fn a_filter_passes_only_matching_datagrams() -> Result<()> {
         };
         let selection = FrameSelection::Udp(filter);
         let mut receiver =
-            packet_device(lab.server(), &PacketOptions { selection, ..Default::default() })?;
-        let mut sender = packet_device(lab.client(), &PacketOptions::default())?;
+            packet_device(lab.server(), &PacketSocketOptions { selection, ..Default::default() })?;
+        let mut sender = packet_device(lab.client(), &PacketSocketOptions::default())?;
         let mut batch = Batch::new(8, FRAME_BYTES);
         let named = builder(&lab, ipv6, CLIENT_PORT, SERVER_PORT)?;
         push(&mut batch, &builder(&lab, ipv6, CLIENT_PORT + 1, SERVER_PORT)?, b"wrong source port");
@@ -105,8 +105,8 @@ pub(crate) fn a_filter_skips_options_and_refuses_fragments() -> Result<()> {
     };
     let selection = FrameSelection::Udp(filter);
     let mut receiver =
-        packet_device(lab.server(), &PacketOptions { selection, ..Default::default() })?;
-    let mut sender = packet_device(lab.client(), &PacketOptions::default())?;
+        packet_device(lab.server(), &PacketSocketOptions { selection, ..Default::default() })?;
+    let mut sender = packet_device(lab.client(), &PacketSocketOptions::default())?;
     let mut plain = [0; FRAME_BYTES];
     let len = builder(&lab, false, CLIENT_PORT, SERVER_PORT)?.emit(b"payload", &mut plain);
     let plain = &plain[..len];
@@ -134,7 +134,7 @@ pub(crate) fn a_listener_answers_raw_frames() -> Result<()> {
         let wildcard: IpAddr = if ipv6 { "::".parse()? } else { "0.0.0.0".parse()? };
         let local = SocketAddr::new(wildcard, SERVER_PORT);
         let mut listener =
-            lab.server().run(|| UdpDevice::bind(local, &UdpOptions::default()))??;
+            lab.server().run(|| UdpDevice::bind(local, &UdpDeviceOptions::default()))??;
         let filter = UdpFilter {
             source: server_ip,
             source_port: Some(SERVER_PORT),
@@ -143,7 +143,7 @@ pub(crate) fn a_listener_answers_raw_frames() -> Result<()> {
         };
         let selection = FrameSelection::Udp(filter);
         let mut client =
-            packet_device(lab.client(), &PacketOptions { selection, ..Default::default() })?;
+            packet_device(lab.client(), &PacketSocketOptions { selection, ..Default::default() })?;
         let request = builder(&lab, ipv6, CLIENT_PORT, SERVER_PORT)?;
         let mut frames = Batch::new(4, FRAME_BYTES);
         push(&mut frames, &request, b"question");
@@ -178,13 +178,13 @@ pub(crate) fn frames_dropped_for_lack_of_room_are_counted() -> Result<()> {
         destination_port: Some(SERVER_PORT),
         destination_network: None,
     };
-    let options = PacketOptions {
+    let options = PacketSocketOptions {
         selection: FrameSelection::Udp(filter),
         receive_buffer: Some(16_384),
         ..Default::default()
     };
     let mut receiver = packet_device(lab.server(), &options)?;
-    let mut sender = packet_device(lab.client(), &PacketOptions::default())?;
+    let mut sender = packet_device(lab.client(), &PacketSocketOptions::default())?;
     let frame = builder(&lab, false, CLIENT_PORT, SERVER_PORT)?;
     let mut batch = Batch::new(BATCH, FRAME_BYTES);
     while !batch.is_full() {
@@ -209,7 +209,7 @@ pub(crate) fn frames_dropped_for_lack_of_room_are_counted() -> Result<()> {
 /// A frame that the interface cannot carry is refused, and those around it leave.
 pub(crate) fn an_overlong_frame_is_refused_alone() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
-    let mut sender = packet_device(lab.client(), &PacketOptions::default())?;
+    let mut sender = packet_device(lab.client(), &PacketSocketOptions::default())?;
     let frame = builder(&lab, false, CLIENT_PORT, SERVER_PORT)?;
     let mut batch = Batch::new(4, FRAME_BYTES);
     push(&mut batch, &frame, &[0; 48]);
@@ -224,7 +224,7 @@ pub(crate) fn an_interface_that_goes_down_is_reported() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let client = lab.client();
     let mut netlink = client.netlink()?;
-    let mut sender = packet_device(client, &PacketOptions::default())?;
+    let mut sender = packet_device(client, &PacketSocketOptions::default())?;
     let mut batch = Batch::new(1, FRAME_BYTES);
     push(&mut batch, &builder(&lab, false, CLIENT_PORT, SERVER_PORT)?, &[0; 48]);
     ensure!(sender.send(&mut batch)? == 1);
@@ -239,9 +239,13 @@ pub(crate) fn an_interface_that_goes_down_is_reported() -> Result<()> {
 /// A packet device on an interface that does not exist is refused by name.
 pub(crate) fn an_unknown_interface_is_refused_by_name() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
-    let opened =
-        lab.client().run(|| PacketDevice::open("no-such-link", &PacketOptions::default()))?;
+    let opened = lab
+        .client()
+        .run(|| PacketSocketDevice::open("no-such-link", &PacketSocketOptions::default()))?;
     let error = opened.err().context("opened an interface that does not exist")?;
-    ensure!(matches!(&error, PacketError::NoInterface(name) if name == "no-such-link"), "{error}");
+    ensure!(
+        matches!(&error, PacketSocketError::NoInterface(name) if name == "no-such-link"),
+        "{error}"
+    );
     Ok(())
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig, LabHost};
 use horolog_probe::path::tcp::protocol::{
-    AdmissionVerdict, ConnectionJob, FarEndReport, HELLO_LEN, Hello, TcpWelcome,
+    AdmissionVerdict, ConnectionJob, FarEndReport, HELLO_LEN, TcpHello, TcpWelcome,
 };
 use horolog_sys::tcp;
 use libtest_mimic::Trial;
@@ -162,7 +162,7 @@ fn late_far_end(listener: &TcpListener, connections: usize) -> Result<()> {
         let (mut stream, _) = listener.accept()?;
         let mut bytes = [0; HELLO_LEN];
         stream.read_exact(&mut bytes)?;
-        let hello = Hello::parse(&bytes).context("no greeting")?;
+        let hello = TcpHello::parse(&bytes).context("no greeting")?;
         let welcome = TcpWelcome { verdict: AdmissionVerdict::Accepted, facts_bytes: 0, limit: 0 };
         stream.write_all(&welcome.emit())?;
         // The facts, the window and the single write come first.
@@ -173,7 +173,7 @@ fn late_far_end(listener: &TcpListener, connections: usize) -> Result<()> {
     Ok(())
 }
 
-fn answer(stream: &mut std::net::TcpStream, hello: Hello, late: Duration) -> Result<()> {
+fn answer(stream: &mut std::net::TcpStream, hello: TcpHello, late: Duration) -> Result<()> {
     let mut request = vec![0; hello.request_bytes as usize];
     let reply = vec![0; (hello.head_bytes + hello.body_bytes) as usize];
     let mut received = 0;

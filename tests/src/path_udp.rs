@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig, LabHost, RunningProgram};
-use horolog_record::{FindingCode, PathRow, PathUdpResult, RowEndReason};
-use horolog_sys::datagram::{MessageHeader, WaitMode};
+use horolog_record::{FindingCode, PathUdpResult, PathUdpRow, UdpRowEndReason};
+use horolog_sys::datagram::{MsghdrBuffers, WaitMode};
 use horolog_sys::socket::Socket;
 use horolog_wire::path_probe::{HEADER_LEN, HELLO_LEN, Header, PORT, PathDatagramKind, short};
 use horolog_wire::stamp;
@@ -107,7 +107,7 @@ fn command(host: &LabHost, to: SocketAddr, arguments: &[&str]) -> Result<Command
     Ok(command)
 }
 
-fn only(result: &PathUdpResult) -> Result<&PathRow> {
+fn only(result: &PathUdpResult) -> Result<&PathUdpRow> {
     ensure!(result.rows.len() == 1, "{result:?}");
     Ok(&result.rows[0])
 }
@@ -160,7 +160,7 @@ fn find_a_known_path(path: &Path, size: &str) -> Result<()> {
 }
 
 /// 3 ms there and 1 ms back: the scenario's hop adds its own time, and takes none off.
-fn check_delays(row: &PathRow) -> Result<()> {
+fn check_delays(row: &PathUdpRow) -> Result<()> {
     let (there, back) =
         row.forward_ns.as_ref().zip(row.backward_ns.as_ref()).context("no one-way times")?;
     ensure!(there.min >= 3_000_000 && back.min >= 1_000_000, "{there:?} {back:?}");
@@ -221,7 +221,7 @@ fn traffic_classes_are_recorded_at_both_ends() -> Result<()> {
         Ok(socket)
     })??;
     let receiving = thread::spawn(move || {
-        MessageHeader::new().receive(listener.as_fd(), &mut [0; 100], WaitMode::Blocking)
+        MsghdrBuffers::new().receive(listener.as_fd(), &mut [0; 100], WaitMode::Blocking)
     });
     let options = ["--stamp", "--dscp", "af41", "-n", "2", "--warm-up", "0", "--timeout", "50ms"];
     let unanswered = path.output(at, &options)?;
@@ -299,15 +299,15 @@ fn the_table_of_the_paper_is_measured() -> Result<()> {
 
 /// Its host says that nobody listens.
 fn a_far_end_that_was_killed_is_named() -> Result<()> {
-    the_end_of_a_row_is_named("KILL", RowEndReason::Closed)
+    the_end_of_a_row_is_named("KILL", UdpRowEndReason::Closed)
 }
 
 /// One that is stopped says nothing.
 fn a_far_end_that_stops_answering_is_named() -> Result<()> {
-    the_end_of_a_row_is_named("STOP", RowEndReason::Vanished)
+    the_end_of_a_row_is_named("STOP", UdpRowEndReason::Vanished)
 }
 
-fn the_end_of_a_row_is_named(signal: &'static str, expected: RowEndReason) -> Result<()> {
+fn the_end_of_a_row_is_named(signal: &'static str, expected: UdpRowEndReason) -> Result<()> {
     let path = Path::new(false)?;
     let pid = path.far.pid();
     let ending = thread::spawn(move || {

@@ -4,7 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use horolog_wire::ptp::monitor::{self, CurrentDataSet, MonitorResponse, ParentDataSet};
+use horolog_wire::ptp::monitor::{self, CurrentDataSet, NetSyncMonitorResponse, ParentDataSet};
 use horolog_wire::ptp::tlv::{UNICAST_LEN_MAX, UnicastNegotiation};
 use horolog_wire::ptp::{
     Header, Message, MessageType, PortIdentity, PtpFlags, PtpMessageBody, PtpTimestamp,
@@ -147,7 +147,7 @@ impl PtpRequest {
 
 /// What NetSync Monitor says of the master, with these flags of its time.
 pub(crate) fn monitor_suffix(flags: PtpFlags) -> Vec<u8> {
-    let response = MonitorResponse {
+    let response = NetSyncMonitorResponse {
         port_state: 6,
         protocol: 1,
         address: &[192, 0, 2, 1],
@@ -158,7 +158,7 @@ pub(crate) fn monitor_suffix(flags: PtpFlags) -> Vec<u8> {
         time_source: 0x20,
         last_sync: PtpTimestamp::ZERO,
     };
-    let mut tlv = vec![0; MonitorResponse::tlv_len(4)];
+    let mut tlv = vec![0; NetSyncMonitorResponse::tlv_len(4)];
     response.emit(&mut tlv);
     tlv
 }

@@ -3,11 +3,11 @@
 //! it here is bytes.
 
 use horolog_load::token::RequestId;
-use horolog_record::InvalidReason;
+use horolog_record::InvalidReplyReason;
 use horolog_wire::ptp::message::{
     DELAY_RESP_LEN, MANAGEMENT_LEN, PDELAY_LEN, TIMESTAMP_MESSAGE_LEN,
 };
-use horolog_wire::ptp::monitor::{CurrentDataSet, MonitorResponse, ParentDataSet};
+use horolog_wire::ptp::monitor::{CurrentDataSet, NetSyncMonitorResponse, ParentDataSet};
 use horolog_wire::ptp::{
     EVENT_PORT, GENERAL_PORT, HEADER_LEN, Header, Message, PortIdentity, PtpFlags, PtpMessageBody,
     PtpTimestamp, SEQUENCE_ID_OFFSET, SOURCE_OFFSET,
@@ -141,7 +141,7 @@ impl Master<'_> {
 /// NetSync Monitor's extension, now and then behind another one.
 fn monitor(random: &mut Random, address: &[u8]) -> Vec<u8> {
     let traceable = PtpFlags::TIME_TRACEABLE.union(PtpFlags::FREQUENCY_TRACEABLE).0 as u8;
-    let response = MonitorResponse {
+    let response = NetSyncMonitorResponse {
         port_state: random.next() as u8,
         protocol: 1,
         address,
@@ -152,7 +152,7 @@ fn monitor(random: &mut Random, address: &[u8]) -> Vec<u8> {
         time_source: random.next() as u8,
         last_sync: PtpTimestamp::new(random.next(), 0),
     };
-    let mut extension = vec![0; MonitorResponse::tlv_len(address.len())];
+    let mut extension = vec![0; NetSyncMonitorResponse::tlv_len(address.len())];
     response.emit(&mut extension);
     let mut suffix = Vec::new();
     for _ in 0..random.pick(&[0, 0, 0, 1, 3]) {
@@ -169,15 +169,15 @@ fn monitor(random: &mut Random, address: &[u8]) -> Vec<u8> {
 pub(crate) type Change = fn(&mut PtpResponse, &mut Random);
 
 /// What can be wrong with any message, and the reason to refuse it.
-pub(crate) const CHANGES: [(Change, InvalidReason); 8] = [
-    (length, InvalidReason::Length),
-    (kind, InvalidReason::Mode),
-    (version, InvalidReason::Version),
-    (domain, InvalidReason::Domain),
-    (profile, InvalidReason::Domain),
-    (unicast, InvalidReason::Flags),
-    (nanoseconds, InvalidReason::Timestamp),
-    (source, InvalidReason::Source),
+pub(crate) const CHANGES: [(Change, InvalidReplyReason); 8] = [
+    (length, InvalidReplyReason::Length),
+    (kind, InvalidReplyReason::Mode),
+    (version, InvalidReplyReason::Version),
+    (domain, InvalidReplyReason::Domain),
+    (profile, InvalidReplyReason::Domain),
+    (unicast, InvalidReplyReason::Flags),
+    (nanoseconds, InvalidReplyReason::Timestamp),
+    (source, InvalidReplyReason::Source),
 ];
 
 fn length(answer: &mut PtpResponse, random: &mut Random) {

@@ -7,18 +7,18 @@ use std::net::SocketAddr;
 use std::thread;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use horolog_load::offset::{OffsetPlan, ReceiveTimestamps};
+use horolog_load::offset::{ReceiveTimestamps, ServerOffsetParameters};
 use horolog_load::ptp::{self, PtpRequestKind};
 use horolog_load::request_tracker::{LaneCarryOver, RequestTracker, TrackerConfig, TrialCounts};
 use horolog_load::token::RequestId;
 use horolog_load::verify;
-use horolog_record::InvalidReason;
+use horolog_record::InvalidReplyReason;
 use horolog_sys::affinity::{allowed_cores, pin_to_core};
-use horolog_sys::clock::{MonotonicClock, Realtime};
+use horolog_sys::clock::{ClockMonotonic, ClockRealtime};
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 use horolog_wire::frame::UdpFrame;
 use horolog_wire::ptp::{Message, PortIdentity};
-use horolog_xdp::{Generator, LanePosition, XdpAction};
+use horolog_xdp::{Generator, GeneratorLane, XdpAction};
 
 use crate::generator::{ELSEWHERE, LANES, LOOPBACK, TIMEOUT, World};
 use crate::ptp_replies::{
@@ -41,7 +41,7 @@ enum Expected {
     /// As so many late answers, with so many duplicates.
     Late(u64, u64),
     /// As one invalid answer.
-    Invalid(InvalidReason),
+    Invalid(InvalidReplyReason),
     /// As neither received nor anything else.
     Owed,
     /// As whatever it is.
@@ -95,7 +95,7 @@ impl Bench {
         for (lane, carried) in self.carried.drain(..).enumerate() {
             self.generator.set_sequences_before(lane as u32, carried.registered as u32);
             let plan = TrackerConfig {
-                expected: verify::ExpectedReplies {
+                expected: verify::ReplyVerifier {
                     token,
                     version: 0,
                     interleaved: false,
@@ -105,8 +105,8 @@ impl Bench {
                 start,
                 timeout: TIMEOUT,
                 rate: 1_000.0,
-                offset: Some(OffsetPlan::default()),
-                ptp: Some(ptp::ExpectedPtpMessages {
+                offset: Some(ServerOffsetParameters::default()),
+                ptp: Some(ptp::PtpMessageVerifier {
                     plan,
                     token,
                     lane,
@@ -126,10 +126,10 @@ impl Bench {
     fn send_request(&mut self, world: &World, age: Span) -> Result<PtpRequest> {
         self.turn = (self.turn + 1) % LANES;
         let (number, clients) = (self.turn, world.lane_clients(self.turn));
-        let intended = MonotonicClock.now() - age;
+        let intended = ClockMonotonic.now() - age;
         let sequence = self.next[number];
         self.next[number] += 1;
-        let begun = LanePosition {
+        let begun = GeneratorLane {
             start_ns: intended.as_ns() as u64,
             end: u64::MAX,
             give_up_ns: u64::MAX,
@@ -140,7 +140,7 @@ impl Bench {
             clients: clients.client_count(),
             client_base: clients.first_client(),
             active: 1,
-            ..LanePosition::default()
+            ..GeneratorLane::default()
         };
         self.generator.set_lane(self.core, &begun);
         self.generator.set_interface(ELSEWHERE);
@@ -169,7 +169,7 @@ impl Bench {
         let number = self.turn;
         // The number is that of the last question before this trial.
         let sequence = self.next[number].saturating_sub(1);
-        let intended = MonotonicClock.now() - age;
+        let intended = ClockMonotonic.now() - age;
         let question = RequestId { intended, sequence };
         let requesting =
             PortIdentity { clock: world.token.encode(question), port: number as u16 + 1 };
@@ -188,8 +188,8 @@ impl Bench {
         let passed = outcome.verdict == XdpAction::Pass;
         let right = outcome.verdict == XdpAction::Drop || (passed && group.is_some());
         ensure!(right, "the program says {:?}", outcome.verdict);
-        let now = MonotonicClock.now();
-        let timestamps = ReceiveTimestamps { kernel: Some(Realtime.now()), phc_ns: None };
+        let now = ClockMonotonic.now();
+        let timestamps = ReceiveTimestamps { kernel: Some(ClockRealtime.now()), phc_ns: None };
         let client = world.network.client_of(to.ip());
         for account in &mut self.accounts {
             account.receive(&answer.bytes, client, now, now, timestamps);
@@ -267,8 +267,8 @@ fn pretended(name: &str, expected: Expected, age: fn(&mut Random) -> Span) -> Ki
 }
 
 /// What a fault is to count as, where it shows in the group whose answer it is.
-fn fault(world: &World, reason: InvalidReason) -> Expected {
-    use InvalidReason::{Length, Mode, Origin, Sequence, Version};
+fn fault(world: &World, reason: InvalidReplyReason) -> Expected {
+    use InvalidReplyReason::{Length, Mode, Origin, Sequence, Version};
     let multicast = world.ptp.is_some_and(|plan| plan.multicast);
     match reason {
         // It may be somebody else's.
@@ -296,13 +296,15 @@ fn kinds_of_delay(world: &World) -> Vec<Kind> {
         pretended("of an earlier trial", Expected::Late(1, 0), |random| {
             Span::from_ms(random.within(21_000..=25_000).cast_signed())
         }),
-        pretended("of another run", fault(world, InvalidReason::Origin), |random| {
+        pretended("of another run", fault(world, InvalidReplyReason::Origin), |random| {
             Span::from_ms(random.within(35_000..=60_000).cast_signed())
         }),
-        pretended("of the future", fault(world, InvalidReason::Origin), |_| Span::from_ms(-5_000)),
-        changed("another number", fault(world, InvalidReason::Sequence), number),
-        changed("no lane of ours", fault(world, InvalidReason::Origin), lane),
-        changed("half an extension", Expected::Invalid(InvalidReason::Length), extensions),
+        pretended("of the future", fault(world, InvalidReplyReason::Origin), |_| {
+            Span::from_ms(-5_000)
+        }),
+        changed("another number", fault(world, InvalidReplyReason::Sequence), number),
+        changed("no lane of ours", fault(world, InvalidReplyReason::Origin), lane),
+        changed("half an extension", Expected::Invalid(InvalidReplyReason::Length), extensions),
     ];
     for (change, reason) in CHANGES {
         kinds.push(changed(format!("a delay response: {reason:?}"), fault(world, reason), change));
@@ -312,11 +314,11 @@ fn kinds_of_delay(world: &World) -> Vec<Kind> {
             vec![master.delay(request); 2]
         }));
     } else {
-        let monitor = Expected::Invalid(InvalidReason::Monitor);
+        let monitor = Expected::Invalid(InvalidReplyReason::Monitor);
         kinds.push(changed("no extension", monitor, extension));
     }
     if !plan.multicast {
-        let client = Expected::Invalid(InvalidReason::Client);
+        let client = Expected::Invalid(InvalidReplyReason::Client);
         kinds.push(kind("to another client", client, |bench, world, random| {
             let request = bench.send_request(world, IN_TIME)?;
             let answer = Master { world, random }.delay(&request);
@@ -328,7 +330,7 @@ fn kinds_of_delay(world: &World) -> Vec<Kind> {
 }
 
 /// A complete answer one message of which, Sync or follow-up, is changed.
-fn changed_sync(change: Change, reason: InvalidReason) -> Kind {
+fn changed_sync(change: Change, reason: InvalidReplyReason) -> Kind {
     kind(format!("a Sync: {reason:?}"), Expected::Invalid(reason), move |bench, world, random| {
         let request = bench.send_request(world, IN_TIME)?;
         let mut master = Master { world, random };
@@ -363,7 +365,7 @@ fn kinds_of_monitor() -> Vec<Kind> {
         }),
         answered(
             "sent before it was asked for",
-            Expected::Invalid(InvalidReason::Timestamp),
+            Expected::Invalid(InvalidReplyReason::Timestamp),
             IN_TIME,
             |master, request| {
                 let ((receive, _), (transmit, _)) = (master.times(), master.times());
@@ -391,15 +393,15 @@ fn kinds_of_monitor() -> Vec<Kind> {
         }),
     ];
     kinds.extend(CHANGES.map(|(change, reason)| changed_sync(change, reason)));
-    kinds.push(changed_sync(number, InvalidReason::Sequence));
-    kinds.push(changed_sync(extensions, InvalidReason::Length));
+    kinds.push(changed_sync(number, InvalidReplyReason::Sequence));
+    kinds.push(changed_sync(extensions, InvalidReplyReason::Length));
     kinds
 }
 
 fn compare_kind(bench: &mut Bench, world: &World, kind: &Kind, random: &mut Random) -> Result<()> {
     let mut total = ReplyCounts::default();
     for group in 0..GROUPS_OF_A_KIND {
-        bench.begin(world, MonotonicClock.now() - TRIAL_AGE)?;
+        bench.begin(world, ClockMonotonic.now() - TRIAL_AGE)?;
         for _ in 0..LANES as u64 * GROUP {
             for answer in (kind.make)(bench, world, random)? {
                 bench.verify(world, &answer).with_context(|| format!("{answer:02x?}"))?;
@@ -452,7 +454,7 @@ pub(crate) fn responses_of_an_earlier_trial_are_late() -> Result<()> {
         let mut random = Random::new(SEED);
         for world in World::all_ptp(&mut random)? {
             let mut bench = Bench::new(&world, core)?;
-            bench.begin(&world, MonotonicClock.now() - TRIAL_AGE)?;
+            bench.begin(&world, ClockMonotonic.now() - TRIAL_AGE)?;
             let mut master = Master { world: &world, random: &mut random };
             let is_only = world.ptp.is_some_and(|plan| plan.kind == PtpRequestKind::Delay);
             let mut owed = Vec::new();
@@ -462,7 +464,7 @@ pub(crate) fn responses_of_an_earlier_trial_are_late() -> Result<()> {
                 owed.extend(all);
             }
             bench.end()?;
-            bench.begin(&world, MonotonicClock.now())?;
+            bench.begin(&world, ClockMonotonic.now())?;
             for answer in &owed {
                 bench.verify(&world, answer)?;
             }
@@ -481,7 +483,7 @@ pub(crate) fn packets_that_are_no_response_pass() -> Result<()> {
         let mut random = Random::new(SEED);
         for world in World::all_ptp(&mut random)? {
             let mut bench = Bench::new(&world, core)?;
-            bench.begin(&world, MonotonicClock.now() - TRIAL_AGE)?;
+            bench.begin(&world, ClockMonotonic.now() - TRIAL_AGE)?;
             let request = bench.send_request(&world, IN_TIME)?;
             let answer = Master { world: &world, random: &mut random }.delay(&request);
             let group = world.ptp.and_then(|plan| plan.multicast_group(world.target.ip()));

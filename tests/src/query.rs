@@ -11,7 +11,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig, LabHost};
 use horolog_record::{
-    FindingCode, InvalidReason, NtsUse, QueryEndReason, QueryResult, ServerResult, TimestampCounts,
+    FindingCode, InvalidReplyReason, NtsUseSummary, QueryEndReason, QueryResult, QueryServerResult,
+    TimestampCounts,
 };
 use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header, LeapIndicator};
 use libtest_mimic::Trial;
@@ -96,7 +97,7 @@ pub(crate) fn has(result: &QueryResult, code: FindingCode) -> bool {
 }
 
 /// Every request was answered, and timestamped by the kernel on both ways.
-pub(crate) fn check_clean(server: &ServerResult, count: u64) -> Result<()> {
+pub(crate) fn check_clean(server: &QueryServerResult, count: u64) -> Result<()> {
     let counts = &server.counts;
     ensure!((counts.sent, counts.received, counts.lost) == (count, count, 0), "{counts:?}");
     ensure!(counts.invalid.is_empty() && counts.kisses.is_empty(), "{counts:?}");
@@ -263,7 +264,7 @@ fn refused_cookies_are_replaced() -> Result<()> {
     let kisses = one.counts.kisses.get("NTSN").copied().unwrap_or(0);
     ensure!((1..=2).contains(&kisses) && one.counts.lost == kisses, "{:?}", one.counts);
     ensure!(one.counts.received == 60 - kisses, "{:?}", one.counts);
-    let renewed = |used: &NtsUse| (used.ke_exchanges, used.renewals) == (2, 1);
+    let renewed = |used: &NtsUseSummary| (used.ke_exchanges, used.renewals) == (2, 1);
     ensure!(one.nts.as_ref().is_some_and(renewed), "{:?}", one.nts);
     ensure!(has(&result, FindingCode::KeysRenewed), "{:?}", result.findings);
     ensure!(has(&result, FindingCode::KissOfDeath), "{:?}", result.findings);
@@ -361,7 +362,7 @@ fn bytes(header: &Header) -> Vec<u8> {
 /// Each kind of fault in turn, then good replies: the faults are counted by name, and cost the good
 /// ones nothing.
 fn a_faulty_server_is_detected() -> Result<()> {
-    use InvalidReason::{Length, Mode as BadMode, Origin, Stratum, Timestamp};
+    use InvalidReplyReason::{Length, Mode as BadMode, Origin, Stratum, Timestamp};
     let answers: Answers = |number, reply| match number {
         0 => vec![],
         1 => vec![bytes(&Header { mode: AssociationMode::Client, ..reply })],
@@ -389,7 +390,7 @@ fn a_faulty_server_is_detected() -> Result<()> {
         "{counts:?}"
     );
     let wanted =
-        [(Length, 2), (BadMode, 1), (InvalidReason::Version, 1), (Origin, 2), (Stratum, 1)];
+        [(Length, 2), (BadMode, 1), (InvalidReplyReason::Version, 1), (Origin, 2), (Stratum, 1)];
     let wanted = wanted.into_iter().chain([(Timestamp, 1)]).collect();
     ensure!(counts.invalid == wanted, "{:?}", counts.invalid);
     ensure!(server.samples.len() == 33, "{} samples", server.samples.len());

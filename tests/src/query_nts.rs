@@ -7,14 +7,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use horolog_ke::{AES_128_GCM_SIV, CookieProvider, KeConfig, KeServer, PORT};
+use horolog_ke::{AES_128_GCM_SIV, CookieProvider, NtsKeConfig, NtsKeServer, PORT};
 use horolog_lab::{Lab, LabConfig};
 use horolog_nts::{
-    Algorithm, COOKIE_LEN_MAX, CookieKeys, MasterSecret, NonceStream, PAST_PERIODS_DEFAULT,
-    ROTATION_DEFAULT, SessionKeys,
+    AeadAlgorithm, COOKIE_LEN_MAX, CookieKeys, CookieMasterSecret, NonceStream,
+    PAST_PERIODS_DEFAULT, ROTATION_DEFAULT, SessionKeys,
 };
-use horolog_record::{FindingCode, LoadResult, NtsUse, QueryResult};
-use horolog_sys::clock::Realtime;
+use horolog_record::{FindingCode, LoadResult, NtsUseSummary, QueryResult};
+use horolog_sys::clock::ClockRealtime;
 use horolog_time::Clock;
 use tempfile::TempDir;
 
@@ -91,11 +91,12 @@ struct Misfit(CookieKeys);
 
 impl CookieProvider for Misfit {
     fn algorithms(&self) -> Vec<u16> {
-        Algorithm::ALL.iter().map(|one| one.number()).collect()
+        AeadAlgorithm::ALL.iter().map(|one| one.number()).collect()
     }
 
     fn cookies(&self, algorithm: u16, c2s: &[u8], s2c: &[u8], count: usize) -> Vec<Vec<u8>> {
-        let (Some(known), Ok(mut nonces)) = (Algorithm::from_number(algorithm), NonceStream::new())
+        let (Some(known), Ok(mut nonces)) =
+            (AeadAlgorithm::from_number(algorithm), NonceStream::new())
         else {
             return Vec::new();
         };
@@ -126,16 +127,17 @@ pub(crate) fn mismatched_keys_are_replaced_and_the_negotiated_server_is_named() 
     let option = secret.display().to_string();
     let server =
         Server::start(lab.server(), Engine::Socket, &[at], &["--nts-master-secret", &option])?;
-    let master = MasterSecret::from_bytes([1; 32]);
-    let cookies = CookieKeys::new(&master, ROTATION_DEFAULT, PAST_PERIODS_DEFAULT, Realtime.now());
-    let mut config = KeConfig::new(
+    let master = CookieMasterSecret::from_bytes([1; 32]);
+    let cookies =
+        CookieKeys::new(&master, ROTATION_DEFAULT, PAST_PERIODS_DEFAULT, ClockRealtime.now());
+    let mut config = NtsKeConfig::new(
         (Ipv4Addr::UNSPECIFIED, PORT).into(),
         identity.path("certificate.pem"),
         identity.path("key.pem"),
     );
     config.ntp_port = Some(NTP);
     let keeper = Arc::new(Misfit(cookies));
-    let _ke = lab.server().run(|| KeServer::start(config, keeper))??;
+    let _ke = lab.server().run(|| NtsKeServer::start(config, keeper))??;
 
     let trust = identity.path("certificate.pem").display().to_string();
     let arguments = [TARGET, "--nts", "--nts-name", NAME, "--ca", &trust, "--timeout", "200ms"];
@@ -143,7 +145,7 @@ pub(crate) fn mismatched_keys_are_replaced_and_the_negotiated_server_is_named() 
     let result = result_of(lab.client(), &arguments)?;
     let one = &result.servers[0];
     let used = one.nts.as_ref().context("no word of NTS")?;
-    let expected = NtsUse {
+    let expected = NtsUseSummary {
         ke_server: format!("{TARGET}:{PORT}"),
         algorithm: "AES-SIV-CMAC-256".to_owned(),
         ke_exchanges: 2,

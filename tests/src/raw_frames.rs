@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, ensure};
-use horolog_io::{Batch, BatchDevice, FrameSelection, PacketDevice, PacketOptions, UdpFilter};
+use horolog_io::{
+    Batch, BatchDevice, FrameSelection, PacketSocketDevice, PacketSocketOptions, UdpFilter,
+};
 use horolog_lab::{Lab, LabConfig};
 use horolog_sys::filter::BpfInstruction;
 use horolog_wire::ethernet::{
@@ -83,9 +85,9 @@ impl Bench {
         wait: Duration,
     ) -> Result<Vec<Vec<u8>>> {
         let client = self.lab.client();
-        let options = PacketOptions { selection, ..PacketOptions::default() };
+        let options = PacketSocketOptions { selection, ..PacketSocketOptions::default() };
         let mut device =
-            client.run(|| PacketDevice::open(&client.first_interface().name, &options))??;
+            client.run(|| PacketSocketDevice::open(&client.first_interface().name, &options))??;
         let mut batch = Batch::new(8, FRAME_BYTES);
         for frame in frames {
             ensure!(batch.push((), frame), "the frame does not fit");

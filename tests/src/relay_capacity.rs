@@ -11,7 +11,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use horolog_io::{Batch, BatchDevice, FrameSelection, PacketDevice, PacketOptions, UdpFilter};
+use horolog_io::{
+    Batch, BatchDevice, FrameSelection, PacketSocketDevice, PacketSocketOptions, UdpFilter,
+};
 use horolog_lab::{Lab, LabConfig, LabHost};
 use horolog_sys::netlink::Prefix;
 use horolog_wire::frame::UdpFrame;
@@ -179,7 +181,7 @@ struct LargestTable {
     lab: Lab,
     relay: Relay,
     source: UdpSocket,
-    receivers: Vec<PacketDevice>,
+    receivers: Vec<PacketSocketDevice>,
 }
 
 /// The copies that came, in the order in which they did, of each child.
@@ -265,19 +267,19 @@ fn child_of(lab: &Lab, group: u16, child: u16) -> SocketAddr {
 }
 
 /// What a relay sends to a host, at whatever port, whether somebody listens there or not.
-fn receiver(host: &LabHost, relay: Ipv4Addr) -> Result<PacketDevice> {
+fn receiver(host: &LabHost, relay: Ipv4Addr) -> Result<PacketSocketDevice> {
     let filter = UdpFilter {
         source: relay.into(),
         source_port: None,
         destination_port: None,
         destination_network: None,
     };
-    let options = PacketOptions {
+    let options = PacketSocketOptions {
         selection: FrameSelection::Udp(filter),
         receive_buffer: Some(RECEIVE_BUFFER),
         ..Default::default()
     };
-    Ok(host.run(|| PacketDevice::open(&host.first_interface().name, &options))??)
+    Ok(host.run(|| PacketSocketDevice::open(&host.first_interface().name, &options))??)
 }
 
 fn the_largest_table_is_served() -> Result<()> {

@@ -11,7 +11,9 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, ensure};
-use horolog_io::{Batch, BatchDevice, FrameSelection, PacketDevice, PacketOptions, UdpFilter};
+use horolog_io::{
+    Batch, BatchDevice, FrameSelection, PacketSocketDevice, PacketSocketOptions, UdpFilter,
+};
 use horolog_lab::{Lab, LabConfig};
 use horolog_relay::RelayListing;
 use horolog_wire::ethernet::{HEADER_LEN as LINK_LEN, MacAddress};
@@ -162,7 +164,7 @@ impl Side {
         }
     }
 
-    fn receivers(&self) -> Result<Vec<PacketDevice>> {
+    fn receivers(&self) -> Result<Vec<PacketSocketDevice>> {
         let open = |host: usize| {
             let near = &self.lab.client().interfaces[host - 1];
             let source = near.ipv6.map(IpAddr::from).filter(|_| self.ipv6);
@@ -176,13 +178,13 @@ impl Side {
                     destination_port: None,
                     destination_network: None,
                 };
-                let options = PacketOptions {
+                let options = PacketSocketOptions {
                     selection: FrameSelection::Udp(filter),
                     receive_buffer: Some(RECEIVE_BUFFER),
                     ..Default::default()
                 };
                 anyhow::Ok(
-                    host.run(|| PacketDevice::open(&host.first_interface().name, &options))??,
+                    host.run(|| PacketSocketDevice::open(&host.first_interface().name, &options))??,
                 )
             })
         };
@@ -193,7 +195,12 @@ impl Side {
     fn outcome(&self, frames: &[Vec<u8>]) -> Result<(BTreeMap<Vec<u8>, usize>, RelayListing)> {
         let mut receivers = self.receivers()?;
         let server = self.lab.server();
-        let open = || PacketDevice::open(&server.first_interface().name, &PacketOptions::default());
+        let open = || {
+            PacketSocketDevice::open(
+                &server.first_interface().name,
+                &PacketSocketOptions::default(),
+            )
+        };
         let mut sender = server.run(open)??;
         for together in frames.chunks(TOGETHER) {
             send(&mut sender, together)?;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig, LabHost, LabInterface};
-use horolog_relay::TableSpec;
+use horolog_relay::RoutingTableSpec;
 use horolog_sys::netlink::{Netlink, Prefix, VethEnd, VethPair};
 use libtest_mimic::Trial;
 
@@ -61,7 +61,7 @@ pub(crate) fn waiting() -> Vec<Trial> {
 /// Has a relay take another table file.
 fn reload(relay: &Relay, table: &str) -> Result<()> {
     fs::write(relay.directory.path().join("table.toml"), table)?;
-    let wanted = TableSpec::parse(table)?;
+    let wanted = RoutingTableSpec::parse(table)?;
     signal_to(relay.running.pid(), "HUP")?;
     eventually(|| Ok(relay.listing()?.table == wanted))
         .with_context(|| format!("not reloaded: {table}"))?;

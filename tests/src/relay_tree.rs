@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::RunningProgram;
-use horolog_record::{RelayTreeEngineDelays, RelayTreeMeasured, RelayTreeResult};
+use horolog_record::{RelayTreeEngineDelays, RelayTreeMeasurement, RelayTreeResult};
 use libtest_mimic::Trial;
 use tempfile::TempDir;
 
@@ -47,7 +47,7 @@ fn result(arguments: &[&str]) -> Result<RelayTreeResult> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-fn measured(engine: &RelayTreeEngineDelays) -> Result<&RelayTreeMeasured> {
+fn measured(engine: &RelayTreeEngineDelays) -> Result<&RelayTreeMeasurement> {
     engine.measured.as_ref().context("an engine was not measured")
 }
 

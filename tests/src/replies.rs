@@ -1,9 +1,9 @@
 //! Replies for both verifiers of the generator: valid ones, and ones with each fault that a reply
 //! can have. Only the target's datagrams to simulated clients are made here.
 
-use horolog_load::token::{RequestId, TokenCodec};
-use horolog_record::InvalidReason;
-use horolog_sys::clock::MonotonicClock;
+use horolog_load::token::{RequestId, RequestTokenCodec};
+use horolog_record::InvalidReplyReason;
+use horolog_sys::clock::ClockMonotonic;
 use horolog_time::{Clock, NtpTimestamp, Span};
 use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header, KISS_CODES, LeapIndicator};
 
@@ -25,9 +25,9 @@ pub(crate) enum Expected {
     /// that was asked.
     ReceivedInterleaved,
     /// Invalid for this reason where interleaved mode was asked for, and else as above.
-    InvalidInterleaved(InvalidReason),
+    InvalidInterleaved(InvalidReplyReason),
     /// Invalid for this reason.
-    Invalid(InvalidReason),
+    Invalid(InvalidReplyReason),
     /// Whatever it is.
     Anything,
 }
@@ -50,7 +50,7 @@ const fn kind(
     Kind { name, expected, make }
 }
 
-const fn invalid(reason: InvalidReason) -> Expected {
+const fn invalid(reason: InvalidReplyReason) -> Expected {
     Expected::Invalid(reason)
 }
 
@@ -71,42 +71,42 @@ pub(crate) const KINDS: [Kind; 21] = [
     kind("of an earlier trial", Expected::Late, |requester| {
         vec![requester.valid(Age::EarlierTrial)]
     }),
-    kind("wrong length", invalid(InvalidReason::Length), |requester| {
+    kind("wrong length", invalid(InvalidReplyReason::Length), |requester| {
         vec![requester.changed(wrong_length)]
     }),
-    kind("wrong mode", invalid(InvalidReason::Mode), |requester| {
+    kind("wrong mode", invalid(InvalidReplyReason::Mode), |requester| {
         vec![requester.changed(wrong_mode)]
     }),
-    kind("wrong version", invalid(InvalidReason::Version), |requester| {
+    kind("wrong version", invalid(InvalidReplyReason::Version), |requester| {
         vec![requester.changed(wrong_version)]
     }),
-    kind("wrong origin", invalid(InvalidReason::Origin), |requester| {
+    kind("wrong origin", invalid(InvalidReplyReason::Origin), |requester| {
         let age = requester.random.pick(&[Age::EarlierRun, Age::Future]);
         vec![requester.valid(age)]
     }),
-    kind("another client", invalid(InvalidReason::Client), |requester| {
+    kind("another client", invalid(InvalidReplyReason::Client), |requester| {
         let other = requester.random.next() as u32 % requester.world.clients();
         let reply = requester.valid(Age::InTime);
         let client =
             if other == reply.client { (other + 1) % requester.world.clients() } else { other };
         vec![Reply { client, ..reply }]
     }),
-    kind("wrong stratum", invalid(InvalidReason::Stratum), |requester| {
+    kind("wrong stratum", invalid(InvalidReplyReason::Stratum), |requester| {
         vec![requester.changed(wrong_stratum)]
     }),
-    kind("kiss RATE", invalid(InvalidReason::KissRate), |requester| {
+    kind("kiss RATE", invalid(InvalidReplyReason::KissRate), |requester| {
         vec![requester.changed(kiss_rate)]
     }),
-    kind("kiss DENY", invalid(InvalidReason::KissDeny), |requester| {
+    kind("kiss DENY", invalid(InvalidReplyReason::KissDeny), |requester| {
         vec![requester.changed(|reply, _| kiss(reply, *b"DENY"))]
     }),
-    kind("kiss RSTR", invalid(InvalidReason::KissRstr), |requester| {
+    kind("kiss RSTR", invalid(InvalidReplyReason::KissRstr), |requester| {
         vec![requester.changed(|reply, _| kiss(reply, *b"RSTR"))]
     }),
-    kind("another kiss", invalid(InvalidReason::KissOther), |requester| {
+    kind("another kiss", invalid(InvalidReplyReason::KissOther), |requester| {
         vec![requester.changed(other_kiss)]
     }),
-    kind("wrong timestamps", invalid(InvalidReason::Timestamp), |requester| {
+    kind("wrong timestamps", invalid(InvalidReplyReason::Timestamp), |requester| {
         vec![requester.changed(wrong_timestamps)]
     }),
     kind("interleaved", Expected::ReceivedInterleaved, |requester| {
@@ -114,7 +114,7 @@ pub(crate) const KINDS: [Kind; 21] = [
     }),
     kind(
         "interleaved from the future",
-        Expected::InvalidInterleaved(InvalidReason::Timestamp),
+        Expected::InvalidInterleaved(InvalidReplyReason::Timestamp),
         |requester| {
             let mut reply = requester.changed(interleave);
             let later = requester.random.within(1..=i64::MAX as u64);
@@ -181,7 +181,7 @@ impl Requester<'_> {
             Age::Future => 0,
         };
         let lead = if age == Age::Future { Span::from_ms(5_000) } else { Span::ZERO };
-        let intended = MonotonicClock.now() - Span::from_ms(ms.cast_signed()) + lead;
+        let intended = ClockMonotonic.now() - Span::from_ms(ms.cast_signed()) + lead;
         let lane = self.random.pick(&[0, 1]);
         let own = self.next[lane];
         self.next[lane] += 1;
@@ -296,7 +296,7 @@ fn wrong_timestamps(reply: &mut Reply, random: &mut Random) {
 /// Answers with what the request carried as its receive timestamp, and with when an earlier reply
 /// left.
 fn interleave(reply: &mut Reply, random: &mut Random) {
-    let origin = TokenCodec::interleaved_receive(reply.header.origin.to_bits());
+    let origin = RequestTokenCodec::interleaved_receive(reply.header.origin.to_bits());
     let earlier = random.within(0..=i64::MAX as u64);
     let transmit = reply.header.receive.to_bits().wrapping_sub(earlier);
     reply.header.origin = NtpTimestamp::from_bits(origin);

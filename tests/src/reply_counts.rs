@@ -1,7 +1,7 @@
 //! Counts of replies by either verifier of the generator, so that the two can be compared.
 
 use horolog_load::request_tracker::TrialCounts;
-use horolog_record::InvalidReason;
+use horolog_record::InvalidReplyReason;
 use horolog_stats::{Recorder, SignedRecorder};
 use horolog_xdp::Generator;
 
@@ -15,7 +15,7 @@ pub(crate) struct ReplyCounts {
     pub(crate) duplicate: u64,
     pub(crate) late: u64,
     pub(crate) unsynchronised: u64,
-    pub(crate) invalid: [u64; InvalidReason::ALL.len()],
+    pub(crate) invalid: [u64; InvalidReplyReason::ALL.len()],
     pub(crate) round_trips: u64,
     /// Offsets that were taken, of these those below zero and those too large for a histogram. What
     /// they are depends on the instant, which differs a little between the two.
@@ -49,7 +49,7 @@ impl ReplyCounts {
         let (mut sum, mut response) = (Self::default(), Recorder::new());
         for processor in 0..generator.processors() {
             let tally = generator.interval_counts(0, processor);
-            let mut invalid = [0; InvalidReason::ALL.len()];
+            let mut invalid = [0; InvalidReplyReason::ALL.len()];
             invalid[..tally.invalid.len()].copy_from_slice(&tally.invalid);
             sum.add(&Self {
                 received: tally.received,

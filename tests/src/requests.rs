@@ -8,18 +8,18 @@ use std::thread;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use horolog_load::clients::{LaneClients, source_port};
-use horolog_load::ptp::{self, PtpPlan, PtpRequestKind};
+use horolog_load::ptp::{self, PtpRequestKind, PtpRequestOptions};
 use horolog_load::request::{FrameTemplate, RequestTimestamps};
 use horolog_load::schedule::{FRACTION_BITS, exponential_quantiles, scale_interval};
 use horolog_load::token::{EchoedTimestamp, RequestId};
 use horolog_stats::buckets::{MAX_VALUE, TEST_VECTORS, bucket_index};
 use horolog_sys::affinity::{allowed_cores, pin_to_core};
-use horolog_sys::clock::MonotonicClock;
+use horolog_sys::clock::ClockMonotonic;
 use horolog_time::{Clock, NtpTimestamp, Span, Timestamp};
 use horolog_wire::frame::{UdpFrame, UdpFrameBuilder};
 use horolog_wire::ntp::{HEADER_LEN, Header};
 use horolog_wire::ptp::{EVENT_PORT, Message, PortIdentity, monitor};
-use horolog_xdp::{Generator, LanePosition, TrialSettings, XdpAction};
+use horolog_xdp::{Generator, GeneratorLane, TrialSettings, XdpAction};
 
 use crate::generator::{ELSEWHERE, LOOPBACK, World};
 use crate::random::Random;
@@ -47,10 +47,10 @@ fn on_one_core(work: impl FnOnce(u32) -> Result<()> + Send) -> Result<()> {
 }
 
 /// A lane that is due since a second.
-fn lane(clients: LaneClients, now: Timestamp<horolog_time::Monotonic>) -> LanePosition {
+fn lane(clients: LaneClients, now: Timestamp<horolog_time::Monotonic>) -> GeneratorLane {
     let wrap = clients.sequence_end();
     let sequence = wrap - BEFORE_THE_WRAP;
-    LanePosition {
+    GeneratorLane {
         start_ns: (now - Span::from_ms(1_000)).as_ns() as u64,
         interval: INTERVAL_NS << FRACTION_BITS,
         end: u64::MAX,
@@ -62,7 +62,7 @@ fn lane(clients: LaneClients, now: Timestamp<horolog_time::Monotonic>) -> LanePo
         clients: clients.client_count(),
         client_base: clients.first_client(),
         active: 1,
-        ..LanePosition::default()
+        ..GeneratorLane::default()
     }
 }
 
@@ -88,7 +88,7 @@ pub(crate) fn requests_match_their_plan() -> Result<()> {
 }
 
 fn make_all(world: &World, generator: &Generator, core: u32, random: &mut Random) -> Result<()> {
-    let now = MonotonicClock.now();
+    let now = ClockMonotonic.now();
     generator.set_trial(&world.trial(now));
     let clients = world.lane_clients(LANE);
     let begun = lane(clients, now);
@@ -119,7 +119,7 @@ fn make_all(world: &World, generator: &Generator, core: u32, random: &mut Random
     ensure!((ended.sent, lateness) == (requests, requests), "{ended:?}, {lateness} lateness");
     ensure!(ended.sequence == REQUESTS - BEFORE_THE_WRAP, "{ended:?}");
     let sent = [now.as_ns() as u64, ended.first_sent_ns, ended.last_sent_ns];
-    ensure!(sent.is_sorted() && ended.last_sent_ns <= MonotonicClock.now().as_ns() as u64);
+    ensure!(sent.is_sorted() && ended.last_sent_ns <= ClockMonotonic.now().as_ns() as u64);
     Ok(())
 }
 
@@ -149,7 +149,7 @@ fn check_request(
     let (origin, receive) = (header.origin, header.receive);
     let plain = Header { origin, receive, ..Header::request(world.version, header.transmit) };
     ensure!(rest.is_empty() && header == plain);
-    let now = MonotonicClock.now();
+    let now = ClockMonotonic.now();
     let read = world.token.decode(header.transmit.to_bits(), now);
     let wanted = Some((question, EchoedTimestamp::Transmit));
     ensure!(read == wanted, "it asks {read:?} instead of {question:?}");
@@ -166,7 +166,7 @@ fn check_request(
 /// The same of a request for PTP.
 fn check_ptp_request(
     world: &World,
-    plan: PtpPlan,
+    plan: PtpRequestOptions,
     frame: &[u8],
     question: RequestId,
 ) -> Result<()> {
@@ -202,11 +202,11 @@ pub(crate) fn requests_leave_at_their_intended_send_times() -> Result<()> {
         let mut random = Random::new(SEED);
         for world in worlds(&mut random)? {
             let generator = world.load(ELSEWHERE)?;
-            let now = MonotonicClock.now();
+            let now = ClockMonotonic.now();
             generator.set_trial(&world.trial(now));
             let due = lane(world.lane_clients(LANE), now);
             let frame = random.bytes(FRAME_MAX as usize);
-            let made = |lane: &LanePosition| -> Result<(XdpAction, u32)> {
+            let made = |lane: &GeneratorLane| -> Result<(XdpAction, u32)> {
                 generator.set_lane(core, lane);
                 let verdict = generator.test_run(&frame)?.verdict;
                 Ok((verdict, generator.lane(core).done))
@@ -214,19 +214,19 @@ pub(crate) fn requests_leave_at_their_intended_send_times() -> Result<()> {
             let later = (now + Span::from_ms(60_000)).as_ns() as u64;
             ensure!(made(&due)? == (XdpAction::Redirect, 0), "due");
             ensure!(
-                made(&LanePosition { start_ns: later, ..due })? == (XdpAction::Drop, 0),
+                made(&GeneratorLane { start_ns: later, ..due })? == (XdpAction::Drop, 0),
                 "too early"
             );
             ensure!(
-                made(&LanePosition { next: 9, end: 9, ..due })? == (XdpAction::Drop, 1),
+                made(&GeneratorLane { next: 9, end: 9, ..due })? == (XdpAction::Drop, 1),
                 "at the end"
             );
             ensure!(
-                made(&LanePosition { give_up_ns: 1, ..due })? == (XdpAction::Drop, 1),
+                made(&GeneratorLane { give_up_ns: 1, ..due })? == (XdpAction::Drop, 1),
                 "given up"
             );
-            ensure!(made(&LanePosition { active: 0, ..due })? == (XdpAction::Drop, 0), "no lane");
-            ensure!(made(&LanePosition { done: 1, ..due })? == (XdpAction::Drop, 1), "done");
+            ensure!(made(&GeneratorLane { active: 0, ..due })? == (XdpAction::Drop, 0), "no lane");
+            ensure!(made(&GeneratorLane { done: 1, ..due })? == (XdpAction::Drop, 1), "done");
         }
         Ok(())
     })
@@ -238,7 +238,7 @@ pub(crate) fn exponential_intervals_match_the_table() -> Result<()> {
         let mut random = Random::new(SEED);
         let world = World::all(&mut random)?.remove(0);
         let generator = world.load(ELSEWHERE)?;
-        let now = MonotonicClock.now();
+        let now = ClockMonotonic.now();
         generator.set_trial(&TrialSettings { exponential: true, ..world.trial(now) });
         let begun = lane(world.lane_clients(LANE), now);
         generator.set_lane(core, &begun);
@@ -273,7 +273,7 @@ pub(crate) fn buckets_are_the_same() -> Result<()> {
         let drawn: Vec<_> = drawn.map(|value| (value, bucket_index(value))).collect();
         for (number, &(value, bucket)) in TEST_VECTORS.iter().chain(&drawn).enumerate() {
             generator.clear();
-            generator.set_trial(&world.trial(MonotonicClock.now() - TRIAL_AGE));
+            generator.set_trial(&world.trial(ClockMonotonic.now() - TRIAL_AGE));
             let mut requester =
                 Requester { world: &world, random: &mut random, next: [number as u32; 2] };
             let mut reply = requester.valid(Age::InTime);
@@ -307,20 +307,20 @@ pub(crate) fn lateness_is_counted_in_the_same_buckets() -> Result<()> {
         let mut random = Random::new(SEED);
         let world = World::all(&mut random)?.remove(0);
         let generator = world.load(ELSEWHERE)?;
-        generator.set_trial(&world.trial(MonotonicClock.now()));
-        let up_ns = MonotonicClock.now().as_ns() as u64;
+        generator.set_trial(&world.trial(ClockMonotonic.now()));
+        let up_ns = ClockMonotonic.now().as_ns() as u64;
         ensure!(up_ns > MAX_VALUE, "this machine is up for less than 69 s; wait a little");
         let mut latest = vec![up_ns];
         let bits: Vec<_> = (0..500).map(|_| random.within(0..=30)).collect();
         latest.extend(bits.into_iter().map(|bits| (random.next() % up_ns) >> bits));
         for late_ns in latest {
             generator.clear();
-            let before = MonotonicClock.now().as_ns() as u64;
+            let before = ClockMonotonic.now().as_ns() as u64;
             let start_ns = before.saturating_sub(late_ns);
-            let due = lane(world.lane_clients(LANE), MonotonicClock.now());
-            generator.set_lane(core, &LanePosition { start_ns, ..due });
+            let due = lane(world.lane_clients(LANE), ClockMonotonic.now());
+            generator.set_lane(core, &GeneratorLane { start_ns, ..due });
             generator.test_run(&[0; HEADER_LEN])?;
-            let after = MonotonicClock.now().as_ns() as u64;
+            let after = ClockMonotonic.now().as_ns() as u64;
             let histogram = &generator.interval_counts(0, core).lateness_ns;
             let used = histogram.buckets.iter().position(|&count| count > 0);
             let range = bucket_index(before - start_ns)..=bucket_index(after - start_ns);

@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use horolog_record::{CompareResult, CompareVerdict, RunList, STORE_VARIABLE};
+use horolog_record::{CompareVerdict, RunList, RunsCompareResult, STORE_VARIABLE};
 use libtest_mimic::Trial;
 use rusqlite::Connection;
 use serde_json::Value;
@@ -212,7 +212,7 @@ fn results_of_every_kind_are_stored_shown_and_exported() -> Result<()> {
         let shown = test_store.horolog(&["runs", "show", &id])?;
         ensure!(shown.status.success() && !shown.stdout.is_empty(), "{run:?}: {shown:?}");
         let same = test_store.horolog(&["runs", "compare", &id, &id, "--json", "-"])?;
-        let result: CompareResult = serde_json::from_slice(&same.stdout)?;
+        let result: RunsCompareResult = serde_json::from_slice(&same.stdout)?;
         let worse = result.metrics.iter().any(|figure| figure.verdict == CompareVerdict::Worse);
         ensure!(!worse && same.status.code() != Some(1), "{run:?}: {result:?}");
     }

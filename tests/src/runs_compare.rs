@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
-use horolog_record::{CompareResult, CompareVerdict, ComparedMetricKind};
+use horolog_record::{CompareVerdict, ComparedMetricKind, RunsCompareResult};
 use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -100,7 +100,7 @@ fn a_less_accurate_server_is_found() -> Result<()> {
     ensure!(same.status.success(), "{same:?}");
     let worse = compare(&[&right[0], &off[0], "--metric", "offset", "--json", "-"])?;
     ensure!(worse.status.code() == Some(1), "{worse:?}");
-    let result: CompareResult = serde_json::from_slice(&worse.stdout)?;
+    let result: RunsCompareResult = serde_json::from_slice(&worse.stdout)?;
     let [figure] = &result.metrics[..] else { anyhow::bail!("{result:?}") };
     let (low, high) = figure.low.zip(figure.high).context("no bounds")?;
     let is_right = figure.verdict == CompareVerdict::Worse
@@ -112,7 +112,7 @@ fn a_less_accurate_server_is_found() -> Result<()> {
 
     let (files, [right, off]) = (right.clone(), [right.join(","), off.join(",")]);
     let several = compare(&[&right, &off, "--threshold", "100000%", "--json", "-"])?;
-    let result: CompareResult = serde_json::from_slice(&several.stdout)?;
+    let result: RunsCompareResult = serde_json::from_slice(&several.stdout)?;
     let repeats = [&result.earlier_repeats, &result.later_repeats].map(Vec::len);
     ensure!(repeats == [2, 2] && result.threshold > 999.0, "{result:?}");
     let delays = |one: &&horolog_record::ComparedMetric| one.path.ends_with("delay_ns");

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use horolog_io::{Batch, BatchDevice, FrameSelection, PacketDevice, PacketOptions};
+use horolog_io::{Batch, BatchDevice, FrameSelection, PacketSocketDevice, PacketSocketOptions};
 use horolog_wire::ethernet::MacAddress;
 use horolog_wire::frame::UdpFrameBuilder;
 use libtest_mimic::Trial;
@@ -160,8 +160,12 @@ fn forged() -> Vec<u8> {
 fn flood(nts: &WithNts) -> Result<()> {
     const BATCH: usize = 64;
     let host = nts.lab.client();
-    let options = PacketOptions { selection: FrameSelection::NoFrames, ..PacketOptions::default() };
-    let mut device = host.run(|| PacketDevice::open(&host.first_interface().name, &options))??;
+    let options = PacketSocketOptions {
+        selection: FrameSelection::NoFrames,
+        ..PacketSocketOptions::default()
+    };
+    let mut device =
+        host.run(|| PacketSocketDevice::open(&host.first_interface().name, &options))??;
     let payload = forged();
     let mut random = Random::new(SEED);
     let mut batch = Batch::new(BATCH, 512);

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use horolog_ke::{
-    AES_128_GCM_SIV, AES_SIV_CMAC_256, CookieProvider, KeClient, KeConfig, KeError, KeServer, PORT,
-    SessionMaterial, TrustAnchors,
+    AES_128_GCM_SIV, AES_SIV_CMAC_256, CookieProvider, NtsKeClient, NtsKeConfig, NtsKeError,
+    NtsKeServer, PORT, SessionMaterial, TrustAnchors,
 };
 use horolog_lab::{Lab, LabConfig, LabHost};
 use horolog_sys::namespace::die_with_parent;
@@ -58,8 +58,8 @@ impl Identity {
         self.0.path().join(name)
     }
 
-    fn client(&self, algorithms: &[u16]) -> Result<KeClient, KeError> {
-        KeClient::new(
+    fn client(&self, algorithms: &[u16]) -> Result<NtsKeClient, NtsKeError> {
+        NtsKeClient::new(
             &TrustAnchors::from_pem_file(Some(&self.path("certificate.pem")))?,
             algorithms,
         )
@@ -115,9 +115,9 @@ impl Drop for Chronyd {
 /// What a client in `host` gets.
 fn exchange_keys_with(
     host: &LabHost,
-    client: &KeClient,
+    client: &NtsKeClient,
     at: SocketAddr,
-) -> Result<Result<SessionMaterial, KeError>> {
+) -> Result<Result<SessionMaterial, NtsKeError>> {
     Ok(host.run(|| client.exchange_keys(NAME, at, TIMEOUT))?)
 }
 
@@ -142,7 +142,7 @@ pub(crate) fn chronyd_provides_keys() -> Result<()> {
     ensure!(Some(got.c2s.len()) == horolog_ke::key_len(got.algorithm), "{got:?}");
     // 512 bits of AES-SIV-CMAC, which chronyd does not have.
     let refused = exchange_keys_with(lab.client(), &identity.client(&[17])?, chronyd.at)?;
-    ensure!(matches!(refused, Err(KeError::NoAlgorithm)), "{refused:?}");
+    ensure!(matches!(refused, Err(NtsKeError::NoAlgorithm)), "{refused:?}");
     Ok(())
 }
 
@@ -152,11 +152,11 @@ pub(crate) fn a_chronyd_with_an_untrusted_certificate_is_rejected() -> Result<()
     let chronyd = Chronyd::start(lab.server(), &identity)?;
     let stranger = Identity::new()?.client(&[AES_SIV_CMAC_256])?;
     let refused = exchange_keys_with(lab.client(), &stranger, chronyd.at)?;
-    ensure!(matches!(refused, Err(KeError::Tls(_))), "{refused:?}");
+    ensure!(matches!(refused, Err(NtsKeError::Tls(_))), "{refused:?}");
     let client = identity.client(&[AES_SIV_CMAC_256])?;
     let refused =
         lab.client().run(|| client.exchange_keys("other.example", chronyd.at, TIMEOUT))?;
-    ensure!(matches!(refused, Err(KeError::Tls(_))), "{refused:?}");
+    ensure!(matches!(refused, Err(NtsKeError::Tls(_))), "{refused:?}");
     Ok(())
 }
 
@@ -179,7 +179,7 @@ pub(crate) fn slow_clients_do_not_starve_others() -> Result<()> {
     let lab = Lab::new(&LabConfig { hosts: 3, ..LabConfig::default() })?;
     let identity = Identity::new()?;
     let (house, attacker, honest) = (lab.client(), lab.host(1), lab.host(2));
-    let mut config = KeConfig::new(
+    let mut config = NtsKeConfig::new(
         (std::net::Ipv4Addr::UNSPECIFIED, PORT).into(),
         identity.path("certificate.pem"),
         identity.path("key.pem"),
@@ -187,7 +187,7 @@ pub(crate) fn slow_clients_do_not_starve_others() -> Result<()> {
     config.threads = 1;
     config.limits.connections = 2 * config.limits.connections_per_prefix as usize;
     let share = u64::from(config.limits.connections_per_prefix);
-    let server = house.run(|| KeServer::start(config, Arc::new(Blank)))??;
+    let server = house.run(|| NtsKeServer::start(config, Arc::new(Blank)))??;
     let at = |port: usize| SocketAddr::from((house.interfaces[port].ipv4, PORT));
     let client = identity.client(&[AES_SIV_CMAC_256])?;
     let stop = AtomicBool::new(false);
@@ -207,7 +207,7 @@ pub(crate) fn slow_clients_do_not_starve_others() -> Result<()> {
 }
 
 /// Waits until the attacker has all that it may have and is refused more.
-fn await_attack(server: &KeServer, share: u64) -> Result<()> {
+fn await_attack(server: &NtsKeServer, share: u64) -> Result<()> {
     let started = Instant::now();
     loop {
         let counters = server.counts();

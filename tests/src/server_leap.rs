@@ -11,14 +11,14 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig, LabHost};
 use horolog_server::{
-    ClockPage, FrameDecisionInputs, FrameInterleavedHandling, FrameTimes, FrameVerdict, HashKey,
-    InterleavedTable, clock_update, decide_frame,
+    AddressHashKey, ClockPage, FrameDecisionInputs, FrameInterleavedHandling, FrameTimes,
+    FrameVerdict, InterleavedTable, clock_update, decide_frame,
 };
-use horolog_sys::clock::{MonotonicClock, Realtime};
-use horolog_time::leap::{LeapKind, LeapSecond, Smear, UtcTimeline};
+use horolog_sys::clock::{ClockMonotonic, ClockRealtime};
+use horolog_time::leap::{LeapKind, LeapSecond, LeapSecondRepresentation, Smear};
 use horolog_time::{Clock, Monotonic, NS_PER_S, NtpTimestamp, Span, Timestamp, Utc};
 use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header, LeapIndicator};
-use horolog_xdp::{ClockWriter, Responder, ResponderSettings, XdpAction};
+use horolog_xdp::{Responder, ResponderClockPageWriter, ResponderSettings, XdpAction};
 use libtest_mimic::Trial;
 use tempfile::TempDir;
 
@@ -61,8 +61,11 @@ fn the_program_steps_as_its_model_does() -> Result<()> {
         serve_stations(&responder)?;
         let smeared = round % 2;
         for (index, address) in LISTEN.into_iter().enumerate() {
-            let timeline =
-                if index == smeared { UtcTimeline::Smeared } else { UtcTimeline::Stepped };
+            let timeline = if index == smeared {
+                LeapSecondRepresentation::Smeared
+            } else {
+                LeapSecondRepresentation::Stepped
+            };
             responder.answer_with_timeline(address, timeline)?;
         }
         let counts = around_a_step(&mut random, &responder, &mut writer, smeared)
@@ -79,7 +82,7 @@ fn the_program_steps_as_its_model_does() -> Result<()> {
 fn around_a_step(
     random: &mut Random,
     responder: &Responder,
-    writer: &mut ClockWriter,
+    writer: &mut ResponderClockPageWriter,
     smeared: usize,
 ) -> Result<(usize, usize)> {
     let mut pages = [page(random), page(random)];
@@ -92,12 +95,12 @@ fn around_a_step(
     let step_at = stepped.timebase.step_at;
     writer.publish(&clock_update(&pages[1 - smeared]), &clock_update(&pages[smeared]));
     let (mut before, mut after) = (0, 0);
-    let ends = MonotonicClock.now() + Span::from_ns(1_500_000);
-    while MonotonicClock.now() < ends {
+    let ends = ClockMonotonic.now() + Span::from_ns(1_500_000);
+    while ClockMonotonic.now() < ends {
         for (request, (index, page)) in valid(random).iter().zip(pages.iter().enumerate()) {
-            let sent_at = MonotonicClock.now();
+            let sent_at = ClockMonotonic.now();
             let outcome = responder.test_run(request)?;
-            let answered = MonotonicClock.now();
+            let answered = ClockMonotonic.now();
             ensure!(outcome.verdict == XdpAction::Transmit, "{:?}", outcome.verdict);
             // The program may have been on either side.
             if sent_at < step_at && step_at <= answered {
@@ -123,7 +126,8 @@ fn compare(
 ) -> Result<()> {
     let listen = listen_set();
     let (receive, transmit) = timestamps(reply)?;
-    let table = InterleavedTable::new(0, HashKey([0; 2])).context("a table without slots")?;
+    let table =
+        InterleavedTable::new(0, AddressHashKey([0; 2])).context("a table without slots")?;
     let interleaved = FrameInterleavedHandling::Answer(&table);
     let page_then = page.for_reply_at(sent_at);
     let server =
@@ -162,7 +166,7 @@ fn a_leap_second_is_served(engine: Engine) -> Result<()> {
     fs::write(&list, LIST)?;
     let stepped = server_address(&lab, false)?;
     let smeared = SocketAddr::new(stepped.ip(), stepped.port() + 1);
-    let offset = LEAP.midnight - AHEAD - Realtime.now();
+    let offset = LEAP.midnight - AHEAD - ClockRealtime.now();
     let list = list.to_string_lossy();
     let (smear_listen, offset_ns) = (smeared.to_string(), offset.as_ns().to_string());
     let arguments = ["--leap-file", &list, "--leap-smear", "2000", "--smear-listen"];
@@ -170,9 +174,12 @@ fn a_leap_second_is_served(engine: Engine) -> Result<()> {
     let server = Server::start(lab.server(), engine, &[stepped], &arguments)?;
 
     let mut watch = Watch { offset, counts: [[0; 2]; 2], last_smeared: None };
-    let endpoints = [(stepped, UtcTimeline::Stepped), (smeared, UtcTimeline::Smeared)];
+    let endpoints = [
+        (stepped, LeapSecondRepresentation::Stepped),
+        (smeared, LeapSecondRepresentation::Smeared),
+    ];
     let sockets = endpoints.map(|(at, timeline)| (client_socket(lab.client(), at), at, timeline));
-    while Realtime.now() + offset < LEAP.midnight + BEYOND {
+    while ClockRealtime.now() + offset < LEAP.midnight + BEYOND {
         for (socket, at, timeline) in &sockets {
             let socket = socket.as_ref().map_err(|error| anyhow::anyhow!("{error:#}"))?;
             watch.query(socket, *at, *timeline)?;
@@ -204,14 +211,14 @@ impl Watch {
         &mut self,
         socket: &UdpSocket,
         server: SocketAddr,
-        timeline: UtcTimeline,
+        timeline: LeapSecondRepresentation,
     ) -> Result<()> {
         let token = client::now();
-        let sent_at = Realtime.now() + self.offset - READING_ERROR;
+        let sent_at = ClockRealtime.now() + self.offset - READING_ERROR;
         socket.send_to(&client::request(4, token), server)?;
         let mut buffer = [0; 2 * HEADER_LEN];
         let (length, _) = socket.recv_from(&mut buffer).context("no reply")?;
-        let received_at = Realtime.now() + self.offset + READING_ERROR;
+        let received_at = ClockRealtime.now() + self.offset + READING_ERROR;
         let (header, rest) = Header::parse(&buffer[..length])?;
         ensure!(
             rest.is_empty() && header.mode == AssociationMode::Server && header.origin == token
@@ -221,7 +228,7 @@ impl Watch {
             self.counts[timeline as usize][usize::from(is_after)] += 1;
             check(&header, timeline, sent_at, received_at)?;
         }
-        if timeline == UtcTimeline::Smeared {
+        if timeline == LeapSecondRepresentation::Smeared {
             let last = self.last_smeared.replace(header.transmit);
             let runs_on = last.is_none_or(|last| header.transmit.since(last) > Span::ZERO);
             ensure!(runs_on, "smeared time runs back from {last:?}: {header:?}");
@@ -233,24 +240,27 @@ impl Watch {
 /// Holds a reply against the exact time at `asked` and `came`, on the scale before the leap.
 fn check(
     header: &Header,
-    timeline: UtcTimeline,
+    timeline: LeapSecondRepresentation,
     sent_at: Timestamp<Utc>,
     received_at: Timestamp<Utc>,
 ) -> Result<()> {
     let is_after = sent_at >= LEAP.step_instant();
     let exact = |instant: Timestamp<Utc>| match timeline {
-        UtcTimeline::Smeared => SMEAR.reading_at(&LEAP, instant).instant,
-        UtcTimeline::Stepped if is_after => instant + LEAP.step(),
-        UtcTimeline::Stepped => instant,
+        LeapSecondRepresentation::Smeared => SMEAR.reading_at(&LEAP, instant).instant,
+        LeapSecondRepresentation::Stepped if is_after => instant + LEAP.step(),
+        LeapSecondRepresentation::Stepped => instant,
     };
     let served = [header.receive, header.transmit].map(|ntp| ntp.to_utc(LEAP.midnight));
     let in_order = [exact(sent_at), served[0], served[1], exact(received_at)];
     ensure!(in_order.is_sorted(), "{timeline:?}: out of order: {in_order:?}");
-    let announced = timeline == UtcTimeline::Stepped && !is_after;
+    let announced = timeline == LeapSecondRepresentation::Stepped && !is_after;
     let expected = if announced { LeapIndicator::Insert } else { LeapIndicator::None };
     ensure!(header.leap == expected, "{timeline:?} at {sent_at:?}: {header:?}");
     let is_smear = header.reference_id[0] == 254;
-    ensure!(is_smear == (timeline == UtcTimeline::Smeared), "{timeline:?}: {header:?}");
+    ensure!(
+        is_smear == (timeline == LeapSecondRepresentation::Smeared),
+        "{timeline:?}: {header:?}"
+    );
     let ahead = header.reference.since(header.transmit);
     ensure!(ahead <= Span::ZERO, "{timeline:?}: the reference lies ahead: {header:?}");
     Ok(())

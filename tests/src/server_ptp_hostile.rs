@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use horolog_io::{Batch, BatchDevice, FrameSelection, PacketDevice, PacketOptions};
+use horolog_io::{Batch, BatchDevice, FrameSelection, PacketSocketDevice, PacketSocketOptions};
 use horolog_lab::{Lab, LabConfig};
 use horolog_wire::ethernet::{Header, MacAddress};
 use horolog_wire::frame::UdpFrameBuilder;
@@ -191,9 +191,12 @@ fn carry(lab: &Lab, random: &mut Random, message: &[u8]) -> Result<Vec<u8>> {
 /// Sends hostile frames for as long as that takes, and says how many.
 fn flood(lab: &Lab) -> Result<usize> {
     let client = lab.client();
-    let options = PacketOptions { selection: FrameSelection::NoFrames, ..PacketOptions::default() };
+    let options = PacketSocketOptions {
+        selection: FrameSelection::NoFrames,
+        ..PacketSocketOptions::default()
+    };
     let mut device =
-        client.run(|| PacketDevice::open(&client.first_interface().name, &options))??;
+        client.run(|| PacketSocketDevice::open(&client.first_interface().name, &options))??;
     let mut random = Random::new(SEED);
     let mut batch = Batch::new(BURST, FRAME_MAX);
     let (started, mut sent) = (Instant::now(), 0);

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use horolog_io::{Batch, BatchDevice, FrameSelection, PacketDevice, PacketOptions};
+use horolog_io::{Batch, BatchDevice, FrameSelection, PacketSocketDevice, PacketSocketOptions};
 use horolog_lab::{Lab, LabConfig};
 use horolog_wire::ethernet::{HEADER_LEN as LINK_LEN, Header, MacAddress};
 use horolog_wire::frame::{UdpFrame, UdpFrameBuilder};
@@ -95,12 +95,12 @@ fn exchange(lab: &Lab, requests: &[Vec<u8>], wanted: usize) -> Result<Vec<Vec<u8
             .is_ok_and(|(link, _)| link.destination.0 == client.first_interface().mac);
         own && message(frame).is_ok_and(|(message, _)| time(&message).is_ok())
     };
-    let options = PacketOptions {
+    let options = PacketSocketOptions {
         selection: FrameSelection::Program(Vec::new()),
-        ..PacketOptions::default()
+        ..PacketSocketOptions::default()
     };
     let mut device =
-        client.run(|| PacketDevice::open(&client.first_interface().name, &options))??;
+        client.run(|| PacketSocketDevice::open(&client.first_interface().name, &options))??;
     let mut batch = Batch::new(64, FRAME_BYTES);
     for frame in requests {
         ensure!(batch.push((), frame), "the frame does not fit");
@@ -181,13 +181,13 @@ pub(crate) fn monitor_requests_need_admission() -> Result<()> {
 /// How many delay responses a request to the group is answered with.
 fn exchange_with_group(lab: &Lab, request: &[u8]) -> Result<usize> {
     let client = lab.client();
-    let options = PacketOptions {
+    let options = PacketSocketOptions {
         selection: FrameSelection::Program(Vec::new()),
         groups: vec![MacAddress::of_group(MULTICAST_IPV4.into())],
-        ..PacketOptions::default()
+        ..PacketSocketOptions::default()
     };
     let mut device =
-        client.run(|| PacketDevice::open(&client.first_interface().name, &options))??;
+        client.run(|| PacketSocketDevice::open(&client.first_interface().name, &options))??;
     let mut batch = Batch::new(64, FRAME_BYTES);
     ensure!(batch.push((), request) && device.send(&mut batch)? == 1, "not sent");
     let (started, mut count) = (Instant::now(), 0);

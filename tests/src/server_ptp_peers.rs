@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use horolog_io::{Batch, BatchDevice, FrameSelection, PacketDevice, PacketOptions};
+use horolog_io::{Batch, BatchDevice, FrameSelection, PacketSocketDevice, PacketSocketOptions};
 use horolog_lab::{Lab, LabConfig, LabHost};
 use horolog_time::{NS_PER_S, Span};
 use horolog_wire::ethernet::{Header, MacAddress};
@@ -124,12 +124,13 @@ fn nsm_measures_without_following(engine: Engine) -> Result<()> {
 /// For each of the next answers to requests for the delay that come in at the client's interface,
 /// whether it was sent to a group.
 fn answers_to_group(host: &LabHost) -> Result<Vec<bool>> {
-    let options = PacketOptions {
+    let options = PacketSocketOptions {
         selection: FrameSelection::Program(Vec::new()),
         groups: vec![MacAddress::of_group(MULTICAST_IPV4.into())],
-        ..PacketOptions::default()
+        ..PacketSocketOptions::default()
     };
-    let mut device = host.run(|| PacketDevice::open(&host.first_interface().name, &options))??;
+    let mut device =
+        host.run(|| PacketSocketDevice::open(&host.first_interface().name, &options))??;
     let mut batch: Batch<()> = Batch::new(64, FRAME_BYTES);
     let (started, mut answers) = (Instant::now(), Vec::new());
     while answers.len() < ANSWERS {

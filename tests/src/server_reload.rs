@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use horolog_ke::{
-    AES_SIV_CMAC_256, ExchangeProgress, KeClient, KeError, PORT, SessionMaterial, TrustAnchors,
+    AES_SIV_CMAC_256, NtsKeClient, NtsKeError, NtsKeExchangeStatus, PORT, SessionMaterial,
+    TrustAnchors,
 };
 use horolog_lab::{Lab, LabConfig, LabHost};
 use libtest_mimic::Trial;
@@ -217,7 +218,7 @@ pub(crate) fn a_new_certificate_is_presented() -> Result<()> {
         for (other, pair) in pairs.iter().enumerate() {
             match establish(running, PORT, pair.path())? {
                 Ok(_) if other == number => {}
-                Err(KeError::Tls(_)) if other != number => {}
+                Err(NtsKeError::Tls(_)) if other != number => {}
                 got => anyhow::bail!("certificate {other} instead of {number}: {got:?}"),
             }
         }
@@ -240,9 +241,9 @@ pub(crate) fn a_new_certificate_is_presented() -> Result<()> {
 }
 
 /// A client that believes the certificate in this directory.
-fn trusting_client(directory: &Path) -> Result<KeClient> {
+fn trusting_client(directory: &Path) -> Result<NtsKeClient> {
     let trust = TrustAnchors::from_pem_file(Some(&directory.join("cert.pem")))?;
-    Ok(KeClient::new(&trust, &[AES_SIV_CMAC_256])?)
+    Ok(NtsKeClient::new(&trust, &[AES_SIV_CMAC_256])?)
 }
 
 /// What such a client gets at a port of the server.
@@ -250,7 +251,7 @@ fn establish(
     running: &Configured,
     port: u16,
     directory: &Path,
-) -> Result<Result<SessionMaterial, KeError>> {
+) -> Result<Result<SessionMaterial, NtsKeError>> {
     let (client, at) = (trusting_client(directory)?, SocketAddr::new(running.at.ip(), port));
     let name = at.ip().to_string();
     Ok(running.lab.client().run(|| client.exchange_keys(&name, at, TIMEOUT))?)
@@ -297,7 +298,7 @@ pub(crate) fn nts_ke_addresses_are_reloaded() -> Result<()> {
                 Ok(got) if wanted.contains(&port) => {
                     ensure!(got.server.is_none(), "clients are sent to {:?}", got.server);
                 }
-                Err(KeError::Connection { .. }) if !wanted.contains(&port) => {}
+                Err(NtsKeError::Connection { .. }) if !wanted.contains(&port) => {}
                 got => anyhow::bail!("port {port} of {wanted:?}: {got:?}"),
             }
         }
@@ -316,9 +317,10 @@ pub(crate) fn nts_ke_addresses_are_reloaded() -> Result<()> {
     serves_at(&running, &[second]).context("without the first one")?;
     let name = running.at.ip().to_string();
     let mut exchange = trusting_client(pair.path())?.begin(&name)?;
-    while !matches!(exchange.advance(&mut open).context("the open one")?, ExchangeProgress::Done(_))
-    {
-    }
+    while !matches!(
+        exchange.advance(&mut open).context("the open one")?,
+        NtsKeExchangeStatus::Done(_)
+    ) {}
 
     let at_taken = SocketAddr::new(running.at.ip(), taken);
     let _holder = running.lab.server().run(|| TcpListener::bind(at_taken))??;
@@ -339,7 +341,7 @@ pub(crate) fn nts_ke_settings_are_reloaded() -> Result<()> {
     let other = TempDir::new_in(pair.path())?;
     certificate(running.at.ip(), other.path())?;
     let get = |running: &Configured| establish(running, PORT, other.path());
-    ensure!(matches!(get(&running)?, Err(KeError::Tls(_))), "another certificate at the start");
+    ensure!(matches!(get(&running)?, Err(NtsKeError::Tls(_))), "another certificate at the start");
     let options = listener(&running, other.path(), &[PORT]);
     running.change(&options)?;
     let got = get(&running)?.context("the certificate of another file")?;

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use horolog_lab::{Lab, LabConfig, LabHost, RunningProgram};
 use horolog_source::SockSample;
-use horolog_sys::clock::Realtime;
+use horolog_sys::clock::ClockRealtime;
 use horolog_sys::shared_memory::SharedMemory;
 use horolog_time::{Clock, NS_PER_S, Span};
 use horolog_wire::ntp::{Header, LeapIndicator};
@@ -203,7 +203,7 @@ impl Feeder {
         let socket = UnixDatagram::unbound()?;
         Ok(Self::start(offset, move |offset| {
             let sample = SockSample {
-                system: Realtime.now(),
+                system: ClockRealtime.now(),
                 offset,
                 pulse: false,
                 leap: LeapIndicator::None,
@@ -225,7 +225,7 @@ impl Feeder {
         let mut streams: Vec<TcpStream> = Vec::new();
         Ok(Self::start(offset, move |offset| {
             streams.extend(listener.accept().map(|(stream, _)| stream));
-            let system = Realtime.now();
+            let system = ClockRealtime.now();
             let ((clock, clock_ns), (real, real_ns)) =
                 (system.to_timespec(), (system + offset).to_timespec());
             let line = format!(
@@ -255,7 +255,7 @@ impl Segment {
     /// Writes a sample in mode 1: the count moves before and after.
     fn write(&self, offset: Span) {
         let Self(memory) = self;
-        let system = Realtime.now();
+        let system = ClockRealtime.now();
         let count = memory.load(1);
         memory.store(0, 1);
         memory.store(12, 0);

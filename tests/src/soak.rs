@@ -45,7 +45,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use horolog_lab::{Lab, LabConfig, LabHost};
 use horolog_load::LoadOptions;
 use horolog_load::nts::{
-    Algorithm, KE_PORT, NtsOptions, SESSIONS_DEFAULT, SessionCount, TrustAnchors,
+    AeadAlgorithm, KE_PORT, NtsOptions, SESSIONS_DEFAULT, SessionCount, TrustAnchors,
 };
 use horolog_record::{LoadEngineKind as LoadEngine, LossLocation, Trial};
 use horolog_time::Span;
@@ -359,7 +359,7 @@ impl Soak {
                 ke_server: options.target.with_port(KE_PORT),
                 name: None,
                 trust: TrustAnchors::from_pem_file(Some(Path::new(&self.certificate)))?,
-                algorithms: vec![Algorithm::AesSivCmac256],
+                algorithms: vec![AeadAlgorithm::AesSivCmac256],
                 sessions: SessionCount::Shared(SESSIONS_DEFAULT),
                 share: 100,
             })

@@ -5,11 +5,11 @@
 use std::mem;
 
 use anyhow::{Context, Result, ensure};
-use horolog_load::offset::{OffsetPlan, ReceiveTimestamps};
+use horolog_load::offset::{ReceiveTimestamps, ServerOffsetParameters};
 use horolog_load::request_tracker::{LaneCarryOver, RequestTracker, TrackerConfig, TrialCounts};
-use horolog_load::verify::ExpectedReplies as Judge;
-use horolog_record::InvalidReason;
-use horolog_sys::clock::{MonotonicClock, Realtime};
+use horolog_load::verify::ReplyVerifier as Judge;
+use horolog_record::InvalidReplyReason;
+use horolog_sys::clock::{ClockMonotonic, ClockRealtime};
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 use horolog_wire::ntp::AssociationMode;
 use horolog_xdp::{Generator, TrialSettings, XdpAction};
@@ -32,7 +32,7 @@ fn is(tallied: &ReplyCounts, expected: Expected, interleaved: bool) -> bool {
             tallied.invalid[reason as usize] == all
         }
         Expected::ReceivedInterleaved | Expected::InvalidInterleaved(_) => {
-            tallied.invalid[InvalidReason::Origin as usize] == all
+            tallied.invalid[InvalidReplyReason::Origin as usize] == all
         }
         Expected::Received => tallied.received == all,
         Expected::ReceivedAndDuplicate => {
@@ -42,7 +42,7 @@ fn is(tallied: &ReplyCounts, expected: Expected, interleaved: bool) -> bool {
         Expected::LateAndDuplicate => (tallied.late, tallied.duplicate) == (all / 2, all / 2),
         Expected::Invalid(reason) => tallied.invalid[reason as usize] == all,
         Expected::Anything => {
-            use InvalidReason::{
+            use InvalidReplyReason::{
                 Client, KissRate, Length, Mode, Origin, Stratum, Timestamp, Version,
             };
             let known = [Length, Mode, Version, Origin, Client, Stratum, Timestamp, KissRate];
@@ -82,7 +82,7 @@ impl Bench {
                 start,
                 timeout: TIMEOUT,
                 rate: 1_000.0,
-                offset: Some(OffsetPlan::default()),
+                offset: Some(ServerOffsetParameters::default()),
                 ptp: None,
                 interval: None,
                 fairness: false,
@@ -104,8 +104,8 @@ impl Bench {
         let outcome = self.generator.test_run(&frame)?;
         ensure!(outcome.verdict == XdpAction::Drop, "the program says {:?}", outcome.verdict);
         ensure!(outcome.frame == frame, "the program changed the reply");
-        let now = MonotonicClock.now();
-        let timestamps = ReceiveTimestamps { kernel: Some(Realtime.now()), phc_ns: None };
+        let now = ClockMonotonic.now();
+        let timestamps = ReceiveTimestamps { kernel: Some(ClockRealtime.now()), phc_ns: None };
         self.accounts[reply.lane].receive(&payload, Some(reply.client), now, now, timestamps);
         self.judged += 1;
         Ok(())
@@ -156,7 +156,7 @@ fn compare_kind(
     let mut total = ReplyCounts::default();
     for group in 0..GROUPS_OF_A_KIND {
         let before = before + group * GROUP;
-        bench.begin(world, MonotonicClock.now() - TRIAL_AGE, before)?;
+        bench.begin(world, ClockMonotonic.now() - TRIAL_AGE, before)?;
         let mut requester = Requester { world, random: &mut *random, next: [before as u32; LANES] };
         while requester.next.iter().all(|&next| u64::from(next) < before + GROUP) {
             for reply in (kind.make)(&mut requester) {
@@ -195,7 +195,7 @@ pub(crate) fn a_reply_before_the_trial_counts_for_an_earlier_one() -> Result<()>
     let mut random = Random::new(SEED);
     for world in World::all(&mut random)? {
         let mut bench = Bench::new(&world)?;
-        bench.begin(&world, MonotonicClock.now() + Span::from_ms(60_000), GROUP)?;
+        bench.begin(&world, ClockMonotonic.now() + Span::from_ms(60_000), GROUP)?;
         let mut requester = Requester { world: &world, random: &mut random, next: [0; LANES] };
         for _ in 0..GROUP / 2 {
             let reply = requester.valid(Age::InTime);
@@ -222,7 +222,7 @@ pub(crate) fn replies_are_counted_in_the_intervals_of_their_requests() -> Result
     let mut random = Random::new(SEED);
     for world in World::all(&mut random)? {
         let generator = world.load_with_intervals(LOOPBACK, 64)?;
-        let start = MonotonicClock.now() - TRIAL_AGE;
+        let start = ClockMonotonic.now() - TRIAL_AGE;
         let (interval_ns, intervals) = (INTERVAL.as_ns() as u64, INTERVALS);
         generator.set_trial(&TrialSettings { interval_ns, intervals, ..world.trial(start) });
         generator.set_first_interval(FIRST);
@@ -231,16 +231,16 @@ pub(crate) fn replies_are_counted_in_the_intervals_of_their_requests() -> Result
         for age in [Age::InTime, Age::Late].into_iter().cycle().take(32) {
             let mut reply = requester.valid(age);
             let token = reply.header.origin.to_bits();
-            let question = world.token.decode(token, MonotonicClock.now());
+            let question = world.token.decode(token, ClockMonotonic.now());
             let due = number(question.context("not ours")?.0.intended);
             let late = u64::from(age == Age::Late);
             count_one(&world, &generator, &reply, [1 - late, late, 0], |found| {
                 found == due.max(FIRST)
             })?;
             reply.header.mode = AssociationMode::Client;
-            let before = number(MonotonicClock.now());
+            let before = number(ClockMonotonic.now());
             count_one(&world, &generator, &reply, [0, 0, 1], |found| {
-                (before..=number(MonotonicClock.now())).contains(&found)
+                (before..=number(ClockMonotonic.now())).contains(&found)
             })?;
         }
     }
@@ -280,7 +280,7 @@ pub(crate) fn packets_that_are_no_reply_pass() -> Result<()> {
     let mut random = Random::new(SEED);
     for world in World::all(&mut random)? {
         let mut bench = Bench::new(&world)?;
-        bench.begin(&world, MonotonicClock.now() - TRIAL_AGE, 0)?;
+        bench.begin(&world, ClockMonotonic.now() - TRIAL_AGE, 0)?;
         let mut requester = Requester { world: &world, random: &mut random, next: [0; LANES] };
         let reply = requester.valid(Age::InTime);
         let good = world.frame_to(reply.client, reply.lane, &reply.payload());

@@ -7,7 +7,9 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use horolog_io::{Batch, BatchDevice, FrameSelection, PacketDevice, PacketOptions, UdpFilter};
+use horolog_io::{
+    Batch, BatchDevice, FrameSelection, PacketSocketDevice, PacketSocketOptions, UdpFilter,
+};
 use horolog_lab::{Lab, LabConfig, LabHost, LabInterface};
 use horolog_wire::checksum;
 use horolog_wire::ethernet::{HEADER_LEN as LINK_LEN, MacAddress};
@@ -15,7 +17,7 @@ use horolog_wire::frame::UdpFrameBuilder;
 use horolog_wire::{ipv4, ipv6};
 use horolog_xdp::{
     Attachment, Interface, RelayChild, RelayChildCounts, RelayGroup, RelayLimit, RelayPassedReason,
-    RelayPrograms, RelayRefusal, RelaySettings, XdpAction, XdpError,
+    RelayPrograms, RelayRefusal, RelayTableCapacities, XdpAction, XdpError,
 };
 
 use crate::mutated_frames;
@@ -29,8 +31,8 @@ pub(crate) const SOURCE_PORT: u16 = 4_000;
 pub(crate) const COPY_PORT: u16 = 5_001;
 /// The first child's port; the others follow.
 pub(crate) const CHILD_PORT: u16 = 6_000;
-const SETTINGS: RelaySettings =
-    RelaySettings { groups: 4, children_per_group: 512, children: 600, addresses: 8 };
+const SETTINGS: RelayTableCapacities =
+    RelayTableCapacities { groups: 4, children_per_group: 512, children: 600, addresses: 8 };
 /// Hosts that children are on: the relay's second and third neighbour.
 pub(crate) const CHILD_HOSTS: usize = 2;
 pub(crate) const FRAME_BYTES: usize = 2_048;
@@ -147,14 +149,19 @@ impl Bench {
     }
 
     /// A device that sends frames as the source.
-    pub(crate) fn sender(&self) -> Result<PacketDevice> {
+    pub(crate) fn sender(&self) -> Result<PacketSocketDevice> {
         let source = self.lab.server();
-        let open = || PacketDevice::open(&source.first_interface().name, &PacketOptions::default());
+        let open = || {
+            PacketSocketDevice::open(
+                &source.first_interface().name,
+                &PacketSocketOptions::default(),
+            )
+        };
         Ok(source.run(open)??)
     }
 
     /// A device that takes the copies that come to a host with children.
-    pub(crate) fn receiver(&self, number: usize) -> Result<PacketDevice> {
+    pub(crate) fn receiver(&self, number: usize) -> Result<PacketSocketDevice> {
         let filter = UdpFilter {
             source: self.address(&self.lab.client().interfaces[1 + number])?,
             source_port: Some(COPY_PORT),
@@ -162,10 +169,13 @@ impl Bench {
             destination_network: None,
         };
         let selection = FrameSelection::Udp(filter);
-        let options =
-            PacketOptions { selection, receive_buffer: Some(RECEIVE_BUFFER), ..Default::default() };
+        let options = PacketSocketOptions {
+            selection,
+            receive_buffer: Some(RECEIVE_BUFFER),
+            ..Default::default()
+        };
         let host = self.child_host(number);
-        Ok(host.run(|| PacketDevice::open(&host.first_interface().name, &options))??)
+        Ok(host.run(|| PacketSocketDevice::open(&host.first_interface().name, &options))??)
     }
 
     pub(crate) fn counts_of(&self, number: usize) -> Result<RelayChildCounts> {
@@ -185,7 +195,7 @@ pub(crate) fn interface(port: &LabInterface) -> Interface {
     Interface { index: port.index, name: port.name.clone() }
 }
 
-pub(crate) fn send(sender: &mut PacketDevice, frames: &[Vec<u8>]) -> Result<()> {
+pub(crate) fn send(sender: &mut PacketSocketDevice, frames: &[Vec<u8>]) -> Result<()> {
     let mut batch = Batch::new(frames.len(), FRAME_BYTES);
     for frame in frames {
         ensure!(batch.push((), frame), "the frame does not fit");
@@ -196,7 +206,7 @@ pub(crate) fn send(sender: &mut PacketDevice, frames: &[Vec<u8>]) -> Result<()> 
 }
 
 /// Takes so many frames, and makes sure that no more come.
-pub(crate) fn take(receiver: &mut PacketDevice, count: usize) -> Result<Vec<Vec<u8>>> {
+pub(crate) fn take(receiver: &mut PacketSocketDevice, count: usize) -> Result<Vec<Vec<u8>>> {
     let mut frames = Vec::new();
     let mut batch = Batch::new(64, FRAME_BYTES);
     while frames.len() < count {

@@ -10,13 +10,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use horolog_io::{Batch, BatchDevice, PacketDevice};
+use horolog_io::{Batch, BatchDevice, PacketSocketDevice};
 use horolog_lab::{Lab, LabConfig};
 use horolog_sys::namespace::die_with_parent;
 use horolog_sys::tap::TapInterface;
 use horolog_wire::frame::UdpFrame;
 use horolog_xdp::{
-    Interface, RelayChild, RelayGroup, RelayGroupError, RelayPrograms, RelayRefusal, RelaySettings,
+    Interface, RelayChild, RelayGroup, RelayGroupError, RelayPrograms, RelayRefusal,
+    RelayTableCapacities,
 };
 
 use crate::lab::HELPER;
@@ -56,7 +57,10 @@ impl ReceivedRange {
 }
 
 /// Takes copies until nothing has come for a while after `done`, by the port that they came to.
-fn listen(mut receiver: PacketDevice, done: &AtomicBool) -> Result<BTreeMap<u16, ReceivedRange>> {
+fn listen(
+    mut receiver: PacketSocketDevice,
+    done: &AtomicBool,
+) -> Result<BTreeMap<u16, ReceivedRange>> {
     let mut all = BTreeMap::<u16, ReceivedRange>::new();
     let mut batch = Batch::new(64, 128);
     loop {
@@ -76,7 +80,7 @@ fn listen(mut receiver: PacketDevice, done: &AtomicBool) -> Result<BTreeMap<u16,
 }
 
 /// Sends numbered packets, a few thousand in a second, until `done`; returns how many.
-fn number(bench_packet: &[u8], mut sender: PacketDevice, done: &AtomicBool) -> Result<u64> {
+fn number(bench_packet: &[u8], mut sender: PacketSocketDevice, done: &AtomicBool) -> Result<u64> {
     let mut number = 0_u64;
     let mut frame = bench_packet.to_vec();
     let payload = frame.len() - 8;
@@ -335,7 +339,8 @@ pub(crate) fn a_killed_relay_leaves_nothing() -> Result<()> {
 
 /// The relay that is killed.
 pub(crate) fn hold(name: &str, index: &str) -> Result<()> {
-    let settings = RelaySettings { groups: 1, children_per_group: 1, children: 1, addresses: 1 };
+    let settings =
+        RelayTableCapacities { groups: 1, children_per_group: 1, children: 1, addresses: 1 };
     let mut relay = RelayPrograms::load(&settings)?;
     let interface = Interface { index: index.parse()?, name: name.to_owned() };
     let _attachment = relay.attach(&interface)?;

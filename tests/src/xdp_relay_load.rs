@@ -10,11 +10,11 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, ensure};
 use horolog_lab::LabHost;
 use horolog_sys::affinity;
-use horolog_sys::clock::MonotonicClock;
+use horolog_sys::clock::ClockMonotonic;
 use horolog_sys::signal::InterruptibleThread;
 use horolog_time::Clock;
 use horolog_xdp::{
-    RelayChild, RelayChildCounts, RelayGroup, RelayPrograms, STREAM_MARK_LEN, StreamFrame,
+    RelayChild, RelayChildCounts, RelayGroup, RelayPrograms, STREAM_MARK_LEN, StreamFrameTemplate,
     StreamLane, StreamSink, StreamSource, StreamTrial,
 };
 
@@ -63,7 +63,8 @@ pub(crate) fn full_batches_from_every_core_reach_remaining_children() -> Result<
             payload_len: SIZE as u32,
             timed: false,
         });
-        let frame = StreamFrame::new(bench.packet(&payload())?).context("no room for a mark")?;
+        let frame =
+            StreamFrameTemplate::new(bench.packet(&payload())?).context("no room for a mark")?;
         let host = bench.lab.server();
         let source =
             host.run(|| StreamSource::attach(&interface(host.first_interface()), frame))??;
@@ -139,7 +140,7 @@ impl Senders<'_> {
 /// A lane of packets that are always due.
 fn lane(number: usize) -> StreamLane {
     StreamLane {
-        start_ns: MonotonicClock.now().as_ns() as u64,
+        start_ns: ClockMonotonic.now().as_ns() as u64,
         interval: 1,
         end: u64::MAX,
         late_max: u64::MAX / 2,

@@ -2,18 +2,18 @@
 
 use std::fmt::{self, Display, Formatter};
 
-/// Reason why a file is invalid.
+/// Reason why the content of a file is invalid.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct FileError {
+pub struct FileContentError {
     /// Line number, from 1; `None` if the error has no line, such as a missing entry.
     pub line: Option<usize>,
     /// Reason and remedy, in one line.
     pub reason: String,
 }
 
-impl std::error::Error for FileError {}
+impl std::error::Error for FileContentError {}
 
-impl Display for FileError {
+impl Display for FileContentError {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self.line {
             Some(line) => write!(f, "line {line}: {}", self.reason),
@@ -22,7 +22,7 @@ impl Display for FileError {
     }
 }
 
-impl FileError {
+impl FileContentError {
     /// Formats the error with the name of the file, which precedes the line number.
     #[must_use]
     pub fn in_file(&self, name: &str) -> String {

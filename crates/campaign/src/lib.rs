@@ -27,7 +27,7 @@ pub mod report;
 pub mod role;
 pub mod spool;
 
-pub use file_error::FileError;
+pub use file_error::FileContentError;
 pub use id::{
     AGENT_NAME_MAX, AgentName, CAMPAIGN_ID_MAX, CampaignId, IdError, JobId, ROLE_NAME_MAX, RoleName,
 };

@@ -24,7 +24,7 @@ pub(crate) fn pack(value: &impl Serialize) -> io::Result<Vec<u8>> {
 /// The value has no representation in JSON.
 pub(crate) fn pack_within(value: &impl Serialize, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
     let encoder = GzEncoder::new(Vec::new(), Compression::fast());
-    let mut writer = BoundedWriter { encoder, bytes: 0, bytes_max };
+    let mut writer = BoundedGzipWriter { encoder, bytes: 0, bytes_max };
     match serde_json::to_writer(&mut writer, value) {
         Err(_) if writer.bytes > bytes_max => return Ok(None),
         written => written?,
@@ -33,14 +33,14 @@ pub(crate) fn pack_within(value: &impl Serialize, bytes_max: u64) -> io::Result<
     writer.encoder.finish().map(Some)
 }
 
-/// Writer that compresses, and fails once more than `bytes_max` bytes were written.
-struct BoundedWriter {
+/// Writer that compresses with gzip, and fails once more than `bytes_max` bytes were written to it.
+struct BoundedGzipWriter {
     encoder: GzEncoder<Vec<u8>>,
     bytes: u64,
     bytes_max: u64,
 }
 
-impl Write for BoundedWriter {
+impl Write for BoundedGzipWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.bytes = self.bytes.saturating_add(bytes.len() as u64);
         if self.bytes > self.bytes_max {

@@ -14,7 +14,7 @@ use crate::order::{JobOutcome, OrderEvent, PROTOCOL};
 use crate::packing::{self, hex};
 use crate::{AgentName, CampaignId};
 
-pub use self::reassembly::Reassembly;
+pub use self::reassembly::ReportReassembly;
 
 /// Largest content of a fragment, in bytes. NATS accepts messages of 1 MiB by default.
 pub const FRAGMENT_BYTES_MAX: usize = 512 << 10;
@@ -42,13 +42,13 @@ pub struct AgentReport {
     /// Number of the report in this incarnation, from 1 on.
     pub number: u64,
     /// Content.
-    pub content: ReportContent,
+    pub content: AgentReportContent,
 }
 
 /// Content of a report.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum ReportContent {
+pub enum AgentReportContent {
     /// Event of an order.
     Event(OrderEvent),
     /// Outcome of a job.
@@ -57,7 +57,7 @@ pub enum ReportContent {
 
 /// Reason why a received message or report is invalid; formatted as one line.
 #[derive(Debug, thiserror::Error)]
-pub enum MessageError {
+pub enum AgentReportError {
     /// The header line of a fragment is missing or invalid.
     #[error("a report part with an invalid header")]
     Header,
@@ -82,8 +82,8 @@ impl AgentReport {
     pub fn id(&self) -> String {
         let Self { campaign, agent, incarnation, number, .. } = self;
         match &self.content {
-            ReportContent::Event(_) => format!("{campaign}/{agent}/{incarnation}/{number}"),
-            ReportContent::Outcome(outcome) => format!("{campaign}/{agent}/{}", outcome.job),
+            AgentReportContent::Event(_) => format!("{campaign}/{agent}/{incarnation}/{number}"),
+            AgentReportContent::Outcome(outcome) => format!("{campaign}/{agent}/{}", outcome.job),
         }
     }
 
@@ -93,10 +93,10 @@ impl AgentReport {
     ///
     /// The report exceeds [`REPORT_BYTES_MAX`] before, or [`FRAGMENTS_MAX`] fragments after
     /// compression.
-    pub fn pack(&self) -> Result<Vec<u8>, MessageError> {
+    pub fn pack(&self) -> Result<Vec<u8>, AgentReportError> {
         let packed = packing::pack_within(self, REPORT_BYTES_MAX)?;
         let fits = |packed: &Vec<u8>| packed.len() <= FRAGMENTS_MAX * FRAGMENT_BYTES_MAX;
-        packed.filter(fits).ok_or(MessageError::TooLarge)
+        packed.filter(fits).ok_or(AgentReportError::TooLarge)
     }
 
     /// Parses the bytes written by [`Self::pack`].
@@ -104,13 +104,13 @@ impl AgentReport {
     /// # Errors
     ///
     /// The bytes are not a report of this protocol, or exceed the size limit.
-    pub fn unpack(packed: &[u8]) -> Result<Self, MessageError> {
-        let text = packing::unpack(packed, REPORT_BYTES_MAX)?.ok_or(MessageError::TooLarge)?;
+    pub fn unpack(packed: &[u8]) -> Result<Self, AgentReportError> {
+        let text = packing::unpack(packed, REPORT_BYTES_MAX)?.ok_or(AgentReportError::TooLarge)?;
         let report: Self = serde_json::from_slice(&text)?;
         if report.protocol == PROTOCOL {
             Ok(report)
         } else {
-            Err(MessageError::Protocol(report.protocol))
+            Err(AgentReportError::Protocol(report.protocol))
         }
     }
 }
@@ -118,7 +118,7 @@ impl AgentReport {
 /// Header line before a fragment's content.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct FragmentHeader {
+struct ReportFragmentHeader {
     id: String,
     part: usize,
     parts: usize,
@@ -126,8 +126,8 @@ struct FragmentHeader {
 
 /// Fragment of a packed report that fits into one message.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Fragment<'a> {
-    header: FragmentHeader,
+pub struct ReportFragment<'a> {
+    header: ReportFragmentHeader,
     content: &'a [u8],
 }
 
@@ -136,22 +136,22 @@ pub fn fragments<'a>(
     id: &'a str,
     packed: &'a [u8],
     bytes_max: usize,
-) -> impl Iterator<Item = Fragment<'a>> {
+) -> impl Iterator<Item = ReportFragment<'a>> {
     let parts = packed.chunks(bytes_max.clamp(1, FRAGMENT_BYTES_MAX));
     let count = parts.len();
-    (1..).zip(parts).map(move |(part, content)| Fragment {
-        header: FragmentHeader { id: id.to_owned(), part, parts: count },
+    (1..).zip(parts).map(move |(part, content)| ReportFragment {
+        header: ReportFragmentHeader { id: id.to_owned(), part, parts: count },
         content,
     })
 }
 
-impl<'a> Fragment<'a> {
+impl<'a> ReportFragment<'a> {
     /// Returns the identifier by which a broker drops duplicates, in hexadecimal. It depends on the
     /// agent's secret, so that no other client can have the fragment dropped by publishing a
     /// message with the same identifier first. It also depends on the number of fragments.
     #[must_use]
     pub fn id(&self, secret: &[u8]) -> String {
-        let FragmentHeader { id, part, parts } = &self.header;
+        let ReportFragmentHeader { id, part, parts } = &self.header;
         let length = (secret.len() as u64).to_be_bytes();
         let hash = Sha256::new().chain_update(length).chain_update(secret);
         hex(&hash.chain_update(format!("{part}/{parts}/{id}")).finalize())
@@ -160,7 +160,7 @@ impl<'a> Fragment<'a> {
     /// Serialises the fragment as a message.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        let FragmentHeader { id, part, parts } = &self.header;
+        let ReportFragmentHeader { id, part, parts } = &self.header;
         let line = serde_json::json!({ "id": id, "part": part, "parts": parts });
         let mut bytes = format!("{line}\n").into_bytes();
         bytes.extend_from_slice(self.content);
@@ -172,18 +172,18 @@ impl<'a> Fragment<'a> {
     /// # Errors
     ///
     /// The message is not a fragment, or exceeds the size limit.
-    pub fn parse(bytes: &'a [u8]) -> Result<Self, MessageError> {
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, AgentReportError> {
         let start = &bytes[..bytes.len().min(HEADER_BYTES_MAX)];
-        let end = start.iter().position(|byte| *byte == b'\n').ok_or(MessageError::Header)?;
-        let header: FragmentHeader =
-            serde_json::from_slice(&bytes[..end]).map_err(|_| MessageError::Header)?;
+        let end = start.iter().position(|byte| *byte == b'\n').ok_or(AgentReportError::Header)?;
+        let header: ReportFragmentHeader =
+            serde_json::from_slice(&bytes[..end]).map_err(|_| AgentReportError::Header)?;
         let content = &bytes[end + 1..];
         if header.parts > FRAGMENTS_MAX || content.len() > FRAGMENT_BYTES_MAX {
-            return Err(MessageError::TooLarge);
+            return Err(AgentReportError::TooLarge);
         }
         let is_possible = (1..=header.parts).contains(&header.part);
         if !is_possible || header.id.len() > ID_BYTES_MAX {
-            return Err(MessageError::Header);
+            return Err(AgentReportError::Header);
         }
         Ok(Self { header, content })
     }
@@ -201,7 +201,7 @@ mod tests {
     use super::*;
     use crate::order::JobEnd;
 
-    fn report(content: ReportContent) -> AgentReport {
+    fn report(content: AgentReportContent) -> AgentReport {
         AgentReport {
             protocol: PROTOCOL,
             campaign: "c-1".parse().unwrap(),
@@ -213,7 +213,7 @@ mod tests {
     }
 
     fn outcome(result: serde_json::Value) -> AgentReport {
-        report(ReportContent::Outcome(Box::new(JobOutcome {
+        report(AgentReportContent::Outcome(Box::new(JobOutcome {
             campaign: "c-1".parse().unwrap(),
             agent: "n1".parse().unwrap(),
             job: "load.2".parse().unwrap(),
@@ -234,7 +234,7 @@ mod tests {
         first.incarnation += 1;
         first.number += 1;
         assert_eq!(first.id(), outcome(json!(2)).id());
-        assert_eq!(report(ReportContent::Event(OrderEvent::Ready)).id(), "c-1/n1/7/3");
+        assert_eq!(report(AgentReportContent::Event(OrderEvent::Ready)).id(), "c-1/n1/7/3");
     }
 
     #[test]
@@ -243,10 +243,10 @@ mod tests {
         io::copy(&mut io::repeat(b' ').take(REPORT_BYTES_MAX + 1), &mut encoder).unwrap();
         let bomb = encoder.finish().unwrap();
         assert!(bomb.len() < FRAGMENT_BYTES_MAX * 2, "it is small: {}", bomb.len());
-        assert!(matches!(AgentReport::unpack(&bomb), Err(MessageError::TooLarge)));
+        assert!(matches!(AgentReport::unpack(&bomb), Err(AgentReportError::TooLarge)));
         // The size is checked before the report is sent.
         let large = outcome(json!(" ".repeat(REPORT_BYTES_MAX as usize)));
-        assert!(matches!(large.pack(), Err(MessageError::TooLarge)));
+        assert!(matches!(large.pack(), Err(AgentReportError::TooLarge)));
     }
 
     #[test]
@@ -268,10 +268,13 @@ mod tests {
             b"{\"id\":\"a\",\"part\":1,\"parts\":1,\"x\":1}\n",
         ];
         for bytes in wrong {
-            assert!(matches!(Fragment::parse(bytes), Err(MessageError::Header)), "{bytes:?}");
+            assert!(
+                matches!(ReportFragment::parse(bytes), Err(AgentReportError::Header)),
+                "{bytes:?}"
+            );
         }
         let many = format!("{{\"id\":\"a\",\"part\":1,\"parts\":{}}}\n", FRAGMENTS_MAX + 1);
-        assert!(matches!(Fragment::parse(many.as_bytes()), Err(MessageError::TooLarge)));
+        assert!(matches!(ReportFragment::parse(many.as_bytes()), Err(AgentReportError::TooLarge)));
     }
 
     #[test]
@@ -302,10 +305,10 @@ mod tests {
             let twice = messages[again as usize % count].clone();
             messages.rotate_left(order as usize % count);
             messages.insert(order as usize % count, twice);
-            let mut assembly = Reassembly::default();
+            let mut assembly = ReportReassembly::default();
             let mut whole = Vec::new();
             for message in &messages {
-                whole.extend(assembly.add_fragment("n1", &Fragment::parse(message).unwrap()).unwrap());
+                whole.extend(assembly.add_fragment("n1", &ReportFragment::parse(message).unwrap()).unwrap());
             }
             prop_assert!(!whole.is_empty());
             prop_assert_eq!(AgentReport::unpack(&whole[0]).unwrap(), report);
@@ -314,7 +317,7 @@ mod tests {
         #[test]
         fn any_bytes_are_taken_calmly(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
             let _ = AgentReport::unpack(&bytes);
-            if let Ok(part) = Fragment::parse(&bytes) {
+            if let Ok(part) = ReportFragment::parse(&bytes) {
                 prop_assert_eq!(part.to_bytes().len() >= part.content.len(), true);
             }
         }

@@ -93,7 +93,7 @@ pub struct SpoolEntry {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct SpoolHeader {
+struct SpoolEntryHeader {
     id: String,
     campaign: CampaignId,
     agent: AgentName,
@@ -128,13 +128,13 @@ impl SpoolEntry {
         let bytes = bytes.strip_prefix(MAGIC).ok_or(SpoolEntryError::Header)?;
         let start = &bytes[..bytes.len().min(HEADER_BYTES_MAX)];
         let end = start.iter().position(|byte| *byte == b'\n').ok_or(SpoolEntryError::Header)?;
-        let header: SpoolHeader =
+        let header: SpoolEntryHeader =
             serde_json::from_slice(&bytes[..end]).map_err(|_| SpoolEntryError::Header)?;
         let packed = &bytes[end + 1..];
         if packed.len() != header.bytes || sha256(packed) != header.sha256 {
             return Err(SpoolEntryError::Content);
         }
-        let SpoolHeader { id, campaign, agent, .. } = header;
+        let SpoolEntryHeader { id, campaign, agent, .. } = header;
         Ok(Self { id, campaign, agent, packed: packed.to_vec() })
     }
 }

@@ -21,7 +21,7 @@ use crate::output::{self, ResultDestination};
 
 /// Output files for CI systems.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct CiArgs {
+pub(crate) struct CiOutputArgs {
     /// Write JUnit XML to FILE: a test case for each --fail-if expression ('runs compare': for each
     /// metric), and one for the measurement itself.
     #[arg(long, value_name = "FILE")]
@@ -32,7 +32,7 @@ pub(crate) struct CiArgs {
 }
 
 /// Open CI files of this command, its start, and its result as JSON once it has been recorded.
-struct OpenCiFiles {
+struct OpenCiOutputFiles {
     junit: Option<ResultDestination>,
     summary: Option<(PathBuf, File)>,
     began: Instant,
@@ -41,9 +41,9 @@ struct OpenCiFiles {
 
 /// CI files of the one command that this process runs; `None` without CI flags, and after
 /// [`write_ci_files`].
-static OPEN_FILES: Mutex<Option<OpenCiFiles>> = Mutex::new(None);
+static OPEN_FILES: Mutex<Option<OpenCiOutputFiles>> = Mutex::new(None);
 
-impl CiArgs {
+impl CiOutputArgs {
     /// Opens the CI files. Fails if two flags name the same file, including the flags `other_files`
     /// of the command, or if a CI flag names standard output.
     pub(crate) fn open(&self, other_files: &[(&str, Option<&Path>)]) -> Result<(), CommandFailure> {
@@ -61,7 +61,7 @@ impl CiArgs {
         }
         let junit = self.junit.as_deref().map(ResultDestination::open).transpose()?;
         let summary = self.summary.as_deref().map(open_for_append).transpose()?;
-        let files = OpenCiFiles { junit, summary, began: Instant::now(), result: None };
+        let files = OpenCiOutputFiles { junit, summary, began: Instant::now(), result: None };
         *OPEN_FILES.lock().unwrap_or_else(PoisonError::into_inner) = Some(files);
         Ok(())
     }
@@ -93,7 +93,7 @@ pub(crate) fn write_ci_files(outcome: Result<(), CommandFailure>) -> Result<(), 
     outcome.and(files.write(&command_outcome))
 }
 
-impl OpenCiFiles {
+impl OpenCiOutputFiles {
     fn write(self, outcome: &CommandOutcome) -> Result<(), CommandFailure> {
         let Self { junit: junit_file, summary: summary_file, began, result } = self;
         // The command line that a result records has no secrets; this process's own may have some.

@@ -9,9 +9,9 @@ use horolog_report::table::TableStyle;
 use horolog_report::{MeasuredResult, RenderResult, to_json};
 use serde::Serialize;
 
-use crate::ci::{self, CiArgs};
+use crate::ci::{self, CiOutputArgs};
 use crate::failure::{CommandFailure, check_findings, check_limits};
-use crate::limit::Limit;
+use crate::limit::MetricLimit;
 use crate::output::{self, ResultDestination};
 use crate::result_store::StoreResultArgs;
 
@@ -25,7 +25,7 @@ pub(crate) struct ResultFileArgs {
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     #[command(flatten)]
-    ci: CiArgs,
+    ci: CiOutputArgs,
     #[command(flatten)]
     store_args: StoreResultArgs,
 }
@@ -158,7 +158,7 @@ impl ResultFiles<2> {
     pub(crate) fn finish<R: MeasuredResult + 'static>(
         self,
         result: &mut R,
-        limits: &[Limit<R>],
+        limits: &[MetricLimit<R>],
     ) -> Result<(), CommandFailure> {
         self.finish_with(result, limits, [to_json, RenderResult::page])
     }
@@ -169,7 +169,7 @@ impl<const N: usize> ResultFiles<N> {
     pub(crate) fn finish_with<R: MeasuredResult + 'static>(
         self,
         result: &mut R,
-        limits: &[Limit<R>],
+        limits: &[MetricLimit<R>],
         renderers: [fn(&R) -> String; N],
     ) -> Result<(), CommandFailure> {
         let evaluated = limits.iter().map(|limit| limit.evaluate(result)).collect();

@@ -7,20 +7,20 @@ use crate::values;
 
 /// Limit on a metric of a kind of result. It fails if its expression is true for a measured value.
 #[derive(Debug)]
-pub(crate) struct Limit<R> {
+pub(crate) struct MetricLimit<R> {
     expression: String,
     metric: Metric<R>,
     is_below: bool,
     bound: f64,
 }
 
-impl<R> Clone for Limit<R> {
+impl<R> Clone for MetricLimit<R> {
     fn clone(&self) -> Self {
         Self { expression: self.expression.clone(), metric: self.metric.clone(), ..*self }
     }
 }
 
-impl<R: MeasuredResult + 'static> Limit<R> {
+impl<R: MeasuredResult + 'static> MetricLimit<R> {
     /// Parses a limit on a metric of the result. `<` is accepted for rates and factors only. The
     /// error names the metrics, or the notation of the bound.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
@@ -28,7 +28,7 @@ impl<R: MeasuredResult + 'static> Limit<R> {
     }
 }
 
-impl<R: 'static> Limit<R> {
+impl<R: 'static> MetricLimit<R> {
     fn parse_for(text: &str, metrics: Vec<Metric<R>>) -> Result<Self, String> {
         let notation = notation(&metrics);
         let Some(at) = text.find(['<', '>']) else { return Err(notation) };
@@ -159,8 +159,8 @@ mod tests {
         ]
     }
 
-    fn limit(text: &str) -> Limit<Values> {
-        Limit::parse_for(text, metrics()).unwrap()
+    fn limit(text: &str) -> MetricLimit<Values> {
+        MetricLimit::parse_for(text, metrics()).unwrap()
     }
 
     #[test]
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn what_is_no_limit_is_refused() {
-        let wrong = |text: &str| Limit::parse_for(text, metrics()).unwrap_err();
+        let wrong = |text: &str| MetricLimit::parse_for(text, metrics()).unwrap_err();
         for text in ["", "p99", "p99<1us", "missed<1%", "median>1us", ">1us", "p99-1us>1us"] {
             let error = wrong(text);
             assert!(error.starts_with("name a metric (p99, missed, bandwidth)"), "{error}");

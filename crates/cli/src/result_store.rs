@@ -26,7 +26,7 @@ const SYSTEM_STORE_FILE: &str = "/var/lib/horolog/runs.sqlite";
 const FALLBACK_DIRECTORIES: [&str; 2] = ["/var/tmp", "/dev/shm"];
 
 /// Store to use, by `--store`, the environment and the home directory.
-enum StoreDestination {
+enum StoreLocation {
     /// The user has disabled the store.
     None,
     /// Path of the store's file.
@@ -54,20 +54,19 @@ pub(crate) struct StoreResultArgs {
 }
 
 impl StoreArgs {
-    fn destination(&self) -> StoreDestination {
+    fn destination(&self) -> StoreLocation {
         let variable = || env::var_os(STORE_VARIABLE).filter(|value| !value.is_empty());
         match self.store.clone().or_else(|| variable().map(PathBuf::from)) {
-            Some(path) if path == Path::new(STORE_NONE) => StoreDestination::None,
-            Some(path) => StoreDestination::Store(path),
-            None => default_path(user_variable)
-                .map_or(StoreDestination::NoHome, StoreDestination::Store),
+            Some(path) if path == Path::new(STORE_NONE) => StoreLocation::None,
+            Some(path) => StoreLocation::Store(path),
+            None => default_path(user_variable).map_or(StoreLocation::NoHome, StoreLocation::Store),
         }
     }
 
     /// Returns the path of the store's file, for commands on the store itself; an error if the
     /// store is disabled or there is no home directory.
     pub(crate) fn path(&self) -> Result<PathBuf, CommandFailure> {
-        if let StoreDestination::Store(path) = self.destination() {
+        if let StoreLocation::Store(path) = self.destination() {
             return Ok(path);
         }
         Err(CommandFailure::usage(format!(
@@ -93,14 +92,14 @@ impl StoreResultArgs {
     /// that the user named for the result could not be written.
     pub(crate) fn store_result(&self, result: &impl Serialize, own_file_failed: bool) {
         let destination =
-            if self.no_store { StoreDestination::None } else { self.store.destination() };
+            if self.no_store { StoreLocation::None } else { self.store.destination() };
         match destination {
-            StoreDestination::Store(path) => store_or_rescue(&path, &to_json(result)),
-            StoreDestination::None if own_file_failed => {
+            StoreLocation::Store(path) => store_or_rescue(&path, &to_json(result)),
+            StoreLocation::None if own_file_failed => {
                 rescue_result(None, "its file failed", &to_json(result));
             }
-            StoreDestination::None => {}
-            StoreDestination::NoHome => rescue_result(
+            StoreLocation::None => {}
+            StoreLocation::NoHome => rescue_result(
                 None,
                 &format!(
                     "there is no home directory for a store; give one with --store or \

@@ -33,7 +33,7 @@ const ROW_GROUP_SIZE: usize = 1 << 16;
 /// Reason why a Parquet file could not be written.
 #[derive(Debug, Error)]
 #[error("cannot write the columns: {0}")]
-pub struct ColumnsError(#[from] ParquetError);
+pub struct ParquetWriteError(#[from] ParquetError);
 
 /// Buffered rows that are not yet written, by column.
 #[derive(Default)]
@@ -96,18 +96,18 @@ fn write_column<T: DataType, W: Write + Send>(
 }
 
 /// Writer of a Parquet file with the metrics of results.
-pub struct MetricWriter<W: Write + Send> {
+pub struct ParquetMetricWriter<W: Write + Send> {
     file: SerializedFileWriter<W>,
     rows: PendingRows,
 }
 
-impl<W: Write + Send> MetricWriter<W> {
+impl<W: Write + Send> ParquetMetricWriter<W> {
     /// Creates a writer and writes the header of the file.
     ///
     /// # Errors
     ///
     /// Fails if the output cannot be written.
-    pub fn new(output: W) -> Result<Self, ColumnsError> {
+    pub fn new(output: W) -> Result<Self, ParquetWriteError> {
         let schema = Arc::new(parse_message_type(SCHEMA)?);
         let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
         let file = SerializedFileWriter::new(output, schema, Arc::new(properties))?;
@@ -126,12 +126,12 @@ impl<W: Write + Send> MetricWriter<W> {
         name: &str,
         command: &str,
         result: &Value,
-    ) -> Result<(), ColumnsError> {
+    ) -> Result<(), ParquetWriteError> {
         self.rows.push(run, name, command, result);
         if self.rows.run.len() >= ROW_GROUP_SIZE { self.flush() } else { Ok(()) }
     }
 
-    fn flush(&mut self) -> Result<(), ColumnsError> {
+    fn flush(&mut self) -> Result<(), ParquetWriteError> {
         let rows = std::mem::take(&mut self.rows);
         let mut group = self.file.next_row_group()?;
         rows.write(&mut group)?;
@@ -144,7 +144,7 @@ impl<W: Write + Send> MetricWriter<W> {
     /// # Errors
     ///
     /// Fails if the output cannot be written.
-    pub fn finish(mut self) -> Result<W, ColumnsError> {
+    pub fn finish(mut self) -> Result<W, ParquetWriteError> {
         if !self.rows.run.is_empty() {
             self.flush()?;
         }

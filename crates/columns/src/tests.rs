@@ -15,7 +15,7 @@ const NAME: &str = "before";
 const COMMAND: &str = "horolog load ntp 'a b'";
 
 fn written(results: &[(i64, Value)]) -> SerializedFileReader<Bytes> {
-    let mut writer = MetricWriter::new(Vec::new()).unwrap();
+    let mut writer = ParquetMetricWriter::new(Vec::new()).unwrap();
     for (run, result) in results {
         writer.add(*run, NAME, COMMAND, result).unwrap();
     }

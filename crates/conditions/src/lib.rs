@@ -8,7 +8,7 @@ use std::{fs, io};
 use horolog_record::{
     Finding, FindingCode, HostConditions, SchedulingPolicy, Severity, ThreadScheduling,
 };
-use horolog_sys::affinity::{self, Scheduling};
+use horolog_sys::affinity::{self, RealTimeSchedulingOutcome};
 use horolog_sys::dma_latency::DmaLatencyRequest;
 use horolog_sys::explain::explain;
 use horolog_sys::memory::LockedMemory;
@@ -81,8 +81,11 @@ fn idle_states() -> Vec<String> {
 /// # Errors
 ///
 /// The thread cannot be pinned to the core.
-pub fn apply_to_thread(core: usize, priority: Option<u8>) -> Result<ThreadScheduling, HostError> {
-    affinity::pin_to_core(core).map_err(|error| HostError::Thread { core, error })?;
+pub fn apply_to_thread(
+    core: usize,
+    priority: Option<u8>,
+) -> Result<ThreadScheduling, HostMeasurementError> {
+    affinity::pin_to_core(core).map_err(|error| HostMeasurementError::Thread { core, error })?;
     Ok(schedule_thread(priority))
 }
 
@@ -98,13 +101,15 @@ pub fn schedule_thread(priority: Option<u8>) -> ThreadScheduling {
         timer_slack_ns: timer_slack_ns().ok(),
     };
     match attempt {
-        Some((priority, Scheduling::RealTime)) => ThreadScheduling {
+        Some((priority, RealTimeSchedulingOutcome::RealTime)) => ThreadScheduling {
             policy: SchedulingPolicy::Fifo,
             priority,
             error: None,
             timer_slack_ns: None,
         },
-        Some((_, Scheduling::Unchanged(error))) => sched_other(Some(error.to_string())),
+        Some((_, RealTimeSchedulingOutcome::Unchanged(error))) => {
+            sched_other(Some(error.to_string()))
+        }
         None => sched_other(None),
     }
 }
@@ -115,13 +120,13 @@ pub fn schedule_thread(priority: Option<u8>) -> ThreadScheduling {
 /// # Errors
 ///
 /// A named core is not available.
-pub fn select_cores(named: &[usize]) -> Result<Vec<usize>, HostError> {
-    let allowed = affinity::allowed_cores().map_err(HostError::Cores)?;
+pub fn select_cores(named: &[usize]) -> Result<Vec<usize>, HostMeasurementError> {
+    let allowed = affinity::allowed_cores().map_err(HostMeasurementError::Cores)?;
     let mut cores: Vec<usize> = Vec::new();
     for &core in if named.is_empty() { &allowed[..] } else { named } {
         if !allowed.contains(&core) {
             let allowed = allowed.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-            return Err(HostError::NoSuchCore { core, allowed });
+            return Err(HostMeasurementError::NoSuchCore { core, allowed });
         }
         if !cores.contains(&core) {
             cores.push(core);
@@ -172,7 +177,7 @@ pub fn finding(code: FindingCode, severity: Severity, message: String, advice: &
 
 /// Reason for which a measurement of this host cannot start.
 #[derive(Debug, Error)]
-pub enum HostError {
+pub enum HostMeasurementError {
     /// Core that this process may not run on.
     #[error("core {core} is not available: this process may run on {allowed}; choose one of these")]
     NoSuchCore {
@@ -194,7 +199,7 @@ pub enum HostError {
     Cores(io::Error),
 }
 
-impl HostError {
+impl HostMeasurementError {
     /// Returns true if the request was invalid, as opposed to a feature that the host lacks.
     #[must_use]
     pub const fn is_usage(&self) -> bool {

@@ -36,7 +36,7 @@ pub struct SoftnetCounts {
     pub squeezed: u64,
 }
 
-/// A UDP socket that accepts datagrams from any address.
+/// Counts of a UDP socket that accepts datagrams from any address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct UdpSocketCounts {
     /// The address to which it is bound.

@@ -10,12 +10,12 @@ mod serve;
 mod snapshot;
 mod text;
 
-pub use horolog_http::{Token, TokenError};
+pub use horolog_http::{BearerToken, BearerTokenError};
 
 pub use kernel::{SoftnetCounts, UdpCounts, UdpSocketCounts};
 pub use query::{CounterQuery, CounterQueryError};
 pub use reader::{CounterReader, ServerCountsResult, ServerQueryFn};
-pub use remote::{RemoteError, SnapshotLocation};
+pub use remote::{RemoteSnapshotError, SnapshotLocation};
 pub use serve::respond;
 pub use snapshot::{CounterSnapshot, InterfaceCounts, SCHEMA, ServerCounts, UnavailableCounter};
 pub use text::render_text;

@@ -9,7 +9,7 @@ use horolog_http::{GetError, GetRequest, Url, get};
 
 use crate::reader::SERVERS_TIMEOUT;
 use crate::serve::JSON_PATH;
-use crate::{CounterQuery, CounterSnapshot, Token};
+use crate::{BearerToken, CounterQuery, CounterSnapshot};
 
 /// Timeout of one request. A trial waits for the response.
 const READ_TIMEOUT: Duration = Duration::from_secs(3);
@@ -23,12 +23,12 @@ pub struct SnapshotLocation {
     url: String,
     address: SocketAddr,
     target: String,
-    token: Token,
+    token: BearerToken,
 }
 
 /// Reason why no snapshot could be read; one line for the user.
 #[derive(Debug, thiserror::Error)]
-pub enum RemoteError {
+pub enum RemoteSnapshotError {
     /// The host name of the URL cannot be resolved.
     #[error("cannot resolve the host of {0}: {why}", why = explain(.1))]
     UnresolvedHost(String, #[source] io::Error),
@@ -43,7 +43,7 @@ pub enum RemoteError {
     NotASnapshot(String, String),
 }
 
-impl RemoteError {
+impl RemoteSnapshotError {
     /// Returns true if the URL or the token is wrong, as opposed to a failure of the network.
     #[must_use]
     pub const fn is_usage(&self) -> bool {
@@ -53,10 +53,15 @@ impl RemoteError {
 
 impl SnapshotLocation {
     /// Resolves the host of `url`, for requests with this query. Sends no request yet.
-    pub fn new(url: &Url, token: Token, query: &CounterQuery) -> Result<Self, RemoteError> {
+    pub fn new(
+        url: &Url,
+        token: BearerToken,
+        query: &CounterQuery,
+    ) -> Result<Self, RemoteSnapshotError> {
         let name = url.to_string();
-        let address =
-            url.resolve().map_err(|error| RemoteError::UnresolvedHost(name.clone(), error))?;
+        let address = url
+            .resolve()
+            .map_err(|error| RemoteSnapshotError::UnresolvedHost(name.clone(), error))?;
         let path = match url.path() {
             "" | "/" => JSON_PATH,
             path => path,
@@ -71,7 +76,7 @@ impl SnapshotLocation {
     }
 
     /// Requests the snapshot and waits for it, at most [`READ_TIMEOUT`].
-    pub fn read(&self) -> Result<CounterSnapshot, RemoteError> {
+    pub fn read(&self) -> Result<CounterSnapshot, RemoteSnapshotError> {
         let response = get(&GetRequest {
             address: self.address,
             target: &self.target,
@@ -79,11 +84,11 @@ impl SnapshotLocation {
             timeout: READ_TIMEOUT,
             body_max: SNAPSHOT_BYTES_MAX,
         })
-        .map_err(|error| RemoteError::NoResponse(self.url.clone(), error))?;
-        let not_a_snapshot = |why| RemoteError::NotASnapshot(self.url.clone(), why);
+        .map_err(|error| RemoteSnapshotError::NoResponse(self.url.clone(), error))?;
+        let not_a_snapshot = |why| RemoteSnapshotError::NotASnapshot(self.url.clone(), why);
         match response.code {
             200 => CounterSnapshot::parse(&response.body).map_err(not_a_snapshot),
-            401 | 403 => Err(RemoteError::TokenRefused(self.url.clone())),
+            401 | 403 => Err(RemoteSnapshotError::TokenRefused(self.url.clone())),
             code => Err(not_a_snapshot(format!("it responds with status {code}"))),
         }
     }
@@ -98,8 +103,8 @@ mod tests {
     use super::*;
     use crate::{SCHEMA, respond};
 
-    fn token(text: &str) -> Token {
-        Token::parse(text).unwrap()
+    fn token(text: &str) -> BearerToken {
+        BearerToken::parse(text).unwrap()
     }
 
     #[test]
@@ -120,13 +125,16 @@ mod tests {
         };
         assert_eq!(read(&url, "0123456789abcdef").unwrap().read_at, "port=123");
         let refused = read(&url, "0123456789abcdex").unwrap_err();
-        assert!(matches!(refused, RemoteError::TokenRefused(_)) && refused.is_usage(), "{refused}");
+        assert!(
+            matches!(refused, RemoteSnapshotError::TokenRefused(_)) && refused.is_usage(),
+            "{refused}"
+        );
         let other = read(&format!("{url}/metrics"), "0123456789abcdef").unwrap_err();
         assert!(other.to_string().contains("status 404"), "{other}");
         drop(responder);
         let no_response = read(&url, "0123456789abcdef").unwrap_err();
         assert!(
-            matches!(no_response, RemoteError::NoResponse(..)) && !no_response.is_usage(),
+            matches!(no_response, RemoteSnapshotError::NoResponse(..)) && !no_response.is_usage(),
             "{no_response}"
         );
     }

@@ -3,7 +3,7 @@
 
 use horolog_http::{HttpRequest, HttpResponse};
 
-use crate::{CounterQuery, CounterSnapshot, Token, render_text};
+use crate::{BearerToken, CounterQuery, CounterSnapshot, render_text};
 
 /// Path of the snapshot in JSON.
 pub(crate) const JSON_PATH: &str = "/counters";
@@ -12,7 +12,7 @@ const TEXT_PATH: &str = "/counters.txt";
 /// Returns the response to `request`. `read_snapshot` reads the snapshot that its query selects.
 pub fn respond(
     request: &HttpRequest<'_>,
-    token: &Token,
+    token: &BearerToken,
     read_snapshot: impl FnOnce(&CounterQuery) -> CounterSnapshot,
 ) -> HttpResponse {
     if !request.bearer.is_some_and(|presented| token.matches(presented)) {

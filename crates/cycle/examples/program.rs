@@ -6,7 +6,7 @@
 use std::hint::black_box;
 use std::process::ExitCode;
 
-use horolog_cycle::mark::Phase;
+use horolog_cycle::mark::PeriodPhase;
 use horolog_cycle::program::{PeriodicProgram, ProgramPeriod, serve};
 
 struct Sum {
@@ -19,7 +19,7 @@ impl PeriodicProgram for Sum {
             *number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(period.cycle());
         }
         // What goes to other machines would be sent and awaited here.
-        let marked = period.phase(Phase::Communication);
+        let marked = period.phase(PeriodPhase::Communication);
         let sum = self.numbers.iter().fold(0_u64, |sum, number| sum.wrapping_add(*number));
         black_box(sum);
         marked.is_ok()

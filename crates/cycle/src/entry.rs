@@ -8,7 +8,7 @@ const NO_NODE: u16 = u16::MAX;
 
 /// Kind of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum EntryKind {
+pub(crate) enum PeriodEntryKind {
     /// Complete period.
     Period,
     /// Superstep with this index, in a period with several.
@@ -19,9 +19,9 @@ pub(crate) enum EntryKind {
     NotReleased,
 }
 
-/// End of the work of a period.
+/// Outcome of the work of a period.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum PeriodEnd {
+pub(crate) enum PeriodOutcome {
     /// Success.
     Success,
     /// Completion with a failure, such as a command's exit status other than 0.
@@ -35,7 +35,7 @@ pub(crate) enum PeriodEnd {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PeriodEntry {
     /// Kind of the entry.
-    pub(crate) kind: EntryKind,
+    pub(crate) kind: PeriodEntryKind,
     /// Number of the period, from 0.
     pub(crate) period: u64,
     /// Release of the period on the node's monotonic clock, relative to the start of the run; 0 if
@@ -63,9 +63,9 @@ pub(crate) struct PeriodEntry {
     /// True if a barrier was abandoned because a node did not arrive.
     pub(crate) is_broken: bool,
     /// End of the work.
-    pub(crate) end: PeriodEnd,
-    /// Number of events left for the next period; in an entry of [`EntryKind::NotReleased`], number
-    /// of consecutive periods that were never released.
+    pub(crate) end: PeriodOutcome,
+    /// Number of events left for the next period; in an entry of [`PeriodEntryKind::NotReleased`],
+    /// number of consecutive periods that were never released.
     pub(crate) backlog: u32,
     /// State of the task, as an index into the states that it lists.
     pub(crate) state: Option<u8>,
@@ -74,7 +74,7 @@ pub(crate) struct PeriodEntry {
 impl PeriodEntry {
     /// Returns an empty entry.
     #[must_use]
-    pub(crate) const fn new(kind: EntryKind, period: u64) -> Self {
+    pub(crate) const fn new(kind: PeriodEntryKind, period: u64) -> Self {
         Self {
             kind,
             period,
@@ -89,7 +89,7 @@ impl PeriodEntry {
             missing: 0,
             is_overrun: false,
             is_broken: false,
-            end: PeriodEnd::Success,
+            end: PeriodOutcome::Success,
             backlog: 0,
             state: None,
         }
@@ -104,7 +104,7 @@ impl PeriodEntry {
     /// Returns true if the deadline was missed. Abandoned work always misses it.
     #[must_use]
     pub(crate) const fn is_missed(&self, deadline_ns: u64) -> bool {
-        matches!(self.end, PeriodEnd::Abandoned) || self.response_ns() > deadline_ns
+        matches!(self.end, PeriodOutcome::Abandoned) || self.response_ns() > deadline_ns
     }
 
     /// Adds the times of a step to the period that contains it.
@@ -123,10 +123,10 @@ impl PeriodEntry {
     #[must_use]
     pub(crate) const fn to_words(self) -> [u64; ENTRY_WORDS] {
         let (kind, step) = match self.kind {
-            EntryKind::Period => (0, 0),
-            EntryKind::Step(step) => (1, step),
-            EntryKind::Event => (2, 0),
-            EntryKind::NotReleased => (3, 0),
+            PeriodEntryKind::Period => (0, 0),
+            PeriodEntryKind::Step(step) => (1, step),
+            PeriodEntryKind::Event => (2, 0),
+            PeriodEntryKind::NotReleased => (3, 0),
         };
         let straggler = match self.straggler {
             Some(node) => node,
@@ -163,10 +163,10 @@ impl PeriodEntry {
         let small = words[0];
         let step = (small >> 8) as u8;
         let kind = match (small as u8, step) {
-            (0, 0) => EntryKind::Period,
-            (1, step) => EntryKind::Step(step),
-            (2, 0) => EntryKind::Event,
-            (3, 0) => EntryKind::NotReleased,
+            (0, 0) => PeriodEntryKind::Period,
+            (1, step) => PeriodEntryKind::Step(step),
+            (2, 0) => PeriodEntryKind::Event,
+            (3, 0) => PeriodEntryKind::NotReleased,
             _ => return None,
         };
         let straggler = (small >> 32) as u16;
@@ -185,9 +185,9 @@ impl PeriodEntry {
             is_overrun: small >> 18 & 1 == 1,
             is_broken: small >> 16 & 1 == 1,
             end: match small >> 19 & 3 {
-                0 => PeriodEnd::Success,
-                1 => PeriodEnd::Failed,
-                _ => PeriodEnd::Abandoned,
+                0 => PeriodOutcome::Success,
+                1 => PeriodOutcome::Failed,
+                _ => PeriodOutcome::Abandoned,
             },
             backlog: words[8] as u32,
             state: (words[8] >> 32).checked_sub(1).map(u8::try_from).transpose().ok()?,
@@ -203,12 +203,12 @@ mod tests {
 
     use super::*;
 
-    fn part() -> impl Strategy<Value = EntryKind> {
+    fn part() -> impl Strategy<Value = PeriodEntryKind> {
         prop_oneof![
-            Just(EntryKind::Period),
-            any::<u8>().prop_map(EntryKind::Step),
-            Just(EntryKind::Event),
-            Just(EntryKind::NotReleased)
+            Just(PeriodEntryKind::Period),
+            any::<u8>().prop_map(PeriodEntryKind::Step),
+            Just(PeriodEntryKind::Event),
+            Just(PeriodEntryKind::NotReleased)
         ]
     }
 
@@ -220,7 +220,7 @@ mod tests {
             (missing, left, released_ns) in any::<(u16, u32, i64)>(),
             state in proptest::option::of(any::<u8>()),
             (is_overrun, is_broken) in any::<(bool, bool)>(),
-            end in prop_oneof![Just(PeriodEnd::Success), Just(PeriodEnd::Failed), Just(PeriodEnd::Abandoned)],
+            end in prop_oneof![Just(PeriodOutcome::Success), Just(PeriodOutcome::Failed), Just(PeriodOutcome::Abandoned)],
         ) -> PeriodEntry {
             let [period, start_latency_ns, execution_ns, compute_ns, communicate_ns, idle_ns, barrier_ns]
                 = times;

@@ -12,13 +12,13 @@ pub const MARK_MAX: usize = 128;
 
 /// Mark from a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Mark<'a> {
+pub enum ProgramMark<'a> {
     /// The program waits for its first release.
     Ready,
     /// Start of a period, with computation as the first activity.
     Begin,
     /// Start of another activity.
-    Phase(Phase),
+    Phase(PeriodPhase),
     /// State of the program from this period on.
     State(&'a str),
     /// Successful end of the period's work.
@@ -30,7 +30,7 @@ pub enum Mark<'a> {
 /// Kind of activity in a period (equation (2) of Hao, Xue and Qin, "Performance and test method for
 /// real-time parallel system", 2010).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Phase {
+pub enum PeriodPhase {
     /// Computing.
     Computation,
     /// Messages in transit.
@@ -41,7 +41,7 @@ pub enum Phase {
     Barrier,
 }
 
-impl Phase {
+impl PeriodPhase {
     /// Every phase.
     pub const ALL: [Self; 4] = [Self::Computation, Self::Communication, Self::Idle, Self::Barrier];
 
@@ -57,7 +57,7 @@ impl Phase {
     }
 }
 
-impl<'a> Mark<'a> {
+impl<'a> ProgramMark<'a> {
     /// Parses a datagram; `None` if it is not a mark. The line end and surrounding spaces are
     /// ignored.
     #[must_use]
@@ -71,7 +71,7 @@ impl<'a> Mark<'a> {
             ("end", "") => Some(Self::End),
             ("end", "failed") => Some(Self::Failed),
             ("phase", name) => {
-                Phase::ALL.into_iter().find(|phase| phase.name() == name).map(Self::Phase)
+                PeriodPhase::ALL.into_iter().find(|phase| phase.name() == name).map(Self::Phase)
             }
             ("state", name) => {
                 let is_name =
@@ -83,7 +83,7 @@ impl<'a> Mark<'a> {
     }
 }
 
-impl Display for Mark<'_> {
+impl Display for ProgramMark<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ready => f.write_str("ready"),
@@ -146,12 +146,12 @@ mod tests {
     #[test]
     fn marks_are_read_with_a_line_end_and_without() {
         for (text, mark) in [
-            (&b"ready"[..], Some(Mark::Ready)),
-            (b"begin\n", Some(Mark::Begin)),
-            (b"phase communication", Some(Mark::Phase(Phase::Communication))),
-            (b"state fault tolerance\n", Some(Mark::State("fault tolerance"))),
-            (b"end\r\n", Some(Mark::End)),
-            (b"end failed", Some(Mark::Failed)),
+            (&b"ready"[..], Some(ProgramMark::Ready)),
+            (b"begin\n", Some(ProgramMark::Begin)),
+            (b"phase communication", Some(ProgramMark::Phase(PeriodPhase::Communication))),
+            (b"state fault tolerance\n", Some(ProgramMark::State("fault tolerance"))),
+            (b"end\r\n", Some(ProgramMark::End)),
+            (b"end failed", Some(ProgramMark::Failed)),
             (b"", None),
             (b"end badly", None),
             (b"phase", None),
@@ -162,7 +162,7 @@ mod tests {
             (b"begin 7", None),
             (b"\xff", None),
         ] {
-            assert_eq!(Mark::parse(text), mark, "{text:?}");
+            assert_eq!(ProgramMark::parse(text), mark, "{text:?}");
         }
     }
 
@@ -171,9 +171,9 @@ mod tests {
         fn any_bytes_are_taken_calmly_and_what_is_read_is_written_as_it_is_read(
             bytes in proptest::collection::vec(any::<u8>(), 0..160),
         ) {
-            if let Some(mark) = Mark::parse(&bytes) {
+            if let Some(mark) = ProgramMark::parse(&bytes) {
                 let line = mark.to_string();
-                prop_assert_eq!(Mark::parse(line.as_bytes()), Some(mark));
+                prop_assert_eq!(ProgramMark::parse(line.as_bytes()), Some(mark));
             }
             if let Some(command) = ProgramCommand::parse(&bytes) {
                 prop_assert_eq!(ProgramCommand::parse(command.to_string().as_bytes()), Some(command));

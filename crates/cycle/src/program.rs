@@ -10,7 +10,7 @@ use std::os::unix::net::UnixDatagram;
 use horolog_sys::unix::inherited_socket;
 use horolog_time::{Monotonic, Timestamp};
 
-use crate::mark::{MARK_MAX, Mark, Phase, ProgramCommand, SOCKET_VARIABLE};
+use crate::mark::{MARK_MAX, PeriodPhase, ProgramCommand, ProgramMark, SOCKET_VARIABLE};
 
 /// Program that does its work once in each period.
 pub trait PeriodicProgram {
@@ -40,13 +40,13 @@ impl ProgramPeriod<'_> {
         self.due
     }
 
-    /// Marks the start of another activity; a period starts with [`Phase::Computation`].
+    /// Marks the start of another activity; a period starts with [`PeriodPhase::Computation`].
     ///
     /// # Errors
     ///
     /// The measuring node has closed its end.
-    pub fn phase(&self, phase: Phase) -> io::Result<()> {
-        send_line(self.socket, Mark::Phase(phase))
+    pub fn phase(&self, phase: PeriodPhase) -> io::Result<()> {
+        send_line(self.socket, ProgramMark::Phase(phase))
     }
 
     /// Marks the program's state from this period on; the task file lists the valid names.
@@ -55,7 +55,7 @@ impl ProgramPeriod<'_> {
     ///
     /// The measuring node has closed its end.
     pub fn state(&self, name: &str) -> io::Result<()> {
-        send_line(self.socket, Mark::State(name))
+        send_line(self.socket, ProgramMark::State(name))
     }
 }
 
@@ -79,15 +79,15 @@ pub fn serve(program: &mut impl PeriodicProgram) -> io::Result<u64> {
 fn serve_at(socket: &UnixDatagram, program: &mut impl PeriodicProgram) -> io::Result<u64> {
     let mut buffer = [0; MARK_MAX];
     let mut periods = 0;
-    send_line(socket, Mark::Ready)?;
+    send_line(socket, ProgramMark::Ready)?;
     loop {
         let len = socket.recv(&mut buffer)?;
         match ProgramCommand::parse(&buffer[..len]) {
             Some(ProgramCommand::Release { cycle, due_ns }) => {
-                send_line(socket, Mark::Begin)?;
+                send_line(socket, ProgramMark::Begin)?;
                 let period = ProgramPeriod { socket, cycle, due: Timestamp::from_ns(due_ns) };
                 let succeeded = program.period(&period);
-                send_line(socket, if succeeded { Mark::End } else { Mark::Failed })?;
+                send_line(socket, if succeeded { ProgramMark::End } else { ProgramMark::Failed })?;
                 periods += 1;
             }
             Some(ProgramCommand::Stop) => return Ok(periods),
@@ -110,7 +110,7 @@ mod tests {
         fn period(&mut self, period: &ProgramPeriod<'_>) -> bool {
             self.0.push(period.cycle());
             assert_eq!(period.due().as_ns(), 7);
-            period.phase(Phase::Barrier).unwrap();
+            period.phase(PeriodPhase::Barrier).unwrap();
             period.state("wet").unwrap();
             period.cycle() % 2 == 1
         }

@@ -5,7 +5,7 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::entry::{ENTRY_WORDS, EntryKind, PeriodEntry};
+use crate::entry::{ENTRY_WORDS, PeriodEntry, PeriodEntryKind};
 
 /// Capacity in entries: one second at 8 kHz without a collection.
 pub(crate) const CAPACITY: usize = 8_192;
@@ -55,12 +55,12 @@ impl<'a> RingWriter<'a> {
     #[inline]
     pub(crate) fn push(&mut self, entry: &PeriodEntry) {
         match entry.kind {
-            EntryKind::Period | EntryKind::NotReleased => {
+            PeriodEntryKind::Period | PeriodEntryKind::NotReleased => {
                 if !self.push_bounded(entry.to_words(), CAPACITY) {
                     self.increment(LOST_PERIODS);
                 }
             }
-            EntryKind::Step(_) | EntryKind::Event => self.push_words(entry.to_words()),
+            PeriodEntryKind::Step(_) | PeriodEntryKind::Event => self.push_words(entry.to_words()),
         }
     }
 
@@ -145,7 +145,7 @@ impl<'a> RingReader<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entry::EntryKind;
+    use crate::entry::PeriodEntryKind;
 
     fn words() -> Vec<AtomicU64> {
         (0..RING_WORDS).map(|_| AtomicU64::new(0)).collect()
@@ -160,7 +160,7 @@ mod tests {
         for round in 0..3 {
             let first = round * 10_000;
             for cycle in first..first + CAPACITY as u64 + 5 {
-                writer.push(&PeriodEntry::new(EntryKind::Period, cycle));
+                writer.push(&PeriodEntry::new(PeriodEntryKind::Period, cycle));
             }
             assert_eq!(reader.lost_count(), 5 * (round + 1));
             for cycle in first..first + CAPACITY as u64 {
@@ -178,14 +178,14 @@ mod tests {
         let (mut writer, mut reader) =
             (RingWriter::new(&words).unwrap(), RingReader::new(&words).unwrap());
         for cycle in 0..10_000 {
-            writer.push(&PeriodEntry::new(EntryKind::Event, cycle));
+            writer.push(&PeriodEntry::new(PeriodEntryKind::Event, cycle));
         }
         assert_eq!(
             (reader.lost_count(), reader.lost_period_count()),
             (10_000 - NON_PERIOD_MAX as u64, 0)
         );
         for cycle in 0..PERIODS_RESERVED as u64 + 3 {
-            writer.push(&PeriodEntry::new(EntryKind::Period, cycle));
+            writer.push(&PeriodEntry::new(PeriodEntryKind::Period, cycle));
         }
         assert_eq!(
             (reader.lost_count(), reader.lost_period_count()),
@@ -193,7 +193,7 @@ mod tests {
         );
         let mut periods = 0;
         while let Some(entry) = reader.pop() {
-            periods += usize::from(entry.kind == EntryKind::Period);
+            periods += usize::from(entry.kind == PeriodEntryKind::Period);
         }
         assert_eq!(periods, PERIODS_RESERVED);
     }
@@ -207,14 +207,15 @@ mod tests {
         std::thread::scope(|scope| {
             let writing = scope.spawn(|| {
                 let mut writer = RingWriter::new(&words).unwrap();
-                (0..COUNT)
-                    .for_each(|cycle| writer.push(&PeriodEntry::new(EntryKind::Step(3), cycle)));
+                (0..COUNT).for_each(|cycle| {
+                    writer.push(&PeriodEntry::new(PeriodEntryKind::Step(3), cycle));
+                });
             });
             let mut next = 0;
             loop {
                 let is_over = writing.is_finished();
                 while let Some(entry) = reader.pop() {
-                    assert!(entry.period >= next && entry.kind == EntryKind::Step(3));
+                    assert!(entry.period >= next && entry.kind == PeriodEntryKind::Step(3));
                     next = entry.period + 1;
                     read += 1;
                 }

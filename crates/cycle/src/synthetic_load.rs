@@ -3,7 +3,7 @@
 
 use std::hint::black_box;
 
-use horolog_sys::clock::MonotonicClock;
+use horolog_sys::clock::ClockMonotonic;
 use horolog_time::Clock;
 
 use crate::task::ComputeAmount;
@@ -55,9 +55,9 @@ impl SyntheticLoad {
         let mut fastest = f64::INFINITY;
         let mut trials = 0;
         while trials < TRIALS {
-            let begun = MonotonicClock.now();
+            let begun = ClockMonotonic.now();
             self.run(units);
-            let taken_ns = (MonotonicClock.now() - begun).as_ns().unsigned_abs();
+            let taken_ns = (ClockMonotonic.now() - begun).as_ns().unsigned_abs();
             if taken_ns < TRIAL_MIN_NS {
                 units *= 2;
                 continue;

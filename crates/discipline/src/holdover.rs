@@ -3,13 +3,13 @@
 
 use std::f64::consts::LN_2;
 
-use crate::Oscillator;
+use crate::OscillatorModel;
 use crate::oscillator::DAY_S;
 
 /// Uncertainty of a clock at its last pulse: variances of phase (ns²) and frequency (ppb²), and
 /// their covariance (ns · ppb).
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct HoldoverStart {
+pub(crate) struct PhaseFrequencyCovariance {
     pub(crate) phase_variance: f64,
     pub(crate) frequency_variance: f64,
     pub(crate) covariance: f64,
@@ -21,7 +21,11 @@ pub(crate) struct HoldoverStart {
 /// Allan, "Time and frequency (time-domain) characterization, estimation, and prediction of
 /// precision clocks and oscillators", IEEE Trans. UFFC 34(6), 1987). Ageing counts at its full
 /// rate; temperature is averaged over the phase of its cycle at which holdover begins.
-pub(crate) fn dispersion_ns(oscillator: &Oscillator, initial: &HoldoverStart, elapsed: f64) -> f64 {
+pub(crate) fn dispersion_ns(
+    oscillator: &OscillatorModel,
+    initial: &PhaseFrequencyCovariance,
+    elapsed: f64,
+) -> f64 {
     let initial_variance = initial.phase_variance
         + 2.0 * initial.covariance * elapsed
         + initial.frequency_variance * elapsed.powi(2);
@@ -41,7 +45,7 @@ pub(crate) fn dispersion_ns(oscillator: &Oscillator, initial: &HoldoverStart, el
 
 /// Returns the variance of the phase due to temperature, in ns²: the mean, over the initial angle φ
 /// of the cycle, of the square of ∫ A (sin(ωt + φ) − sin φ) dt.
-fn temperature_variance(oscillator: &Oscillator, elapsed: f64) -> f64 {
+fn temperature_variance(oscillator: &OscillatorModel, elapsed: f64) -> f64 {
     let omega = oscillator.temperature.angular_frequency();
     let angle = omega * elapsed;
     let (sine, cosine) = ((angle.sin() - angle) / omega, (1.0 - angle.cos()) / omega);
@@ -53,7 +57,7 @@ mod tests {
     use super::*;
     use crate::TemperatureCycle;
 
-    const STILL: Oscillator = Oscillator {
+    const STILL: OscillatorModel = OscillatorModel {
         name: "still",
         frequency_ppb: 0.0,
         white_fm_ppb: 0.0,
@@ -62,10 +66,10 @@ mod tests {
         ageing_ppb_per_day: 0.0,
         temperature: TemperatureCycle { amplitude_ppb: 0.0, period_s: 3_600.0 },
     };
-    const EXACT: HoldoverStart =
-        HoldoverStart { phase_variance: 0.0, frequency_variance: 0.0, covariance: 0.0 };
+    const EXACT: PhaseFrequencyCovariance =
+        PhaseFrequencyCovariance { phase_variance: 0.0, frequency_variance: 0.0, covariance: 0.0 };
 
-    fn after_100_s(oscillator: Oscillator) -> f64 {
+    fn after_100_s(oscillator: OscillatorModel) -> f64 {
         dispersion_ns(&oscillator, &EXACT, 100.0)
     }
 
@@ -74,11 +78,12 @@ mod tests {
         let near = |value: f64, expected: f64| {
             assert!((value / expected - 1.0).abs() < 1e-9, "{value} {expected}");
         };
-        near(after_100_s(Oscillator { white_fm_ppb: 2.0, ..STILL }), 20.0);
-        near(after_100_s(Oscillator { flicker_fm_ppb: 2.0, ..STILL }), 200.0 / LN_2.sqrt());
-        near(after_100_s(Oscillator { random_walk_fm_ppb: 2.0, ..STILL }), 2_000.0);
-        near(after_100_s(Oscillator { ageing_ppb_per_day: DAY_S, ..STILL }), 5_000.0);
-        let known = HoldoverStart { phase_variance: 9.0, frequency_variance: 0.16, ..EXACT };
+        near(after_100_s(OscillatorModel { white_fm_ppb: 2.0, ..STILL }), 20.0);
+        near(after_100_s(OscillatorModel { flicker_fm_ppb: 2.0, ..STILL }), 200.0 / LN_2.sqrt());
+        near(after_100_s(OscillatorModel { random_walk_fm_ppb: 2.0, ..STILL }), 2_000.0);
+        near(after_100_s(OscillatorModel { ageing_ppb_per_day: DAY_S, ..STILL }), 5_000.0);
+        let known =
+            PhaseFrequencyCovariance { phase_variance: 9.0, frequency_variance: 0.16, ..EXACT };
         near(dispersion_ns(&STILL, &known, 10.0), 5.0);
     }
 
@@ -86,14 +91,14 @@ mod tests {
     #[test]
     fn temperature_moves_the_clock_by_its_phase_in_the_period() {
         let temperature = TemperatureCycle { amplitude_ppb: 100.0, period_s: 50.0 };
-        let moved = after_100_s(Oscillator { temperature, ..STILL });
+        let moved = after_100_s(OscillatorModel { temperature, ..STILL });
         assert!((moved - 100.0 * 100.0 / 2_f64.sqrt()).abs() < 1e-6, "{moved}");
     }
 
     #[test]
     fn a_better_oscillator_holds_over_for_longer() {
-        let of = |oscillator: &Oscillator| dispersion_ns(oscillator, &EXACT, 3_600.0);
-        let [plain, compensated, oven] = Oscillator::ALL.each_ref().map(of);
+        let of = |oscillator: &OscillatorModel| dispersion_ns(oscillator, &EXACT, 3_600.0);
+        let [plain, compensated, oven] = OscillatorModel::ALL.each_ref().map(of);
         assert!(plain > 4.0 * compensated && compensated > 20.0 * oven, "{plain} {oven}");
     }
 }

@@ -3,13 +3,13 @@
 //! with the time constant of the temperature cycle, so that extrapolation stays bounded.
 //!
 //! The first two states are the usual model of a clock with white and random-walk frequency noise
-//! (Zucca and Tavella 2005, see [`Oscillator::random_walk_density`]). Flicker noise has no finite
-//! state-space model; a random walk of the same size at [`FLICKER_TIME_S`] represents it.
+//! (Zucca and Tavella 2005, see [`OscillatorModel::random_walk_density`]). Flicker noise has no
+//! finite state-space model; a random walk of the same size at [`FLICKER_TIME_S`] represents it.
 
 use horolog_time::{Monotonic, Timestamp};
 
-use crate::Oscillator;
-use crate::holdover::HoldoverStart;
+use crate::OscillatorModel;
+use crate::holdover::PhaseFrequencyCovariance;
 
 /// Averaging time at which flicker noise is as large as the random walk that represents it.
 const FLICKER_TIME_S: f64 = 100.0;
@@ -35,7 +35,7 @@ struct ProcessNoise {
 }
 
 impl ProcessNoise {
-    fn from_oscillator(oscillator: &Oscillator) -> Self {
+    fn from_oscillator(oscillator: &OscillatorModel) -> Self {
         let flicker = 3.0 * oscillator.flicker_fm_ppb.powi(2) / FLICKER_TIME_S;
         let omega = oscillator.temperature.angular_frequency();
         // Variance of the derivative of the temperature sine, and 1/ω as its correlation time.
@@ -83,7 +83,7 @@ impl Kalman {
     /// Creates a filter from the phase (ns) and frequency (ppb) of a clock at `at`, and their
     /// variances.
     pub(crate) fn new(
-        oscillator: &Oscillator,
+        oscillator: &OscillatorModel,
         at: Timestamp<Monotonic>,
         (phase, frequency): (f64, f64),
         (phase_variance, frequency_variance): (f64, f64),
@@ -104,8 +104,8 @@ impl Kalman {
         self.state[1]
     }
 
-    pub(crate) fn holdover_start(&self) -> HoldoverStart {
-        HoldoverStart {
+    pub(crate) fn holdover_start(&self) -> PhaseFrequencyCovariance {
+        PhaseFrequencyCovariance {
             phase_variance: self.covariance[0][0],
             frequency_variance: self.covariance[1][1],
             covariance: self.covariance[0][1],
@@ -202,7 +202,7 @@ mod tests {
 
     use super::*;
 
-    fn start(oscillator: &Oscillator) -> Kalman {
+    fn start(oscillator: &OscillatorModel) -> Kalman {
         Kalman::new(oscillator, Timestamp::from_ns(0), (0.0, 0.0), (1e6, 1e8))
     }
 
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn a_steady_frequency_is_found() {
-        let mut filter = start(&Oscillator::RASPBERRY_PI);
+        let mut filter = start(&OscillatorModel::RASPBERRY_PI);
         follow(&mut filter, 1, 100, |s| 500.0 + 12_345.0 * s);
         assert!((filter.frequency() - 12_345.0).abs() < 0.5, "{filter:?}");
         filter.advance(second(109));
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_drifting_frequency_is_followed_without_a_lag() {
-        let mut filter = start(&Oscillator::RASPBERRY_PI);
+        let mut filter = start(&OscillatorModel::RASPBERRY_PI);
         follow(&mut filter, 1, 300, |s| 0.5 * s * s);
         assert!((filter.phase() - 0.5 * 299.0 * 299.0).abs() < 10.0, "{filter:?}");
         assert!((filter.frequency() - 299.0).abs() < 5.0, "{filter:?}");
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn one_long_step_is_as_many_short_ones() {
-        let mut long = start(&Oscillator::TCXO);
+        let mut long = start(&OscillatorModel::TCXO);
         follow(&mut long, 1, 50, |s| 7.0 * s);
         let mut short = long.clone();
         long.advance(second(149));
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn time_does_not_run_back() {
-        let mut filter = start(&Oscillator::OCXO);
+        let mut filter = start(&OscillatorModel::OCXO);
         filter.advance(second(5));
         let before = filter.covariance;
         filter.advance(second(5) - Span::from_ns(1));

@@ -1,7 +1,7 @@
 //! Discipline of a clock by the pulses of a receiver: the second of each pulse
 //! ([`PulseLabeller`]), the offset and frequency of the clock that follow from the pulses, and the
 //! commands that steer it ([`Servo`]); the behaviour of an oscillator between pulses and in
-//! holdover ([`Oscillator`]).
+//! holdover ([`OscillatorModel`]).
 //!
 //! Pure: nothing here reads a clock, opens a device or starts a thread. Instants are arguments and
 //! actions are return values, so the same code steers a clock, only computes, and runs through
@@ -48,15 +48,15 @@ mod settings;
 pub mod simulation;
 mod stability;
 
-pub use label::{CoarseTime, PulseLabeller};
-pub use log::{ClockErrorEntry, PulseVerdict};
-pub use oscillator::{Oscillator, TemperatureCycle};
+pub use label::{PulseLabeller, SentenceOnlyTime};
+pub use log::{ClockErrorLogEntry, PulseVerdict};
+pub use oscillator::{OscillatorModel, TemperatureCycle};
 pub use plausibility::{
-    ImplausibleTime, PlausibilityRules, TimeEvidence, TimeJudge, TimeReference, TimeSupport,
-    is_within_a_day, rollover_count,
+    ImplausibilityReason, PlausibilityEvidence, PlausibilityJudge, PlausibilityReason,
+    PlausibilityReference, PlausibilityRules, is_within_a_day, rollover_count,
 };
 pub use pulse::{LabelledPulse, Pulse, Sentence};
-pub use reject::{PulseReject, SentenceReject};
+pub use reject::{PulseRejectReason, SentenceRejectReason};
 pub use servo::{Servo, ServoCommand, ServoDecision, ServoEstimate, SynchronisationState};
-pub use settings::{LabelSettings, ServoSettings};
-pub use stability::Stability;
+pub use settings::{PulseLabellerSettings, ServoSettings};
+pub use stability::PulseOffsetHistory;

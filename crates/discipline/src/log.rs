@@ -41,9 +41,10 @@ impl PulseVerdict {
     }
 }
 
-/// One entry: a pulse, its verdict, the estimate of the clock at that instant and the command.
+/// Entry of the clock-error log: a pulse, its verdict, the estimate of the clock at that instant
+/// and the command.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub struct ClockErrorEntry {
+pub struct ClockErrorLogEntry {
     /// Instant by the monotonic clock, in ns.
     pub monotonic_ns: i64,
     /// UTC of the pulse by its label, in ns since 1970; `None` without a pulse.
@@ -70,7 +71,7 @@ pub struct ClockErrorEntry {
     pub state: SynchronisationState,
 }
 
-impl ClockErrorEntry {
+impl ClockErrorLogEntry {
     /// Returns the entry as one JSON object, without an end of line.
     #[must_use]
     pub fn to_json(&self) -> String {
@@ -93,7 +94,7 @@ impl<T: fmt::Display> fmt::Display for OrDash<T> {
 }
 
 /// Fields in the order of the struct, for people to read.
-impl fmt::Display for ClockErrorEntry {
+impl fmt::Display for ClockErrorLogEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -119,7 +120,7 @@ impl fmt::Display for ClockErrorEntry {
 mod tests {
     use super::*;
 
-    const ENTRY: ClockErrorEntry = ClockErrorEntry {
+    const ENTRY: ClockErrorLogEntry = ClockErrorLogEntry {
         monotonic_ns: 5_000_000_123,
         utc_ns: Some(1_800_000_000_000_000_000),
         measured_ns: Some(-120),
@@ -144,6 +145,6 @@ mod tests {
         );
         let json = ENTRY.to_json();
         assert!(!json.contains('\n') && json.contains("\"verdict\":\"accepted\""), "{json}");
-        assert_eq!(serde_json::from_str::<ClockErrorEntry>(&json).unwrap(), ENTRY);
+        assert_eq!(serde_json::from_str::<ClockErrorLogEntry>(&json).unwrap(), ENTRY);
     }
 }

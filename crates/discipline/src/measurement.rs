@@ -13,18 +13,18 @@ const DEVIATION_PER_MEDIAN: f64 = 1.482_6;
 /// Lower limit of the noise, in ns: no edge is timestamped more precisely.
 const NOISE_MIN_NS: f64 = 1.0;
 
-/// Noise of the pulses: the standard deviation computed from the median absolute difference of
-/// consecutive innovations. The difference removes slow errors, such as those of a lagging filter;
-/// the median removes outliers.
+/// Estimator of the pulses' noise: the standard deviation computed from the median absolute
+/// difference of consecutive innovations. The difference removes slow errors, such as those of a
+/// lagging filter; the median removes outliers.
 #[derive(Clone, Debug)]
-pub(crate) struct PulseNoise {
+pub(crate) struct PulseNoiseEstimator {
     last: Option<f64>,
     differences: VecDeque<f64>,
     deviation: f64,
     is_measured: bool,
 }
 
-impl PulseNoise {
+impl PulseNoiseEstimator {
     pub(crate) fn new(initial_ns: f64) -> Self {
         let deviation = initial_ns.max(NOISE_MIN_NS);
         Self { last: None, differences: VecDeque::new(), deviation, is_measured: false }
@@ -75,11 +75,11 @@ const LAG_THRESHOLD: f64 = 1.0;
 /// Detector of innovations whose mean is not 0: the filter lags behind a clock whose frequency
 /// changes faster than the oscillator's model predicts.
 #[derive(Clone, Default, Debug)]
-pub(crate) struct LagDetector {
+pub(crate) struct FilterLagDetector {
     mean: f64,
 }
 
-impl LagDetector {
+impl FilterLagDetector {
     /// Adds the innovation of an accepted pulse. Returns true if the filter lags, and then restarts
     /// the mean at 0.
     pub(crate) fn detect_lag(&mut self, innovation: Innovation) -> bool {
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn noise_is_measured_past_outliers_and_slow_changes() {
         let mut random = SplitMix64::new(1);
-        let mut noise = PulseNoise::new(2_000.0);
+        let mut noise = PulseNoiseEstimator::new(2_000.0);
         for count in 0..1_000_u32 {
             // Twelve uniform numbers have the variance of one.
             let normal = (0..12).map(|_| random.next_f64()).sum::<f64>() - 6.0;
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn few_pulses_measure_nothing() {
-        let mut noise = PulseNoise::new(2_000.0);
+        let mut noise = PulseNoiseEstimator::new(2_000.0);
         (0..16).for_each(|_| noise.add_innovation(of(0.0)));
         assert!((noise.deviation_ns() - 2_000.0).abs() < 1e-9 && !noise.is_measured());
         noise.add_innovation(of(0.0));
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_lag_is_detected_and_noise_is_not() {
-        let mut lag = LagDetector::default();
+        let mut lag = FilterLagDetector::default();
         assert!(!(0..1_000).any(|count| lag.detect_lag(of(if count % 2 == 0 {
             2.0
         } else {

@@ -30,7 +30,7 @@ impl TemperatureCycle {
 
 /// Noise, ageing and temperature model of an oscillator.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Oscillator {
+pub struct OscillatorModel {
     /// Name of the class, such as `tcxo`.
     pub name: &'static str,
     /// Deviation of its frequency from nominal when it is new, in ppb.
@@ -47,7 +47,7 @@ pub struct Oscillator {
     pub temperature: TemperatureCycle,
 }
 
-impl Oscillator {
+impl OscillatorModel {
     /// Plain crystal on a small board, such as the Raspberry Pi's, in a heated room.
     ///
     /// Published measurements: an Allan deviation near 1 ppb at 10 s, rising with temperature, 0.1

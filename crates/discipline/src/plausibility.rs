@@ -34,7 +34,7 @@ const ROLLOVER: Span = Span::from_ns(1_024 * 7 * DAY.as_ns());
 
 /// Reason for which a time is not plausible.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-pub enum ImplausibleTime {
+pub enum ImplausibilityReason {
     /// The time is before the build.
     #[error(
         "reported time {} is before {}, the build date or the value of --plausible-from",
@@ -61,7 +61,7 @@ pub enum ImplausibleTime {
         last: Timestamp<Utc>,
     },
     /// The time is wrong by this many periods of 1024 weeks.
-    #[error("reported time is {}, the error of a GPS week rollover", Weeks(*.0))]
+    #[error("reported time is {}, the error of a GPS week rollover", WeekRollovers(*.0))]
     Rollover(i64),
     /// The time is more than a day before the time last saved on disk, and nothing confirms it.
     #[error("reported time {} is before {}, the time last saved", Date(*time), Date(*saved))]
@@ -83,11 +83,11 @@ pub enum ImplausibleTime {
         /// Time of the reference.
         other: Timestamp<Utc>,
         /// Reference that it was compared with.
-        reference: TimeReference,
+        reference: PlausibilityReference,
     },
 }
 
-impl ImplausibleTime {
+impl ImplausibilityReason {
     /// Returns the name under which rejected times, sentences and pulses are counted.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -107,10 +107,10 @@ impl ImplausibleTime {
     }
 }
 
-/// Multiples of 1024 weeks in words.
-struct Weeks(i64);
+/// Number of GPS week rollovers (1024 weeks each) by which a time differs, displayed in words.
+struct WeekRollovers(i64);
 
-impl std::fmt::Display for Weeks {
+impl std::fmt::Display for WeekRollovers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let direction = if self.0 < 0 { "behind" } else { "ahead" };
         match self.0.unsigned_abs() {
@@ -122,7 +122,7 @@ impl std::fmt::Display for Weeks {
 
 /// Reference that a time is compared with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum TimeReference {
+pub enum PlausibilityReference {
     /// The system clock.
     SystemClock,
     /// The real-time clock.
@@ -131,7 +131,7 @@ pub enum TimeReference {
     Continuation,
 }
 
-impl std::fmt::Display for TimeReference {
+impl std::fmt::Display for PlausibilityReference {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::SystemClock => "the system clock",
@@ -172,12 +172,12 @@ impl PlausibilityRules {
     /// # Errors
     ///
     /// The limit that it violates.
-    pub fn check(&self, time: Timestamp<Utc>) -> Result<(), ImplausibleTime> {
+    pub fn check(&self, time: Timestamp<Utc>) -> Result<(), ImplausibilityReason> {
         let (build, last) = (self.build, self.build + self.validity);
         if time < build {
-            Err(ImplausibleTime::BeforeBuild { time, build })
+            Err(ImplausibilityReason::BeforeBuild { time, build })
         } else if time > last {
-            Err(ImplausibleTime::AfterValidity { time, last })
+            Err(ImplausibilityReason::AfterValidity { time, last })
         } else {
             Ok(())
         }
@@ -186,10 +186,11 @@ impl PlausibilityRules {
     /// Returns the credible clocks of this host, each as its difference from the monotonic clock.
     fn credible_clocks(
         &self,
-        evidence: &TimeEvidence<'_>,
-    ) -> impl Iterator<Item = (TimeReference, Span)> {
-        let system_clock = evidence.system.map(|system| (TimeReference::SystemClock, system));
-        let rtc = self.rtc.map(|rtc| (TimeReference::Rtc, rtc));
+        evidence: &PlausibilityEvidence<'_>,
+    ) -> impl Iterator<Item = (PlausibilityReference, Span)> {
+        let system_clock =
+            evidence.system.map(|system| (PlausibilityReference::SystemClock, system));
+        let rtc = self.rtc.map(|rtc| (PlausibilityReference::Rtc, rtc));
         let (rules, now) = (*self, evidence.now);
         system_clock.into_iter().chain(rtc).filter(move |(_, ahead)| {
             let time = utc_at(now, *ahead);
@@ -201,37 +202,37 @@ impl PlausibilityRules {
     /// plausible time of its source.
     fn judge(
         &self,
-        evidence: &TimeEvidence<'_>,
+        evidence: &PlausibilityEvidence<'_>,
         ahead: Span,
-        anchor: Option<TimeAnchor>,
-    ) -> Result<TimeSupport, ImplausibleTime> {
+        anchor: Option<LastPlausibleTime>,
+    ) -> Result<PlausibilityReason, ImplausibilityReason> {
         let time = utc_at(evidence.now, ahead);
         if self.credible_clocks(evidence).any(|(_, clock)| is_within_a_day(ahead, clock)) {
-            return Ok(TimeSupport::Confirmed);
+            return Ok(PlausibilityReason::Confirmed);
         }
         if let Some(anchor) = anchor.filter(|anchor| is_within_a_day(ahead, anchor.ahead)) {
             let is_confirmed = evidence.others.iter().any(|other| is_within_a_day(ahead, *other));
             return Ok(match (anchor.is_confirmed, is_confirmed) {
-                (true, _) => TimeSupport::Continued,
-                (false, true) => TimeSupport::Confirmed,
-                (false, false) => TimeSupport::Unopposed,
+                (true, _) => PlausibilityReason::Continued,
+                (false, true) => PlausibilityReason::Confirmed,
+                (false, false) => PlausibilityReason::Unopposed,
             });
         }
         let previous = anchor.filter(|anchor| anchor.is_confirmed);
-        let previous = previous.map(|anchor| (TimeReference::Continuation, anchor.ahead));
+        let previous = previous.map(|anchor| (PlausibilityReference::Continuation, anchor.ahead));
         let references = || self.credible_clocks(evidence).chain(previous);
         if let Some(times) = references().find_map(|(_, other)| rollover_count(ahead - other)) {
-            return Err(ImplausibleTime::Rollover(times));
+            return Err(ImplausibilityReason::Rollover(times));
         }
         self.check(time)?;
         if evidence.others.iter().any(|other| is_within_a_day(ahead, *other)) {
-            return Ok(TimeSupport::Confirmed);
+            return Ok(PlausibilityReason::Confirmed);
         }
         if let Some(saved) = self.saved.filter(|saved| time < *saved - DAY) {
-            return Err(ImplausibleTime::BeforeSaved { time, saved });
+            return Err(ImplausibilityReason::BeforeSaved { time, saved });
         }
-        references().next().map_or(Ok(TimeSupport::Unopposed), |(reference, other)| {
-            Err(ImplausibleTime::ContradictsReference {
+        references().next().map_or(Ok(PlausibilityReason::Unopposed), |(reference, other)| {
+            Err(ImplausibilityReason::ContradictsReference {
                 time,
                 other: utc_at(evidence.now, other),
                 reference,
@@ -249,7 +250,7 @@ impl Default for PlausibilityRules {
 
 /// Reason for which a time is plausible.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum TimeSupport {
+pub enum PlausibilityReason {
     /// A credible clock or another source agrees.
     Confirmed,
     /// It continues a confirmed time.
@@ -260,7 +261,7 @@ pub enum TimeSupport {
 
 /// Last plausible time of a source, as its difference from the monotonic clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct TimeAnchor {
+struct LastPlausibleTime {
     ahead: Span,
     /// True if a clock, another source or the operator confirmed it; only then may it refute
     /// another time.
@@ -270,7 +271,7 @@ struct TimeAnchor {
 /// Evidence by which a time is judged at one instant. Times are differences from the monotonic
 /// clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TimeEvidence<'a> {
+pub struct PlausibilityEvidence<'a> {
     /// Instant of the evidence.
     pub now: Timestamp<Monotonic>,
     /// System clock; `None` if it merely shows an unconfirmed time to which it was set.
@@ -281,17 +282,17 @@ pub struct TimeEvidence<'a> {
 
 /// Judge of the times of one source, which remembers the last plausible one.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct TimeJudge {
+pub struct PlausibilityJudge {
     rules: PlausibilityRules,
     /// Last plausible time. Times that merely continue a confirmed one do not replace it, so that a
     /// source cannot shift it by many small jumps.
-    anchor: Option<TimeAnchor>,
-    support: Option<TimeSupport>,
+    anchor: Option<LastPlausibleTime>,
+    support: Option<PlausibilityReason>,
     unconfirmed: Option<Span>,
     accepted: Option<Span>,
 }
 
-impl TimeJudge {
+impl PlausibilityJudge {
     /// Creates a judge by these facts.
     #[must_use]
     pub fn new(rules: PlausibilityRules) -> Self {
@@ -305,16 +306,18 @@ impl TimeJudge {
     /// The reason for which it is not plausible.
     pub fn judge(
         &mut self,
-        evidence: &TimeEvidence<'_>,
+        evidence: &PlausibilityEvidence<'_>,
         ahead: Span,
-    ) -> Result<(), ImplausibleTime> {
+    ) -> Result<(), ImplausibilityReason> {
         let judged = self.rules.judge(evidence, ahead, self.anchor);
         self.unconfirmed = judged.err().filter(|reason| reason.is_confirmable()).map(|_| ahead);
         self.support = judged.ok();
         let support = judged?;
-        if support != TimeSupport::Continued {
-            self.anchor =
-                Some(TimeAnchor { ahead, is_confirmed: support == TimeSupport::Confirmed });
+        if support != PlausibilityReason::Continued {
+            self.anchor = Some(LastPlausibleTime {
+                ahead,
+                is_confirmed: support == PlausibilityReason::Confirmed,
+            });
         }
         Ok(())
     }
@@ -322,14 +325,18 @@ impl TimeJudge {
     /// Returns the credible clock of this host that confirms a time, as its difference from the
     /// monotonic clock; `None` if none does.
     #[must_use]
-    pub fn confirming_host_clock(&self, evidence: &TimeEvidence<'_>, ahead: Span) -> Option<Span> {
+    pub fn confirming_host_clock(
+        &self,
+        evidence: &PlausibilityEvidence<'_>,
+        ahead: Span,
+    ) -> Option<Span> {
         let mut clocks = self.rules.credible_clocks(evidence);
         clocks.find_map(|(_, clock)| is_within_a_day(ahead, clock).then_some(clock))
     }
 
     /// Returns the reason for which the last time was plausible; `None` if it was not.
     #[must_use]
-    pub fn support(&self) -> Option<TimeSupport> {
+    pub fn support(&self) -> Option<PlausibilityReason> {
         self.support
     }
 
@@ -340,9 +347,9 @@ impl TimeJudge {
     /// The reason for which it is not plausible.
     pub fn judge_without_record(
         &self,
-        evidence: &TimeEvidence<'_>,
+        evidence: &PlausibilityEvidence<'_>,
         ahead: Span,
-    ) -> Result<TimeSupport, ImplausibleTime> {
+    ) -> Result<PlausibilityReason, ImplausibilityReason> {
         self.rules.judge(evidence, ahead, self.anchor)
     }
 
@@ -350,14 +357,17 @@ impl TimeJudge {
     /// is none.
     pub fn accept_unconfirmed(&mut self) -> Option<Span> {
         let ahead = self.unconfirmed.take()?;
-        self.anchor = Some(TimeAnchor { ahead, is_confirmed: true });
+        self.anchor = Some(LastPlausibleTime { ahead, is_confirmed: true });
         self.accepted = Some(ahead);
         Some(ahead)
     }
 
     /// Accepts a time that was found plausible elsewhere, with this support.
-    pub fn accept_judged_time(&mut self, ahead: Span, support: TimeSupport) {
-        self.anchor = Some(TimeAnchor { ahead, is_confirmed: support != TimeSupport::Unopposed });
+    pub fn accept_judged_time(&mut self, ahead: Span, support: PlausibilityReason) {
+        self.anchor = Some(LastPlausibleTime {
+            ahead,
+            is_confirmed: support != PlausibilityReason::Unopposed,
+        });
     }
 
     /// Returns true if the operator accepted a time within 15 minutes of this one.

@@ -3,11 +3,11 @@
 use horolog_time::Span;
 use thiserror::Error;
 
-use crate::ImplausibleTime;
+use crate::ImplausibilityReason;
 
 /// Reason for which a pulse has no label.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-pub enum PulseReject {
+pub enum PulseRejectReason {
     /// Edge that was already read.
     #[error("duplicate of an edge read before")]
     Repeated,
@@ -40,7 +40,7 @@ pub enum PulseReject {
     LeapSecond,
 }
 
-impl PulseReject {
+impl PulseRejectReason {
     /// Returns the name under which rejects are counted.
     #[must_use]
     pub fn kind(self) -> &'static str {
@@ -61,7 +61,7 @@ impl PulseReject {
 
 /// Reason for which a sentence was not counted for a second.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-pub enum SentenceReject {
+pub enum SentenceRejectReason {
     /// The receiver reports that its time is not valid.
     #[error("the receiver has no fix")]
     Void,
@@ -76,7 +76,7 @@ pub enum SentenceReject {
     NoPulse,
     /// No pulse can be the start of a second, for this reason.
     #[error("{0}")]
-    Pulse(PulseReject),
+    Pulse(PulseRejectReason),
     /// The sentence began this long after its pulse, outside the permitted range.
     #[error("arrival {0:.0} after the reported instant, unlike other sentences of its kind")]
     Lag(Span),
@@ -85,10 +85,10 @@ pub enum SentenceReject {
     Disagrees(Span),
     /// The named time is not plausible.
     #[error("{0}")]
-    Implausible(ImplausibleTime),
+    Implausible(ImplausibilityReason),
 }
 
-impl SentenceReject {
+impl SentenceRejectReason {
     /// Returns the name under which rejects are counted.
     #[must_use]
     pub fn kind(self) -> &'static str {

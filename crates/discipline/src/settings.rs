@@ -2,11 +2,11 @@
 
 use horolog_time::{NS_PER_S, Span};
 
-use crate::Oscillator;
+use crate::OscillatorModel;
 
 /// Settings of the labelling of pulses.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct LabelSettings {
+pub struct PulseLabellerSettings {
     /// Delay of an edge from the antenna to its timestamp: antenna cable, receiver and interrupt. A
     /// pulse is taken to mark its second plus this delay.
     pub delay: Span,
@@ -31,7 +31,7 @@ pub struct LabelSettings {
     pub gap_max: Span,
 }
 
-impl Default for LabelSettings {
+impl Default for PulseLabellerSettings {
     fn default() -> Self {
         Self {
             delay: Span::ZERO,
@@ -52,7 +52,7 @@ impl Default for LabelSettings {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ServoSettings {
     /// Model of the clock's oscillator.
-    pub oscillator: Oscillator,
+    pub oscillator: OscillatorModel,
     /// True if commands are carried out; otherwise the clock is only estimated.
     pub is_steering: bool,
     /// Initial correction of the clock's frequency, in parts per billion.
@@ -90,7 +90,7 @@ pub struct ServoSettings {
 impl Default for ServoSettings {
     fn default() -> Self {
         Self {
-            oscillator: Oscillator::RASPBERRY_PI,
+            oscillator: OscillatorModel::RASPBERRY_PI,
             is_steering: true,
             initial_frequency_ppb: 0.0,
             step_at_start: Span::from_ns(10_000),

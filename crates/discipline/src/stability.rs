@@ -12,21 +12,22 @@ const SECONDS_MAX: usize = 4 * 3_600;
 /// Offsets at the pulse of one second, in ns: of the disciplined clock, and of its oscillator
 /// without corrections.
 #[derive(Clone, Copy, Debug)]
-struct SecondOffsets {
+struct PulseOffsets {
     clock: f64,
     oscillator: f64,
 }
 
-/// Offsets of the last 4 h, one slot for each second, from which Allan deviations are computed.
+/// Offsets at the pulses of the last 4 h, one slot for each second, from which Allan deviations are
+/// computed.
 #[derive(Clone, Default, Debug)]
-pub struct Stability {
+pub struct PulseOffsetHistory {
     first_pulse_at: Option<Timestamp<Monotonic>>,
     /// Second of the latest slot.
     latest: i64,
-    seconds: VecDeque<Option<SecondOffsets>>,
+    seconds: VecDeque<Option<PulseOffsets>>,
 }
 
-impl Stability {
+impl PulseOffsetHistory {
     /// Adds the offsets of an accepted pulse, in ns.
     pub(crate) fn add_offsets(&mut self, at: Timestamp<Monotonic>, clock: f64, oscillator: f64) {
         let first_pulse_at = *self.first_pulse_at.get_or_insert(at);
@@ -37,7 +38,7 @@ impl Stability {
         } else {
             self.seconds.extend(std::iter::repeat_n(None, missing));
         }
-        self.seconds.push_back(Some(SecondOffsets { clock, oscillator }));
+        self.seconds.push_back(Some(PulseOffsets { clock, oscillator }));
         self.latest = second;
         let surplus = self.seconds.len().saturating_sub(SECONDS_MAX);
         self.seconds.drain(..surplus);
@@ -57,7 +58,7 @@ impl Stability {
         self.allan_deviations(|offsets| offsets.oscillator)
     }
 
-    fn allan_deviations(&self, offset_of: impl Fn(&SecondOffsets) -> f64) -> Vec<AllanPoint> {
+    fn allan_deviations(&self, offset_of: impl Fn(&PulseOffsets) -> f64) -> Vec<AllanPoint> {
         let phases: Vec<_> =
             self.seconds.iter().map(|second| second.as_ref().map(&offset_of)).collect();
         allan::octave_deviations(&phases)
@@ -70,7 +71,7 @@ mod tests {
 
     use super::*;
 
-    fn feed(stability: &mut Stability, seconds: impl Iterator<Item = i64>) {
+    fn feed(stability: &mut PulseOffsetHistory, seconds: impl Iterator<Item = i64>) {
         for second in seconds {
             let wave = if second % 2 == 0 { 1.0 } else { -1.0 };
             let at = Timestamp::from_ns(second * NS_PER_S + 300);
@@ -80,7 +81,7 @@ mod tests {
 
     #[test]
     fn the_steered_clock_and_its_oscillator_have_separate_deviations() {
-        let mut stability = Stability::default();
+        let mut stability = PulseOffsetHistory::default();
         feed(&mut stability, 0..1_000);
         let (clock, oscillator) =
             (stability.clock_allan_deviations(), stability.oscillator_allan_deviations());
@@ -91,7 +92,7 @@ mod tests {
 
     #[test]
     fn gaps_stay_gaps_and_old_seconds_go() {
-        let mut stability = Stability::default();
+        let mut stability = PulseOffsetHistory::default();
         feed(&mut stability, (0..1_000).chain(1_100..2_000));
         assert_eq!(stability.seconds.len(), 2_000);
         assert_eq!(stability.clock_allan_deviations()[0].terms, 1_998 - 102);

@@ -11,7 +11,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use crate::request::percent_decode;
-use crate::{HttpRequest, HttpResponse, Token};
+use crate::{BearerToken, HttpRequest, HttpResponse};
 
 /// Name of the query parameter that holds the token.
 const TOKEN_PARAMETER: &str = "token";
@@ -19,13 +19,13 @@ const TOKEN_PARAMETER: &str = "token";
 /// Required token; without one, access is limited to this host.
 #[derive(Clone, Debug, Default)]
 pub struct AccessPolicy {
-    token: Option<Token>,
+    token: Option<BearerToken>,
 }
 
 impl AccessPolicy {
     /// Creates a policy that admits clients with the token or, for `None`, clients on this host.
     #[must_use]
-    pub const fn new(token: Option<Token>) -> Self {
+    pub const fn new(token: Option<BearerToken>) -> Self {
         Self { token }
     }
 
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn with_a_token_only_who_shows_it_is_answered() {
-        let guard = AccessPolicy::new(Token::parse(TOKEN));
+        let guard = AccessPolicy::new(BearerToken::parse(TOKEN));
         assert!(guard.allows_address("0.0.0.0:1".parse().unwrap()));
         let bearer = |token: &str| format!("Host: a.example\r\nAuthorization: Bearer {token}\r\n");
         assert_eq!(code(&guard, "/", &bearer(TOKEN)), None);

@@ -15,4 +15,4 @@ pub use client_response::{ClientResponse, MalformedResponse};
 pub use request::HttpRequest;
 pub use responder::{HttpResponder, respond};
 pub use response::HttpResponse;
-pub use token::{Token, TokenError};
+pub use token::{BearerToken, BearerTokenError};

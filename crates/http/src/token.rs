@@ -16,7 +16,7 @@ const LEN_MAX: usize = 1_024;
 
 /// Secret token.
 #[derive(Clone)]
-pub struct Token {
+pub struct BearerToken {
     text: Zeroizing<String>,
     /// Digest that is compared instead of the text, so that the time of a comparison does not
     /// reveal the length of the token.
@@ -25,7 +25,7 @@ pub struct Token {
 
 /// Reason for which a token could not be loaded, as one line of text.
 #[derive(Debug, thiserror::Error)]
-pub enum TokenError {
+pub enum BearerTokenError {
     /// The file cannot be read, or other users may read it.
     #[error("the token file {0} {1}")]
     File(PathBuf, #[source] PrivateFileError),
@@ -37,17 +37,17 @@ pub enum TokenError {
     InvalidForm(PathBuf),
 }
 
-impl Token {
+impl BearerToken {
     /// Reads the token from a file.
-    pub fn load(path: &Path) -> Result<Self, TokenError> {
-        let invalid_form = || TokenError::InvalidForm(path.to_owned());
+    pub fn load(path: &Path) -> Result<Self, BearerTokenError> {
+        let invalid_form = || BearerTokenError::InvalidForm(path.to_owned());
         let text = private_file::read(path, 2 * LEN_MAX as u64).map(Zeroizing::new);
         let text = text.map_err(|error| match error {
             PrivateFileError::TooLong(_) => invalid_form(),
             PrivateFileError::Unreadable(error) if error.kind() == io::ErrorKind::InvalidData => {
                 invalid_form()
             }
-            error => TokenError::File(path.to_owned(), error),
+            error => BearerTokenError::File(path.to_owned(), error),
         })?;
         Self::parse(&text).ok_or_else(invalid_form)
     }
@@ -78,7 +78,7 @@ impl Token {
     }
 }
 
-impl fmt::Debug for Token {
+impl fmt::Debug for BearerToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Token(..)")
     }
@@ -97,12 +97,12 @@ mod tests {
 
     const TEXT: &str = "0123456789abcdef";
 
-    fn load(text: &[u8], mode: u32) -> Result<Token, TokenError> {
+    fn load(text: &[u8], mode: u32) -> Result<BearerToken, BearerTokenError> {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("token");
         fs::write(&path, text).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-        Token::load(&path)
+        BearerToken::load(&path)
     }
 
     #[test]
@@ -132,7 +132,7 @@ mod tests {
             let message = load(text, mode).unwrap_err().to_string();
             assert!(message.contains(expected) && !message.contains("0123"), "{message}");
         }
-        let directory = Token::load(Path::new("/")).unwrap_err().to_string();
+        let directory = BearerToken::load(Path::new("/")).unwrap_err().to_string();
         assert!(directory.contains("not a regular file"), "{directory}");
     }
 
@@ -142,7 +142,7 @@ mod tests {
         let path = directory.path().join("token");
         assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
         let (sender, message) = mpsc::channel();
-        thread::spawn(move || sender.send(Token::load(&path).unwrap_err().to_string()));
+        thread::spawn(move || sender.send(BearerToken::load(&path).unwrap_err().to_string()));
         let message = message.recv_timeout(Duration::from_secs(20)).expect("an answer");
         assert!(message.contains("not a regular file"), "{message}");
     }

@@ -1,6 +1,6 @@
 //! Packet buffers of a fixed number and size, allocated once and reused.
 
-use horolog_sys::message::{AncillaryData, ReceiveInfo};
+use horolog_sys::message::{AncillaryData, ReceivedDatagramInfo};
 use horolog_time::{Monotonic, Timestamp, Utc};
 
 /// Packets to send, or as received: `slots` buffers of `capacity` bytes each, of which the first
@@ -27,7 +27,7 @@ pub(crate) struct PacketMetadata<A> {
 
 impl<A> PacketMetadata<A> {
     /// Returns the kernel's metadata of a received packet, with its address.
-    pub(crate) fn received(received: &ReceiveInfo, address: A) -> Self {
+    pub(crate) fn received(received: &ReceivedDatagramInfo, address: A) -> Self {
         Self {
             len: received.len,
             truncated: received.truncated,

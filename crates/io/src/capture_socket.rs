@@ -11,8 +11,10 @@ use std::time::Duration;
 
 use horolog_sys::socket::Socket;
 
-use crate::filter::{Conversation, KEEP_NOTHING, PacketSample};
-use crate::{Batch, BatchDevice, FrameSelection, PacketDevice, PacketError, PacketOptions};
+use crate::filter::{Conversation, KEEP_NOTHING, PacketSamplingRule};
+use crate::{
+    Batch, BatchDevice, FrameSelection, PacketSocketDevice, PacketSocketError, PacketSocketOptions,
+};
 
 /// Frames per system call, and buffer size of each frame in bytes.
 const SLOTS: usize = 64;
@@ -21,16 +23,16 @@ const FRAME_LEN: usize = 2_048;
 /// 20,000 of them.
 const RECEIVE_BUFFER: usize = 16 << 20;
 
-/// Capture socket, which receives nothing until [`CaptureControl::set_filter`] sets a filter.
+/// Capture socket, which receives nothing until [`CaptureFilterHandle::set_filter`] sets a filter.
 #[derive(Debug)]
 pub struct CaptureSocket {
-    device: PacketDevice,
+    device: PacketSocketDevice,
     batch: Batch<()>,
 }
 
 /// Handle that sets the filter of a capture socket, also while another thread reads the socket.
 #[derive(Debug)]
-pub struct CaptureControl {
+pub struct CaptureFilterHandle {
     socket: Socket,
     conversation: Conversation,
     is_loopback: bool,
@@ -42,25 +44,25 @@ impl CaptureSocket {
     ///
     /// # Errors
     ///
-    /// See [`PacketError`].
+    /// See [`PacketSocketError`].
     pub fn open(
         interface: &str,
         is_loopback: bool,
         conversation: Conversation,
-    ) -> Result<(Self, CaptureControl), PacketError> {
-        let options = PacketOptions {
+    ) -> Result<(Self, CaptureFilterHandle), PacketSocketError> {
+        let options = PacketSocketOptions {
             slots: SLOTS,
             selection: FrameSelection::Program(vec![KEEP_NOTHING]),
             outgoing: !is_loopback,
             receive_buffer: Some(RECEIVE_BUFFER),
-            ..PacketOptions::default()
+            ..PacketSocketOptions::default()
         };
-        let device = PacketDevice::open(interface, &options)?;
+        let device = PacketSocketDevice::open(interface, &options)?;
         let socket = device
             .try_clone_socket()
-            .map_err(|error| PacketError::Other(interface.to_owned(), error))?;
+            .map_err(|error| PacketSocketError::Other(interface.to_owned(), error))?;
         let batch = Batch::new(SLOTS, FRAME_LEN);
-        Ok((Self { device, batch }, CaptureControl { socket, conversation, is_loopback }))
+        Ok((Self { device, batch }, CaptureFilterHandle { socket, conversation, is_loopback }))
     }
 
     /// Waits up to `wait` for packets and returns those that arrived.
@@ -89,13 +91,13 @@ impl AsFd for CaptureSocket {
     }
 }
 
-impl CaptureControl {
+impl CaptureFilterHandle {
     /// Replaces the filter: from now on the socket receives this sample of the conversation.
     ///
     /// # Errors
     ///
     /// Errors of the kernel.
-    pub fn set_filter(&self, sample: &PacketSample) -> io::Result<()> {
+    pub fn set_filter(&self, sample: &PacketSamplingRule) -> io::Result<()> {
         self.socket.attach_filter(&self.conversation.program(sample, !self.is_loopback))
     }
 }

@@ -15,7 +15,7 @@ use direction::TransitQueue;
 
 /// Probability of each fault per packet, from 0 to 1, in either direction.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
-pub struct FaultPlan {
+pub struct FaultProbabilities {
     /// Seed of the random numbers.
     pub seed: u64,
     /// Packet lost.
@@ -55,7 +55,7 @@ pub struct FaultCounts {
 
 /// Random decision on the faults of each packet, and their counts.
 pub(crate) struct FaultDecider {
-    plan: FaultPlan,
+    plan: FaultProbabilities,
     random: SplitMix64,
     counts: FaultCounts,
 }
@@ -76,7 +76,7 @@ impl<D: BatchDevice> FaultyDevice<D> {
     /// on `clock`.
     pub fn new(
         inner: D,
-        plan: FaultPlan,
+        plan: FaultProbabilities,
         clock: Arc<dyn Clock<Monotonic> + Send + Sync>,
         slots: usize,
         capacity: usize,

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use horolog_sys::filter::BpfInstruction;
 
 pub(crate) use conversation::KEEP_NOTHING;
-pub use conversation::{Conversation, NonReplySample, PacketSample, RemoteEnd};
+pub use conversation::{Conversation, NonReplySamplingRule, PacketSamplingRule, RemoteEnd};
 
 const ETHERTYPE_OFFSET: u32 = 12;
 const ETHERTYPE_IPV4: u32 = 0x0800;
@@ -184,9 +184,9 @@ impl UdpFilter {
         program
     }
 
-    fn packet_tests(&self) -> (PacketTests, FieldBase) {
+    fn packet_tests(&self) -> (PacketPredicates, FieldBase) {
         let ports = [(SOURCE_PORT, self.source_port), (DESTINATION_PORT, self.destination_port)];
-        let mut tests = PacketTests(Vec::new());
+        let mut tests = PacketPredicates(Vec::new());
         let payload = tests.require_datagram((PacketDirection::FromRemote, self.source), &ports);
         if let Some((network, prefix_len)) = self.destination_network {
             tests.require_network((PacketDirection::ToRemote, network), prefix_len);
@@ -205,8 +205,8 @@ enum PacketDirection {
 }
 
 /// Tests of a packet, all of which must pass. The jump of a failed test to the final "drop" is
-/// resolved by [`PacketTests::finish`], when the length of the program is known.
-struct PacketTests(Vec<FilterStep>);
+/// resolved by [`PacketPredicates::finish`], when the length of the program is known.
+struct PacketPredicates(Vec<FilterStep>);
 
 enum FilterStep {
     Instruction(BpfInstruction),
@@ -215,7 +215,7 @@ enum FilterStep {
     RefuseAnyBit(u32),
 }
 
-impl PacketTests {
+impl PacketPredicates {
     fn push_instruction(&mut self, instruction: BpfInstruction) {
         self.0.push(FilterStep::Instruction(instruction));
     }

@@ -8,7 +8,7 @@ use std::path::Path;
 use horolog_sys::clock::{ClockOffset, realtime_minus_monotonic};
 use horolog_sys::explain::explain;
 use horolog_sys::hardware_timestamps::{
-    HardwareTimestampError, HardwareTimestamps, TimestampPurpose,
+    EnabledHardwareTimestamps, HardwareTimestampError, TimestampPurpose,
 };
 use horolog_sys::packet::interface_index;
 use horolog_sys::phc::{PhcDevice, PhcReading};
@@ -44,13 +44,13 @@ pub struct InterfacePhc {
     offset: ClockOffset,
     error_bound: Span,
     // Restores the earlier timestamp configuration when dropped.
-    timestamps: HardwareTimestamps,
+    timestamps: EnabledHardwareTimestamps,
 }
 
 impl InterfacePhc {
     /// Enables the hardware timestamps of the interface and compares its PHC for the first time.
     pub fn open(name: &str, purpose: TimestampPurpose) -> Result<Self, InterfacePhcError> {
-        let timestamps = HardwareTimestamps::enable(name, purpose)?;
+        let timestamps = EnabledHardwareTimestamps::enable(name, purpose)?;
         let clock = timestamps.clock();
         let unreadable =
             |source| InterfacePhcError::Clock { interface: name.to_owned(), clock, source };

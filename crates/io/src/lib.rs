@@ -22,15 +22,17 @@ mod udp;
 mod xsk;
 
 pub use batch::{Batch, BatchPacket, HardwareTimestamp, PacketMut};
-pub use capture_socket::{CaptureControl, CaptureSocket};
+pub use capture_socket::{CaptureFilterHandle, CaptureSocket};
 pub use device::BatchDevice;
-pub use faulty::{FaultCounts, FaultPlan, FaultyDevice};
-pub use filter::{Conversation, LaneFilter, NonReplySample, PacketSample, RemoteEnd, UdpFilter};
-pub use horolog_sys::message::TransmitTimestamp;
+pub use faulty::{FaultCounts, FaultProbabilities, FaultyDevice};
+pub use filter::{
+    Conversation, LaneFilter, NonReplySamplingRule, PacketSamplingRule, RemoteEnd, UdpFilter,
+};
+pub use horolog_sys::message::TransmitTimestampSource;
 pub use interface_phc::{InterfacePhc, InterfacePhcError};
-pub use packet::{FrameSelection, PacketDevice, PacketError, PacketOptions};
+pub use packet::{FrameSelection, PacketSocketDevice, PacketSocketError, PacketSocketOptions};
 pub use pcapng::{CaptureDirection, CapturedPacket, PcapngWriter};
 pub use phc_conversion::{CrossTimestamp, PhcConversion};
 pub use simulated::{SimulatedDevice, SimulatedLink};
-pub use udp::{Endpoints, FrameEndpoints, UdpDevice, UdpError, UdpOptions};
+pub use udp::{Endpoints, FrameEndpoints, UdpDevice, UdpDeviceError, UdpDeviceOptions};
 pub use xsk::XskDevice;

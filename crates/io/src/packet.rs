@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use horolog_sys::explain::explain;
 use horolog_sys::filter::BpfInstruction;
-use horolog_sys::message::{MessageTable, OutgoingDatagram, TransmitTimestamp};
+use horolog_sys::message::{MmsghdrTable, OutgoingDatagram, TransmitTimestampSource};
 use horolog_sys::packet;
 use horolog_sys::socket::Socket;
 use horolog_wire::ethernet::{self, MacAddress};
@@ -40,7 +40,7 @@ pub enum FrameSelection {
 /// Options of a packet device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is an option of its own")]
-pub struct PacketOptions {
+pub struct PacketSocketOptions {
     /// Maximum number of frames per system call; more frames take several calls.
     pub slots: usize,
     /// Frames to receive.
@@ -55,7 +55,7 @@ pub struct PacketOptions {
     pub hardware_timestamps: bool,
     /// Source of transmit timestamps; `None` requests none. With hardware timestamps, received
     /// frames get them too.
-    pub transmit_timestamps: Option<TransmitTimestamp>,
+    pub transmit_timestamps: Option<TransmitTimestampSource>,
     /// True to pass frames directly to the driver, without queueing and traffic control
     /// (`PACKET_QDISC_BYPASS`). The driver refuses frames for which it has no room.
     pub bypass_queueing: bool,
@@ -68,7 +68,7 @@ pub struct PacketOptions {
     pub send_wait: Duration,
 }
 
-impl Default for PacketOptions {
+impl Default for PacketSocketOptions {
     fn default() -> Self {
         Self {
             slots: 32,
@@ -88,7 +88,7 @@ impl Default for PacketOptions {
 
 /// Reason for which a packet device could not be opened.
 #[derive(Debug, thiserror::Error)]
-pub enum PacketError {
+pub enum PacketSocketError {
     /// Missing interface.
     #[error("cannot use interface {0}: not found; choose one that `ip link` shows")]
     NoInterface(String),
@@ -106,30 +106,30 @@ pub enum PacketError {
 /// Packet socket bound to one interface. Its packets are whole Ethernet frames without frame check
 /// sequence. Frames longer than the interface's MTU permits are refused.
 #[derive(Debug)]
-pub struct PacketDevice {
+pub struct PacketSocketDevice {
     socket: Socket,
-    table: MessageTable,
+    table: MmsghdrTable,
     send_wait: Duration,
     dropped: u64,
-    transmit_timestamp: Option<TransmitTimestamp>,
+    transmit_timestamp: Option<TransmitTimestampSource>,
 }
 
-impl PacketDevice {
+impl PacketSocketDevice {
     /// Opens a device on the interface named `interface`.
     ///
     /// # Errors
     ///
-    /// See [`PacketError`].
-    pub fn open(interface: &str, options: &PacketOptions) -> Result<Self, PacketError> {
+    /// See [`PacketSocketError`].
+    pub fn open(interface: &str, options: &PacketSocketOptions) -> Result<Self, PacketSocketError> {
         let index = packet::interface_index(interface)
-            .map_err(|_| PacketError::NoInterface(interface.to_owned()))?;
+            .map_err(|_| PacketSocketError::NoInterface(interface.to_owned()))?;
         let socket = open_socket(index, options).map_err(|error| match error.kind() {
-            io::ErrorKind::PermissionDenied => PacketError::Privilege(interface.to_owned()),
-            _ => PacketError::Other(interface.to_owned(), error),
+            io::ErrorKind::PermissionDenied => PacketSocketError::Privilege(interface.to_owned()),
+            _ => PacketSocketError::Other(interface.to_owned(), error),
         })?;
         Ok(Self {
             socket,
-            table: MessageTable::new(options.slots),
+            table: MmsghdrTable::new(options.slots),
             send_wait: options.send_wait,
             dropped: 0,
             transmit_timestamp: options.transmit_timestamps,
@@ -168,7 +168,7 @@ impl PacketDevice {
     }
 }
 
-impl SocketDevice<()> for PacketDevice {
+impl SocketDevice<()> for PacketSocketDevice {
     fn socket(&self) -> &Socket {
         &self.socket
     }
@@ -181,7 +181,7 @@ impl SocketDevice<()> for PacketDevice {
     }
 }
 
-impl BatchDevice for PacketDevice {
+impl BatchDevice for PacketSocketDevice {
     type Address = ();
 
     fn receive(&mut self, batch: &mut Batch<()>, wait: Duration) -> io::Result<usize> {
@@ -207,13 +207,13 @@ impl BatchDevice for PacketDevice {
     }
 }
 
-impl AsFd for PacketDevice {
+impl AsFd for PacketSocketDevice {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 }
 
-fn open_socket(interface: u32, options: &PacketOptions) -> io::Result<Socket> {
+fn open_socket(interface: u32, options: &PacketSocketOptions) -> io::Result<Socket> {
     let socket = packet::open()?;
     if options.bypass_queueing {
         packet::bypass_queueing(&socket)?;
@@ -258,7 +258,7 @@ fn open_socket(interface: u32, options: &PacketOptions) -> io::Result<Socket> {
         }
     }
     if let Some(source) = options.transmit_timestamps {
-        socket.enable_frame_timestamps(source == TransmitTimestamp::Hardware)?;
+        socket.enable_frame_timestamps(source == TransmitTimestampSource::Hardware)?;
     }
     if !program.is_empty() {
         socket.attach_filter(&program)?;

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use horolog_sys::message::{AncillaryData, MessageTable, is_refusal};
+use horolog_sys::message::{AncillaryData, MmsghdrTable, is_refusal};
 use horolog_sys::socket::Socket;
 
 use crate::batch::{Batch, PacketMetadata};
@@ -40,7 +40,7 @@ pub(crate) fn receive<A: Copy + Default>(
 /// Receives the packets that were looped back with a transmit timestamp, without waiting.
 pub(crate) fn receive_transmitted<A: Copy + Default>(
     socket: BorrowedFd<'_>,
-    table: &mut MessageTable,
+    table: &mut MmsghdrTable,
     batch: &mut Batch<A>,
     address: impl Fn(&AncillaryData) -> A,
 ) -> io::Result<usize> {

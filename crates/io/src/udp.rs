@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use horolog_sys::explain::explain;
-use horolog_sys::message::{MessageTable, OutgoingDatagram, TransmitTimestamp};
+use horolog_sys::message::{MmsghdrTable, OutgoingDatagram, TransmitTimestampSource};
 use horolog_sys::socket::Socket;
 use horolog_wire::ethernet::{MacAddress, VlanTag};
 
@@ -31,7 +31,8 @@ pub struct Endpoints {
     /// sockets bound to a wildcard address.
     pub group: Option<IpAddr>,
     /// True if a received datagram was sent to a unicast address of this host, at the link layer
-    /// and the IP layer. Reported if [`UdpOptions::report_unicast`] is set, otherwise always true.
+    /// and the IP layer. Reported if [`UdpDeviceOptions::report_unicast`] is set, otherwise always
+    /// true.
     pub unicast: bool,
     /// MAC addresses and VLAN tag of a received datagram and its reply, if the device works on
     /// frames.
@@ -81,11 +82,11 @@ impl Default for Endpoints {
 #[derive(Debug)]
 pub struct UdpDevice {
     socket: Socket,
-    table: MessageTable,
+    table: MmsghdrTable,
     local: SocketAddr,
     send_wait: Duration,
     drops: DropCounter,
-    transmit_timestamp: Option<TransmitTimestamp>,
+    transmit_timestamp: Option<TransmitTimestampSource>,
     reports_unicast: bool,
 }
 
@@ -94,29 +95,29 @@ impl UdpDevice {
     ///
     /// # Errors
     ///
-    /// See [`UdpError`].
-    pub fn bind(local: SocketAddr, options: &UdpOptions) -> Result<Self, UdpError> {
-        let other = |error| UdpError::Other(local, error);
+    /// See [`UdpDeviceError`].
+    pub fn bind(local: SocketAddr, options: &UdpDeviceOptions) -> Result<Self, UdpDeviceError> {
+        let other = |error| UdpDeviceError::Other(local, error);
         let socket = Socket::udp(local).map_err(other)?;
         set_options(&socket, local, options).map_err(other)?;
         if let Some(name) = &options.interface {
             socket.bind_to_interface(name).map_err(|error| match error.kind() {
-                io::ErrorKind::NotFound => UdpError::NoInterface(name.clone()),
+                io::ErrorKind::NotFound => UdpDeviceError::NoInterface(name.clone()),
                 _ => other(error),
             })?;
         }
         let bound =
             if options.report_unicast { socket.bind_to_host(local) } else { socket.bind(local) };
         bound.map_err(|error| match error.kind() {
-            io::ErrorKind::AddrInUse => UdpError::InUse(local),
-            io::ErrorKind::AddrNotAvailable => UdpError::NotLocal(local),
-            io::ErrorKind::PermissionDenied => UdpError::Privilege(local),
+            io::ErrorKind::AddrInUse => UdpDeviceError::InUse(local),
+            io::ErrorKind::AddrNotAvailable => UdpDeviceError::NotLocal(local),
+            io::ErrorKind::PermissionDenied => UdpDeviceError::Privilege(local),
             _ => other(error),
         })?;
         let bound = socket.local_address().map_err(other)?;
         Ok(Self {
             socket,
-            table: MessageTable::new(options.slots),
+            table: MmsghdrTable::new(options.slots),
             local: bound,
             send_wait: options.send_wait,
             drops: DropCounter::default(),
@@ -129,8 +130,8 @@ impl UdpDevice {
     ///
     /// # Errors
     ///
-    /// See [`UdpError`].
-    pub fn connect(remote: SocketAddr, options: &UdpOptions) -> Result<Self, UdpError> {
+    /// See [`UdpDeviceError`].
+    pub fn connect(remote: SocketAddr, options: &UdpDeviceOptions) -> Result<Self, UdpDeviceError> {
         let any = match remote {
             SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
             SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
@@ -143,16 +144,19 @@ impl UdpDevice {
     ///
     /// # Errors
     ///
-    /// See [`UdpError`].
+    /// See [`UdpDeviceError`].
     pub fn connect_from(
         local: SocketAddr,
         remote: SocketAddr,
-        options: &UdpOptions,
-    ) -> Result<Self, UdpError> {
+        options: &UdpDeviceOptions,
+    ) -> Result<Self, UdpDeviceError> {
         let mut device = Self::bind(local, options)?;
-        device.socket.connect(remote).map_err(|error| UdpError::Unreachable(remote, error))?;
+        device
+            .socket
+            .connect(remote)
+            .map_err(|error| UdpDeviceError::Unreachable(remote, error))?;
         device.local =
-            device.socket.local_address().map_err(|error| UdpError::Other(remote, error))?;
+            device.socket.local_address().map_err(|error| UdpDeviceError::Other(remote, error))?;
         Ok(device)
     }
 
@@ -164,7 +168,7 @@ impl UdpDevice {
     pub fn try_clone(&self) -> io::Result<Self> {
         Ok(Self {
             socket: self.socket.try_clone()?,
-            table: MessageTable::new(self.table.slots()),
+            table: MmsghdrTable::new(self.table.slots()),
             local: self.local,
             send_wait: self.send_wait,
             drops: DropCounter::default(),
@@ -293,7 +297,7 @@ impl AsFd for UdpDevice {
 }
 
 /// Sets the options that must precede binding.
-fn set_options(socket: &Socket, local: SocketAddr, options: &UdpOptions) -> io::Result<()> {
+fn set_options(socket: &Socket, local: SocketAddr, options: &UdpDeviceOptions) -> io::Result<()> {
     if local.is_ipv6() {
         socket.set_v6_only(options.v6_only)?;
     }
@@ -301,7 +305,7 @@ fn set_options(socket: &Socket, local: SocketAddr, options: &UdpOptions) -> io::
         socket.set_reuse_port()?;
     }
     if let Some(source) = options.transmit_timestamps {
-        socket.enable_timestamps(local, source == TransmitTimestamp::Hardware)?;
+        socket.enable_timestamps(local, source == TransmitTimestampSource::Hardware)?;
     } else if options.receive_timestamps || options.hardware_timestamps {
         socket.enable_receive_timestamps(options.hardware_timestamps)?;
     }
@@ -324,7 +328,7 @@ fn set_options(socket: &Socket, local: SocketAddr, options: &UdpOptions) -> io::
 fn outgoing_datagram(
     packet: BatchPacket<'_, Endpoints>,
     bound: SocketAddr,
-    timestamp_source: Option<TransmitTimestamp>,
+    timestamp_source: Option<TransmitTimestampSource>,
 ) -> OutgoingDatagram<'_> {
     let Endpoints { remote, local, .. } = packet.address;
     let chosen = bound.ip().is_unspecified() && !local.is_unspecified();
@@ -358,7 +362,7 @@ mod tests;
 /// Options of a UDP device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is an option of its own")]
-pub struct UdpOptions {
+pub struct UdpDeviceOptions {
     /// Maximum number of datagrams per system call; more datagrams take several calls.
     pub slots: usize,
     /// True if several sockets may share the address and port (`SO_REUSEPORT`).
@@ -369,7 +373,7 @@ pub struct UdpOptions {
     pub hardware_timestamps: bool,
     /// Source of transmit timestamps; `None` requests none. With hardware timestamps, received
     /// datagrams get them too.
-    pub transmit_timestamps: Option<TransmitTimestamp>,
+    pub transmit_timestamps: Option<TransmitTimestampSource>,
     /// True to report whether each datagram was sent to a unicast address
     /// ([`crate::Endpoints::unicast`]). A server needs that: with `SO_REUSEPORT` every socket of
     /// the port receives a copy of a multicast or broadcast datagram.
@@ -387,7 +391,7 @@ pub struct UdpOptions {
     pub send_wait: Duration,
 }
 
-impl Default for UdpOptions {
+impl Default for UdpDeviceOptions {
     fn default() -> Self {
         Self {
             slots: 32,
@@ -407,7 +411,7 @@ impl Default for UdpOptions {
 
 /// Reason for which a UDP device could not be opened.
 #[derive(Debug, thiserror::Error)]
-pub enum UdpError {
+pub enum UdpDeviceError {
     /// Address in use by another socket.
     #[error("cannot use {0}: address in use by another program; stop it or choose another port")]
     InUse(SocketAddr),

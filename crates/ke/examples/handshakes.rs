@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use horolog_ke::{AES_SIV_CMAC_256, CookieProvider, KeClient, KeConfig, KeServer, TrustAnchors};
+use horolog_ke::{
+    AES_SIV_CMAC_256, CookieProvider, NtsKeClient, NtsKeConfig, NtsKeServer, TrustAnchors,
+};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -29,11 +31,11 @@ impl CookieProvider for ZeroCookies {
 
 fn serve(certificate: &str, key: &str, address: &str, threads: &str) -> Result<(), Box<dyn Error>> {
     let mut config =
-        KeConfig::new(address.parse()?, PathBuf::from(certificate), PathBuf::from(key));
+        NtsKeConfig::new(address.parse()?, PathBuf::from(certificate), PathBuf::from(key));
     config.threads = threads.parse()?;
     config.limits.connections_per_prefix = 0;
     config.limits.rate_per_prefix = 0;
-    let server = KeServer::start(config, Arc::new(ZeroCookies))?;
+    let server = NtsKeServer::start(config, Arc::new(ZeroCookies))?;
     println!("listening on {:?}", server.listen_addresses());
     std::io::stdin().read_to_end(&mut Vec::new())?;
     println!("{:?}", server.counts());
@@ -48,7 +50,7 @@ fn run_clients(
     seconds: &str,
 ) -> Result<(), Box<dyn Error>> {
     let trust = TrustAnchors::from_pem_file(Some(Path::new(authority)))?;
-    let client = KeClient::new(&trust, &[AES_SIV_CMAC_256])?;
+    let client = NtsKeClient::new(&trust, &[AES_SIV_CMAC_256])?;
     let (address, threads, seconds) =
         (address.parse()?, threads.parse::<usize>()?, seconds.parse::<f64>()?);
     let (done, failed) = (AtomicU64::new(0), AtomicU64::new(0));

@@ -15,7 +15,7 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::{Error, InconsistentKeys};
 
-use crate::KeError;
+use crate::NtsKeError;
 use crate::validity::CertificateValidity;
 
 /// Certificate chain with its private key and validity period.
@@ -33,16 +33,16 @@ impl CertificateKeyPair {
         key: &Path,
         provider: &CryptoProvider,
         now: SystemTime,
-    ) -> Result<Self, KeError> {
+    ) -> Result<Self, NtsKeError> {
         let chain = read_certificates(certificate)?;
         let validity = chain.first().and_then(|first| CertificateValidity::parse(first));
-        let validity = validity.ok_or_else(|| KeError::InvalidFile {
+        let validity = validity.ok_or_else(|| NtsKeError::InvalidFile {
             what: "certificate",
             path: certificate.to_owned(),
             reason: "unreadable validity period".into(),
         })?;
         if validity.not_after < now {
-            return Err(KeError::Expired {
+            return Err(NtsKeError::Expired {
                 path: certificate.to_owned(),
                 since: humantime::format_rfc3339_seconds(validity.not_after).to_string(),
             });
@@ -51,7 +51,7 @@ impl CertificateKeyPair {
             .map_err(|error| pem_error("private key", key, error))?;
         let certified = CertifiedKey::from_der(chain, secret, provider).map_err(|error| {
             if matches!(error, Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) {
-                return KeError::KeyMismatch {
+                return NtsKeError::KeyMismatch {
                     certificate: certificate.to_owned(),
                     key: key.to_owned(),
                 };
@@ -61,38 +61,38 @@ impl CertificateKeyPair {
                 Error::InvalidCertificate(_) => ("certificate", certificate),
                 _ => ("private key", key),
             };
-            KeError::InvalidFile { what, path: path.to_owned(), reason: error.to_string() }
+            NtsKeError::InvalidFile { what, path: path.to_owned(), reason: error.to_string() }
         })?;
         Ok(Self { certified: Arc::new(certified), validity })
     }
 }
 
 /// Reads the certificates of a PEM file; an error if there are none.
-pub(crate) fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, KeError> {
+pub(crate) fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, NtsKeError> {
     let what = "certificate";
     let chain: Vec<_> = CertificateDer::pem_reader_iter(open_file(what, path)?)
         .collect::<Result<_, _>>()
         .map_err(|error| pem_error(what, path, error))?;
     if chain.is_empty() {
-        return Err(KeError::NoPemItems { what, path: path.to_owned() });
+        return Err(NtsKeError::NoPemItems { what, path: path.to_owned() });
     }
     Ok(chain)
 }
 
-fn open_file(what: &'static str, path: &Path) -> Result<BufReader<File>, KeError> {
-    File::open(path).map(BufReader::new).map_err(|error| KeError::Unreadable {
+fn open_file(what: &'static str, path: &Path) -> Result<BufReader<File>, NtsKeError> {
+    File::open(path).map(BufReader::new).map_err(|error| NtsKeError::Unreadable {
         what,
         path: path.to_owned(),
         error,
     })
 }
 
-fn pem_error(what: &'static str, path: &Path, error: pem::Error) -> KeError {
+fn pem_error(what: &'static str, path: &Path, error: pem::Error) -> NtsKeError {
     let path = path.to_owned();
     match error {
-        pem::Error::NoItemsFound => KeError::NoPemItems { what, path },
-        pem::Error::Io(error) => KeError::Unreadable { what, path, error },
-        other => KeError::InvalidFile { what, path, reason: other.to_string() },
+        pem::Error::NoItemsFound => NtsKeError::NoPemItems { what, path },
+        pem::Error::Io(error) => NtsKeError::Unreadable { what, path, error },
+        other => NtsKeError::InvalidFile { what, path, reason: other.to_string() },
     }
 }
 

@@ -1,6 +1,6 @@
 //! NTS-KE client. [`NtsKeExchange`] runs the protocol over any stream, blocking or not;
-//! [`KeClient`] holds the state that exchanges share, and also runs exchanges over TCP. Nothing is
-//! retried, and no host name is resolved.
+//! [`NtsKeClient`] holds the state that exchanges share, and also runs exchanges over TCP. Nothing
+//! is retried, and no host name is resolved.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
@@ -17,10 +17,12 @@ use rustls::{ClientConfig, ClientConnection};
 use zeroize::Zeroizing;
 
 use crate::algorithm::{AES_128_GCM_SIV, AES_SIV_CMAC_256, NegotiatedAlgorithm, NtsKeys, key_len};
-use crate::message::{Grant, KeRequest, KeResponse, NegotiationFailure, RESPONSE_LEN_MAX};
+use crate::message::{
+    NegotiatedParameters, NegotiationFailure, NtsKeRequest, NtsKeResponse, RESPONSE_LEN_MAX,
+};
 use crate::records::message_len;
 use crate::verifier::CachingVerifier;
-use crate::{ALPN, ExchangePhase, KeError, TrustAnchors};
+use crate::{ALPN, NtsKeError, NtsKeExchangePhase, TrustAnchors};
 
 /// Result of an exchange: keys, cookies and NTP server of an NTS session. The keys are wiped on
 /// drop.
@@ -38,7 +40,7 @@ pub struct SessionMaterial {
     /// The UDP port of the NTP server, if it is not 123.
     pub port: Option<u16>,
     /// True if the keys may be wrong, because the server did not indicate how it exports keys for
-    /// AES-128-GCM-SIV: see [`KeClient::fallback_client`].
+    /// AES-128-GCM-SIV: see [`NtsKeClient::fallback_client`].
     pub keys_uncertain: bool,
 }
 
@@ -53,36 +55,36 @@ impl fmt::Debug for SessionMaterial {
     }
 }
 
-/// Runs one exchange with one server: see [`KeClient`].
+/// Runs one exchange with one server: see [`NtsKeClient`].
 pub fn exchange_keys(
     target: &str,
     address: SocketAddr,
     trust: &TrustAnchors,
     algorithms: &[u16],
     timeout: Duration,
-) -> Result<SessionMaterial, KeError> {
-    KeClient::new(trust, algorithms)?.exchange_keys(target, address, timeout)
+) -> Result<SessionMaterial, NtsKeError> {
+    NtsKeClient::new(trust, algorithms)?.exchange_keys(target, address, timeout)
 }
 
 /// NTS-KE client: configuration shared by all exchanges with the same trust anchors. Sessions are
 /// not resumed, so each exchange has a full handshake.
 #[derive(Clone)]
-pub struct KeClient {
+pub struct NtsKeClient {
     config: Arc<ClientConfig>,
-    request: KeRequest,
+    request: NtsKeRequest,
     /// True if keys are exported according to RFC 8915 even if the server does not indicate that it
     /// does so.
     uses_standard_exporter: bool,
 }
 
-impl KeClient {
+impl NtsKeClient {
     /// Creates a client. `algorithms` are numbers of AEAD algorithms known to [`crate::key_len`],
     /// in order of preference.
-    pub fn new(trust: &TrustAnchors, algorithms: &[u16]) -> Result<Self, KeError> {
+    pub fn new(trust: &TrustAnchors, algorithms: &[u16]) -> Result<Self, NtsKeError> {
         if algorithms.is_empty() || algorithms.iter().any(|&one| key_len(one).is_none()) {
             let list = algorithms.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
             let wrong = format!("'{list}' is not a list of AEAD algorithms that NTS can use");
-            return Err(KeError::Configuration(wrong));
+            return Err(NtsKeError::Configuration(wrong));
         }
         let provider = Arc::new(aws_lc_rs::default_provider());
         let verifier = CachingVerifier::new(trust, &provider)?;
@@ -93,7 +95,7 @@ impl KeClient {
             .with_no_client_auth();
         config.alpn_protocols = vec![ALPN.to_vec()];
         config.resumption = Resumption::disabled();
-        let request = KeRequest {
+        let request = NtsKeRequest {
             ntpv4: true,
             algorithms: algorithms.to_vec(),
             exact_exporter: algorithms.contains(&AES_128_GCM_SIV),
@@ -109,16 +111,16 @@ impl KeClient {
         let others = |&one: &u16| one != AES_128_GCM_SIV;
         let algorithms: Vec<_> = self.request.algorithms.iter().copied().filter(others).collect();
         if !algorithms.is_empty() {
-            client.request = KeRequest { algorithms, exact_exporter: false, ntpv4: true };
+            client.request = NtsKeRequest { algorithms, exact_exporter: false, ntpv4: true };
         }
         client
     }
 
     /// Begins an exchange with a server whose certificate must be valid for `target`, a host name
     /// or an IP address.
-    pub fn begin(&self, target: &str) -> Result<NtsKeExchange, KeError> {
+    pub fn begin(&self, target: &str) -> Result<NtsKeExchange, NtsKeError> {
         let name = ServerName::try_from(target.to_owned())
-            .map_err(|_| KeError::InvalidName(target.to_owned()))?;
+            .map_err(|_| NtsKeError::InvalidName(target.to_owned()))?;
         let mut tls = ClientConnection::new(Arc::clone(&self.config), name)?;
         // rustls buffers the request until the handshake is complete.
         let request = self.request.to_bytes();
@@ -141,34 +143,34 @@ impl KeClient {
         target: &str,
         address: SocketAddr,
         timeout: Duration,
-    ) -> Result<SessionMaterial, KeError> {
+    ) -> Result<SessionMaterial, NtsKeError> {
         let deadline = Instant::now() + timeout;
         let stream_error = |phase| {
             move |error: io::Error| match error.kind() {
-                ErrorKind::TimedOut => KeError::TimedOut { address, phase },
-                _ => KeError::Connection { address, phase, error },
+                ErrorKind::TimedOut => NtsKeError::TimedOut { address, phase },
+                _ => NtsKeError::Connection { address, phase, error },
             }
         };
         let mut exchange = self.begin(target)?;
         let connected = TcpStream::connect_timeout(&address, timeout);
-        let mut stream = connected.map_err(stream_error(ExchangePhase::Connecting))?;
+        let mut stream = connected.map_err(stream_error(NtsKeExchangePhase::Connecting))?;
         loop {
             let (phase, left) =
                 (exchange.phase(), deadline.saturating_duration_since(Instant::now()));
             if left.is_zero() {
-                return Err(KeError::TimedOut { address, phase });
+                return Err(NtsKeError::TimedOut { address, phase });
             }
             stream.set_read_timeout(Some(left)).map_err(stream_error(phase))?;
             stream.set_write_timeout(Some(left)).map_err(stream_error(phase))?;
             match exchange.advance(&mut stream) {
-                Ok(ExchangeProgress::Done(established)) => {
+                Ok(NtsKeExchangeStatus::Done(established)) => {
                     // Without cork, the FIN is sent in a segment of its own.
                     let _ = set_cork(&stream);
                     exchange.close(&mut stream);
                     return Ok(*established);
                 }
-                Ok(ExchangeProgress::Incomplete { .. }) => {}
-                Err(KeError::StreamFailed(error)) => {
+                Ok(NtsKeExchangeStatus::Incomplete { .. }) => {}
+                Err(NtsKeError::StreamFailed(error)) => {
                     return Err(stream_error(exchange.phase())(error));
                 }
                 Err(error) => return Err(error),
@@ -177,7 +179,7 @@ impl KeClient {
     }
 }
 
-impl fmt::Debug for KeClient {
+impl fmt::Debug for NtsKeClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KeClient").field("request", &self.request).finish_non_exhaustive()
     }
@@ -185,7 +187,7 @@ impl fmt::Debug for KeClient {
 
 /// Progress of an exchange.
 #[derive(Debug)]
-pub enum ExchangeProgress {
+pub enum NtsKeExchangeStatus {
     /// The exchange continues when the stream is readable or, if `wants_write` is true, writable.
     Incomplete {
         /// True if data is waiting to be written.
@@ -216,17 +218,17 @@ impl NtsKeExchange {
     ///
     /// # Errors
     ///
-    /// [`KeError::StreamFailed`] if the stream fails; all other errors are caused by the server.
+    /// [`NtsKeError::StreamFailed`] if the stream fails; all other errors are caused by the server.
     pub fn advance(
         &mut self,
         stream: &mut (impl Read + Write),
-    ) -> Result<ExchangeProgress, KeError> {
+    ) -> Result<NtsKeExchangeStatus, NtsKeError> {
         self.write(stream)?;
         match self.tls.read_tls(stream) {
-            Ok(0) => return Err(KeError::ClosedEarly(self.phase())),
+            Ok(0) => return Err(NtsKeError::ClosedEarly(self.phase())),
             Ok(_) => {}
             Err(error) if is_retryable(&error) => return Ok(self.incomplete()),
-            Err(error) => return Err(KeError::StreamFailed(error)),
+            Err(error) => return Err(NtsKeError::StreamFailed(error)),
         }
         if let Err(error) = self.tls.process_new_packets() {
             // Sends the TLS alert; the server may have closed the connection already.
@@ -235,10 +237,10 @@ impl NtsKeExchange {
         }
         if !self.tls.is_handshaking() {
             if self.tls.alpn_protocol() != Some(ALPN) {
-                return Err(KeError::NotNtsKe);
+                return Err(NtsKeError::NotNtsKe);
             }
             if let Some(length) = self.read_response()? {
-                return self.finish(length).map(|done| ExchangeProgress::Done(Box::new(done)));
+                return self.finish(length).map(|done| NtsKeExchangeStatus::Done(Box::new(done)));
             }
         }
         self.write(stream)?;
@@ -252,58 +254,60 @@ impl NtsKeExchange {
     }
 
     /// Returns the phase that the exchange is in.
-    fn phase(&self) -> ExchangePhase {
+    fn phase(&self) -> NtsKeExchangePhase {
         match (self.tls.is_handshaking(), self.response.is_empty()) {
-            (true, _) => ExchangePhase::Handshake,
-            (false, true) => ExchangePhase::Response,
-            (false, false) => ExchangePhase::PartialResponse,
+            (true, _) => NtsKeExchangePhase::Handshake,
+            (false, true) => NtsKeExchangePhase::Response,
+            (false, false) => NtsKeExchangePhase::PartialResponse,
         }
     }
 
-    fn incomplete(&self) -> ExchangeProgress {
-        ExchangeProgress::Incomplete { wants_write: self.tls.wants_write() }
+    fn incomplete(&self) -> NtsKeExchangeStatus {
+        NtsKeExchangeStatus::Incomplete { wants_write: self.tls.wants_write() }
     }
 
-    fn write(&mut self, stream: &mut impl Write) -> Result<(), KeError> {
+    fn write(&mut self, stream: &mut impl Write) -> Result<(), NtsKeError> {
         while self.tls.wants_write() {
             match self.tls.write_tls(stream) {
                 Ok(_) => {}
                 Err(error) if is_retryable(&error) => break,
-                Err(error) => return Err(KeError::StreamFailed(error)),
+                Err(error) => return Err(NtsKeError::StreamFailed(error)),
             }
         }
         Ok(())
     }
 
     /// Reads the available part of the response; returns its length once it is complete.
-    fn read_response(&mut self) -> Result<Option<usize>, KeError> {
+    fn read_response(&mut self) -> Result<Option<usize>, NtsKeError> {
         let room = (RESPONSE_LEN_MAX + 1).saturating_sub(self.response.len());
         let ended = match self.tls.reader().take(room as u64).read_to_end(&mut self.response) {
             Ok(_) => true,
             Err(error) if error.kind() == ErrorKind::WouldBlock => false,
-            Err(_) => return Err(KeError::ClosedEarly(self.phase())),
+            Err(_) => return Err(NtsKeError::ClosedEarly(self.phase())),
         };
         match message_len(&self.response) {
             Some(length) if length <= RESPONSE_LEN_MAX => Ok(Some(length)),
-            _ if self.response.len() > RESPONSE_LEN_MAX => Err(KeError::TooLong),
-            _ if ended => Err(KeError::ClosedEarly(self.phase())),
+            _ if self.response.len() > RESPONSE_LEN_MAX => Err(NtsKeError::TooLong),
+            _ if ended => Err(NtsKeError::ClosedEarly(self.phase())),
             _ => Ok(None),
         }
     }
 
-    fn finish(&self, length: usize) -> Result<SessionMaterial, KeError> {
-        let grant = match KeResponse::parse(&self.response[..length])? {
-            KeResponse::Negotiated(grant) if self.offered.contains(&grant.algorithm) => grant,
-            KeResponse::Negotiated(grant) => return Err(KeError::NotOffered(grant.algorithm)),
-            KeResponse::NothingInCommon(NegotiationFailure::Algorithm) => {
-                return Err(KeError::NoAlgorithm);
+    fn finish(&self, length: usize) -> Result<SessionMaterial, NtsKeError> {
+        let grant = match NtsKeResponse::parse(&self.response[..length])? {
+            NtsKeResponse::Negotiated(grant) if self.offered.contains(&grant.algorithm) => grant,
+            NtsKeResponse::Negotiated(grant) => {
+                return Err(NtsKeError::NotOffered(grant.algorithm));
             }
-            KeResponse::NothingInCommon(NegotiationFailure::Protocol) => {
-                return Err(KeError::NoProtocol);
+            NtsKeResponse::NothingInCommon(NegotiationFailure::Algorithm) => {
+                return Err(NtsKeError::NoAlgorithm);
             }
-            KeResponse::Error(code) => return Err(KeError::Refused { code }),
+            NtsKeResponse::NothingInCommon(NegotiationFailure::Protocol) => {
+                return Err(NtsKeError::NoProtocol);
+            }
+            NtsKeResponse::Error(code) => return Err(NtsKeError::Refused { code }),
         };
-        let Grant { algorithm, exact_exporter, server, port, cookies } = grant;
+        let NegotiatedParameters { algorithm, exact_exporter, server, port, cookies } = grant;
         let uncertain =
             algorithm == AES_128_GCM_SIV && !exact_exporter && !self.uses_standard_exporter;
         // A server that does not indicate its export is assumed to be chrony 4.4 to 4.6.

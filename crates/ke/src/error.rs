@@ -1,5 +1,5 @@
 //! Errors of a listener's start or reconfiguration, and of a client's exchange. Errors that clients
-//! cause at a listener are only counted: [`crate::KeCounts`].
+//! cause at a listener are only counted: [`crate::NtsKeCounts`].
 
 mod hint;
 mod tls;
@@ -15,7 +15,7 @@ use crate::message::BadResponse;
 
 /// Error of a listener's start or reconfiguration, or of a client's exchange.
 #[derive(Debug, thiserror::Error)]
-pub enum KeError {
+pub enum NtsKeError {
     /// A file cannot be read.
     #[error("cannot read {what} {}: {}", path.display(), unread(error))]
     Unreadable {
@@ -103,7 +103,7 @@ pub enum KeError {
         /// The server's address.
         address: SocketAddr,
         /// The phase in which it failed.
-        phase: ExchangePhase,
+        phase: NtsKeExchangePhase,
         /// The system's error.
         error: io::Error,
     },
@@ -116,7 +116,7 @@ pub enum KeError {
         /// The server's address.
         address: SocketAddr,
         /// The phase that was waited for.
-        phase: ExchangePhase,
+        phase: NtsKeExchangePhase,
     },
     /// TLS failed, for instance because the certificate is not trusted.
     #[error("TLS with the NTS-KE server failed: {}", tls::words(.0))]
@@ -126,7 +126,7 @@ pub enum KeError {
     NotNtsKe,
     /// The server ended the connection before its response was complete.
     #[error("the NTS-KE server closed the connection too early: {0}")]
-    ClosedEarly(ExchangePhase),
+    ClosedEarly(NtsKeExchangePhase),
     /// The response exceeds the length limit.
     #[error(
         "the NTS-KE server's response is longer than {} bytes",
@@ -155,7 +155,7 @@ pub enum KeError {
 
 /// Phase of an exchange, named after the event that completes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ExchangePhase {
+pub enum NtsKeExchangePhase {
     /// The TCP connection.
     Connecting,
     /// The TLS handshake.
@@ -166,7 +166,7 @@ pub enum ExchangePhase {
     PartialResponse,
 }
 
-impl fmt::Display for ExchangePhase {
+impl fmt::Display for NtsKeExchangePhase {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::Connecting => "TCP connection",
@@ -220,7 +220,7 @@ mod tests {
     fn a_permission_error_of_a_file_has_a_hint() {
         let of = |kind: io::ErrorKind| {
             let (path, error) = (PathBuf::from("key.pem"), io::Error::from(kind));
-            KeError::Unreadable { what: "key", path, error }.to_string()
+            NtsKeError::Unreadable { what: "key", path, error }.to_string()
         };
         let message = of(io::ErrorKind::PermissionDenied);
         assert!(
@@ -236,12 +236,12 @@ mod tests {
         let address = SocketAddr::from(([192, 0, 2, 1], 4460));
         for errno in 1..134 {
             let error = || io::Error::from_raw_os_error(errno);
-            let (what, phase) = ("key", ExchangePhase::Connecting);
+            let (what, phase) = ("key", NtsKeExchangePhase::Connecting);
             for text in [
-                KeError::Unreadable { what, path: "key.pem".into(), error: error() },
-                KeError::Listen { address, error: error() },
-                KeError::System { doing: "start a thread", error: error() },
-                KeError::Connection { address, phase, error: error() },
+                NtsKeError::Unreadable { what, path: "key.pem".into(), error: error() },
+                NtsKeError::Listen { address, error: error() },
+                NtsKeError::System { doing: "start a thread", error: error() },
+                NtsKeError::Connection { address, phase, error: error() },
             ]
             .map(|error| error.to_string())
             {

@@ -16,11 +16,11 @@ pub mod validity;
 mod verifier;
 
 pub use algorithm::{AES_128_GCM_SIV, AES_SIV_CMAC_256, key_len};
-pub use client::{ExchangeProgress, KeClient, NtsKeExchange, SessionMaterial, exchange_keys};
-pub use error::{ExchangePhase, KeError};
+pub use client::{NtsKeClient, NtsKeExchange, NtsKeExchangeStatus, SessionMaterial, exchange_keys};
+pub use error::{NtsKeError, NtsKeExchangePhase};
 pub use server::{
-    CertificateInfo, CookieProvider, KeConfig, KeCounts, KeLimits, KeServer, PreparedConfig,
-    check_certificate,
+    CookieProvider, NtsKeConfig, NtsKeCounts, NtsKeLimits, NtsKeServer, PreparedNtsKeConfig,
+    ServerCertificateValidity, check_certificate,
 };
 pub use trust::TrustAnchors;
 

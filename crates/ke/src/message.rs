@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use crate::algorithm::{AES_128_GCM_SIV, NegotiatedAlgorithm};
-use crate::records::{Record, kind, number, numbers};
+use crate::records::{NtsKeRecord, kind, number, numbers};
 
 /// Longest accepted request, in bytes; RFC 8915, section 4, requires a server to accept 1024.
 pub const REQUEST_LEN_MAX: usize = 4096;
@@ -20,7 +20,7 @@ const NTPV4: u16 = 0;
 /// Error code by which a server refuses a request (RFC 8915, section 7.8).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u16)]
-pub enum RequestError {
+pub enum NtsKeErrorCode {
     /// A critical record of an unknown type.
     UnrecognizedCritical = 0,
     /// The message is not a valid request.
@@ -31,7 +31,7 @@ pub enum RequestError {
 
 /// Request of a client.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct KeRequest {
+pub struct NtsKeRequest {
     /// True if keys for `NTPv4` are requested. No other protocol is supported.
     pub ntpv4: bool,
     /// Numbers of AEAD algorithms, in order of preference.
@@ -42,18 +42,18 @@ pub struct KeRequest {
     pub exact_exporter: bool,
 }
 
-impl KeRequest {
+impl NtsKeRequest {
     /// Parses a complete message. The client's preferred server and port are ignored, even if
     /// invalid, because a server need not follow them (RFC 8915, sections 4.1.7 and 4.1.8).
-    pub fn parse(message: &[u8]) -> Result<Self, RequestError> {
+    pub fn parse(message: &[u8]) -> Result<Self, NtsKeErrorCode> {
         let mut request = Self::default();
-        let mut present = PresentRecords::default();
+        let mut present = ReceivedRecordTypes::default();
         let mut left = message;
         while !present.0[usize::from(kind::END_OF_MESSAGE)] {
-            let (record, rest) = Record::parse(left).ok_or(RequestError::BadRequest)?;
+            let (record, rest) = NtsKeRecord::parse(left).ok_or(NtsKeErrorCode::BadRequest)?;
             left = rest;
             if !present.mark_present(record.kind) {
-                return Err(RequestError::BadRequest);
+                return Err(NtsKeErrorCode::BadRequest);
             }
             request.apply_record(record)?;
         }
@@ -61,22 +61,22 @@ impl KeRequest {
         let offered = present.0[usize::from(kind::AEAD_ALGORITHM)];
         // Invalid: bytes after the end, no protocol record, or NTPv4 without algorithms.
         if !left.is_empty() || !has_protocols || (request.ntpv4 && !offered) {
-            return Err(RequestError::BadRequest);
+            return Err(NtsKeErrorCode::BadRequest);
         }
         Ok(request)
     }
 
-    fn apply_record(&mut self, record: Record<'_>) -> Result<(), RequestError> {
+    fn apply_record(&mut self, record: NtsKeRecord<'_>) -> Result<(), NtsKeErrorCode> {
         let is_valid = match record.kind {
             // Senders must set the critical bit of these two records; it is not required here.
             kind::END_OF_MESSAGE => record.body.is_empty(),
             kind::NEXT_PROTOCOL => {
-                let protocols = parse_numbers(record.body).ok_or(RequestError::BadRequest)?;
+                let protocols = parse_numbers(record.body).ok_or(NtsKeErrorCode::BadRequest)?;
                 self.ntpv4 = protocols.contains(&NTPV4);
                 !protocols.is_empty()
             }
             kind::AEAD_ALGORITHM => {
-                self.algorithms = parse_numbers(record.body).ok_or(RequestError::BadRequest)?;
+                self.algorithms = parse_numbers(record.body).ok_or(NtsKeErrorCode::BadRequest)?;
                 !self.algorithms.is_empty()
             }
             // Only servers send these.
@@ -86,10 +86,10 @@ impl KeRequest {
                 true
             }
             kind::SERVER | kind::PORT => true,
-            _ if record.critical => return Err(RequestError::UnrecognizedCritical),
+            _ if record.critical => return Err(NtsKeErrorCode::UnrecognizedCritical),
             _ => true,
         };
-        is_valid.then_some(()).ok_or(RequestError::BadRequest)
+        is_valid.then_some(()).ok_or(NtsKeErrorCode::BadRequest)
     }
 
     /// Serialises the request as a message.
@@ -133,9 +133,9 @@ pub enum NegotiationFailure {
 
 /// Response of a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum KeResponse {
+pub enum NtsKeResponse {
     /// Keys are negotiated.
-    Negotiated(Grant),
+    Negotiated(NegotiatedParameters),
     /// Client and server have no protocol or algorithm in common.
     NothingInCommon(NegotiationFailure),
     /// The server refused the request, with this error code.
@@ -144,10 +144,10 @@ pub enum KeResponse {
 
 /// Negotiated algorithm, cookies and NTP server for a client.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Grant {
+pub struct NegotiatedParameters {
     /// Number of the AEAD algorithm.
     pub algorithm: u16,
-    /// True if the server exports keys according to RFC 8915: see [`KeRequest::exact_exporter`].
+    /// True if the server exports keys according to RFC 8915: see [`NtsKeRequest::exact_exporter`].
     pub exact_exporter: bool,
     /// The NTP server, if it is another host.
     pub server: Option<String>,
@@ -184,14 +184,14 @@ pub enum BadResponse {
 
 const TRUNCATED: BadResponse = BadResponse::Malformed("a record is truncated");
 
-impl KeResponse {
+impl NtsKeResponse {
     /// Parses a complete message.
     pub fn parse(message: &[u8]) -> Result<Self, BadResponse> {
-        let mut partial = PartialResponse::default();
-        let mut present = PresentRecords::default();
+        let mut partial = ParsedResponseRecords::default();
+        let mut present = ReceivedRecordTypes::default();
         let mut left = message;
         while !present.0[usize::from(kind::END_OF_MESSAGE)] {
-            let (record, rest) = Record::parse(left).ok_or(TRUNCATED)?;
+            let (record, rest) = NtsKeRecord::parse(left).ok_or(TRUNCATED)?;
             left = rest;
             if record.kind != kind::NEW_COOKIE && !present.mark_present(record.kind) {
                 return Err(BadResponse::Malformed("a record occurs twice that may occur once"));
@@ -226,7 +226,7 @@ impl KeResponse {
     }
 }
 
-impl Grant {
+impl NegotiatedParameters {
     fn append_to(&self, message: &mut Vec<u8>) {
         append_numbers(message, kind::NEXT_PROTOCOL, &[NTPV4]);
         append_numbers(message, kind::AEAD_ALGORITHM, &[self.algorithm]);
@@ -247,15 +247,15 @@ impl Grant {
 
 /// Records of a response that have been parsed.
 #[derive(Default)]
-struct PartialResponse {
-    grant: Grant,
+struct ParsedResponseRecords {
+    grant: NegotiatedParameters,
     protocols: Option<Vec<u16>>,
     algorithms: Option<Vec<u16>>,
     error: Option<u16>,
 }
 
-impl PartialResponse {
-    fn apply_record(&mut self, record: Record<'_>) -> Result<(), BadResponse> {
+impl ParsedResponseRecords {
+    fn apply_record(&mut self, record: NtsKeRecord<'_>) -> Result<(), BadResponse> {
         let wrong_length = BadResponse::Malformed("a record has the wrong length");
         let one = || number(record.body).ok_or(wrong_length.clone());
         let many = || parse_numbers(record.body).ok_or(wrong_length.clone());
@@ -278,35 +278,35 @@ impl PartialResponse {
         Ok(())
     }
 
-    fn finish(mut self) -> Result<KeResponse, BadResponse> {
+    fn finish(mut self) -> Result<NtsKeResponse, BadResponse> {
         if let Some(code) = self.error {
-            return Ok(KeResponse::Error(code));
+            return Ok(NtsKeResponse::Error(code));
         }
         let malformed = BadResponse::Malformed;
         let protocols = self.protocols.ok_or(malformed("the Next Protocol record is missing"))?;
         if !protocols.contains(&NTPV4) {
-            return Ok(KeResponse::NothingInCommon(NegotiationFailure::Protocol));
+            return Ok(NtsKeResponse::NothingInCommon(NegotiationFailure::Protocol));
         }
         let algorithms =
             self.algorithms.ok_or(malformed("the AEAD Algorithm record is missing"))?;
         match algorithms[..] {
-            [] => return Ok(KeResponse::NothingInCommon(NegotiationFailure::Algorithm)),
+            [] => return Ok(NtsKeResponse::NothingInCommon(NegotiationFailure::Algorithm)),
             [algorithm] => self.grant.algorithm = algorithm,
             _ => return Err(malformed("it selects more than one AEAD algorithm")),
         }
         match (self.grant.cookies.is_empty(), self.grant.port) {
             (true, _) => Err(BadResponse::NoCookies),
             (_, Some(0)) => Err(BadResponse::Port),
-            _ => Ok(KeResponse::Negotiated(self.grant)),
+            _ => Ok(NtsKeResponse::Negotiated(self.grant)),
         }
     }
 }
 
 /// Record types received so far; each may occur once.
 #[derive(Default)]
-struct PresentRecords([bool; 8]);
+struct ReceivedRecordTypes([bool; 8]);
 
-impl PresentRecords {
+impl ReceivedRecordTypes {
     /// Marks a record type as present. Returns true if it was not present before, or is unknown.
     fn mark_present(&mut self, kind: u16) -> bool {
         self.0
@@ -354,7 +354,7 @@ fn ntp_server(body: &[u8]) -> Result<String, BadResponse> {
 }
 
 fn append_record(message: &mut Vec<u8>, critical: bool, kind: u16, body: &[u8]) {
-    Record { critical, kind, body }.append_to(message);
+    NtsKeRecord { critical, kind, body }.append_to(message);
 }
 
 fn append_numbers(message: &mut Vec<u8>, kind: u16, numbers: &[u16]) {

@@ -31,7 +31,7 @@ const CRITICAL: u16 = 0x8000;
 
 /// One record; its body is borrowed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Record<'a> {
+pub struct NtsKeRecord<'a> {
     /// True if a receiver that does not know the type must refuse the message.
     pub critical: bool,
     /// One of [`kind`], or an unknown type; 15 bits.
@@ -40,7 +40,7 @@ pub struct Record<'a> {
     pub body: &'a [u8],
 }
 
-impl<'a> Record<'a> {
+impl<'a> NtsKeRecord<'a> {
     /// Parses the record at the beginning of `bytes`. Returns it with the bytes after it; `None` if
     /// it is incomplete.
     #[must_use]
@@ -69,7 +69,7 @@ impl<'a> Record<'a> {
 pub fn message_len(bytes: &[u8]) -> Option<usize> {
     let mut left = bytes;
     loop {
-        let (record, rest) = Record::parse(left)?;
+        let (record, rest) = NtsKeRecord::parse(left)?;
         left = rest;
         if record.kind == kind::END_OF_MESSAGE {
             return Some(bytes.len() - left.len());
@@ -99,12 +99,15 @@ mod tests {
     fn records_as_the_standard_draws_them() {
         // Next protocol NTPv4, critical; AES-SIV-CMAC-256, not critical; end, critical.
         let message = [0x80, 1, 0, 2, 0, 0, 0, 4, 0, 2, 0, 15, 0x80, 0, 0, 0];
-        let (next, rest) = Record::parse(&message).unwrap();
-        assert_eq!(next, Record { critical: true, kind: kind::NEXT_PROTOCOL, body: &[0, 0] });
-        let (aead, rest) = Record::parse(rest).unwrap();
-        assert_eq!(aead, Record { critical: false, kind: kind::AEAD_ALGORITHM, body: &[0, 15] });
-        let (end, rest) = Record::parse(rest).unwrap();
-        assert_eq!(end, Record { critical: true, kind: kind::END_OF_MESSAGE, body: &[] });
+        let (next, rest) = NtsKeRecord::parse(&message).unwrap();
+        assert_eq!(next, NtsKeRecord { critical: true, kind: kind::NEXT_PROTOCOL, body: &[0, 0] });
+        let (aead, rest) = NtsKeRecord::parse(rest).unwrap();
+        assert_eq!(
+            aead,
+            NtsKeRecord { critical: false, kind: kind::AEAD_ALGORITHM, body: &[0, 15] }
+        );
+        let (end, rest) = NtsKeRecord::parse(rest).unwrap();
+        assert_eq!(end, NtsKeRecord { critical: true, kind: kind::END_OF_MESSAGE, body: &[] });
         assert!(rest.is_empty());
         assert_eq!(message_len(&message), Some(message.len()));
         for cut in 0..message.len() {
@@ -130,12 +133,12 @@ mod tests {
         fn a_record_comes_back(
             critical: bool, kind in 0u16..0x8000, body: Vec<u8>, rest: [u8; 3],
         ) {
-            let record = Record { critical, kind, body: &body };
+            let record = NtsKeRecord { critical, kind, body: &body };
             let mut bytes = Vec::new();
             record.append_to(&mut bytes);
             prop_assert_eq!(bytes.len(), RECORD_HEADER_LEN + body.len());
             bytes.extend_from_slice(&rest);
-            prop_assert_eq!(Record::parse(&bytes), Some((record, &rest[..])));
+            prop_assert_eq!(NtsKeRecord::parse(&bytes), Some((record, &rest[..])));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! NTS-KE listener: threads that share the listening sockets, each with its own connections and
-//! event loop. The resources used by clients are limited by [`KeLimits`]. Cookies are created by a
-//! [`CookieProvider`].
+//! event loop. The resources used by clients are limited by [`NtsKeLimits`]. Cookies are created by
+//! a [`CookieProvider`].
 
 mod config;
 mod connection;
@@ -26,14 +26,14 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::server::NoServerSessionStorage;
 use rustls::version::TLS13;
 
-pub use self::config::{KeConfig, KeLimits};
-use self::counters::KeCounters;
-pub use self::counters::KeCounts;
+pub use self::config::{NtsKeConfig, NtsKeLimits};
+use self::counters::NtsKeCounters;
+pub use self::counters::NtsKeCounts;
 use self::prefix_limiter::PrefixLimiter;
-use self::worker::KeWorker;
+use self::worker::NtsKeWorker;
 use crate::certificate::{CertificateKeyPair, CertificateResolver};
 use crate::validity::CertificateValidity;
-use crate::{ALPN, KeError};
+use crate::{ALPN, NtsKeError};
 
 /// Length of the accept queue; the system limits it to `net.core.somaxconn`.
 const BACKLOG: u32 = 4096;
@@ -55,7 +55,7 @@ pub trait CookieProvider: Send + Sync {
 
 /// Validity period of the certificate in use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct CertificateInfo {
+pub struct ServerCertificateValidity {
     /// Start of the validity. A certificate whose validity begins in the future is used as well,
     /// because the server's own clock may be wrong.
     pub not_before: SystemTime,
@@ -64,24 +64,24 @@ pub struct CertificateInfo {
 }
 
 /// Running listener; stops on drop.
-pub struct KeServer {
-    shared: Arc<KeServerState>,
+pub struct NtsKeServer {
+    shared: Arc<NtsKeServerState>,
     provider: Arc<CryptoProvider>,
-    threads: Vec<KeThread>,
+    threads: Vec<NtsKeThreadHandle>,
 }
 
-struct KeThread {
+struct NtsKeThreadHandle {
     handle: Option<JoinHandle<()>>,
     wake_socket: UnixStream,
 }
 
 /// State shared by the threads.
-struct KeServerState {
+struct NtsKeServerState {
     cookie_provider: Arc<dyn CookieProvider>,
     tls: Arc<ServerConfig>,
     certificate_resolver: Arc<CertificateResolver>,
-    settings: ArcSwap<KeSettings>,
-    counters: KeCounters,
+    settings: ArcSwap<ConfigWithSockets>,
+    counters: NtsKeCounters,
     prefix_limiter: PrefixLimiter,
     open_connections: AtomicUsize,
     stop: AtomicBool,
@@ -89,32 +89,32 @@ struct KeServerState {
     applied_count: AtomicUsize,
 }
 
-/// Checked configuration with its certificate and sockets, ready for [`KeServer::apply`]. New
+/// Checked configuration with its certificate and sockets, ready for [`NtsKeServer::apply`]. New
 /// sockets are closed on drop.
-pub struct PreparedConfig {
+pub struct PreparedNtsKeConfig {
     certificate: CertificateKeyPair,
-    settings: KeSettings,
+    settings: ConfigWithSockets,
 }
 
 /// Configuration and sockets, replaced as a whole by a change.
-struct KeSettings {
-    config: KeConfig,
-    listeners: Vec<Arc<KeListener>>,
+struct ConfigWithSockets {
+    config: NtsKeConfig,
+    listeners: Vec<Arc<NtsKeListeningSocket>>,
 }
 
-struct KeListener {
+struct NtsKeListeningSocket {
     /// Configured address; port 0 stands for any port.
     configured: SocketAddr,
     socket: TcpListener,
     bound: SocketAddr,
 }
 
-impl KeServer {
+impl NtsKeServer {
     /// Reads the certificate, opens the sockets and starts the threads.
     pub fn start(
-        config: KeConfig,
+        config: NtsKeConfig,
         cookie_provider: Arc<dyn CookieProvider>,
-    ) -> Result<Self, KeError> {
+    ) -> Result<Self, NtsKeError> {
         config.check()?;
         let provider = Arc::new(aws_lc_rs::default_provider());
         let pair = load_certificate(&config, &provider)?;
@@ -125,12 +125,12 @@ impl KeServer {
             some => some,
         };
         let listeners = open_listeners(&config.listen, &[])?;
-        let shared = Arc::new(KeServerState {
+        let shared = Arc::new(NtsKeServerState {
             cookie_provider,
             tls: Arc::new(tls),
             certificate_resolver,
-            settings: ArcSwap::from_pointee(KeSettings { config, listeners }),
-            counters: KeCounters::default(),
+            settings: ArcSwap::from_pointee(ConfigWithSockets { config, listeners }),
+            counters: NtsKeCounters::default(),
             prefix_limiter: PrefixLimiter::new(),
             open_connections: AtomicUsize::new(0),
             stop: AtomicBool::new(false),
@@ -140,21 +140,21 @@ impl KeServer {
         for number in 0..threads {
             let doing = "start a thread for NTS key establishment";
             let thread =
-                server.start_thread(number).map_err(|error| KeError::System { doing, error })?;
+                server.start_thread(number).map_err(|error| NtsKeError::System { doing, error })?;
             server.threads.push(thread);
         }
         Ok(server)
     }
 
-    fn start_thread(&self, number: usize) -> io::Result<KeThread> {
+    fn start_thread(&self, number: usize) -> io::Result<NtsKeThreadHandle> {
         let (wake, wake_receiver) = UnixStream::pair()?;
         wake.set_nonblocking(true)?;
-        let worker = KeWorker::new(Arc::clone(&self.shared), wake_receiver)?;
+        let worker = NtsKeWorker::new(Arc::clone(&self.shared), wake_receiver)?;
         let handle = thread::Builder::new()
             .name(format!("nts-ke-{number}"))
             .stack_size(STACK_BYTES)
             .spawn(move || worker.run())?;
-        Ok(KeThread { handle: Some(handle), wake_socket: wake })
+        Ok(NtsKeThreadHandle { handle: Some(handle), wake_socket: wake })
     }
 
     /// Prepares a new configuration: reads the certificate and its key again, and opens sockets for
@@ -163,19 +163,22 @@ impl KeServer {
     /// # Errors
     ///
     /// A value, the certificate, the key or an address is not usable.
-    pub fn prepare(&self, config: KeConfig) -> Result<PreparedConfig, KeError> {
+    pub fn prepare(&self, config: NtsKeConfig) -> Result<PreparedNtsKeConfig, NtsKeError> {
         config.check()?;
         let pair = load_certificate(&config, &self.provider)?;
         let listeners = open_listeners(&config.listen, &self.shared.settings.load().listeners)?;
-        Ok(PreparedConfig { certificate: pair, settings: KeSettings { config, listeners } })
+        Ok(PreparedNtsKeConfig {
+            certificate: pair,
+            settings: ConfigWithSockets { config, listeners },
+        })
     }
 
     /// Applies a prepared configuration without losing a connection: open connections continue,
     /// sockets of unchanged addresses are reused, and connections in the accept queue of a removed
     /// address are accepted before its socket is closed. New handshakes use the new certificate.
     /// The number of threads does not change.
-    pub fn apply(&self, prepared: PreparedConfig) {
-        let PreparedConfig { certificate: pair, settings } = prepared;
+    pub fn apply(&self, prepared: PreparedNtsKeConfig) {
+        let PreparedNtsKeConfig { certificate: pair, settings } = prepared;
         self.shared.certificate_resolver.replace(pair);
         let applied_count = self.shared.applied_count.load(Acquire) + self.threads.len();
         self.shared.settings.store(Arc::new(settings));
@@ -189,7 +192,7 @@ impl KeServer {
 
     /// Returns the counts of connections by outcome since the start.
     #[must_use]
-    pub fn counts(&self) -> KeCounts {
+    pub fn counts(&self) -> NtsKeCounts {
         self.shared.counters.read(self.shared.open_connections.load(Acquire))
     }
 
@@ -208,10 +211,10 @@ impl KeServer {
 
     /// Returns the validity period of the current certificate.
     #[must_use]
-    pub fn certificate_info(&self) -> CertificateInfo {
+    pub fn certificate_info(&self) -> ServerCertificateValidity {
         let CertificateValidity { not_before, not_after } =
             self.shared.certificate_resolver.validity();
-        CertificateInfo { not_before, not_after }
+        ServerCertificateValidity { not_before, not_after }
     }
 
     fn wake(&self) {
@@ -222,7 +225,7 @@ impl KeServer {
     }
 }
 
-impl Drop for KeServer {
+impl Drop for NtsKeServer {
     fn drop(&mut self) {
         self.shared.stop.store(true, Release);
         self.wake();
@@ -233,7 +236,7 @@ impl Drop for KeServer {
     }
 }
 
-impl fmt::Debug for KeServer {
+impl fmt::Debug for NtsKeServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KeServer")
             .field("listen", &self.listen_addresses())
@@ -250,15 +253,15 @@ mod tests;
 /// # Errors
 ///
 /// The certificate or the key is not usable.
-pub fn check_certificate(certificate: &Path, key: &Path) -> Result<(), KeError> {
+pub fn check_certificate(certificate: &Path, key: &Path) -> Result<(), NtsKeError> {
     let provider = aws_lc_rs::default_provider();
     CertificateKeyPair::load(certificate, key, &provider, SystemTime::now()).map(drop)
 }
 
 fn load_certificate(
-    config: &KeConfig,
+    config: &NtsKeConfig,
     provider: &CryptoProvider,
-) -> Result<CertificateKeyPair, KeError> {
+) -> Result<CertificateKeyPair, NtsKeError> {
     CertificateKeyPair::load(&config.certificate, &config.key, provider, SystemTime::now())
 }
 
@@ -266,7 +269,7 @@ fn load_certificate(
 fn tls_config(
     provider: &Arc<CryptoProvider>,
     certificate_resolver: &Arc<CertificateResolver>,
-) -> Result<ServerConfig, KeError> {
+) -> Result<ServerConfig, NtsKeError> {
     // On a CPU with SHA extensions, SHA-256 takes a fifth of the time of SHA-384, which saves a
     // tenth of a handshake.
     let preferred = TLS13_AES_128_GCM_SHA256;
@@ -288,21 +291,21 @@ fn tls_config(
 /// same configured address are reused.
 fn open_listeners(
     addresses: &[SocketAddr],
-    present: &[Arc<KeListener>],
-) -> Result<Vec<Arc<KeListener>>, KeError> {
+    present: &[Arc<NtsKeListeningSocket>],
+) -> Result<Vec<Arc<NtsKeListeningSocket>>, NtsKeError> {
     let mut present = present.to_vec();
     let open = |&configured: &SocketAddr| {
         if let Some(index) = present.iter().position(|one| one.configured == configured) {
             return Ok(present.remove(index));
         }
         if let Some(other) = present.iter().find(|one| is_overlapping(one.bound, configured)) {
-            return Err(KeError::Overlap(configured, other.bound));
+            return Err(NtsKeError::Overlap(configured, other.bound));
         }
         let bound = |socket: TcpListener| socket.local_addr().map(|bound| (socket, bound));
         let (socket, bound) = horolog_sys::listen::listen_tcp(configured, BACKLOG)
             .and_then(bound)
-            .map_err(|error| KeError::Listen { address: configured, error })?;
-        Ok(Arc::new(KeListener { configured, socket, bound }))
+            .map_err(|error| NtsKeError::Listen { address: configured, error })?;
+        Ok(Arc::new(NtsKeListeningSocket { configured, socket, bound }))
     };
     addresses.iter().map(open).collect()
 }

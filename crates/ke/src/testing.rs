@@ -9,17 +9,19 @@ use std::time::Duration;
 use rcgen::{CertificateParams, KeyPair};
 use tempfile::TempDir;
 
-use crate::{AES_128_GCM_SIV, AES_SIV_CMAC_256, CookieProvider, KeConfig, KeServer, TrustAnchors};
+use crate::{
+    AES_128_GCM_SIV, AES_SIV_CMAC_256, CookieProvider, NtsKeConfig, NtsKeServer, TrustAnchors,
+};
 
 /// Timeout above the duration of any operation that must succeed.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A self-signed certificate with its key, in files.
-pub(crate) struct Identity {
+/// Self-signed certificate of a test with its key, in files.
+pub(crate) struct TestCertificate {
     directory: TempDir,
 }
 
-impl Identity {
+impl TestCertificate {
     pub(crate) fn new() -> Self {
         let identity = Self { directory: TempDir::new().unwrap() };
         identity.renew();
@@ -51,8 +53,8 @@ impl Identity {
     }
 
     /// A configuration without limits for one address, the basis of all tests.
-    pub(crate) fn config(&self) -> KeConfig {
-        let mut config = KeConfig::new(loopback(), self.certificate(), self.key());
+    pub(crate) fn config(&self) -> NtsKeConfig {
+        let mut config = NtsKeConfig::new(loopback(), self.certificate(), self.key());
         config.threads = 2;
         config.limits.connections_per_prefix = 0;
         config.limits.rate_per_prefix = 0;
@@ -60,8 +62,8 @@ impl Identity {
         config
     }
 
-    pub(crate) fn serve(&self) -> KeServer {
-        KeServer::start(self.config(), Arc::new(PlaintextCookies)).unwrap()
+    pub(crate) fn serve(&self) -> NtsKeServer {
+        NtsKeServer::start(self.config(), Arc::new(PlaintextCookieProvider)).unwrap()
     }
 }
 
@@ -74,9 +76,9 @@ pub(crate) fn loopback() -> SocketAddr {
 }
 
 /// Provider of unencrypted cookies.
-pub(crate) struct PlaintextCookies;
+pub(crate) struct PlaintextCookieProvider;
 
-impl CookieProvider for PlaintextCookies {
+impl CookieProvider for PlaintextCookieProvider {
     fn algorithms(&self) -> Vec<u16> {
         vec![AES_128_GCM_SIV, AES_SIV_CMAC_256]
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustls::RootCertStore;
 
-use crate::KeError;
+use crate::NtsKeError;
 use crate::certificate::read_certificates;
 
 /// Trusted certificates: of authorities, or self-signed ones of servers.
@@ -21,11 +21,11 @@ impl TrustAnchors {
     /// # Errors
     ///
     /// No file is specified, or it cannot be read or parsed.
-    pub fn from_pem_file(path: Option<&Path>) -> Result<Self, KeError> {
-        let path = path.ok_or(KeError::NoAuthority)?;
+    pub fn from_pem_file(path: Option<&Path>) -> Result<Self, NtsKeError> {
+        let path = path.ok_or(NtsKeError::NoAuthority)?;
         let mut roots = RootCertStore::empty();
         for certificate in read_certificates(path)? {
-            roots.add(certificate).map_err(|error| KeError::InvalidFile {
+            roots.add(certificate).map_err(|error| NtsKeError::InvalidFile {
                 what: "certificate",
                 path: path.to_owned(),
                 reason: error.to_string(),

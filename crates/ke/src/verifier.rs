@@ -13,7 +13,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 
 use crate::validity::CertificateValidity;
-use crate::{KeError, TrustAnchors};
+use crate::{NtsKeError, TrustAnchors};
 
 /// Verifier that caches the last valid certificate chain until its first certificate expires. The
 /// same chain, byte for byte and for the same name, is then accepted without verification.
@@ -40,12 +40,12 @@ impl CachingVerifier {
     pub(crate) fn new(
         trust: &TrustAnchors,
         provider: &Arc<CryptoProvider>,
-    ) -> Result<Self, KeError> {
+    ) -> Result<Self, NtsKeError> {
         let roots = Arc::clone(&trust.roots);
         WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(provider))
             .build()
             .map(|verifier| Self::from_verifier(verifier))
-            .map_err(|error| KeError::Configuration(error.to_string()))
+            .map_err(|error| NtsKeError::Configuration(error.to_string()))
     }
 
     fn from_verifier(verifier: Arc<dyn ServerCertVerifier>) -> Self {

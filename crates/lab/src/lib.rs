@@ -38,4 +38,4 @@ pub use lab::Lab;
 pub use named::{
     LabSummary, RemovedLab, create_lab, exec_in_host, host_command, list_labs, remove_lab,
 };
-pub use running::{RunningError, RunningProgram};
+pub use running::{RunningProgram, RunningProgramError};

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use horolog_sys::clock::Realtime;
+use horolog_sys::clock::ClockRealtime;
 use horolog_sys::pseudo_terminal::PseudoTerminal;
 use horolog_time::{Clock, NS_PER_S, Span, Timestamp, Utc};
 
@@ -19,9 +19,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(1);
 const DAY_S: i64 = 86_400;
 const POSITION: &str = "3413.1000,N,10855.2000,E";
 
-/// Second for which sentences were sent.
+/// Send time of the sentences of one second.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SentSentences {
+pub struct SentenceSendTime {
     /// Second in the sentences, as Unix time.
     pub second: i64,
     /// Send time by the system clock.
@@ -34,19 +34,19 @@ pub type SentenceFormatter = fn(i64, bool) -> String;
 
 /// State of a receiver, shared with its thread.
 #[derive(Debug)]
-struct ReceiverState {
+struct GnssReceiverState {
     ahead_ns: AtomicI64,
     has_fix: AtomicBool,
     format_sentences: SentenceFormatter,
     stop: AtomicBool,
     line: Mutex<Option<PseudoTerminal>>,
-    last: Mutex<Option<SentSentences>>,
+    last: Mutex<Option<SentenceSendTime>>,
 }
 
 /// Simulated GNSS receiver; dropping it closes its line.
 #[derive(Debug)]
 pub struct SimulatedGnssReceiver {
-    state: Arc<ReceiverState>,
+    state: Arc<GnssReceiverState>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -71,7 +71,7 @@ impl SimulatedGnssReceiver {
         ahead: Span,
         format_sentences: SentenceFormatter,
     ) -> io::Result<Self> {
-        let state = Arc::new(ReceiverState {
+        let state = Arc::new(GnssReceiverState {
             ahead_ns: AtomicI64::new(ahead.as_ns()),
             has_fix: AtomicBool::new(true),
             format_sentences,
@@ -102,7 +102,7 @@ impl SimulatedGnssReceiver {
 
     /// Returns the latest second for which sentences were sent; `None` before the first.
     #[must_use]
-    pub fn last_sent(&self) -> Option<SentSentences> {
+    pub fn last_sent(&self) -> Option<SentenceSendTime> {
         *self.state.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -131,12 +131,12 @@ impl Drop for SimulatedGnssReceiver {
     }
 }
 
-impl ReceiverState {
+impl GnssReceiverState {
     fn run(&self) {
         let mut last = None;
         while !self.stop.load(Ordering::Relaxed) {
             let ahead = Span::from_ns(self.ahead_ns.load(Ordering::Relaxed));
-            let second = (Realtime.now() + ahead).to_timespec().0;
+            let second = (ClockRealtime.now() + ahead).to_timespec().0;
             if last.is_some_and(|last| last != second) {
                 self.send(second);
             }
@@ -147,7 +147,7 @@ impl ReceiverState {
 
     fn send(&self, second: i64) {
         let text = (self.format_sentences)(second, self.has_fix.load(Ordering::Relaxed));
-        let sent = SentSentences { second, at: Realtime.now() };
+        let sent = SentenceSendTime { second, at: ClockRealtime.now() };
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(sent);
         if let Some(line) = &mut *self.line.lock().unwrap_or_else(PoisonError::into_inner) {
             // Without a reader the text is lost, as on a real line.

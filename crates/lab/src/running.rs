@@ -13,7 +13,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Reason for which a program cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum RunningError {
+pub enum RunningProgramError {
     /// The program could not be started, or its state could not be read.
     #[error("cannot run '{program}': {source}")]
     System {
@@ -47,13 +47,14 @@ pub struct RunningProgram {
 
 impl RunningProgram {
     /// Starts a program without input and output; its standard error is captured for
-    /// [`RunningError::Exited`]. See [`die_with_parent`] about the thread that may call this.
-    pub fn start(command: &mut Command) -> Result<Self, RunningError> {
+    /// [`RunningProgramError::Exited`]. See [`die_with_parent`] about the thread that may call
+    /// this.
+    pub fn start(command: &mut Command) -> Result<Self, RunningProgramError> {
         let program = command.get_program().to_string_lossy().into_owned();
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         match die_with_parent(command).spawn() {
             Ok(child) => Ok(Self { child, program }),
-            Err(source) => Err(RunningError::System { program, source }),
+            Err(source) => Err(RunningProgramError::System { program, source }),
         }
     }
 
@@ -68,18 +69,26 @@ impl RunningProgram {
         &mut self,
         timeout: Duration,
         mut is_ready: impl FnMut() -> bool,
-    ) -> Result<Duration, RunningError> {
+    ) -> Result<Duration, RunningProgramError> {
         let started = Instant::now();
         while !is_ready() {
             match self.child.try_wait() {
                 Ok(None) => {}
-                Ok(Some(_)) => return Err(RunningError::Exited { words: self.last_error_line() }),
+                Ok(Some(_)) => {
+                    return Err(RunningProgramError::Exited { words: self.last_error_line() });
+                }
                 Err(source) => {
-                    return Err(RunningError::System { program: self.program.clone(), source });
+                    return Err(RunningProgramError::System {
+                        program: self.program.clone(),
+                        source,
+                    });
                 }
             }
             if started.elapsed() > timeout {
-                return Err(RunningError::NotReady { program: self.program.clone(), timeout });
+                return Err(RunningProgramError::NotReady {
+                    program: self.program.clone(),
+                    timeout,
+                });
             }
             thread::sleep(POLL_INTERVAL);
         }
@@ -147,7 +156,7 @@ mod tests {
         let process = format!("/proc/{}", running.pid());
         assert!(running.await_ready(Duration::from_secs(1), || true).is_ok());
         let error = running.await_ready(Duration::from_millis(10), || false).unwrap_err();
-        assert!(matches!(error, RunningError::NotReady { .. }));
+        assert!(matches!(error, RunningProgramError::NotReady { .. }));
         assert!(std::path::Path::new(&process).exists());
         drop(running);
         assert!(!std::path::Path::new(&process).exists());

@@ -11,7 +11,9 @@ use horolog_record::rfc3339_now;
 use horolog_sys::explain::explain;
 use horolog_sys::process::in_new_session;
 
-use crate::queue::{ClaimedNumber, JOB_SCHEMA, ProcessIdentity, Queue, QueueError, QueuedJob};
+use crate::queue::{
+    ClaimedJobNumber, JOB_SCHEMA, JobQueue, JobQueueError, ProcessIdentity, QueuedJob,
+};
 
 /// Message that releases the job's process once the job is in the queue.
 const GO_AHEAD: &[u8] = b"go";
@@ -21,7 +23,7 @@ const GO_AHEAD: &[u8] = b"go";
 pub enum BackgroundError {
     /// The queue does not accept the job.
     #[error(transparent)]
-    Queue(#[from] QueueError),
+    Queue(#[from] JobQueueError),
     /// The job's process cannot be started.
     #[error("cannot start a process for the job: {why}", why = explain(.0))]
     Start(io::Error),
@@ -52,9 +54,9 @@ pub struct JobDescription {
 /// Starts the background process of a job and enters the job in the queue. `arguments` returns this
 /// program's arguments for the claimed job file.
 pub fn start_background(
-    queue: &Queue,
+    queue: &JobQueue,
     description: JobDescription,
-    arguments: impl FnOnce(&ClaimedNumber) -> Vec<OsString>,
+    arguments: impl FnOnce(&ClaimedJobNumber) -> Vec<OsString>,
 ) -> Result<BackgroundJob, BackgroundError> {
     let (claim, output) = queue.claim()?;
     let start_and_enqueue = || {
@@ -76,8 +78,8 @@ pub fn start_background(
 }
 
 fn enqueue_and_release(
-    queue: &Queue,
-    claim: &ClaimedNumber,
+    queue: &JobQueue,
+    claim: &ClaimedJobNumber,
     description: JobDescription,
     child: &mut Child,
 ) -> Result<BackgroundJob, BackgroundError> {

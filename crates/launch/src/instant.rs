@@ -31,14 +31,14 @@ impl InstantTimescale {
 
 /// Instant on a timescale.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Instant {
+pub struct TimescaleInstant {
     /// Timescale.
     pub scale: InstantTimescale,
     /// Nanoseconds since 1970 in that timescale.
     pub ns: i64,
 }
 
-impl Instant {
+impl TimescaleInstant {
     /// Formats the instant as a notation that parses to the same instant:
     /// `@1700000000.000000000 UTC`.
     #[must_use]
@@ -58,7 +58,7 @@ impl Instant {
 }
 
 /// RFC 3339 in UTC; `2026-01-02T03:04:05 TAI` in TAI.
-impl Display for Instant {
+impl Display for TimescaleInstant {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Ok(time) = Timestamp::from_nanosecond(self.ns.into()) else {
             return f.write_str(&self.to_notation());

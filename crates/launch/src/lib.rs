@@ -19,14 +19,14 @@ pub use background::{
     BackgroundError, BackgroundJob, JobDescription, await_go_ahead, start_background,
 };
 pub use condition::{CheckResult, Condition, Endpoint, EndpointError, UdpEndpoint};
-pub use instant::{Instant, InstantTimescale};
-pub use poll_schedule::{Backoff, ConditionChange, ConditionState, PollSchedule};
+pub use instant::{InstantTimescale, TimescaleInstant};
+pub use poll_schedule::{Backoff, ConditionChange, ConditionCheckSchedule, ConditionState};
 pub use program::{Program, status_of_error};
 pub use queue::{
-    ClaimedNumber, JOB_LEN_MAX, JOB_SCHEMA, JobError, JobState, ProcessIdentity, Queue, QueueEntry,
-    QueueError, QueuedJob, QueuedJobEnd, RunningLock,
+    ClaimedJobNumber, JOB_LEN_MAX, JOB_SCHEMA, JobFileError, JobQueue, JobQueueEntry,
+    JobQueueError, JobState, ProcessIdentity, QueuedJob, QueuedJobEnd, RunningJobLock,
 };
 pub use signals::CaughtSignal;
 pub use systemd::{Systemd, SystemdError, SystemdJob, TransientTimer};
 pub use timed_run::{TimedRunOptions, TimedRunOutcome, run_timed};
-pub use wait::{WaitOptions, WaitOutcome, wait};
+pub use wait::{ConditionWaitOptions, ConditionWaitOutcome, wait};

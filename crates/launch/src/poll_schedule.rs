@@ -61,12 +61,12 @@ pub enum ConditionChange {
 
 /// Check schedule of several conditions.
 #[derive(Clone, PartialEq, Debug)]
-pub struct PollSchedule {
+pub struct ConditionCheckSchedule {
     conditions: Vec<ConditionState>,
     backoff: Backoff,
 }
 
-impl PollSchedule {
+impl ConditionCheckSchedule {
     /// Returns a schedule of unchecked conditions, each with its first check at the time in `due`.
     #[must_use]
     pub fn new(due: impl IntoIterator<Item = Duration>, backoff: Backoff) -> Self {
@@ -177,7 +177,8 @@ mod tests {
 
     /// Simulates conditions that hold in these periods (ms); returns the end and checks of each.
     fn simulate(holds: &[&[(u64, u64)]], check_ms: u64) -> (Option<u64>, Vec<u64>) {
-        let mut schedule = PollSchedule::new(holds.iter().map(|_| Duration::ZERO), BACKOFF);
+        let mut schedule =
+            ConditionCheckSchedule::new(holds.iter().map(|_| Duration::ZERO), BACKOFF);
         let mut open: Vec<(u64, usize)> = Vec::new();
         for now in 0..200_000 {
             for (_, index) in open.extract_if(.., |(end, _)| *end == now) {
@@ -225,7 +226,7 @@ mod tests {
         /// Never done while one does not hold, and no check before its pause ends.
         #[test]
         fn looks_keep_their_pauses(answers in vec(any::<bool>(), 1..40)) {
-            let mut course = PollSchedule::new([Duration::ZERO], BACKOFF);
+            let mut course = ConditionCheckSchedule::new([Duration::ZERO], BACKOFF);
             let mut now = Duration::ZERO;
             for answer in answers {
                 if course.is_done(now) {

@@ -27,7 +27,7 @@ pub struct CaughtSignal {
 
 /// State shared by the signal thread and the sleeping thread.
 #[derive(Debug)]
-struct SignalState {
+struct SignalWatcherState {
     caught: Mutex<Option<CaughtSignal>>,
     is_sleeping: AtomicBool,
     sleeper: InterruptibleThread,
@@ -36,7 +36,7 @@ struct SignalState {
 /// Watcher of the signals that end a wait.
 #[derive(Debug)]
 pub(crate) struct SignalWatcher {
-    shared: Arc<SignalState>,
+    shared: Arc<SignalWatcherState>,
 }
 
 impl SignalWatcher {
@@ -50,7 +50,7 @@ impl SignalWatcher {
         let watched =
             TERMINATING_SIGNALS.into_iter().filter(|signal| !is_ignored(*signal).unwrap_or(false));
         let blocked = BlockedSignals::block(&watched.collect::<Vec<_>>())?;
-        let shared = Arc::new(SignalState {
+        let shared = Arc::new(SignalWatcherState {
             caught: Mutex::new(None),
             is_sleeping: AtomicBool::new(false),
             sleeper: InterruptibleThread::current()?,
@@ -90,7 +90,7 @@ impl SignalWatcher {
     }
 }
 
-impl SignalState {
+impl SignalWatcherState {
     fn interrupt_sleeper(&self) {
         while self.is_sleeping.load(Ordering::SeqCst) {
             if !self.sleeper.interrupt().unwrap_or(false) {

@@ -10,7 +10,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use crate::instant::{Instant, InstantTimescale, SECOND_NS};
+use crate::instant::{InstantTimescale, SECOND_NS, TimescaleInstant};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
@@ -48,7 +48,7 @@ pub struct Systemd {
 #[derive(Clone, Debug)]
 pub struct TransientTimer<'a> {
     /// First instant.
-    pub first: Instant,
+    pub first: TimescaleInstant,
     /// Present UTC, in ns since 1970.
     pub now_ns: i64,
     /// TAI minus UTC, in ns.
@@ -208,7 +208,7 @@ fn parse_units(text: &str) -> Vec<SystemdJob> {
 mod tests {
     use super::*;
 
-    fn timer_arguments(first: Instant, now_ns: i64) -> Vec<String> {
+    fn timer_arguments(first: TimescaleInstant, now_ns: i64) -> Vec<String> {
         let program = ["horolog", "at", "$HOME"].map(OsString::from);
         let job = TransientTimer {
             first,
@@ -225,14 +225,15 @@ mod tests {
 
     #[test]
     fn a_timer_is_early_and_its_service_waits_for_the_instant() {
-        let first = Instant { scale: InstantTimescale::Utc, ns: 1_800_000_000_500_000_000 };
+        let first =
+            TimescaleInstant { scale: InstantTimescale::Utc, ns: 1_800_000_000_500_000_000 };
         let words = timer_arguments(first, 1_700_000_000 * SECOND_NS);
         assert!(words.contains(&"--on-calendar=2027-01-15 07:59:55.500000 UTC".to_owned()));
         assert!(words.contains(&"--description=echo 50%".to_owned()), "{words:?}");
         assert!(words.contains(&"--unit=horolog-at-7f".to_owned()));
         assert_eq!(words[words.len() - 4..], ["--", "horolog", "at", "$$HOME"]);
         let tai = timer_arguments(
-            Instant { scale: InstantTimescale::Tai, ..first },
+            TimescaleInstant { scale: InstantTimescale::Tai, ..first },
             1_700_000_000 * SECOND_NS,
         );
         assert!(tai.contains(&"--on-calendar=2027-01-15 07:59:18.500000 UTC".to_owned()));

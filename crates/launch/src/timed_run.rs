@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use horolog_record::{AtOutcome, AtResult, Finding};
 use horolog_sys::affinity::{set_timer_slack_ns, timer_slack_ns};
-use horolog_sys::alarm_clock::{SleepClock, SleepEnd};
+use horolog_sys::alarm_clock::{SleepClock, SleepEndReason};
 use horolog_sys::clock::realtime_minus_monotonic;
 use horolog_sys::spawn::{CancelHandle, StartTime};
 use horolog_time::Span;
 
 use crate::grid::InstantGrid;
-use crate::instant::Instant;
+use crate::instant::TimescaleInstant;
 use crate::program::{self, LaunchOptions, Program, ProgramEvent, StartedProgram};
 use crate::signals::{CaughtSignal, SignalWatcher};
 use latency_preparations::LatencyPreparations;
@@ -35,7 +35,7 @@ const PREPARATION_LEAD_NS: i64 = 1_000_000_000;
 pub struct TimedRunOptions {
     /// First instant. A single one in the past starts at once, and a series continues with its next
     /// instant.
-    pub first: Instant,
+    pub first: TimescaleInstant,
     /// Period between instants.
     pub every: Option<Duration>,
     /// Number of instants of a series; without end if absent.
@@ -109,7 +109,8 @@ pub fn run_timed(
     let clock = options.first.scale.clock();
     let every = options.every.map(|every| i64::try_from(every.as_nanos()).unwrap_or(i64::MAX));
     let grid = InstantGrid::new(options.first.ns, every, clock.now_ns());
-    let first = Instant { ns: grid.next_instant().unwrap_or(options.first.ns), ..options.first };
+    let first =
+        TimescaleInstant { ns: grid.next_instant().unwrap_or(options.first.ns), ..options.first };
     let stats = RunStats::new(&options, first, &preparations);
     let mut runner =
         TimedRunner { options, clock, signals, to, events, stats, preparations, report_running };
@@ -188,7 +189,7 @@ impl TimedRunner {
             };
             let now_ns = self.clock.now_ns();
             // Woken without a signal, or the clock was set back at the last moment.
-            if wake? == SleepEnd::Reached && now_ns >= until_ns {
+            if wake? == SleepEndReason::Reached && now_ns >= until_ns {
                 break Some(now_ns);
             }
         };

@@ -8,15 +8,15 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use horolog_record::{AFTER_SCHEMA, AfterOutcome, AfterResult, Dependency, Host, rfc3339_now};
+use horolog_record::{AFTER_SCHEMA, AfterDependency, AfterOutcome, AfterResult, Host, rfc3339_now};
 
 use crate::condition::{CheckResult, Condition};
-use crate::poll_schedule::{Backoff, ConditionChange, PollSchedule};
+use crate::poll_schedule::{Backoff, ConditionChange, ConditionCheckSchedule};
 use crate::signals::{CaughtSignal, SignalWatcher};
 
 /// Conditions to wait for, and options of the wait.
 #[derive(Clone, Debug)]
-pub struct WaitOptions {
+pub struct ConditionWaitOptions {
     /// Conditions, all of which must hold.
     pub conditions: Vec<Condition>,
     /// Longest time to wait.
@@ -32,14 +32,14 @@ pub struct WaitOptions {
 }
 
 /// Event for the waiting thread.
-enum WaitEvent {
+enum ConditionWaitEvent {
     Checked(usize, CheckResult),
     Signal(CaughtSignal),
 }
 
 /// Outcome of a wait.
 #[derive(Clone, Debug)]
-pub struct WaitOutcome {
+pub struct ConditionWaitOutcome {
     /// Result.
     pub result: AfterResult,
     /// Signal that ended the wait.
@@ -47,12 +47,12 @@ pub struct WaitOutcome {
 }
 
 struct ConditionWaiter {
-    options: WaitOptions,
+    options: ConditionWaitOptions,
     conditions: Vec<Arc<Condition>>,
-    schedule: PollSchedule,
+    schedule: ConditionCheckSchedule,
     start: Instant,
-    to: Sender<WaitEvent>,
-    events: Receiver<WaitEvent>,
+    to: Sender<ConditionWaitEvent>,
+    events: Receiver<ConditionWaitEvent>,
 }
 
 /// Waits until all conditions hold, the deadline has passed or a signal is caught. Passes changes
@@ -62,27 +62,27 @@ struct ConditionWaiter {
 ///
 /// A thread cannot be created.
 pub fn wait(
-    options: WaitOptions,
-    report_change: impl Fn(&Dependency, ConditionChange),
-) -> io::Result<WaitOutcome> {
+    options: ConditionWaitOptions,
+    report_change: impl Fn(&AfterDependency, ConditionChange),
+) -> io::Result<ConditionWaitOutcome> {
     let (started, start) = (rfc3339_now(), Instant::now());
     let (to, events) = mpsc::channel();
-    let _signals = SignalWatcher::watch(to.clone(), WaitEvent::Signal)?;
+    let _signals = SignalWatcher::watch(to.clone(), ConditionWaitEvent::Signal)?;
     let conditions: Vec<_> = options.conditions.iter().cloned().map(Arc::new).collect();
     let due = conditions.iter().map(|condition| match **condition {
         Condition::Delay(time) => time,
         _ => Duration::ZERO,
     });
-    let schedule = PollSchedule::new(due, options.backoff);
+    let schedule = ConditionCheckSchedule::new(due, options.backoff);
     let mut waiter = ConditionWaiter { options, conditions, schedule, start, to, events };
     let (end, signal) = waiter.run(report_change)?;
-    Ok(WaitOutcome { result: waiter.result(started, end), signal })
+    Ok(ConditionWaitOutcome { result: waiter.result(started, end), signal })
 }
 
 impl ConditionWaiter {
     fn run(
         &mut self,
-        report_change: impl Fn(&Dependency, ConditionChange),
+        report_change: impl Fn(&AfterDependency, ConditionChange),
     ) -> io::Result<(AfterOutcome, Option<CaughtSignal>)> {
         loop {
             let now = self.start.elapsed();
@@ -96,14 +96,14 @@ impl ConditionWaiter {
                 self.start_check(index)?;
             }
             match self.events.recv_timeout(self.next_timeout()) {
-                Ok(WaitEvent::Checked(index, result)) => {
+                Ok(ConditionWaitEvent::Checked(index, result)) => {
                     if let Some(change) =
                         self.schedule.record_check(index, self.start.elapsed(), result)
                     {
                         report_change(&self.dependency(index), change);
                     }
                 }
-                Ok(WaitEvent::Signal(caught)) => {
+                Ok(ConditionWaitEvent::Signal(caught)) => {
                     return Ok((AfterOutcome::Interrupted, Some(caught)));
                 }
                 // This thread holds a sender itself, so the channel is never closed.
@@ -127,14 +127,14 @@ impl ConditionWaiter {
         let check = move || {
             let result = condition.check(start.elapsed(), timeout);
             // The receiver is gone if the wait is over.
-            let _ = to.send(WaitEvent::Checked(index, result));
+            let _ = to.send(ConditionWaitEvent::Checked(index, result));
         };
         thread::Builder::new().name("look".into()).spawn(check).map(drop)
     }
 
-    fn dependency(&self, index: usize) -> Dependency {
+    fn dependency(&self, index: usize) -> AfterDependency {
         let (condition, state) = (&self.conditions[index], &self.schedule.conditions()[index]);
-        Dependency {
+        AfterDependency {
             kind: condition.kind(),
             target: condition.target(),
             held: state.held_since.is_some(),

@@ -17,17 +17,17 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use horolog_io::{
-    CaptureControl, CaptureDirection, CaptureSocket, CapturedPacket, Conversation, NonReplySample,
-    PacketError, PacketSample, PcapngWriter, RemoteEnd,
+    CaptureDirection, CaptureFilterHandle, CaptureSocket, CapturedPacket, Conversation,
+    NonReplySamplingRule, PacketSamplingRule, PacketSocketError, PcapngWriter, RemoteEnd,
 };
-use horolog_sys::clock::Realtime;
+use horolog_sys::clock::ClockRealtime;
 use horolog_sys::explain::explain;
 use horolog_sys::netlink::Netlink;
 use horolog_time::Clock;
 use horolog_wire::ptp::{self, EVENT_PORT, GENERAL_PORT, MessageType};
 
 use crate::plan::RunPlan;
-use crate::ptp::{PtpLoadTransport, PtpPlan, PtpRequestKind};
+use crate::ptp::{PtpLoadTransport, PtpRequestKind, PtpRequestOptions};
 use crate::target::Route;
 
 /// Highest rate, in requests per second, at which every request is captured. Above it one request
@@ -76,7 +76,7 @@ pub enum CaptureError {
     NotEthernet(String),
     /// Any other error of the capture socket.
     #[error("--pcap: {0}")]
-    Socket(PacketError),
+    Socket(PacketSocketError),
     /// The thread cannot be started, or the capture filter cannot be set.
     #[error("--pcap: {why}", why = explain(.0))]
     System(#[from] io::Error),
@@ -101,7 +101,7 @@ pub struct CaptureSummary {
 
 /// Capture in progress; [`RunningCapture::finish`] ends it.
 pub(crate) struct RunningCapture {
-    control: CaptureControl,
+    control: CaptureFilterHandle,
     should_end: Arc<AtomicBool>,
     thread: Option<JoinHandle<CaptureSummary>>,
     ptp: Option<PtpRequestKind>,
@@ -122,7 +122,7 @@ impl RunningCapture {
         let conversation = conversation(plan);
         let (socket, control) = CaptureSocket::open(interface, is_loopback, conversation.clone())
             .map_err(|error| match error {
-            PacketError::Privilege(interface) => CaptureError::Privilege(interface),
+            PacketSocketError::Privilege(interface) => CaptureError::Privilege(interface),
             error => CaptureError::Socket(error),
         })?;
         let unwritable = |error| CaptureError::File(options.path.clone(), error);
@@ -131,7 +131,7 @@ impl RunningCapture {
         let should_end = Arc::new(AtomicBool::new(false));
         let summary = CaptureSummary { path: options.path.clone(), ..CaptureSummary::default() };
         let mut capture_thread =
-            CaptureThread { socket, conversation, packets_max: options.packets_max, summary };
+            CaptureWriter { socket, conversation, packets_max: options.packets_max, summary };
         let thread_should_end = Arc::clone(&should_end);
         let run = move || {
             let error = capture_thread
@@ -183,7 +183,7 @@ fn conversation(plan: &RunPlan) -> Conversation {
     }
 }
 
-fn ptp_conversation(plan: &RunPlan, ptp: &PtpPlan) -> Conversation {
+fn ptp_conversation(plan: &RunPlan, ptp: &PtpRequestOptions) -> Conversation {
     if let (PtpLoadTransport::Ethernet, Route::Link(link)) = (ptp.transport, &plan.route) {
         let master = link.macs.map(|macs| macs.destination);
         let to = if ptp.multicast { Some(ptp::MULTICAST_MAC) } else { master };
@@ -203,13 +203,13 @@ fn ptp_conversation(plan: &RunPlan, ptp: &PtpPlan) -> Conversation {
 
 /// Returns the sampling ratio 2^`bits`, limited by the bits that the packets offer, and the filter
 /// that selects one request in so many with its reply.
-fn packet_sample(ptp: Option<PtpRequestKind>, bits: u32) -> (u64, PacketSample) {
+fn packet_sample(ptp: Option<PtpRequestKind>, bits: u32) -> (u64, PacketSamplingRule) {
     let number_bits = bits.min(u16::BITS);
     let number_mask = (1 << number_bits) - 1;
     let token_bits = bits.min(TOKEN_BITS_MAX);
     let token_mask = ((1 << token_bits) - 1) << 1;
     let sample_with = |bits: u32, sent_offset, received_offset, mask, extra| {
-        (1_u64 << bits, PacketSample { sent_offset, received_offset, mask, extra })
+        (1_u64 << bits, PacketSamplingRule { sent_offset, received_offset, mask, extra })
     };
     match ptp {
         None => sample_with(token_bits, TRANSMIT_LOW, ORIGIN_LOW, token_mask, None),
@@ -220,7 +220,7 @@ fn packet_sample(ptp: Option<PtpRequestKind>, bits: u32) -> (u64, PacketSample) 
             // A granted message does not identify its request, so it is sampled by its own sequence
             // ID.
             let answer_kind = MessageType::Signaling as u8;
-            let extra = NonReplySample {
+            let extra = NonReplySamplingRule {
                 reply_kind: answer_kind,
                 offset: PTP_SEQUENCE_WORD,
                 mask: number_mask,
@@ -235,15 +235,15 @@ fn has_ethernet(interface: &str) -> bool {
     link.is_ok_and(|link| link.mac.is_some())
 }
 
-/// State of the capture thread: socket, limit and counts.
-struct CaptureThread {
+/// Writer of captured packets, run by the capture thread: socket, limit and counts.
+struct CaptureWriter {
     socket: CaptureSocket,
     conversation: Conversation,
     packets_max: u64,
     summary: CaptureSummary,
 }
 
-impl CaptureThread {
+impl CaptureWriter {
     /// Writes packets until `ending` is set, and then the ones still queued.
     fn write_packets(
         &mut self,
@@ -261,7 +261,7 @@ impl CaptureThread {
         }
         self.summary.missed = self.socket.dropped()?;
         let received = self.summary.written + self.summary.left_out + self.summary.missed;
-        writer.finish(Realtime.now(), received, self.summary.missed)
+        writer.finish(ClockRealtime.now(), received, self.summary.missed)
     }
 
     fn write_batch(
@@ -279,7 +279,7 @@ impl CaptureThread {
             let is_answer = conversation.is_from_remote(packet.bytes);
             let direction =
                 if is_answer { CaptureDirection::Inbound } else { CaptureDirection::Outbound };
-            let at = packet.received_at.unwrap_or_else(|| Realtime.now());
+            let at = packet.received_at.unwrap_or_else(|| ClockRealtime.now());
             writer.add_packet(&CapturedPacket { at, direction, bytes: packet.bytes });
             summary.written += 1;
         }

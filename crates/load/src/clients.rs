@@ -55,7 +55,7 @@ const DEFAULT_NETWORKS: [(IpAddr, u8); 5] = [
 
 /// Reason for which the requested clients cannot be simulated.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum ClientsError {
+pub enum SimulatedClientsError {
     /// Replies could reach other hosts.
     #[error(
         "{0} is not a private, link-local, documentation or loopback network, so replies could \
@@ -112,23 +112,28 @@ pub enum ClientsError {
 
 /// A network whose addresses serve as simulated sources of requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SourceNetwork {
+pub struct SimulatedClientNetwork {
     network: Prefix,
 }
 
-impl SourceNetwork {
+impl SimulatedClientNetwork {
     /// Checks that clients from `network` may send requests to `target`. The network must not be
     /// routed on the Internet, must have the target's address family, and must contain neither the
     /// target nor an address of this host (`local`).
-    pub fn new(network: Prefix, target: IpAddr, local: &[IpAddr]) -> Result<Self, ClientsError> {
+    pub fn new(
+        network: Prefix,
+        target: IpAddr,
+        local: &[IpAddr],
+    ) -> Result<Self, SimulatedClientsError> {
         let network = network.network();
         if network.address().is_ipv4() != target.is_ipv4() {
-            return Err(ClientsError::Family { network, target });
+            return Err(SimulatedClientsError::Family { network, target });
         }
         if !UNROUTED_NETWORKS.iter().any(|&known| covers(known, network)) {
-            return Err(ClientsError::PublicNetwork(network));
+            return Err(SimulatedClientsError::PublicNetwork(network));
         }
-        let overlap = |address, whose| Err(ClientsError::Overlap { network, address, whose });
+        let overlap =
+            |address, whose| Err(SimulatedClientsError::Overlap { network, address, whose });
         if network.contains(target) {
             return overlap(target, "the target's own address");
         }
@@ -140,19 +145,19 @@ impl SourceNetwork {
 
     /// Returns the first default network that contains neither the target nor an address in
     /// `local`.
-    pub fn find(target: IpAddr, local: &[IpAddr]) -> Result<Self, ClientsError> {
+    pub fn find(target: IpAddr, local: &[IpAddr]) -> Result<Self, SimulatedClientsError> {
         DEFAULT_NETWORKS
             .iter()
             .filter_map(|&(address, length)| Prefix::new(address, length).ok())
             .find_map(|network| Self::new(network, target, local).ok())
-            .ok_or(ClientsError::NoDefault)
+            .ok_or(SimulatedClientsError::NoDefault)
     }
 
     /// Returns the last part of this network that has room for `clients` and does not overlap the
     /// first `reserved` addresses.
-    pub fn last_subnet(&self, clients: u32, reserved: u32) -> Result<Self, ClientsError> {
+    pub fn last_subnet(&self, clients: u32, reserved: u32) -> Result<Self, SimulatedClientsError> {
         let network = self.network;
-        let no_room = ClientsError::NoRoom {
+        let no_room = SimulatedClientsError::NoRoom {
             network,
             room: self.host_count(),
             requested: reserved.saturating_add(clients),
@@ -174,11 +179,11 @@ impl SourceNetwork {
         // The length is at most that of an address, so the prefix is valid.
         Prefix::new(address, width - bits as u8)
             .map(|network| Self { network })
-            .map_err(|_| ClientsError::NoDefault)
+            .map_err(|_| SimulatedClientsError::NoDefault)
     }
 
     /// Returns subnet `index` of `count` equal subnets of this network.
-    pub fn subnet(&self, index: usize, count: usize) -> Result<Self, ClientsError> {
+    pub fn subnet(&self, index: usize, count: usize) -> Result<Self, SimulatedClientsError> {
         let bits = count.next_power_of_two().trailing_zeros() as u8;
         let (width, host): (u8, u128) = match self.network.address() {
             IpAddr::V4(address) => (32, address.to_bits().into()),
@@ -188,7 +193,7 @@ impl SourceNetwork {
         // A subnet needs a network address, a broadcast address and at least one host address.
         if width.saturating_sub(length) < 2 {
             let (network, room) = (self.network, self.host_count());
-            return Err(ClientsError::NoRoom { network, room, requested: count as u32 });
+            return Err(SimulatedClientsError::NoRoom { network, room, requested: count as u32 });
         }
         let address = host | (index as u128) << (width - length);
         let address = match self.network.address() {
@@ -198,7 +203,7 @@ impl SourceNetwork {
         // The length is at most that of an address, so the prefix is valid.
         Prefix::new(address, length)
             .map(|network| Self { network })
-            .map_err(|_| ClientsError::NoDefault)
+            .map_err(|_| SimulatedClientsError::NoDefault)
     }
 
     /// Returns the network prefix; its host bits are 0.
@@ -377,8 +382,8 @@ mod tests {
 
     const TARGET: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 
-    fn network(text: &str) -> Result<SourceNetwork, ClientsError> {
-        SourceNetwork::new(text.parse().unwrap(), TARGET, &["10.1.2.3".parse().unwrap()])
+    fn network(text: &str) -> Result<SimulatedClientNetwork, SimulatedClientsError> {
+        SimulatedClientNetwork::new(text.parse().unwrap(), TARGET, &["10.1.2.3".parse().unwrap()])
     }
 
     #[test]
@@ -387,7 +392,7 @@ mod tests {
             assert!(network(good).is_ok(), "{good}");
         }
         for bad in ["8.8.8.0/24", "0.0.0.0/0", "172.16.0.0/11", "198.18.0.0/15", "224.0.0.0/8"] {
-            assert!(matches!(network(bad), Err(ClientsError::PublicNetwork(_))), "{bad}");
+            assert!(matches!(network(bad), Err(SimulatedClientsError::PublicNetwork(_))), "{bad}");
         }
     }
 
@@ -395,10 +400,10 @@ mod tests {
     fn real_addresses_are_not_impersonated() {
         assert!(matches!(
             network("192.0.2.0/24"),
-            Err(ClientsError::Overlap { address: TARGET, .. })
+            Err(SimulatedClientsError::Overlap { address: TARGET, .. })
         ));
-        assert!(matches!(network("10.0.0.0/8"), Err(ClientsError::Overlap { .. })));
-        assert!(matches!(network("fd00::/64"), Err(ClientsError::Family { .. })));
+        assert!(matches!(network("10.0.0.0/8"), Err(SimulatedClientsError::Overlap { .. })));
+        assert!(matches!(network("fd00::/64"), Err(SimulatedClientsError::Family { .. })));
         assert_eq!(network("10.1.3.0/24").unwrap().host_count(), 254);
         for (text, room, first) in [("10.1.3.9/31", 2, "10.1.3.8"), ("10.0.0.0/32", 1, "10.0.0.0")]
         {
@@ -413,9 +418,9 @@ mod tests {
 
     #[test]
     fn a_default_network_avoids_real_addresses() {
-        let found = SourceNetwork::find("10.64.0.9".parse().unwrap(), &[]).unwrap();
+        let found = SimulatedClientNetwork::find("10.64.0.9".parse().unwrap(), &[]).unwrap();
         assert_eq!(found.prefix().to_string(), "172.16.0.0/12");
-        let found = SourceNetwork::find("fd00::1".parse().unwrap(), &[]).unwrap();
+        let found = SimulatedClientNetwork::find("fd00::1".parse().unwrap(), &[]).unwrap();
         assert_eq!(found.address(0).to_string(), "fdfe:686f:726f:6c6f::1");
         assert_eq!(found.host_count(), u32::MAX - 1);
     }
@@ -424,14 +429,15 @@ mod tests {
     fn the_last_part_of_a_network_does_not_overlap_the_first() {
         let part = |text: &str, clients, reserved| {
             let target = if text.contains(':') { "fe80::1" } else { "192.0.2.1" };
-            let whole = SourceNetwork::new(text.parse().unwrap(), target.parse().unwrap(), &[]);
+            let whole =
+                SimulatedClientNetwork::new(text.parse().unwrap(), target.parse().unwrap(), &[]);
             whole.unwrap().last_subnet(clients, reserved).map(|part| part.prefix().to_string())
         };
         assert_eq!(part("10.64.0.0/10", 100, 16_384).unwrap(), "10.127.255.128/25");
         assert_eq!(part("10.64.0.0/10", 1_000_000, 1_000_000).unwrap(), "10.112.0.0/12");
         assert_eq!(part("10.0.0.0/24", 100, 127).unwrap(), "10.0.0.128/25");
-        assert!(matches!(part("10.0.0.0/24", 100, 128), Err(ClientsError::NoRoom { .. })));
-        assert!(matches!(part("10.0.0.0/24", 1000, 1), Err(ClientsError::NoRoom { .. })));
+        assert!(matches!(part("10.0.0.0/24", 100, 128), Err(SimulatedClientsError::NoRoom { .. })));
+        assert!(matches!(part("10.0.0.0/24", 1000, 1), Err(SimulatedClientsError::NoRoom { .. })));
         assert_eq!(part("fd00:1::/32", 5, 9).unwrap(), "fd00:1::ffff:fff8/125");
     }
 
@@ -439,14 +445,15 @@ mod tests {
     fn a_network_is_divided_into_equal_parts() {
         let part = |text: &str, index, count| {
             let target = if text.contains(':') { "fe80::1" } else { "192.0.2.1" };
-            let whole = SourceNetwork::new(text.parse().unwrap(), target.parse().unwrap(), &[]);
+            let whole =
+                SimulatedClientNetwork::new(text.parse().unwrap(), target.parse().unwrap(), &[]);
             whole.unwrap().subnet(index, count).map(|part| part.prefix().to_string())
         };
         assert_eq!(part("10.64.0.0/10", 0, 3).unwrap(), "10.64.0.0/12");
         assert_eq!(part("10.64.0.0/10", 2, 3).unwrap(), "10.96.0.0/12");
         assert_eq!(part("fd00:1::/32", 1, 2).unwrap(), "fd00:1:8000::/33");
         assert_eq!(part("10.0.0.0/28", 3, 4).unwrap(), "10.0.0.12/30");
-        assert!(matches!(part("10.0.0.0/28", 0, 5), Err(ClientsError::NoRoom { .. })));
+        assert!(matches!(part("10.0.0.0/28", 0, 5), Err(SimulatedClientsError::NoRoom { .. })));
     }
 
     #[test]
@@ -505,7 +512,7 @@ mod tests {
         #[test]
         fn addresses_and_numbers_round_trip(client in 0u32..u32::MAX - 1, ipv4: bool) {
             let (text, target) = if ipv4 { ("10.0.0.0/8", "192.0.2.1") } else { ("fd00::/32", "fe80::1") };
-            let network = SourceNetwork::new(text.parse().unwrap(), target.parse().unwrap(), &[]).unwrap();
+            let network = SimulatedClientNetwork::new(text.parse().unwrap(), target.parse().unwrap(), &[]).unwrap();
             let client = client % network.host_count();
             prop_assert_eq!(network.client_of(network.address(client)), Some(client));
             prop_assert_eq!(network.client_of(target.parse().unwrap()), None);

@@ -9,7 +9,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::Duration;
 
-use horolog_record::{CompliantClients, Distribution, RequestSpacing};
+use horolog_record::{CompliantClientsResult, Distribution, RequestSpacing};
 use horolog_sys::netlink::Prefix;
 
 use crate::engine::packet::PacketEngine;
@@ -89,7 +89,7 @@ impl CompliantClientGroup {
         &self,
         duration: Duration,
         load: impl FnOnce() -> Result<T, EngineError>,
-    ) -> Result<(T, CompliantClients), EngineError> {
+    ) -> Result<(T, CompliantClientsResult), EngineError> {
         let plan = TrialPlan {
             rate: self.options.rate(),
             duration,
@@ -106,10 +106,10 @@ impl CompliantClientGroup {
         Ok((result?, self.to_record(&counts)))
     }
 
-    fn to_record(&self, counts: &TrialCounts) -> CompliantClients {
+    fn to_record(&self, counts: &TrialCounts) -> CompliantClientsResult {
         let active = || counts.clients.iter().filter(|client| client.requests > 0);
         let is_affected = |client: &&ClientReplyCounts| client.answered < client.requests;
-        CompliantClients {
+        CompliantClientsResult {
             clients: u64::from(self.options.clients),
             interval_s: self.options.interval.as_secs_f64(),
             burst: self.options.burst,

@@ -11,29 +11,31 @@ use horolog_sys::ethtool;
 use horolog_sys::namespace::{NetNs, list_named};
 use horolog_sys::netlink::{self, Netlink};
 
-use crate::loss_attribution::{InterfaceCounters, LossCounters, ServerCounters, UdpCounts};
+use crate::loss_attribution::{
+    InterfacePacketCounts, LossAttributionCounts, ServerRequestCounts, UdpCounts,
+};
 use crate::ptp::PtpLoadTransport;
-use crate::remote_counters::{RemoteCounterErrors, RemoteCounters};
+use crate::remote_counters::{RemoteCounterErrors, RemoteCounterReader};
 use crate::target::Route;
 
 /// Function that reads the counters of a server in this process, or of one that accepts queries for
 /// them; `None` if they are unavailable.
-pub type ServerCounterSource = Box<dyn FnMut() -> Option<ServerCounters> + Send>;
+pub type ServerRequestCountsFn = Box<dyn FnMut() -> Option<ServerRequestCounts> + Send>;
 
-/// Counters that are read before and after each trial.
-pub struct CounterWatch {
-    local_interface: Option<WatchedInterface>,
+/// Reader of the counters for loss attribution, used before and after each trial.
+pub struct LossAttributionCounterReader {
+    local_interface: Option<InterfaceCounterReader>,
     peer: Option<VethPeer>,
-    remote_counters: Option<RemoteCounters>,
+    remote_counters: Option<RemoteCounterReader>,
     /// The target is an address of this host.
     shared_host: bool,
     ipv4: bool,
     ptp: Option<PtpLoadTransport>,
-    counter_source: Option<ServerCounterSource>,
+    counter_source: Option<ServerRequestCountsFn>,
 }
 
-/// Interface whose counters are read, with the Netlink connection to its namespace.
-struct WatchedInterface {
+/// Reader of an interface's counters, with the Netlink connection to its namespace.
+struct InterfaceCounterReader {
     netlink: Netlink,
     index: u32,
     name: String,
@@ -43,12 +45,12 @@ struct WatchedInterface {
 /// The other end of the local interface's veth pair.
 struct VethPeer {
     namespace: NetNs,
-    interface: WatchedInterface,
+    interface: InterfaceCounterReader,
     /// True if the namespace has the target's address, so that its UDP counters are the server's.
     has_target: bool,
 }
 
-impl CounterWatch {
+impl LossAttributionCounterReader {
     /// Finds the counters to read for a target behind `route`. Searches the named namespaces and
     /// `namespaces` for the peer of a veth.
     #[must_use]
@@ -61,7 +63,7 @@ impl CounterWatch {
             let (index, name) = (link.index, link.interface.clone());
             let mut netlink = Netlink::open().ok()?;
             let is_veth = netlink.link_by_index(index).is_ok_and(|link| is_veth(&link));
-            Some(WatchedInterface { netlink, index, name, is_veth })
+            Some(InterfaceCounterReader { netlink, index, name, is_veth })
         });
         let mut watch = Self {
             local_interface,
@@ -79,7 +81,7 @@ impl CounterWatch {
 
     /// Sets the source of the server's own counters.
     #[must_use]
-    pub fn with_server_counters(mut self, source: Option<ServerCounterSource>) -> Self {
+    pub fn with_server_counters(mut self, source: Option<ServerRequestCountsFn>) -> Self {
         self.counter_source = source;
         self
     }
@@ -93,14 +95,17 @@ impl CounterWatch {
 
     /// Sets the counter snapshots of the server's host as the source for its side.
     #[must_use]
-    pub(crate) fn with_remote_counters(mut self, remote_counters: Option<RemoteCounters>) -> Self {
+    pub(crate) fn with_remote_counters(
+        mut self,
+        remote_counters: Option<RemoteCounterReader>,
+    ) -> Self {
         self.remote_counters = remote_counters;
         self
     }
 
     /// Returns the errors of the remote counters; `None` without remote counters.
     pub(crate) fn remote_errors(&self) -> Option<&RemoteCounterErrors> {
-        self.remote_counters.as_ref().map(RemoteCounters::errors)
+        self.remote_counters.as_ref().map(RemoteCounterReader::errors)
     }
 
     /// Returns true if the server was found to run on this host.
@@ -112,16 +117,16 @@ impl CounterWatch {
     }
 
     /// Reads all counters.
-    pub fn read(&mut self) -> LossCounters {
+    pub fn read(&mut self) -> LossAttributionCounts {
         let ipv4 = self.ipv4;
         let mut local_counters =
-            self.local_interface.as_mut().and_then(WatchedInterface::read_counters);
-        let mut counters = LossCounters {
+            self.local_interface.as_mut().and_then(InterfaceCounterReader::read_counters);
+        let mut counters = LossAttributionCounts {
             shared_host: self.shared_host,
             is_local_veth: self.local_interface.as_ref().is_some_and(|own| own.is_veth),
             server: self.counter_source.as_mut().and_then(|source| source()),
             ptp: self.ptp,
-            ..LossCounters::default()
+            ..LossAttributionCounts::default()
         };
         if self.shared_host {
             counters.udp = udp_counters(ipv4);
@@ -182,10 +187,10 @@ fn is_veth(link: &netlink::Link) -> bool {
     link.kind.as_deref() == Some("veth")
 }
 
-impl WatchedInterface {
-    fn read_counters(&mut self) -> Option<InterfaceCounters> {
+impl InterfaceCounterReader {
+    fn read_counters(&mut self) -> Option<InterfacePacketCounts> {
         let counters = self.netlink.link_by_index(self.index).ok()?.counters;
-        Some(InterfaceCounters {
+        Some(InterfacePacketCounts {
             rx_packets: counters.rx_packets,
             tx_packets: counters.tx_packets,
             tx_dropped: counters.tx_dropped,
@@ -211,7 +216,7 @@ impl WatchedInterface {
         let addresses = netlink.addresses().ok()?;
         let has_target = addresses.iter().any(|own| own.prefix.address() == target);
         let interface =
-            WatchedInterface { netlink, index: peer_index, name: peer.name, is_veth: true };
+            InterfaceCounterReader { netlink, index: peer_index, name: peer.name, is_veth: true };
         Some(VethPeer { namespace, interface, has_target })
     }
 }
@@ -223,7 +228,7 @@ mod tests {
     #[test]
     fn a_server_on_this_host_is_watched_through_the_host_s_own_counters() {
         let target = IpAddr::from([127, 0, 0, 1]);
-        let mut watch = CounterWatch::new(target, &Route::ThisHost, &[]);
+        let mut watch = LossAttributionCounterReader::new(target, &Route::ThisHost, &[]);
         assert!(watch.is_server_local());
         let counters = watch.read();
         assert!(counters.shared_host && counters.udp.is_some());
@@ -233,8 +238,8 @@ mod tests {
     #[test]
     fn a_server_with_a_counter_source_is_read() {
         let target = IpAddr::from([127, 0, 0, 1]);
-        let counters = ServerCounters { received: 5, answered: 4 };
-        let mut watch = CounterWatch::new(target, &Route::ThisHost, &[])
+        let counters = ServerRequestCounts { received: 5, answered: 4 };
+        let mut watch = LossAttributionCounterReader::new(target, &Route::ThisHost, &[])
             .with_server_counters(Some(Box::new(move || Some(counters))));
         assert_eq!(watch.read().server, Some(counters));
     }

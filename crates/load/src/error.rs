@@ -4,14 +4,14 @@ use horolog_sys::explain::explain;
 use std::io;
 use std::time::Duration;
 
-use horolog_counters::RemoteError;
+use horolog_counters::RemoteSnapshotError;
 use horolog_record::LoadEngineKind;
 use horolog_stats::search::SearchConfigError;
 use horolog_time::Span;
 use thiserror::Error;
 
 use crate::capture::CaptureError;
-use crate::clients::{ClientsError, LANES_MAX};
+use crate::clients::{LANES_MAX, SimulatedClientsError};
 use crate::engine::EngineError;
 use crate::load_profile::LoadProfileError;
 use crate::mix::MixError;
@@ -28,7 +28,7 @@ pub enum LoadError {
     Target(#[from] TargetError),
     /// The requested clients are invalid.
     #[error(transparent)]
-    Clients(#[from] ClientsError),
+    Clients(#[from] SimulatedClientsError),
     /// The engine cannot be opened, or failed.
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -49,7 +49,7 @@ pub enum LoadError {
     Nts(#[from] NtsError),
     /// The remote counters cannot be read.
     #[error(transparent)]
-    Counters(#[from] RemoteError),
+    Counters(#[from] RemoteSnapshotError),
     /// The packet capture failed.
     #[error(transparent)]
     Capture(#[from] CaptureError),
@@ -111,7 +111,7 @@ impl LoadError {
         match self {
             Self::Target(TargetError::Name(error)) => error.is_usage_error(),
             Self::Target(error) => matches!(error, TargetError::Public(_)),
-            Self::Clients(error) => !matches!(error, ClientsError::NoDefault),
+            Self::Clients(error) => !matches!(error, SimulatedClientsError::NoDefault),
             Self::Engine(error) => {
                 matches!(error, EngineError::Rate { .. } | EngineError::Window(_))
             }

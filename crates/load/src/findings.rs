@@ -13,7 +13,7 @@ use horolog_record::{
 
 use crate::capture::CaptureSummary;
 use crate::error;
-use crate::ptp::PtpPlan;
+use crate::ptp::PtpRequestOptions;
 use crate::remote_counters::RemoteCounterErrors;
 use crate::request_tracker::TrialCounts;
 
@@ -62,10 +62,10 @@ impl<'a> TrialWithCounts<'a> {
     }
 }
 
-/// Properties of a run other than its trials.
+/// Properties of a run, other than its trials, from which findings are made.
 #[derive(Clone, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
-pub struct RunContext<'a> {
+pub struct RunFindingInputs<'a> {
     /// Engine in use.
     pub engine: LoadEngineKind,
     /// Spacing of the requests.
@@ -73,7 +73,7 @@ pub struct RunContext<'a> {
     /// True if requests were in interleaved mode.
     pub interleaved: bool,
     /// PTP requests, if the target was a PTP master.
-    pub ptp: Option<PtpPlan>,
+    pub ptp: Option<PtpRequestOptions>,
     /// Command that adds the return route on the server; `None` if replies need no route.
     pub return_route: Option<String>,
     /// True if the server runs on this host.
@@ -106,7 +106,10 @@ pub struct RunContext<'a> {
 
 /// Returns all findings about a run.
 #[must_use]
-pub fn run_findings(trials: &[TrialWithCounts<'_>], context: &RunContext<'_>) -> Vec<Finding> {
+pub fn run_findings(
+    trials: &[TrialWithCounts<'_>],
+    context: &RunFindingInputs<'_>,
+) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(trials::no_replies(trials, context));
     findings.extend(trials::monitor_unsupported(trials, context));
@@ -256,7 +259,7 @@ fn counters_unread(errors: &RemoteCounterErrors) -> Vec<Finding> {
     failed.into_iter().chain(unread).collect()
 }
 
-fn environment_findings(context: &RunContext<'_>) -> Vec<Finding> {
+fn environment_findings(context: &RunFindingInputs<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     if context.shared_host {
         findings.push(finding(

@@ -42,5 +42,5 @@ pub mod trial;
 pub mod verify;
 
 pub use error::LoadError;
-pub use options::{LoadJob, LoadOptions};
-pub use run::{LoadRun, Observer, OverloadTest};
+pub use options::{LoadOptions, LoadProcedure};
+pub use run::{LoadObserver, LoadRun, OverloadTest};

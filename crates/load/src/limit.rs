@@ -4,8 +4,8 @@
 use std::str::FromStr;
 
 use horolog_record::{
-    Distribution, LimitResult, LimitUnit, NtsKeTrial, SearchKind, SearchResult, SignedDistribution,
-    Trial,
+    CapacitySearchGoal, Distribution, LimitResult, LimitUnit, NtsKeTrial, SearchResult,
+    SignedDistribution, Trial,
 };
 use horolog_stats::Histogram;
 use thiserror::Error;
@@ -19,7 +19,7 @@ pub const METRICS: &str = "loss, late, duplicate, invalid, unsynchronised (share
 
 /// Reason for which a text is not a limit.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
-pub enum LimitError {
+pub enum LoadLimitError {
     /// No comparison operator.
     #[error("expected METRIC>VALUE or METRIC<VALUE (also >= and <=), such as loss>0.1%")]
     Shape,
@@ -82,9 +82,9 @@ enum Percentile {
 
 /// Feature that a run needs for a metric to be measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RequiredFeature {
+pub enum MetricPrerequisite {
     /// Search of this kind.
-    Search(SearchKind),
+    Search(CapacitySearchGoal),
     /// Measurement of offsets of the server's transmit timestamps.
     Offsets,
     /// Compliant clients.
@@ -92,11 +92,11 @@ pub enum RequiredFeature {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Metric {
+enum LoadMetric {
     Share(ShareMetric),
     Time(TimeDistribution, Percentile),
     Rate,
-    Search(SearchKind),
+    Search(CapacitySearchGoal),
 }
 
 const SHARE_METRICS: [(&str, ShareMetric); 6] = [
@@ -130,8 +130,8 @@ fn find_by_name<T: Copy>(table: &[(&str, T)], name: &str) -> Option<T> {
     table.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
 }
 
-impl Metric {
-    fn parse(name: &str) -> Result<Self, LimitError> {
+impl LoadMetric {
+    fn parse(name: &str) -> Result<Self, LoadLimitError> {
         let time = || {
             let time_metric = |&(prefix, times): &(&str, TimeDistribution)| {
                 Some(Self::Time(times, find_by_name(&PERCENTILES, name.strip_prefix(prefix)?)?))
@@ -140,11 +140,11 @@ impl Metric {
         };
         match name {
             "rate" => Some(Self::Rate),
-            "ndr" => Some(Self::Search(SearchKind::Ndr)),
-            "pdr" => Some(Self::Search(SearchKind::Pdr)),
+            "ndr" => Some(Self::Search(CapacitySearchGoal::Ndr)),
+            "pdr" => Some(Self::Search(CapacitySearchGoal::Pdr)),
             name => find_by_name(&SHARE_METRICS, name).map(Self::Share).or_else(time),
         }
-        .ok_or_else(|| LimitError::Metric(name.to_owned()))
+        .ok_or_else(|| LoadLimitError::Metric(name.to_owned()))
     }
 
     const fn applies_to_nts_ke(self) -> bool {
@@ -166,12 +166,12 @@ impl Metric {
     }
 
     /// Parses a bound and converts it to this metric's unit: a ratio, ns or 1/s.
-    fn parse_bound(self, text: &str) -> Result<f64, LimitError> {
+    fn parse_bound(self, text: &str) -> Result<f64, LoadLimitError> {
         let wrong = || match self.unit() {
-            LimitUnit::Ratio => LimitError::Share(text.to_owned()),
-            LimitUnit::Ns => LimitError::Time(text.to_owned()),
+            LimitUnit::Ratio => LoadLimitError::Share(text.to_owned()),
+            LimitUnit::Ns => LoadLimitError::Time(text.to_owned()),
             LimitUnit::PerSecond | LimitUnit::BytesPerSecond | LimitUnit::Factor => {
-                LimitError::Rate(text.to_owned())
+                LoadLimitError::Rate(text.to_owned())
             }
         };
         let (units, most): (&[(&str, f64)], f64) = match self.unit() {
@@ -228,26 +228,26 @@ impl ComparisonOperator {
 #[derive(Clone, PartialEq, Debug)]
 pub struct LoadLimit {
     text: String,
-    metric: Metric,
+    metric: LoadMetric,
     comparison: ComparisonOperator,
     bound: f64,
 }
 
 impl FromStr for LoadLimit {
-    type Err = LimitError;
+    type Err = LoadLimitError;
 
-    fn from_str(text: &str) -> Result<Self, LimitError> {
-        Self::parse_with(text, Metric::parse)
+    fn from_str(text: &str) -> Result<Self, LoadLimitError> {
+        Self::parse_with(text, LoadMetric::parse)
     }
 }
 
 impl LoadLimit {
     fn parse_with(
         text: &str,
-        parse_metric: impl FnOnce(&str) -> Result<Metric, LimitError>,
-    ) -> Result<Self, LimitError> {
+        parse_metric: impl FnOnce(&str) -> Result<LoadMetric, LoadLimitError>,
+    ) -> Result<Self, LoadLimitError> {
         let text = text.trim();
-        let at = text.find(['<', '>']).ok_or(LimitError::Shape)?;
+        let at = text.find(['<', '>']).ok_or(LoadLimitError::Shape)?;
         let (name, rest) = text.split_at(at);
         let (comparison, bound_text) = match rest.as_bytes() {
             [b'>', b'=', ..] => (ComparisonOperator::AtLeast, &rest[2..]),
@@ -265,10 +265,10 @@ impl LoadLimit {
     /// # Errors
     ///
     /// As for other loads, and if NTS-KE exchanges do not have the metric.
-    pub fn parse_for_nts_ke(text: &str) -> Result<Self, LimitError> {
+    pub fn parse_for_nts_ke(text: &str) -> Result<Self, LoadLimitError> {
         Self::parse_with(text, |name| {
-            let metric = Metric::parse(name).ok().filter(|metric| metric.applies_to_nts_ke());
-            metric.ok_or_else(|| LimitError::NtsKeMetric(name.to_owned()))
+            let metric = LoadMetric::parse(name).ok().filter(|metric| metric.applies_to_nts_ke());
+            metric.ok_or_else(|| LoadLimitError::NtsKeMetric(name.to_owned()))
         })
     }
 
@@ -281,11 +281,13 @@ impl LoadLimit {
     /// Returns the feature that the run needs for the metric to be measured; `None` if every run
     /// measures it.
     #[must_use]
-    pub const fn required_feature(&self) -> Option<RequiredFeature> {
+    pub const fn required_feature(&self) -> Option<MetricPrerequisite> {
         match self.metric {
-            Metric::Search(kind) => Some(RequiredFeature::Search(kind)),
-            Metric::Time(TimeDistribution::Offset, _) => Some(RequiredFeature::Offsets),
-            Metric::Share(ShareMetric::CompliantLoss) => Some(RequiredFeature::CompliantClients),
+            LoadMetric::Search(kind) => Some(MetricPrerequisite::Search(kind)),
+            LoadMetric::Time(TimeDistribution::Offset, _) => Some(MetricPrerequisite::Offsets),
+            LoadMetric::Share(ShareMetric::CompliantLoss) => {
+                Some(MetricPrerequisite::CompliantClients)
+            }
             _ => None,
         }
     }
@@ -294,7 +296,7 @@ impl LoadLimit {
     /// loss goal, only the trials at the rate found count.
     #[must_use]
     pub fn evaluate(&self, trials: &[Trial], search: Option<&SearchResult>) -> LimitResult {
-        if let Metric::Search(kind) = self.metric {
+        if let LoadMetric::Search(kind) = self.metric {
             return self.compare_worst([(None, search_rate(search, kind))]);
         }
         let counts = |trial: &Trial| is_evaluated(search, trial.intended_rate);
@@ -309,13 +311,13 @@ impl LoadLimit {
         trials: &[NtsKeTrial],
         search: Option<&SearchResult>,
     ) -> LimitResult {
-        if let Metric::Search(kind) = self.metric {
+        if let LoadMetric::Search(kind) = self.metric {
             return self.compare_worst([(None, search_rate(search, kind))]);
         }
         let value_of = |trial: &NtsKeTrial| match self.metric {
-            Metric::Share(ShareMetric::Loss) => share_of_sent(trial.lost, trial.sent),
-            Metric::Rate => Some(trial.achieved_rate),
-            Metric::Time(TimeDistribution::RoundTrip, percentile) => {
+            LoadMetric::Share(ShareMetric::Loss) => share_of_sent(trial.lost, trial.sent),
+            LoadMetric::Rate => Some(trial.achieved_rate),
+            LoadMetric::Time(TimeDistribution::RoundTrip, percentile) => {
                 time_percentile(trial.handshake_ns.as_ref(), percentile)
             }
             _ => None,
@@ -328,30 +330,32 @@ impl LoadLimit {
 
     fn trial_value(&self, trial: &Trial) -> Option<f64> {
         match self.metric {
-            Metric::Share(ShareMetric::Loss) => share_of_sent(trial.lost, trial.sent),
-            Metric::Share(ShareMetric::Late) => share_of_sent(trial.late, trial.sent),
-            Metric::Share(ShareMetric::Duplicate) => share_of_sent(trial.duplicate, trial.sent),
-            Metric::Share(ShareMetric::Invalid) => share_of_sent(trial.invalid_total(), trial.sent),
-            Metric::Share(ShareMetric::Unsynchronised) => {
+            LoadMetric::Share(ShareMetric::Loss) => share_of_sent(trial.lost, trial.sent),
+            LoadMetric::Share(ShareMetric::Late) => share_of_sent(trial.late, trial.sent),
+            LoadMetric::Share(ShareMetric::Duplicate) => share_of_sent(trial.duplicate, trial.sent),
+            LoadMetric::Share(ShareMetric::Invalid) => {
+                share_of_sent(trial.invalid_total(), trial.sent)
+            }
+            LoadMetric::Share(ShareMetric::Unsynchronised) => {
                 share_of_sent(trial.unsynchronised, trial.sent)
             }
-            Metric::Share(ShareMetric::CompliantLoss) => {
+            LoadMetric::Share(ShareMetric::CompliantLoss) => {
                 trial.compliant_clients.as_ref().and_then(|one| share_of_sent(one.lost, one.sent))
             }
-            Metric::Time(TimeDistribution::RoundTrip, percentile) => {
+            LoadMetric::Time(TimeDistribution::RoundTrip, percentile) => {
                 time_percentile(trial.rtt_ns.as_ref(), percentile)
             }
-            Metric::Time(TimeDistribution::Response, percentile) => {
+            LoadMetric::Time(TimeDistribution::Response, percentile) => {
                 time_percentile(trial.response_time_ns.as_ref(), percentile)
             }
-            Metric::Time(TimeDistribution::Lateness, percentile) => {
+            LoadMetric::Time(TimeDistribution::Lateness, percentile) => {
                 time_percentile(trial.lateness_ns.as_ref(), percentile)
             }
-            Metric::Time(TimeDistribution::Offset, percentile) => {
+            LoadMetric::Time(TimeDistribution::Offset, percentile) => {
                 magnitude_percentile(trial.tx_offset_ns.as_ref(), percentile)
             }
-            Metric::Rate => Some(trial.achieved_rate),
-            Metric::Search(_) => None,
+            LoadMetric::Rate => Some(trial.achieved_rate),
+            LoadMetric::Search(_) => None,
         }
     }
 
@@ -381,7 +385,7 @@ impl LoadLimit {
 }
 
 /// Returns the rate found by a search of this kind; `None` without such a search.
-fn search_rate(search: Option<&SearchResult>, kind: SearchKind) -> Option<f64> {
+fn search_rate(search: Option<&SearchResult>, kind: CapacitySearchGoal) -> Option<f64> {
     search.filter(|search| search.kind == kind).map(|search| search.rate)
 }
 

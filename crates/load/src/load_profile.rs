@@ -255,7 +255,7 @@ impl LoadProfile {
 /// Intended send times of one lane on a profile, in 2^-16 ns from its start. Between two requests
 /// the integral of the rate is 1, across changes of phase too.
 #[derive(Clone, Debug)]
-pub(crate) struct ProfileSendTimes {
+pub(crate) struct LoadProfileSendTimes {
     phases: Vec<LanePhase>,
     current: usize,
 }
@@ -274,7 +274,7 @@ struct LanePhase {
 /// Number of 2^-16 ns in a second.
 pub(crate) const UNITS_PER_SECOND: f64 = 1e9 * (1_u64 << FRACTION_BITS) as f64;
 
-impl ProfileSendTimes {
+impl LoadProfileSendTimes {
     pub(crate) fn new(profile: &LoadProfile, lanes: usize) -> Self {
         let mut begin = 0;
         let lane_phase = |phase: &LoadPhase| {
@@ -350,7 +350,7 @@ mod tests {
     fn instants(phases: Vec<LoadPhase>, lanes: usize) -> Vec<u64> {
         let profile = LoadProfile::new(SECOND, phases).unwrap();
         let end = (profile.duration().as_nanos() as u64) << FRACTION_BITS;
-        let mut instants = ProfileSendTimes::new(&profile, lanes);
+        let mut instants = LoadProfileSendTimes::new(&profile, lanes);
         let mut all = Vec::new();
         let mut at = 0;
         while at < end {
@@ -436,7 +436,7 @@ mod tests {
             let phases: Vec<_> = rates.iter().map(|&(from, to)| ramp(from, to, 1)).collect();
             let wanted: f64 = phases.iter().map(LoadPhase::mean_rate).sum::<f64>() / lanes as f64;
             let course = LoadProfile::new(SECOND, phases.clone()).unwrap();
-            prop_assert!((ProfileSendTimes::new(&course, lanes).requests_after(0) as f64 - wanted).abs() <= 1.0);
+            prop_assert!((LoadProfileSendTimes::new(&course, lanes).requests_after(0) as f64 - wanted).abs() <= 1.0);
             let all = instants(phases, lanes);
             prop_assert!((all.len() as f64 - wanted).abs() <= 1.5, "{} of {}", all.len(), wanted);
             prop_assert!(all.is_sorted_by(|a, b| a < b));

@@ -10,9 +10,9 @@ use horolog_record::LossLocation;
 use crate::ptp::PtpLoadTransport;
 use crate::request_tracker::TrialCounts;
 
-/// Counters of an interface.
+/// Packet counts of an interface at one instant.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct InterfaceCounters {
+pub struct InterfacePacketCounts {
     /// Packets received.
     pub rx_packets: u64,
     /// Packets sent.
@@ -29,27 +29,27 @@ pub struct InterfaceCounters {
 
 /// Counters of the server itself.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct ServerCounters {
+pub struct ServerRequestCounts {
     /// Requests received.
     pub received: u64,
     /// Replies sent.
     pub answered: u64,
 }
 
-/// Counters at both ends at one instant; `None` where they could not be read.
+/// Counts at both ends at one instant; `None` where they could not be read.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct LossCounters {
+pub struct LossAttributionCounts {
     /// Interface that sends the requests.
-    pub local: Option<InterfaceCounters>,
+    pub local: Option<InterfacePacketCounts>,
     /// True if that interface is a veth: its egress drops are then packets that did not fit into
     /// the peer's ring.
     pub is_local_veth: bool,
     /// Interface that receives the requests at the server.
-    pub peer: Option<InterfaceCounters>,
+    pub peer: Option<InterfacePacketCounts>,
     /// UDP counters of the server's network namespace.
     pub udp: Option<UdpCounts>,
     /// Counters of the server itself.
-    pub server: Option<ServerCounters>,
+    pub server: Option<ServerRequestCounts>,
     /// True if server and generator share a network namespace, so that `udp` includes the
     /// generator's sockets.
     pub shared_host: bool,
@@ -99,8 +99,8 @@ impl MissingReplies {
 #[must_use]
 pub fn attribute(
     missing: MissingReplies,
-    before: &LossCounters,
-    after: &LossCounters,
+    before: &LossAttributionCounts,
+    after: &LossAttributionCounts,
 ) -> BTreeMap<LossLocation, u64> {
     let mut unattributed = missing.lost;
     let mut losses = BTreeMap::new();
@@ -119,12 +119,12 @@ pub fn attribute(
 
 fn evidence(
     missing: MissingReplies,
-    before: &LossCounters,
-    after: &LossCounters,
+    before: &LossAttributionCounts,
+    after: &LossAttributionCounts,
 ) -> Vec<(LossLocation, u64)> {
     let mut evidence = Vec::new();
-    let local = increase(before.local, after.local, InterfaceCounters::since);
-    let peer = increase(before.peer, after.peer, InterfaceCounters::since);
+    let local = increase(before.local, after.local, InterfacePacketCounts::since);
+    let peer = increase(before.peer, after.peer, InterfacePacketCounts::since);
     if let Some(local) = local {
         let location =
             if before.is_local_veth { LossLocation::Interface } else { LossLocation::Generator };
@@ -148,10 +148,11 @@ fn evidence(
         ));
         evidence.push((LossLocation::Server, udp.no_ports));
     }
-    let server = increase(before.server, after.server, ServerCounters::since).or_else(|| {
-        let of_udp = udp.filter(|_| !before.shared_host).map(ServerCounters::from_udp);
-        let of_frames =
-            peer.filter(|_| !is_udp && before.is_local_veth).map(ServerCounters::from_interface);
+    let server = increase(before.server, after.server, ServerRequestCounts::since).or_else(|| {
+        let of_udp = udp.filter(|_| !before.shared_host).map(ServerRequestCounts::from_udp);
+        let of_frames = peer
+            .filter(|_| !is_udp && before.is_local_veth)
+            .map(ServerRequestCounts::from_interface);
         of_udp.or(of_frames).map(|server| server.without_unsolicited(unsolicited))
     });
     if let Some(server) = server {
@@ -183,8 +184,8 @@ fn evidence(
 /// to the group and to clients with a unicast grant. On a veth all packets come from the other end,
 /// so these are the ones that were not replies; on another interface the sender is unknown.
 fn unsolicited_packets(
-    local: &InterfaceCounters,
-    before: &LossCounters,
+    local: &InterfacePacketCounts,
+    before: &LossAttributionCounts,
     missing: MissingReplies,
 ) -> u64 {
     if before.ptp.is_none() || !before.is_local_veth {
@@ -205,7 +206,7 @@ fn increase<T>(before: Option<T>, after: Option<T>, since: fn(T, &T) -> T) -> Op
     Some(since(after?, &before?))
 }
 
-impl InterfaceCounters {
+impl InterfacePacketCounts {
     /// Returns the packets that reached the interface, dropped ones included.
     const fn arrived_packets(&self) -> u64 {
         self.rx_packets.saturating_add(self.dropped_for_room())
@@ -241,7 +242,7 @@ fn udp_since(after: UdpCounts, before: &UdpCounts) -> UdpCounts {
     }
 }
 
-impl ServerCounters {
+impl ServerRequestCounts {
     /// Returns the UDP datagrams received and sent in the server's namespace, for a server without
     /// counters of its own.
     const fn from_udp(udp: UdpCounts) -> Self {
@@ -250,7 +251,7 @@ impl ServerCounters {
 
     /// Returns the frames received and sent by the interface, for a server over Ethernet without
     /// counters of its own.
-    const fn from_interface(interface: InterfaceCounters) -> Self {
+    const fn from_interface(interface: InterfacePacketCounts) -> Self {
         Self { received: interface.arrived_packets(), answered: interface.tx_packets }
     }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use crate::nts::{NtsOptions, NtsSessions};
-use crate::options::{LoadJob, LoadOptions};
-use crate::ptp::PtpPlan;
+use crate::options::{LoadOptions, LoadProcedure};
+use crate::ptp::PtpRequestOptions;
 use crate::target::TargetName;
 use crate::trailer::TrailerOptions;
 
@@ -32,7 +32,7 @@ pub enum RequestKind {
     /// NTP requests.
     Ntp(NtpRequestOptions),
     /// PTP requests.
-    Ptp(PtpPlan),
+    Ptp(PtpRequestOptions),
 }
 
 /// NTP requests: basic mode and version 4 by default.
@@ -168,7 +168,7 @@ pub(crate) fn part_runs(options: &LoadOptions, address: SocketAddr) -> Vec<LoadO
 }
 
 /// Returns the options that every part inherits.
-fn inherited_options(options: &LoadOptions, target: TargetName, job: LoadJob) -> LoadOptions {
+fn inherited_options(options: &LoadOptions, target: TargetName, job: LoadProcedure) -> LoadOptions {
     LoadOptions {
         engine: options.engine,
         source_network: options.source_network,

@@ -20,26 +20,27 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use horolog_ke::{KeClient, KeError, SessionMaterial as KeyMaterial};
+use horolog_ke::{NtsKeClient, NtsKeError, SessionMaterial as KeyMaterial};
 use horolog_nts::{
     COOKIE_LEN_MAX, CookieKeys, NonceStream, PAST_PERIODS_DEFAULT, ROTATION_DEFAULT, SessionKeys,
     request_len,
 };
 use horolog_record::Finding;
-use horolog_sys::clock::Realtime;
+use horolog_sys::clock::ClockRealtime;
 use horolog_sys::explain::explain;
 use horolog_time::Clock;
 use thiserror::Error;
 
 pub use horolog_ke::{PORT as KE_PORT, TrustAnchors};
 pub use horolog_nts::{
-    Algorithm, ImportedSession, ImportedSessionError, MasterSecret, SecretError,
+    AeadAlgorithm, CookieMasterSecret, CookieMasterSecretError, ImportedSession,
+    ImportedSessionError,
 };
 
 pub use self::lane::LaneSessions;
 pub(crate) use self::lane::NtsReplyError;
 use self::lane::{LaneSession, sessions_of};
-use self::renewal::{RenewalThread, SessionRenewal};
+use self::renewal::{RenewalThread, SessionRenewalState};
 use crate::target::{AddressFamily, TargetName, TargetNameError};
 
 /// Default number of sessions: enough that a server which processes several packets at once uses
@@ -71,7 +72,7 @@ pub struct NtsOptions {
     /// Trusted certificates.
     pub trust: TrustAnchors,
     /// AEAD algorithms to offer, in order of preference.
-    pub algorithms: Vec<Algorithm>,
+    pub algorithms: Vec<AeadAlgorithm>,
     /// Number of sessions.
     pub sessions: SessionCount,
     /// Share of authenticated requests in percent, from 0 to 100.
@@ -95,7 +96,7 @@ pub enum NtsError {
     Target(#[from] TargetNameError),
     /// The NTS-KE exchange cannot start.
     #[error(transparent)]
-    NtsKe(#[from] KeError),
+    NtsKe(#[from] NtsKeError),
     /// An NTS-KE exchange failed.
     #[error(
         "no keys from {server} for one of {count} NTS sessions: {source}; {hint}",
@@ -107,7 +108,7 @@ pub enum NtsError {
         /// Sessions requested.
         count: usize,
         /// Error of the exchange.
-        source: KeError,
+        source: NtsKeError,
     },
     /// The keys do not have the length of the negotiated AEAD algorithm.
     #[error("the NTS-KE server's keys do not match algorithm {0}")]
@@ -158,7 +159,7 @@ impl NtsError {
                 | Self::Interleaved
                 | Self::Trailer
                 | Self::RandomSources
-                | Self::NtsKe(KeError::NoAuthority | KeError::InvalidName(_))
+                | Self::NtsKe(NtsKeError::NoAuthority | NtsKeError::InvalidName(_))
         )
     }
 }
@@ -182,7 +183,7 @@ pub struct NtsSessions {
     is_per_client: bool,
     /// True if the server-to-client keys are known, so that replies can be decrypted.
     can_open: bool,
-    renewal: Arc<SessionRenewal>,
+    renewal: Arc<SessionRenewalState>,
     /// Thread that renews the sessions; `None` without a known NTS-KE server.
     renewer: Option<Arc<RenewalThread>>,
     /// Findings of the NTS-KE exchanges.
@@ -191,7 +192,7 @@ pub struct NtsSessions {
 
 /// NTS-KE server, and the parameters of its exchanges.
 struct NtsKeTarget {
-    client: KeClient,
+    client: NtsKeClient,
     name: String,
     address: SocketAddr,
     count: usize,
@@ -206,7 +207,7 @@ impl NtsKeTarget {
     ) -> Result<Self, NtsError> {
         let address = options.ke_server.resolve(family, interface)?;
         let algorithms: Vec<_> = options.algorithms.iter().map(|one| one.number()).collect();
-        let client = KeClient::new(&options.trust, &algorithms)?;
+        let client = NtsKeClient::new(&options.trust, &algorithms)?;
         let name =
             options.name.as_deref().unwrap_or(options.ke_server.host_without_zone()).to_owned();
         Ok(Self { client, name, address, count })
@@ -217,7 +218,7 @@ impl NtsKeTarget {
         let refused = |source| NtsError::Refused { server, count, source };
         let material =
             self.client.exchange_keys(&self.name, server, NTS_KE_TIMEOUT).map_err(refused)?;
-        let keys = Algorithm::from_number(material.algorithm)
+        let keys = AeadAlgorithm::from_number(material.algorithm)
             .and_then(|algorithm| SessionKeys::new(algorithm, &material.c2s, &material.s2c).ok())
             .ok_or(NtsError::Keys(material.algorithm))?;
         let fits = |len: usize| request_len(keys.algorithm(), len, 0) <= REQUEST_LEN_MAX;
@@ -279,7 +280,7 @@ impl NtsSessions {
         let (ke, first, findings) = ke.run_first_exchange(target)?;
         let mut established = run_exchanges(count - first.len(), &|| ke.open_session())?;
         established.extend(first);
-        let renewal = Arc::new(SessionRenewal::default());
+        let renewal = Arc::new(SessionRenewalState::default());
         let run_exchanges = move || run_exchanges(count, &|| ke.open_session());
         let renewer = RenewalThread::start(Arc::clone(&renewal), run_exchanges);
         let renewer = Some(Arc::new(renewer.map_err(NtsError::Thread)?));
@@ -318,14 +319,14 @@ impl NtsSessions {
     /// server with this master secret and the default key rotation does. `share` percent of the
     /// requests are authenticated.
     pub fn from_master_secret(
-        secret: &MasterSecret,
-        algorithm: Algorithm,
+        secret: &CookieMasterSecret,
+        algorithm: AeadAlgorithm,
         count: usize,
         share: u8,
     ) -> Result<Self, NtsError> {
         check_sessions(count, share)?;
         let server =
-            CookieKeys::new(secret, ROTATION_DEFAULT, PAST_PERIODS_DEFAULT, Realtime.now());
+            CookieKeys::new(secret, ROTATION_DEFAULT, PAST_PERIODS_DEFAULT, ClockRealtime.now());
         let mut nonces = NonceStream::new().map_err(random_error)?;
         let one = |_| {
             let keys = SessionKeys::generate(algorithm).map_err(random_error)?;

@@ -13,20 +13,20 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use horolog_ke::{ExchangePhase, KeClient, KeError};
+use horolog_ke::{NtsKeClient, NtsKeError, NtsKeExchangePhase};
 use horolog_record::{
-    Distribution, Finding, FindingCode, Host, LOAD_SCHEMA, LoadTarget, NtsKeFailureReason,
-    NtsKeResult, NtsKeTrial, RequestMode, SearchKind, SearchResult, Severity, rfc3339_now,
+    CapacitySearchGoal, Distribution, Finding, FindingCode, Host, LOAD_SCHEMA, LoadTarget,
+    NtsKeFailureReason, NtsKeResult, NtsKeTrial, RequestMode, SearchResult, Severity, rfc3339_now,
 };
 use horolog_stats::{Recorder, Search, SearchConfig};
 
 use crate::error::LoadError;
 use crate::findings;
 use crate::limit::LoadLimit;
-use crate::nts::{Algorithm, NtsError, TrustAnchors};
+use crate::nts::{AeadAlgorithm, NtsError, TrustAnchors};
 use crate::target::{self, AddressFamily, TargetName};
 use live::NtsKeSampler;
-use search::{NtsKeContext, NtsKeSearchOutcome};
+use search::{NtsKeLoadOutcome, NtsKeTrialContext};
 
 pub use live::NtsKeObserver;
 
@@ -51,14 +51,14 @@ const FAILURE_PAUSE: Duration = Duration::from_millis(10);
 
 /// Job of the clients: closed loop or search.
 #[derive(Clone, Debug)]
-pub enum NtsKeJob {
+pub enum NtsKeLoadProcedure {
     /// Closed loop of this duration: each client starts the next exchange on completion of the
     /// last.
     ClosedLoop(Duration),
     /// Search for the highest intended rate at which the goal is met.
     Search {
         /// Name of the search.
-        kind: SearchKind,
+        kind: CapacitySearchGoal,
         /// Rates, goal and durations of the trials.
         config: SearchConfig,
     },
@@ -80,7 +80,7 @@ pub struct NtsKeLoadOptions {
     /// Number of clients, from 1 to [`CONNECTIONS_MAX`]; in a search, the limit.
     pub connections: usize,
     /// Job of the clients.
-    pub job: NtsKeJob,
+    pub job: NtsKeLoadProcedure,
     /// Timeout of one exchange; in a search, counted from its intended start.
     pub timeout: Duration,
     /// Limits of the run.
@@ -108,14 +108,14 @@ impl NtsKeClientCounts {
         if time <= timeout {
             self.times.record(time.as_nanos() as u64);
         } else {
-            self.record_failed(&KeError::TimedOut {
+            self.record_failed(&NtsKeError::TimedOut {
                 address,
-                phase: ExchangePhase::PartialResponse,
+                phase: NtsKeExchangePhase::PartialResponse,
             });
         }
     }
 
-    fn record_failed(&mut self, error: &KeError) {
+    fn record_failed(&mut self, error: &NtsKeError) {
         *self.failures.entry(failure_reason(error)).or_default() += 1;
         self.first_failure.get_or_insert_with(|| (error.to_string(), error.hint()));
     }
@@ -130,18 +130,18 @@ impl NtsKeClientCounts {
     }
 }
 
-const fn failure_reason(error: &KeError) -> NtsKeFailureReason {
+const fn failure_reason(error: &NtsKeError) -> NtsKeFailureReason {
     match error {
-        KeError::TimedOut { .. } => NtsKeFailureReason::Timeout,
-        KeError::Tls(_) | KeError::NotNtsKe => NtsKeFailureReason::Tls,
-        KeError::ClosedEarly(ExchangePhase::Connecting | ExchangePhase::Handshake) => {
+        NtsKeError::TimedOut { .. } => NtsKeFailureReason::Timeout,
+        NtsKeError::Tls(_) | NtsKeError::NotNtsKe => NtsKeFailureReason::Tls,
+        NtsKeError::ClosedEarly(NtsKeExchangePhase::Connecting | NtsKeExchangePhase::Handshake) => {
             NtsKeFailureReason::Connection
         }
-        KeError::ClosedEarly(_)
-        | KeError::TooLong
-        | KeError::BadResponse(_)
-        | KeError::NotOffered(_) => NtsKeFailureReason::Response,
-        KeError::Refused { .. } | KeError::NoProtocol | KeError::NoAlgorithm => {
+        NtsKeError::ClosedEarly(_)
+        | NtsKeError::TooLong
+        | NtsKeError::BadResponse(_)
+        | NtsKeError::NotOffered(_) => NtsKeFailureReason::Response,
+        NtsKeError::Refused { .. } | NtsKeError::NoProtocol | NtsKeError::NoAlgorithm => {
             NtsKeFailureReason::Refused
         }
         _ => NtsKeFailureReason::Connection,
@@ -154,7 +154,7 @@ impl NtsKeLoadOptions {
         if !(1..=CONNECTIONS_MAX).contains(&self.connections) {
             return Err(LoadError::Connections(self.connections));
         }
-        if let NtsKeJob::Search { config, .. } = self.job {
+        if let NtsKeLoadProcedure::Search { config, .. } = self.job {
             Search::new(config)?;
         }
         Ok(())
@@ -175,20 +175,21 @@ pub fn run(
     options.check()?;
     let address = options.target.resolve(options.family, None)?;
     target::check_permitted(address.ip(), options.i_own_this_target)?;
-    let algorithms = [Algorithm::AesSivCmac256, Algorithm::Aes128GcmSiv].map(Algorithm::number);
-    let client = KeClient::new(&options.trust, &algorithms).map_err(NtsError::from)?;
+    let algorithms =
+        [AeadAlgorithm::AesSivCmac256, AeadAlgorithm::Aes128GcmSiv].map(AeadAlgorithm::number);
+    let client = NtsKeClient::new(&options.trust, &algorithms).map_err(NtsError::from)?;
     let started = rfc3339_now();
-    let context = NtsKeContext { options, address, client: &client, stop };
+    let context = NtsKeTrialContext { options, address, client: &client, stop };
     let mut sampler = NtsKeSampler::new(observer);
-    let NtsKeSearchOutcome { trials, search, first_failure } = match options.job {
-        NtsKeJob::ClosedLoop(duration) => {
+    let NtsKeLoadOutcome { trials, search, first_failure } = match options.job {
+        NtsKeLoadProcedure::ClosedLoop(duration) => {
             let begun = Instant::now();
             let (counts, first_failure) = all_clients(&context, duration, &mut sampler)?;
             let trial = trial_record(options.connections, counts, begun.elapsed());
             sampler.finish_trial(&trial);
-            NtsKeSearchOutcome { trials: vec![trial], search: None, first_failure }
+            NtsKeLoadOutcome { trials: vec![trial], search: None, first_failure }
         }
-        NtsKeJob::Search { kind, config } => {
+        NtsKeLoadProcedure::Search { kind, config } => {
             search::search((kind, config), &context, &mut sampler)?
         }
     };
@@ -219,7 +220,7 @@ pub fn run(
 /// Runs all clients in a closed loop for `duration`. Returns the sum of their counts and the first
 /// failure.
 fn all_clients(
-    context: &NtsKeContext<'_>,
+    context: &NtsKeTrialContext<'_>,
     duration: Duration,
     sampler: &mut NtsKeSampler<'_>,
 ) -> Result<(NtsKeClientCounts, Option<FailureDescription>), LoadError> {
@@ -338,7 +339,7 @@ mod tests {
         let mut counts =
             NtsKeClientCounts { sent: received + lost, ..NtsKeClientCounts::default() };
         (0..received).for_each(|_| counts.times.record(1_000_000));
-        (0..lost).for_each(|_| counts.record_failed(&KeError::NoAlgorithm));
+        (0..lost).for_each(|_| counts.record_failed(&NtsKeError::NoAlgorithm));
         trial_record(4, counts, Duration::from_secs(2))
     }
 

@@ -5,7 +5,7 @@
 //! delay between. So a transmit timestamp that was taken 12 µs before the reply really left gives
 //! +12 µs. The time at which a program read a reply is never used as its receive time.
 
-use horolog_record::OffsetMethod;
+use horolog_record::TimestampOffsetMethod;
 use horolog_stats::SignedRecorder;
 use horolog_time::{Monotonic, NS_PER_S, NtpTimestamp, Span, Timestamp, Utc};
 
@@ -13,7 +13,7 @@ use crate::verify::{ReplyMode, VerifiedReply};
 
 /// Options for measuring offsets.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct OffsetOptions {
+pub struct ServerOffsetOptions {
     /// Correction that is subtracted from each offset: the known delay of the path and of
     /// reception.
     pub correction: Span,
@@ -23,11 +23,11 @@ pub struct OffsetOptions {
     pub hardware: bool,
 }
 
-impl OffsetOptions {
+impl ServerOffsetOptions {
     /// Returns the method, for the record.
     #[must_use]
-    pub const fn method(&self) -> OffsetMethod {
-        OffsetMethod {
+    pub const fn method(&self) -> TimestampOffsetMethod {
+        TimestampOffsetMethod {
             correction_ns: self.correction.as_ns(),
             mean_of_server: self.mean_of_server,
             hardware: self.hardware,
@@ -37,9 +37,9 @@ impl OffsetOptions {
 
 /// Parameters for the offsets of one trial.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct OffsetPlan {
+pub struct ServerOffsetParameters {
     /// Options.
-    pub options: OffsetOptions,
+    pub options: ServerOffsetOptions,
     /// PHC time minus UTC, in whole seconds: 37 s for a PHC that keeps TAI.
     pub phc_ahead: Span,
 }
@@ -53,7 +53,7 @@ pub struct ReceiveTimestamps {
     pub phc_ns: Option<i64>,
 }
 
-impl OffsetPlan {
+impl ServerOffsetParameters {
     /// Returns the receive timestamp of the selected source, in UTC; `None` if it is missing.
     fn selected_timestamp(&self, timestamps: ReceiveTimestamps) -> Option<Timestamp<Utc>> {
         if self.options.hardware {
@@ -79,7 +79,7 @@ impl OffsetPlan {
 
 /// Offsets of one trial.
 #[derive(Clone, Debug, Default)]
-pub struct OffsetCounts {
+pub struct ServerOffsetCounts {
     /// Valid first replies in time that had a receive timestamp of the selected clock.
     pub timestamped: u64,
     /// Offsets in ns. In interleaved mode an offset belongs to the reply before the one that
@@ -87,7 +87,7 @@ pub struct OffsetCounts {
     pub offsets: SignedRecorder,
 }
 
-impl OffsetCounts {
+impl ServerOffsetCounts {
     /// Adds the counts of another lane in the same trial.
     pub fn merge(&mut self, other: &Self) {
         self.timestamped += other.timestamped;
@@ -121,17 +121,17 @@ impl LastReply {
 
 /// Offsets of one lane during one trial.
 #[derive(Debug)]
-pub(crate) struct LaneOffsets {
-    plan: OffsetPlan,
+pub(crate) struct LaneServerOffsets {
+    plan: ServerOffsetParameters,
     last: LastReplies,
     /// Lead of a PTP master's timescale over UTC, in ns but whole seconds; `None` before the first
     /// Sync.
     master_ahead: Option<i64>,
 }
 
-impl LaneOffsets {
+impl LaneServerOffsets {
     /// Starts with the carried-over state of `clients` clients; 0 in basic mode.
-    pub(crate) fn new(plan: OffsetPlan, mut last: LastReplies, clients: usize) -> Self {
+    pub(crate) fn new(plan: ServerOffsetParameters, mut last: LastReplies, clients: usize) -> Self {
         last.0.resize(clients, LastReply::UNKNOWN);
         Self { plan, last, master_ahead: None }
     }
@@ -146,7 +146,7 @@ impl LaneOffsets {
         reply: &VerifiedReply,
         (received, timestamps): (Timestamp<Monotonic>, ReceiveTimestamps),
         (client, origin): (u32, u64),
-        counts: &mut OffsetCounts,
+        counts: &mut ServerOffsetCounts,
     ) {
         let at = self.plan.selected_timestamp(timestamps);
         counts.timestamped += u64::from(at.is_some());
@@ -194,7 +194,7 @@ impl LaneOffsets {
         &mut self,
         at: Option<Timestamp<Utc>>,
         (receive_ns, transmit_ns): (i64, i64),
-        counts: &mut OffsetCounts,
+        counts: &mut ServerOffsetCounts,
     ) {
         let Some(at) = at else { return };
         counts.timestamped += 1;
@@ -249,14 +249,14 @@ mod tests {
 
     /// Offsets of a lane, and their counts.
     struct Scene {
-        offsets: LaneOffsets,
-        found: OffsetCounts,
+        offsets: LaneServerOffsets,
+        found: ServerOffsetCounts,
     }
 
     impl Scene {
-        fn new(plan: OffsetPlan, clients: usize) -> Self {
-            let offsets = LaneOffsets::new(plan, LastReplies::default(), clients);
-            Self { offsets, found: OffsetCounts::default() }
+        fn new(plan: ServerOffsetParameters, clients: usize) -> Self {
+            let offsets = LaneServerOffsets::new(plan, LastReplies::default(), clients);
+            Self { offsets, found: ServerOffsetCounts::default() }
         }
 
         fn record(
@@ -275,8 +275,8 @@ mod tests {
         }
     }
 
-    fn offsets(options: OffsetOptions, clients: usize) -> Scene {
-        Scene::new(OffsetPlan { options, phc_ahead: Span::ZERO }, clients)
+    fn offsets(options: ServerOffsetOptions, clients: usize) -> Scene {
+        Scene::new(ServerOffsetParameters { options, phc_ahead: Span::ZERO }, clients)
     }
 
     fn only(scene: &Scene) -> f64 {
@@ -294,14 +294,14 @@ mod tests {
         // It leaves 12 µs after its timestamp and is on its way for 1450 ns.
         let transmit = SERVER_RECEIVE + 30_000;
         let timestamps = kernel(transmit + 12_000 + 1_450);
-        let mut plain = offsets(OffsetOptions::default(), 0);
+        let mut plain = offsets(ServerOffsetOptions::default(), 0);
         plain.record(&basic(SERVER_RECEIVE, transmit), timestamps, (0, 0));
         assert!(about(only(&plain), 13_450.0));
         let correction = Span::from_ns(1_450);
-        let mut corrected = offsets(OffsetOptions { correction, ..Default::default() }, 0);
+        let mut corrected = offsets(ServerOffsetOptions { correction, ..Default::default() }, 0);
         corrected.record(&basic(SERVER_RECEIVE, transmit), timestamps, (0, 0));
         assert!(about(only(&corrected), 12_000.0));
-        let options = OffsetOptions { correction, mean_of_server: true, hardware: false };
+        let options = ServerOffsetOptions { correction, mean_of_server: true, hardware: false };
         let mut mean = offsets(options, 0);
         mean.record(&basic(SERVER_RECEIVE, transmit), timestamps, (0, 0));
         assert!(about(only(&mean), 27_000.0));
@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn an_interleaved_reply_times_the_previous_one_to_the_same_client() {
-        let mut offsets = offsets(OffsetOptions::default(), 2);
+        let mut offsets = offsets(ServerOffsetOptions::default(), 2);
         let first = SERVER_RECEIVE;
         offsets.record(&basic(first, first + 500), kernel(first + 20_000), (1, 0));
         assert!(about(only(&offsets), 19_500.0));
@@ -328,7 +328,7 @@ mod tests {
 
     #[test]
     fn a_transmit_timestamp_of_a_still_older_reply_is_not_held_against_the_last() {
-        let mut offsets = offsets(OffsetOptions::default(), 1);
+        let mut offsets = offsets(ServerOffsetOptions::default(), 1);
         let last = SERVER_RECEIVE;
         offsets.record(&basic(last, last + 500), kernel(last + 20_000), (0, 0));
         let older = reply(last + 9_000_000, last - 3_000_000, ReplyMode::Interleaved);
@@ -339,7 +339,7 @@ mod tests {
     #[test]
     fn a_reply_to_a_request_sent_before_the_last_reply_arrived_is_not_counted() {
         for (intended_ns, counted) in [(40_000, 1), (50_000, 2)] {
-            let mut scene = offsets(OffsetOptions::default(), 1);
+            let mut scene = offsets(ServerOffsetOptions::default(), 1);
             let received = Timestamp::from_ns(50_000);
             let first = basic(SERVER_RECEIVE, SERVER_RECEIVE + 500);
             let timestamps = kernel(SERVER_RECEIVE + 20_000);
@@ -357,7 +357,7 @@ mod tests {
 
     #[test]
     fn a_reply_without_a_timestamp_lowers_the_share_alone() {
-        let mut offsets = offsets(OffsetOptions::default(), 1);
+        let mut offsets = offsets(ServerOffsetOptions::default(), 1);
         let unstamped = ReceiveTimestamps { kernel: None, phc_ns: Some(5) };
         offsets.record(&basic(SERVER_RECEIVE, SERVER_RECEIVE), unstamped, (0, 0));
         let next = reply(SERVER_RECEIVE + 1_000, SERVER_RECEIVE, ReplyMode::Interleaved);
@@ -370,7 +370,7 @@ mod tests {
     fn a_master_on_tai_is_read_in_utc() {
         let correction = Span::from_ns(100);
         for (mean_of_server, expected) in [(false, 12_300), (true, 42_300)] {
-            let options = OffsetOptions { correction, mean_of_server, hardware: false };
+            let options = ServerOffsetOptions { correction, mean_of_server, hardware: false };
             let mut offsets = offsets(options, 0);
             let transmit = SERVER_RECEIVE + 37 * NS_PER_S;
             let at = Timestamp::from_ns(SERVER_RECEIVE + 12_400);
@@ -383,9 +383,9 @@ mod tests {
 
     #[test]
     fn a_phc_on_tai_is_read_in_utc() {
-        let options = OffsetOptions { hardware: true, ..OffsetOptions::default() };
+        let options = ServerOffsetOptions { hardware: true, ..ServerOffsetOptions::default() };
         let phc_ahead = Span::from_ms(37_000);
-        let mut offsets = Scene::new(OffsetPlan { options, phc_ahead }, 0);
+        let mut offsets = Scene::new(ServerOffsetParameters { options, phc_ahead }, 0);
         let phc_ns = Some(SERVER_RECEIVE + 700 + phc_ahead.as_ns());
         let kernel = Some(Timestamp::from_ns(SERVER_RECEIVE + 90_000));
         let timestamps = ReceiveTimestamps { kernel, phc_ns };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use horolog_record::{LoadEngineKind as Kind, RequestSpacing, SearchKind};
+use horolog_record::{CapacitySearchGoal, LoadEngineKind as Kind, RequestSpacing};
 use horolog_stats::SearchConfig;
 use horolog_sys::namespace::NetNs;
 use horolog_sys::netlink::Prefix;
@@ -11,13 +11,13 @@ use horolog_time::Span;
 
 use crate::capture::CaptureOptions;
 use crate::compliant_clients::CompliantClientOptions;
-use crate::counter_watch::ServerCounterSource;
+use crate::counter_watch::ServerRequestCountsFn;
 use crate::limit::LoadLimit;
 use crate::load_profile::LoadProfile;
 use crate::mix::MixPart;
 use crate::nts::{NtsOptions, NtsSessions};
-use crate::offset::OffsetOptions;
-use crate::ptp::PtpPlan;
+use crate::offset::ServerOffsetOptions;
+use crate::ptp::PtpRequestOptions;
 use crate::ramp::Ramp;
 use crate::remote_counters::RemoteCounterOptions;
 use crate::run::OverloadTest;
@@ -26,13 +26,13 @@ use crate::trailer::TrailerOptions;
 
 /// Job of a run.
 #[derive(Clone, PartialEq, Debug)]
-pub enum LoadJob {
+pub enum LoadProcedure {
     /// Trials at rising rates.
     Ramp(Ramp),
     /// Search for the highest rate within a loss goal.
     Search {
         /// Name of the goal in the result.
-        kind: SearchKind,
+        kind: CapacitySearchGoal,
         /// Goal and parameters of the search.
         config: SearchConfig,
     },
@@ -43,7 +43,7 @@ pub enum LoadJob {
     Overload(f64),
 }
 
-impl LoadJob {
+impl LoadProcedure {
     /// Returns the job with all rates multiplied by `share`.
     #[must_use]
     pub fn scaled(&self, share: f64) -> Self {
@@ -106,19 +106,19 @@ pub struct LoadOptions {
     /// Trailer after the header of every request.
     pub trailer: TrailerOptions,
     /// Measure offsets of the server's transmit timestamps.
-    pub offset: Option<OffsetOptions>,
+    pub offset: Option<ServerOffsetOptions>,
     /// Send requests to a PTP master instead of an NTP server.
-    pub ptp: Option<PtpPlan>,
+    pub ptp: Option<PtpRequestOptions>,
     /// Several kinds of requests at once; then `version`, `interleaved`, `nts`, `sessions`,
     /// `trailer` and `ptp` have no effect. Empty for one kind of requests.
     pub mix: Vec<MixPart>,
     /// Job of the run.
-    pub job: LoadJob,
+    pub job: LoadProcedure,
     /// Count each client separately, and report the evenness of the replies.
     pub fairness: bool,
     /// Compliant clients during the load.
     pub compliant_clients: Option<CompliantClientOptions>,
-    /// Overload of the server, by [`LoadJob::Overload`] or after a search at the rate that it
+    /// Overload of the server, by [`LoadProcedure::Overload`] or after a search at the rate that it
     /// found.
     pub overload_test: Option<OverloadTest>,
     /// Limits of the run.
@@ -128,7 +128,7 @@ pub struct LoadOptions {
     /// Unnamed network namespaces in which the server may run.
     pub namespaces: Vec<NetNs>,
     /// Source of the server's own counters.
-    pub counter_source: Option<ServerCounterSource>,
+    pub counter_source: Option<ServerRequestCountsFn>,
     /// Counter snapshot of the server's host, as the only source of the server's counters.
     pub remote_counters: Option<RemoteCounterOptions>,
     /// Capture of the packets sent and received.
@@ -140,9 +140,9 @@ impl LoadOptions {
     #[must_use]
     pub fn interval(&self) -> Option<Span> {
         let length = match &self.job {
-            LoadJob::Profile(profile) => Some(profile.interval()),
-            LoadJob::Overload(_) => Some(self.overload_test.unwrap_or_default().interval),
-            LoadJob::Ramp(_) | LoadJob::Search { .. } => {
+            LoadProcedure::Profile(profile) => Some(profile.interval()),
+            LoadProcedure::Overload(_) => Some(self.overload_test.unwrap_or_default().interval),
+            LoadProcedure::Ramp(_) | LoadProcedure::Search { .. } => {
                 self.overload_test.map(|surge| surge.interval)
             }
         };
@@ -151,7 +151,7 @@ impl LoadOptions {
 
     /// Returns a run with the default settings.
     #[must_use]
-    pub fn new(target: TargetName, job: LoadJob) -> Self {
+    pub fn new(target: TargetName, job: LoadProcedure) -> Self {
         Self {
             target,
             family: None,

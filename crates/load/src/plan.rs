@@ -10,15 +10,15 @@ use horolog_record::{RequestMode, RequestSpacing};
 use horolog_sys::netlink::Prefix;
 use horolog_time::Span;
 
-use crate::clients::{LaneClients, SourceNetwork};
+use crate::clients::{LaneClients, SimulatedClientNetwork};
 use crate::load_profile::LoadProfile;
 use crate::nts::NtsSessions;
-use crate::offset::OffsetOptions;
-use crate::ptp::{self, PtpPlan};
+use crate::offset::ServerOffsetOptions;
+use crate::ptp::{self, PtpRequestOptions};
 use crate::target::Route;
-use crate::token::TokenCodec;
+use crate::token::RequestTokenCodec;
 use crate::trailer::TrailerOptions;
-use crate::verify::ExpectedReplies;
+use crate::verify::ReplyVerifier;
 
 /// Plan of one part of a mix.
 #[derive(Clone, PartialEq, Debug)]
@@ -60,7 +60,7 @@ pub struct RunPlan {
     /// Core of each lane in turn; empty if threads are not pinned.
     pub cores: Vec<usize>,
     /// Network of simulated clients; `None` for real clients.
-    pub network: Option<SourceNetwork>,
+    pub network: Option<SimulatedClientNetwork>,
     /// Number of clients in every trial, over all lanes; with random sources, the number of
     /// addresses.
     pub clients: u32,
@@ -68,7 +68,7 @@ pub struct RunPlan {
     /// in up to 2^27 requests of each lane.
     pub random_sources: bool,
     /// Codec of the run's request tokens.
-    pub token: TokenCodec,
+    pub token: RequestTokenCodec,
     /// Reply timeout.
     pub reply_timeout: Duration,
     /// True if the target is a reflector, which returns requests unchanged.
@@ -89,7 +89,7 @@ pub struct RunPlan {
     /// the stack drops them itself because it has no such addresses.
     pub reply_drop: Option<ReplyDropPlan>,
     /// Network of a concurrent engine's clients, whose replies do not belong to this run.
-    pub excluded_network: Option<SourceNetwork>,
+    pub excluded_network: Option<SimulatedClientNetwork>,
     /// Consecutive requests of one simulated client.
     pub consecutive_requests: u32,
     /// True if a capture must record the packets sent, so they must pass the queues.
@@ -99,10 +99,10 @@ pub struct RunPlan {
     /// Trailer of the requests that are not authenticated.
     pub trailer: TrailerOptions,
     /// Offset options; `None` if no offsets are measured.
-    pub offset: Option<OffsetOptions>,
+    pub offset: Option<ServerOffsetOptions>,
     /// Requests to a PTP master instead of an NTP server: then `version`, `echo`, `interleaved` and
     /// `sessions` have no effect.
-    pub ptp: Option<PtpPlan>,
+    pub ptp: Option<PtpRequestOptions>,
     /// Kinds of requests of a mix, each of which has its own plan; none in other runs.
     pub parts: Vec<MixPartPlan>,
 }
@@ -128,8 +128,8 @@ impl RunPlan {
 
     /// Returns the values that replies are verified against.
     #[must_use]
-    pub const fn expected(&self) -> ExpectedReplies {
-        ExpectedReplies {
+    pub const fn expected(&self) -> ReplyVerifier {
+        ReplyVerifier {
             token: self.token,
             version: self.version,
             interleaved: self.interleaved,
@@ -144,7 +144,7 @@ impl RunPlan {
         &self,
         clients: u32,
         (lane, lanes): (usize, usize),
-    ) -> Option<ptp::ExpectedPtpMessages> {
+    ) -> Option<ptp::PtpMessageVerifier> {
         let plan = self.ptp?;
         let clients = if self.random_sources { 0 } else { clients };
         let clients = if plan.replies_to_client_address() {
@@ -154,7 +154,7 @@ impl RunPlan {
         };
         let (lane, lanes) = (self.first_lane + lane, self.first_lane + lanes);
         let master = self.target.ip();
-        Some(ptp::ExpectedPtpMessages { plan, token: self.token, lane, lanes, clients, master })
+        Some(ptp::PtpMessageVerifier { plan, token: self.token, lane, lanes, clients, master })
     }
 
     /// Returns the clients of lane `lane` of `lanes` in a trial with `clients` clients, each of

@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use horolog_record::LoadEngineKind as Kind;
 use horolog_sys::affinity;
-use horolog_sys::clock::MonotonicClock;
+use horolog_sys::clock::ClockMonotonic;
 use horolog_sys::netlink::Netlink;
 use horolog_time::Clock;
 use horolog_wire::ptp::{EVENT_PORT, GENERAL_PORT};
 
-use crate::clients::{CLIENTS_MAX, ClientsError, LANES_MAX, SourceNetwork};
+use crate::clients::{CLIENTS_MAX, LANES_MAX, SimulatedClientNetwork, SimulatedClientsError};
 use crate::compliant_clients::CompliantClientGroup;
 use crate::engine::{self, LoadEngine};
 use crate::error::LoadError;
@@ -23,7 +23,7 @@ use crate::plan::{ReplyDropPlan, RunPlan};
 use crate::ptp::PtpLoadTransport;
 use crate::random;
 use crate::target::{self, Route, TargetError};
-use crate::token::TokenCodec;
+use crate::token::RequestTokenCodec;
 
 mod check;
 mod compliant_clients;
@@ -49,11 +49,11 @@ pub(crate) struct PreparedLoad {
 }
 
 /// Resolved values that do not depend on the engine.
-struct ResolvedFacts {
+struct ResolvedLoadOptions {
     target: SocketAddr,
     own_addresses: Vec<IpAddr>,
     cores: Vec<usize>,
-    token: TokenCodec,
+    token: RequestTokenCodec,
     sessions: Option<Arc<NtsSessions>>,
 }
 
@@ -71,7 +71,9 @@ pub(crate) fn prepare(options: &LoadOptions) -> Result<PreparedLoad, LoadError> 
 }
 
 /// Checks the options and resolves the values that do not depend on the engine.
-fn resolve_facts(options: &LoadOptions) -> Result<(ResolvedFacts, Netlink, Route), LoadError> {
+fn resolve_facts(
+    options: &LoadOptions,
+) -> Result<(ResolvedLoadOptions, Netlink, Route), LoadError> {
     check::check_options(options)?;
     let mut netlink = Netlink::open().map_err(TargetError::from)?;
     let interface = options.hints.interface.as_deref();
@@ -85,12 +87,12 @@ fn resolve_facts(options: &LoadOptions) -> Result<(ResolvedFacts, Netlink, Route
     let addresses = netlink.addresses().map_err(TargetError::from)?;
     let key = random::key_from_kernel()
         .map_err(|source| LoadError::System { action: "read random numbers", source })?;
-    let facts = ResolvedFacts {
+    let facts = ResolvedLoadOptions {
         target,
         own_addresses: addresses.iter().map(|own| own.prefix.address()).collect(),
         cores: affinity::allowed_cores()
             .map_err(|source| LoadError::System { action: "list the CPUs", source })?,
-        token: TokenCodec::new(key, MonotonicClock.now()),
+        token: RequestTokenCodec::new(key, ClockMonotonic.now()),
         sessions: sessions(options, target)?,
     };
     check::check_rates(options, facts.cores.len())?;
@@ -131,7 +133,7 @@ fn sessions(
 /// Opener of engines for one run; caches what several engines need.
 struct EngineOpener<'a> {
     options: &'a LoadOptions,
-    facts: ResolvedFacts,
+    facts: ResolvedLoadOptions,
     netlink: Netlink,
     route: Route,
     /// Route with MAC addresses, once an engine has needed it.
@@ -239,7 +241,11 @@ impl<'a> EngineOpener<'a> {
     }
 
     /// Returns the network of simulated clients; `None` for an engine with real clients.
-    fn network(&self, kind: Kind, route: &Route) -> Result<Option<SourceNetwork>, LoadError> {
+    fn network(
+        &self,
+        kind: Kind,
+        route: &Route,
+    ) -> Result<Option<SimulatedClientNetwork>, LoadError> {
         let target = self.facts.target.ip();
         if self.is_over_ethernet() {
             return Ok(None);
@@ -254,8 +260,8 @@ impl<'a> EngineOpener<'a> {
         }
         let reserved = self.reserved_addresses(route);
         let network = match self.options.source_network {
-            Some(network) => SourceNetwork::new(network, target, &reserved)?,
-            None => SourceNetwork::find(target, &reserved)?,
+            Some(network) => SimulatedClientNetwork::new(network, target, &reserved)?,
+            None => SimulatedClientNetwork::find(target, &reserved)?,
         };
         Ok(Some(network))
     }
@@ -289,7 +295,7 @@ impl<'a> EngineOpener<'a> {
     fn lanes_and_clients(
         &self,
         kind: Kind,
-        network: Option<SourceNetwork>,
+        network: Option<SimulatedClientNetwork>,
         route: &Route,
     ) -> Result<(usize, u32), LoadError> {
         if self.options.ptp.is_some_and(|ptp| ptp.clients_max().is_some()) {
@@ -315,13 +321,20 @@ impl<'a> EngineOpener<'a> {
         let clients = requested.unwrap_or_else(|| default_clients.max(lanes as u32));
         if let (Some(network), true) = (network, clients > most) {
             let network = network.prefix();
-            return Err(ClientsError::NoRoom { network, room: most, requested: clients }.into());
+            return Err(
+                SimulatedClientsError::NoRoom { network, room: most, requested: clients }.into()
+            );
         }
         if self.options.random_sources {
             return Ok((lanes, most));
         }
         if clients > CLIENTS_MAX || (clients as usize) < lanes {
-            return Err(ClientsError::Count { requested: clients, lanes, max: CLIENTS_MAX }.into());
+            return Err(SimulatedClientsError::Count {
+                requested: clients,
+                lanes,
+                max: CLIENTS_MAX,
+            }
+            .into());
         }
         Ok((lanes, clients))
     }
@@ -332,13 +345,13 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::options::LoadJob;
+    use crate::options::LoadProcedure;
     use crate::ramp::Ramp;
 
     fn options(target: &str) -> LoadOptions {
         let second = Duration::from_secs(1);
         let ramp = Ramp { min: 1000.0, max: 1000.0, multiplier: 1.5, duration: second };
-        LoadOptions::new(target.parse().unwrap(), LoadJob::Ramp(ramp))
+        LoadOptions::new(target.parse().unwrap(), LoadProcedure::Ramp(ramp))
     }
 
     fn refusal(options: &LoadOptions) -> LoadError {

@@ -33,14 +33,14 @@ const NAME_MAX: usize = 40;
 
 /// Error in a profile file, formatted as one line.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ProfileFileError {
+pub struct LoadProfileFileError {
     /// Line, counted from 1; `None` if the error concerns the whole file.
     pub line: Option<usize>,
     /// Description of the error.
     pub reason: String,
 }
 
-impl Display for ProfileFileError {
+impl Display for LoadProfileFileError {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self.line {
             Some(line) => write!(f, "line {line}: {}", self.reason),
@@ -53,11 +53,11 @@ impl Display for ProfileFileError {
 type PositionedError = (usize, String);
 
 /// Parses a profile; `interval` overrides the one in the file.
-pub fn parse(text: &str, interval: Option<Duration>) -> Result<LoadProfile, ProfileFileError> {
+pub fn parse(text: &str, interval: Option<Duration>) -> Result<LoadProfile, LoadProfileFileError> {
     let error_at = |(offset, reason): PositionedError| {
         let before = text.as_bytes().iter().take(offset);
         let line = Some(1 + before.filter(|byte| **byte == b'\n').count());
-        ProfileFileError { line, reason: reason.replace('\n', ", ") }
+        LoadProfileFileError { line, reason: reason.replace('\n', ", ") }
     };
     let table = DeTable::parse(text).map_err(|error| {
         error_at((error.span().map_or(0, |span| span.start), error.message().to_owned()))
@@ -65,7 +65,7 @@ pub fn parse(text: &str, interval: Option<Duration>) -> Result<LoadProfile, Prof
     let (file_interval, phases) = read_profile(table.get_ref()).map_err(error_at)?;
     let interval = interval.or(file_interval).unwrap_or(INTERVAL_DEFAULT);
     LoadProfile::new(interval, phases)
-        .map_err(|error| ProfileFileError { line: None, reason: error.to_string() })
+        .map_err(|error| LoadProfileFileError { line: None, reason: error.to_string() })
 }
 
 fn read_profile(

@@ -6,53 +6,54 @@ use std::mem;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use horolog_record::{Percentiles, Progress, SeriesPoint, Trial};
+use horolog_record::{LoadSeriesPoint, Percentiles, Progress, Trial};
 use horolog_time::Span;
 
-use crate::counter_watch::CounterWatch;
+use crate::counter_watch::LossAttributionCounterReader;
 use crate::engine::IntervalSink;
 use crate::load_profile::LoadProfile;
-use crate::loss_attribution::{self, LossCounters, MissingReplies};
+use crate::loss_attribution::{self, LossAttributionCounts, MissingReplies};
 use crate::plan::TrialPlan;
 use crate::request_tracker::TrialCounts;
-use crate::run::{CurrentTrial, LiveSampler, Observer};
+use crate::run::{CurrentTrial, LiveSampler, LoadObserver};
 use crate::trial;
 
 /// Records of a load profile: time series, and one trial per phase.
-pub(crate) struct ProfileOutcome {
-    pub(crate) points: Vec<SeriesPoint>,
+pub(crate) struct LoadProfileOutcome {
+    pub(crate) points: Vec<LoadSeriesPoint>,
     pub(crate) trials: Vec<(Trial, TrialCounts)>,
     pub(crate) interrupted: bool,
 }
 
 /// Recorder of a load profile in progress.
-pub(crate) struct ProfileRecorder<'a> {
+pub(crate) struct LoadProfileRecorder<'a> {
     plan: &'a TrialPlan,
     profile: &'a LoadProfile,
-    watch: &'a mut CounterWatch,
-    observer: &'a mut dyn Observer,
+    watch: &'a mut LossAttributionCounterReader,
+    observer: &'a mut dyn LoadObserver,
     sampler: &'a mut LiveSampler,
     /// Numbers of the intervals at which the phases end.
     phase_ends: Vec<u64>,
     /// Index of the trial of the first phase.
     first_trial: usize,
     /// Counter readings: at the start, and at the end of each phase so far.
-    readings: Vec<LossCounters>,
+    readings: Vec<LossAttributionCounts>,
     /// Counts of the current phase.
     phase_counts: TrialCounts,
-    outcome: ProfileOutcome,
+    outcome: LoadProfileOutcome,
 }
 
-impl<'a> ProfileRecorder<'a> {
+impl<'a> LoadProfileRecorder<'a> {
     pub(crate) fn new(
         plan: &'a TrialPlan,
         profile: &'a LoadProfile,
-        watch: &'a mut CounterWatch,
-        (observer, sampler): (&'a mut dyn Observer, &'a mut LiveSampler),
+        watch: &'a mut LossAttributionCounterReader,
+        (observer, sampler): (&'a mut dyn LoadObserver, &'a mut LiveSampler),
         first_trial: usize,
     ) -> Self {
         let readings = vec![watch.read()];
-        let outcome = ProfileOutcome { points: Vec::new(), trials: Vec::new(), interrupted: false };
+        let outcome =
+            LoadProfileOutcome { points: Vec::new(), trials: Vec::new(), interrupted: false };
         let (phase_ends, phase_counts) = (profile.phase_ends(), TrialCounts::default());
         Self {
             plan,
@@ -69,7 +70,7 @@ impl<'a> ProfileRecorder<'a> {
     }
 
     /// Completes the records; a phase that was ended early is recorded as far as it ran.
-    pub(crate) fn finish(mut self) -> ProfileOutcome {
+    pub(crate) fn finish(mut self) -> LoadProfileOutcome {
         let ended_phases = self.outcome.trials.len();
         if ended_phases < self.phase_ends.len() && self.phase_counts.sent > 0 {
             self.end_phase();
@@ -104,7 +105,7 @@ impl<'a> ProfileRecorder<'a> {
         let index = self.outcome.points.len();
         let interval_s = self.profile.interval().as_secs_f64();
         let middle = Span::from_ns(((index as f64 + 0.5) * interval_s * 1e9) as i64);
-        let point = SeriesPoint {
+        let point = LoadSeriesPoint {
             at_s: index as f64 * interval_s,
             trial: self.first_trial + self.outcome.trials.len(),
             intended_rate: self.profile.rate_at(middle),
@@ -153,7 +154,7 @@ impl<'a> ProfileRecorder<'a> {
     }
 }
 
-impl IntervalSink for ProfileRecorder<'_> {
+impl IntervalSink for LoadProfileRecorder<'_> {
     fn deliver_interval(&mut self, counts: TrialCounts) {
         let index = self.outcome.points.len() as u64;
         let phase = self.outcome.trials.len();

@@ -12,10 +12,10 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use horolog_record::{InvalidReason, RequestMode};
+use horolog_record::{InvalidReplyReason, RequestMode};
 use horolog_wire::ParseError;
 use horolog_wire::ptp::message::{SIGNALING_LEN, TIMESTAMP_MESSAGE_LEN};
-use horolog_wire::ptp::monitor::{MonitorResponse, REQUEST_TLV};
+use horolog_wire::ptp::monitor::{NetSyncMonitorResponse, REQUEST_TLV};
 use horolog_wire::ptp::tlv::{self, UNICAST_LEN_MAX, UnicastNegotiation};
 use horolog_wire::ptp::{
     self, EVENT_PORT, GENERAL_PORT, Header, IPV6_PADDING_LEN, Message, MessageType, NO_INTERVAL,
@@ -23,7 +23,7 @@ use horolog_wire::ptp::{
 };
 
 use crate::clients::LaneClients;
-use crate::token::TokenCodec;
+use crate::token::RequestTokenCodec;
 
 /// Kind of PTP requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,14 +34,14 @@ pub enum PtpRequestKind {
     /// and, in two-step mode, a `Follow_Up`.
     Nsm,
     /// A request for unicast messages, granted or denied.
-    Unicast(UnicastTerms),
+    Unicast(UnicastRequestParameters),
 }
 
 /// Terms of a request for unicast messages (IEEE 1588-2019, clause 16.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct UnicastTerms {
+pub struct UnicastRequestParameters {
     /// Kinds of messages; each request is for one of them, in turn.
-    pub messages: UnicastMessages,
+    pub messages: UnicastMessageTypes,
     /// Log2 of the interval between two messages, in seconds.
     pub log_interval: i8,
     /// Requested duration, in seconds.
@@ -50,12 +50,12 @@ pub struct UnicastTerms {
 
 /// Up to three kinds of messages that a client can request from a master.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct UnicastMessages {
+pub struct UnicastMessageTypes {
     kinds: [MessageType; 3],
     count: u8,
 }
 
-impl UnicastMessages {
+impl UnicastMessageTypes {
     /// Takes the first three of `kinds`. `None` if `kinds` is empty, or contains a kind other than
     /// Announce, Sync and `Delay_Resp`.
     #[must_use]
@@ -88,7 +88,7 @@ pub enum PtpLoadTransport {
 
 /// Parameters of requests to a PTP master.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PtpPlan {
+pub struct PtpRequestOptions {
     /// Kind of requests.
     pub kind: PtpRequestKind,
     /// PTP domain.
@@ -101,7 +101,7 @@ pub struct PtpPlan {
     pub transport: PtpLoadTransport,
 }
 
-impl UnicastTerms {
+impl UnicastRequestParameters {
     /// Returns the request with this sequence number.
     #[must_use]
     pub const fn request(&self, sequence: u32) -> UnicastNegotiation {
@@ -114,7 +114,7 @@ impl UnicastTerms {
     }
 }
 
-impl PtpPlan {
+impl PtpRequestOptions {
     /// Returns the request mode for the record.
     #[must_use]
     pub const fn mode(&self) -> RequestMode {
@@ -203,13 +203,13 @@ pub struct PtpRequestTemplate {
     bytes: [u8; REQUEST_LEN_MAX],
     len: usize,
     /// Kinds of messages to request in turn; `None` for other requests.
-    messages: Option<UnicastMessages>,
+    messages: Option<UnicastMessageTypes>,
 }
 
 impl PtpRequestTemplate {
     /// Creates the template of lane `lane`, with token 0 and sequence ID 0.
     #[must_use]
-    pub fn new(plan: &PtpPlan, lane: usize, master: IpAddr) -> Self {
+    pub fn new(plan: &PtpRequestOptions, lane: usize, master: IpAddr) -> Self {
         let flags = if plan.multicast { PtpFlags::default() } else { PtpFlags::UNICAST };
         let header = Header {
             minor_version: plan.minor_version,
@@ -267,13 +267,13 @@ pub const fn port_number(lane: usize) -> u16 {
     lane as u16 + 1
 }
 
-/// Values that messages to one lane are verified against.
+/// Verifier of PTP messages to one lane: the values that it compares them with.
 #[derive(Clone, Copy, Debug)]
-pub struct ExpectedPtpMessages {
+pub struct PtpMessageVerifier {
     /// Parameters of the requests.
-    pub plan: PtpPlan,
+    pub plan: PtpRequestOptions,
     /// Codec that recognises the requests of this run.
-    pub token: TokenCodec,
+    pub token: RequestTokenCodec,
     /// Index of the lane.
     pub lane: usize,
     /// Number of lanes.
@@ -330,7 +330,7 @@ pub enum PtpReply {
 /// Largest number of padding bytes in an Ethernet frame.
 const ETHERNET_PADDING_MAX: usize = 46;
 
-impl ExpectedPtpMessages {
+impl PtpMessageVerifier {
     /// Returns the largest number of padding bytes after a message: 2 over UDP and IPv6, the
     /// padding of a short frame over Ethernet, otherwise 0.
     const fn padding_max(&self) -> usize {
@@ -352,7 +352,7 @@ impl ExpectedPtpMessages {
         payload: &[u8],
         client: Option<u32>,
         lane_clients: &LaneClients,
-    ) -> Option<Result<(Header, PtpReply), InvalidReason>> {
+    ) -> Option<Result<(Header, PtpReply), InvalidReplyReason>> {
         let is_ours_by_address = match client {
             Some(client) if client < self.clients => lane_clients.includes(client),
             _ => self.lane == 0,
@@ -380,7 +380,7 @@ impl ExpectedPtpMessages {
                     Ok((message.header, PtpReply::Granted))
                 })
             }
-            _ if self.is_unicast() => may_be_ours.then_some(Err(InvalidReason::Mode)),
+            _ if self.is_unicast() => may_be_ours.then_some(Err(InvalidReplyReason::Mode)),
             PtpMessageBody::DelayResp { receive, requesting } => {
                 let names_lane = (1..=self.lanes).contains(&usize::from(requesting.port));
                 let is_ours = if names_lane || self.plan.multicast {
@@ -399,34 +399,34 @@ impl ExpectedPtpMessages {
                     Ok((message.header, PtpReply::FollowUp { transmit_ns: timestamp_ns(precise)? }))
                 })
             }
-            _ => may_be_ours.then_some(Err(InvalidReason::Mode)),
+            _ => may_be_ours.then_some(Err(InvalidReplyReason::Mode)),
         }
     }
 
     /// Parses a message; only padding may follow it.
-    fn parse<'a>(&self, payload: &'a [u8]) -> Result<Message<'a>, InvalidReason> {
+    fn parse<'a>(&self, payload: &'a [u8]) -> Result<Message<'a>, InvalidReplyReason> {
         let (message, trailer) = Message::parse(payload).map_err(|error| match error {
-            ParseError::Version => InvalidReason::Version,
-            _ => InvalidReason::Length,
+            ParseError::Version => InvalidReplyReason::Version,
+            _ => InvalidReplyReason::Length,
         })?;
         if trailer.len() > self.padding_max() {
-            return Err(InvalidReason::Length);
+            return Err(InvalidReplyReason::Length);
         }
         Ok(message)
     }
 
     /// Checks what all replies have in common: domain, flags and TLVs. The domain implies the PTP
     /// profile (IEEE 1588-2019, clause 7.1.1).
-    fn check_common(&self, message: &Message<'_>) -> Result<(), InvalidReason> {
+    fn check_common(&self, message: &Message<'_>) -> Result<(), InvalidReplyReason> {
         let header = &message.header;
         if (header.domain, header.sdo_id) != (self.plan.domain, 0) {
-            return Err(InvalidReason::Domain);
+            return Err(InvalidReplyReason::Domain);
         }
         if header.flags.contains(PtpFlags::UNICAST) == self.plan.multicast {
-            return Err(InvalidReason::Flags);
+            return Err(InvalidReplyReason::Flags);
         }
         if message.tlvs().any(|tlv| tlv.is_err()) {
-            return Err(InvalidReason::Length);
+            return Err(InvalidReplyReason::Length);
         }
         Ok(())
     }
@@ -439,10 +439,10 @@ impl ExpectedPtpMessages {
         &self,
         message: &Message<'_>,
         target: PortIdentity,
-    ) -> Result<(Header, PtpReply), InvalidReason> {
+    ) -> Result<(Header, PtpReply), InvalidReplyReason> {
         self.check_common(message)?;
         if target.port != port_number(self.lane) {
-            return Err(InvalidReason::Origin);
+            return Err(InvalidReplyReason::Origin);
         }
         let token = target.clock;
         let terms =
@@ -455,14 +455,14 @@ impl ExpectedPtpMessages {
                 }
                 _ => None,
             });
-        terms.map(|answer| (message.header, answer)).ok_or(InvalidReason::UnicastTerms)
+        terms.map(|answer| (message.header, answer)).ok_or(InvalidReplyReason::UnicastTerms)
     }
 
     fn read_sync(
         &self,
         message: &Message<'_>,
         origin: PtpTimestamp,
-    ) -> Result<(Header, PtpReply), InvalidReason> {
+    ) -> Result<(Header, PtpReply), InvalidReplyReason> {
         self.check_common(message)?;
         let is_two_step = message.header.flags.contains(PtpFlags::TWO_STEP);
         let transmit_ns = if is_two_step { None } else { Some(timestamp_ns(origin)?) };
@@ -474,10 +474,10 @@ impl ExpectedPtpMessages {
         message: &Message<'_>,
         receive: PtpTimestamp,
         requesting: PortIdentity,
-    ) -> Result<(Header, PtpReply), InvalidReason> {
+    ) -> Result<(Header, PtpReply), InvalidReplyReason> {
         self.check_common(message)?;
         if requesting.port != port_number(self.lane) {
-            return Err(InvalidReason::Origin);
+            return Err(InvalidReplyReason::Origin);
         }
         let receive_ns = timestamp_ns(receive)?;
         let untraceable = match self.plan.kind {
@@ -489,26 +489,28 @@ impl ExpectedPtpMessages {
 }
 
 /// Returns the NetSync Monitor response in a `Delay_Resp`.
-fn monitor_response<'a>(message: &Message<'a>) -> Result<MonitorResponse<'a>, InvalidReason> {
+fn monitor_response<'a>(
+    message: &Message<'a>,
+) -> Result<NetSyncMonitorResponse<'a>, InvalidReplyReason> {
     message
         .tlvs()
         .flatten()
-        .find_map(|tlv| MonitorResponse::from_tlv(&tlv))
+        .find_map(|tlv| NetSyncMonitorResponse::from_tlv(&tlv))
         .and_then(Result::ok)
-        .ok_or(InvalidReason::Monitor)
+        .ok_or(InvalidReplyReason::Monitor)
 }
 
 /// Returns true if the master's time or frequency comes from a primary reference (IEEE 1588-2019,
 /// clauses 8.2.4.6 and 8.2.4.7).
-const fn is_traceable(response: &MonitorResponse<'_>) -> bool {
+const fn is_traceable(response: &NetSyncMonitorResponse<'_>) -> bool {
     let flags = PtpFlags(response.time_flags as u16);
     flags.contains(PtpFlags::TIME_TRACEABLE) || flags.contains(PtpFlags::FREQUENCY_TRACEABLE)
 }
 
 /// Converts a timestamp to ns. Refuses 0, malformed timestamps, and those from the year 2262 on.
-fn timestamp_ns(timestamp: PtpTimestamp) -> Result<i64, InvalidReason> {
+fn timestamp_ns(timestamp: PtpTimestamp) -> Result<i64, InvalidReplyReason> {
     let ns = timestamp.is_normalised().then(|| timestamp.ns_since(PtpTimestamp::ZERO)).flatten();
-    ns.filter(|&ns| ns > 0).ok_or(InvalidReason::Timestamp)
+    ns.filter(|&ns| ns > 0).ok_or(InvalidReplyReason::Timestamp)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use horolog_record::SeriesPoint;
+use horolog_record::LoadSeriesPoint;
 
 /// Number of consecutive recovered intervals that is required.
 pub const INTERVALS_MIN: usize = 3;
@@ -27,7 +27,7 @@ const P90_INCREASE_MAX_NS: u64 = 100_000;
 /// recovery.
 #[must_use]
 pub fn recovery_interval(
-    points: &[SeriesPoint],
+    points: &[LoadSeriesPoint],
     before: Range<usize>,
     after: usize,
 ) -> Option<usize> {
@@ -36,7 +36,7 @@ pub fn recovery_interval(
     let loss = reference.iter().map(|point| point.loss_ratio()).fold(LOSS_MIN, f64::max);
     let p90 = reference.iter().filter_map(|point| point.rtt_ns).map(|rtt| rtt.p90).max()?;
     let p90 = p90.saturating_mul(2).saturating_add(P90_INCREASE_MAX_NS);
-    let is_recovered = |point: &SeriesPoint| {
+    let is_recovered = |point: &LoadSeriesPoint| {
         point.loss_ratio() <= loss && point.rtt_ns.is_some_and(|rtt| rtt.p90 <= p90)
     };
     // Trailing intervals without requests are ignored: a run may have been ended early.
@@ -53,10 +53,10 @@ mod tests {
     use horolog_record::Percentiles;
 
     /// Intervals of 1000 requests by what they lost and their 90th percentile in µs.
-    fn points(intervals: &[(u64, u64)]) -> Vec<SeriesPoint> {
+    fn points(intervals: &[(u64, u64)]) -> Vec<LoadSeriesPoint> {
         let point = |(index, &(lost, us)): (usize, &(u64, u64))| {
             let [p50, p90, p99, p99_9, max] = [us / 2, us, us, us, us].map(|us| us * 1000);
-            SeriesPoint {
+            LoadSeriesPoint {
                 at_s: index as f64,
                 trial: 0,
                 intended_rate: 1000.0,

@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use horolog_counters::{
-    CounterQuery, CounterSnapshot, InterfaceCounts, RemoteError, SnapshotLocation, Token,
+    BearerToken, CounterQuery, CounterSnapshot, InterfaceCounts, RemoteSnapshotError,
+    SnapshotLocation,
 };
 use horolog_http::Url;
 
-use crate::loss_attribution::{InterfaceCounters, ServerCounters, UdpCounts};
+use crate::loss_attribution::{InterfacePacketCounts, ServerRequestCounts, UdpCounts};
 
 /// Location of a counter snapshot, and the token for access to it.
 #[derive(Clone, Debug)]
@@ -17,22 +18,22 @@ pub struct RemoteCounterOptions {
     /// URL of the counter snapshot.
     pub url: Url,
     /// Token that grants access.
-    pub token: Token,
+    pub token: BearerToken,
 }
 
 /// Counters of the server's side at one instant; `None` where unavailable.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct RemoteCounterReading {
-    pub(crate) interface: Option<InterfaceCounters>,
+    pub(crate) interface: Option<InterfacePacketCounts>,
     /// Frames that the server sent back by XDP and that did not fit into the other end of a veth.
     pub(crate) xdp_tx_errors: u64,
     pub(crate) udp: Option<UdpCounts>,
-    pub(crate) server: Option<ServerCounters>,
+    pub(crate) server: Option<ServerRequestCounts>,
 }
 
-/// Counter snapshot of the server's host, and the errors of reading it.
+/// Reader of the counter snapshot of the server's host, with the errors of its readings.
 #[derive(Debug)]
-pub(crate) struct RemoteCounters {
+pub(crate) struct RemoteCounterReader {
     remote: SnapshotLocation,
     ipv4: bool,
     errors: RemoteCounterErrors,
@@ -51,12 +52,12 @@ pub struct RemoteCounterErrors {
     pub unavailable: BTreeSet<String>,
 }
 
-impl RemoteCounters {
+impl RemoteCounterReader {
     /// Reads the snapshot once, so that a wrong URL or token is reported before the first trial.
     pub(crate) fn open(
         options: RemoteCounterOptions,
         target: SocketAddr,
-    ) -> Result<Self, RemoteError> {
+    ) -> Result<Self, RemoteSnapshotError> {
         let query = CounterQuery { address: Some(target.ip()), port: Some(target.port()) };
         let remote = SnapshotLocation::new(&options.url, options.token, &query)?;
         let errors = RemoteCounterErrors {
@@ -111,7 +112,7 @@ impl RemoteCounterReading {
             interface: interface.map(interface_counters),
             xdp_tx_errors: interface.map_or(0, |interface| interface.xdp_tx_errors),
             udp,
-            server: (!snapshot.servers.is_empty()).then(|| ServerCounters {
+            server: (!snapshot.servers.is_empty()).then(|| ServerRequestCounts {
                 received: sum(|server| server.received),
                 answered: sum(|server| server.answered),
             }),
@@ -119,8 +120,8 @@ impl RemoteCounterReading {
     }
 }
 
-const fn interface_counters(interface: &InterfaceCounts) -> InterfaceCounters {
-    InterfaceCounters {
+const fn interface_counters(interface: &InterfaceCounts) -> InterfacePacketCounts {
+    InterfacePacketCounts {
         rx_packets: interface.rx_packets,
         tx_packets: interface.tx_packets,
         tx_dropped: interface.tx_dropped,
@@ -154,7 +155,7 @@ mod tests {
         let reading = RemoteCounterReading::from_snapshot(&page, true);
         assert_eq!(reading.interface.unwrap().rx_missed, 3);
         assert_eq!((reading.xdp_tx_errors, reading.udp), (2, None));
-        assert_eq!(reading.server, Some(ServerCounters { received: u64::MAX, answered: 5 }));
+        assert_eq!(reading.server, Some(ServerRequestCounts { received: u64::MAX, answered: 5 }));
         assert_eq!(RemoteCounterReading::from_snapshot(&page, false).udp.unwrap().no_ports, 4);
         assert_eq!(unavailable_counters(&page), BTreeSet::from(["a b: c".to_owned()]));
         let two = CounterSnapshot {

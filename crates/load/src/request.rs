@@ -9,9 +9,9 @@ use horolog_wire::frame::UdpFrameBuilder;
 use horolog_wire::ntp::{HEADER_LEN, Header};
 use horolog_wire::{ipv4, ipv6, udp};
 
-use crate::clients::SourceNetwork;
-use crate::ptp::{PtpPlan, PtpRequestTemplate};
-use crate::token::TokenCodec;
+use crate::clients::SimulatedClientNetwork;
+use crate::ptp::{PtpRequestOptions, PtpRequestTemplate};
+use crate::token::RequestTokenCodec;
 
 /// Offsets of the checksum in an IPv4 header (RFC 791, section 3.1) and in a UDP header (RFC 768).
 const IPV4_CHECKSUM_OFFSET: usize = 10;
@@ -51,7 +51,7 @@ impl RequestTimestamps {
         if origin == 0 {
             return Self::basic(transmit);
         }
-        Self { origin, receive: TokenCodec::interleaved_receive(transmit), transmit }
+        Self { origin, receive: RequestTokenCodec::interleaved_receive(transmit), transmit }
     }
 
     fn to_bytes(self) -> [u8; TIMESTAMPS_LEN] {
@@ -103,13 +103,13 @@ pub struct FrameTemplate {
 
 /// Addresses and content of the request frames of one lane.
 #[derive(Clone, Copy, Debug)]
-pub struct FramePlan {
+pub struct LaneFrameParameters {
     /// MAC address of the sending interface.
     pub source_mac: MacAddress,
     /// MAC address of the target or of the gateway to it.
     pub destination_mac: MacAddress,
     /// Network of the simulated clients.
-    pub network: SourceNetwork,
+    pub network: SimulatedClientNetwork,
     /// UDP source port of the lane.
     pub source_port: u16,
     /// Target, of the same address family as the network.
@@ -117,24 +117,24 @@ pub struct FramePlan {
     /// NTP version, 1 to 4.
     pub version: u8,
     /// PTP requests; `None` for NTP.
-    pub ptp: Option<PtpFramePlan>,
+    pub ptp: Option<PtpFrameParameters>,
 }
 
 /// PTP part of the frame plan of one lane.
 #[derive(Clone, Copy, Debug)]
-pub struct PtpFramePlan {
+pub struct PtpFrameParameters {
     /// Parameters of the requests.
-    pub plan: PtpPlan,
+    pub plan: PtpRequestOptions,
     /// Unicast address of the master, also if requests are sent to the multicast address.
     pub master: IpAddr,
     /// Index of the lane.
     pub lane: usize,
     /// Network of the clients of concurrent engines. All engines use the same ports, so only the
     /// network distinguishes their replies.
-    pub excluded_network: Option<SourceNetwork>,
+    pub excluded_network: Option<SimulatedClientNetwork>,
 }
 
-impl FramePlan {
+impl LaneFrameParameters {
     /// Returns the UDP payload of a request, with 0 in the fields that differ between requests.
     fn request_payload(&self) -> Vec<u8> {
         match &self.ptp {
@@ -164,7 +164,7 @@ impl FramePlan {
 impl FrameTemplate {
     /// Builds the template.
     #[must_use]
-    pub fn new(plan: &FramePlan) -> Self {
+    pub fn new(plan: &LaneFrameParameters) -> Self {
         // The address before client 0's is the network address.
         let builder = UdpFrameBuilder {
             destination_mac: plan.destination_mac,
@@ -273,14 +273,14 @@ mod tests {
     use horolog_wire::ntp::AssociationMode;
     use proptest::prelude::*;
 
-    fn plan(ipv4: bool) -> FramePlan {
+    fn plan(ipv4: bool) -> LaneFrameParameters {
         let (network, target) =
             if ipv4 { ("10.64.0.0/10", "192.0.2.1") } else { ("fd00::77:0/112", "2001:db8::1") };
         let target = target.parse().unwrap();
-        FramePlan {
+        LaneFrameParameters {
             source_mac: MacAddress([2, 0, 0, 0, 0, 1]),
             destination_mac: MacAddress([2, 0, 0, 0, 0, 2]),
-            network: SourceNetwork::new(network.parse().unwrap(), target, &[]).unwrap(),
+            network: SimulatedClientNetwork::new(network.parse().unwrap(), target, &[]).unwrap(),
             source_port: 32_769,
             target: SocketAddr::new(target, 123),
             version: 4,

@@ -1,21 +1,23 @@
 //! Tracker of requests: their outcomes in one trial, as counts. Each lane has its own; the counts
 //! are merged at the end.
 
-use horolog_record::{InvalidReason, Progress};
+use horolog_record::{InvalidReplyReason, Progress};
 use horolog_stats::duplicate_window::WindowTooLarge;
-use horolog_stats::{DuplicateWindow, MarkOutcome};
+use horolog_stats::{DuplicateWindow, SequenceMarkOutcome};
 use horolog_time::{Monotonic, NtpTimestamp, Span, Timestamp};
 use horolog_wire::ptp::PortIdentity;
 
 use crate::clients::LaneClients;
 use crate::fairness::PerClientCounts;
-use crate::offset::{LaneOffsets, LastReplies, OffsetCounts, OffsetPlan, ReceiveTimestamps};
+use crate::offset::{
+    LaneServerOffsets, LastReplies, ReceiveTimestamps, ServerOffsetCounts, ServerOffsetParameters,
+};
 use crate::outage::OutageDetector;
 use crate::request::RequestTimestamps;
 use crate::token::RequestId;
-use crate::trailer::{RequestRef, RequestTrailer};
-use crate::verify::{self, ExpectedReplies, ReplyMode, VerifiedReply};
-use interval_counts::IntervalCounts;
+use crate::trailer::{EchoedRequest, RequestTrailer};
+use crate::verify::{self, ReplyMode, ReplyVerifier, VerifiedReply};
+use interval_counts::OpenIntervalCounts;
 
 mod counts;
 mod interval_counts;
@@ -23,15 +25,15 @@ mod ptp;
 
 pub use counts::TrialCounts;
 pub use interval_counts::ClosedInterval;
-pub use ptp::PtpCounts;
+pub use ptp::PtpReplyCounts;
 
 /// Tracker of the requests of one lane during one trial.
 #[derive(Debug)]
 pub struct RequestTracker {
-    interval_counts: IntervalCounts,
+    interval_counts: OpenIntervalCounts,
     outage_detector: OutageDetector,
     client_counts: Option<PerClientCounts>,
-    expected: ExpectedReplies,
+    expected: ReplyVerifier,
     clients: LaneClients,
     window: DuplicateWindow,
     start: Timestamp<Monotonic>,
@@ -48,9 +50,9 @@ pub struct RequestTracker {
     /// Longest round trip of a reply in time.
     longest_rtt: Option<Span>,
     origins: InterleavedOrigins,
-    offsets: Option<Box<LaneOffsets>>,
+    offsets: Option<Box<LaneServerOffsets>>,
     trailer: Option<Box<RequestTrailer>>,
-    ptp: Option<Box<ptp::PtpTracker>>,
+    ptp: Option<Box<ptp::PtpRequestTracker>>,
 }
 
 /// A request to be sent.
@@ -108,7 +110,7 @@ pub struct LaneCarryOver {
 #[derive(Clone, Copy, Debug)]
 pub struct TrackerConfig {
     /// Values that replies are verified against.
-    pub expected: ExpectedReplies,
+    pub expected: ReplyVerifier,
     /// Clients of the lane.
     pub clients: LaneClients,
     /// Start of the trial.
@@ -118,9 +120,9 @@ pub struct TrackerConfig {
     /// Intended rate of the lane in requests per second; the highest one of a load profile.
     pub rate: f64,
     /// Parameters for the offsets of the server's transmit timestamps, if they are measured.
-    pub offset: Option<OffsetPlan>,
+    pub offset: Option<ServerOffsetParameters>,
     /// Values to verify PTP messages; `None` for NTP. Of `expected` only the token is used then.
-    pub ptp: Option<crate::ptp::ExpectedPtpMessages>,
+    pub ptp: Option<crate::ptp::PtpMessageVerifier>,
     /// Length of an interval; `None` if the trial has one set of counts.
     pub interval: Option<Span>,
     /// True if each client is counted separately.
@@ -145,16 +147,17 @@ impl RequestTracker {
             if plan.expected.interleaved { plan.clients.client_count() as usize } else { 0 };
         origins.0.resize(client_states, 0);
         let offsets =
-            plan.offset.map(|offset| LaneOffsets::new(offset, last_received, client_states));
-        let new_tracker = |expected| ptp::PtpTracker::new(expected, window_len, carried.master);
+            plan.offset.map(|offset| LaneServerOffsets::new(offset, last_received, client_states));
+        let new_tracker =
+            |expected| ptp::PtpRequestTracker::new(expected, window_len, carried.master);
         let initial_counts = TrialCounts {
             cookies_reused: carried.trailer.as_ref().and_then(|tail| tail.cookies_reused()),
-            ptp: plan.ptp.map(|_| PtpCounts::default()),
-            offsets: plan.offset.map(|_| OffsetCounts::default()),
+            ptp: plan.ptp.map(|_| PtpReplyCounts::default()),
+            offsets: plan.offset.map(|_| ServerOffsetCounts::default()),
             ..TrialCounts::default()
         };
         Ok(Self {
-            interval_counts: IntervalCounts::new(plan.start, plan.interval, initial_counts),
+            interval_counts: OpenIntervalCounts::new(plan.start, plan.interval, initial_counts),
             outage_detector: OutageDetector::new(plan.start),
             client_counts: plan.fairness.then(|| PerClientCounts::new(&plan.clients)),
             ptp: plan.ptp.map(new_tracker),
@@ -288,12 +291,12 @@ impl RequestTracker {
             if is_of_earlier_trial {
                 Ok(()) // the earlier trial may have had other clients
             } else if self.index_of(request).is_none() {
-                Err(InvalidReason::Origin)
+                Err(InvalidReplyReason::Origin)
             } else if client != Some(self.clients.client(request.sequence)) {
-                Err(InvalidReason::Client)
+                Err(InvalidReplyReason::Client)
             } else if let (Some(tail), Some(client)) = (&mut trailer, client) {
                 let transmit = self.expected.token.encode(request);
-                tail.verify(RequestRef { client, sequence: request.sequence, transmit }, payload)
+                tail.verify(EchoedRequest { client, sequence: request.sequence, transmit }, payload)
             } else {
                 Ok(())
             }
@@ -316,14 +319,14 @@ impl RequestTracker {
         let mark = self.window.mark(index);
         let counts = self.interval_counts.counts_at(reply.request.intended);
         match mark {
-            MarkOutcome::Duplicate => {
+            SequenceMarkOutcome::Duplicate => {
                 counts.duplicate += 1;
                 if let (Some(tail), Some(client)) = (&mut self.trailer, client) {
                     tail.count_duplicate(client, reply.request.sequence);
                 }
             }
-            MarkOutcome::Outside => counts.late += 1,
-            MarkOutcome::First => {
+            SequenceMarkOutcome::Outside => counts.late += 1,
+            SequenceMarkOutcome::First => {
                 self.answered += 1;
                 if rtt > self.timeout {
                     counts.late += 1;
@@ -336,7 +339,7 @@ impl RequestTracker {
     }
 
     /// Counts a datagram that is not a valid reply; it still ends an outage.
-    fn count_invalid(&mut self, reason: InvalidReason, received: Timestamp<Monotonic>) {
+    fn count_invalid(&mut self, reason: InvalidReplyReason, received: Timestamp<Monotonic>) {
         self.interval_counts.latest_counts().invalid[reason as usize] += 1;
         self.outage_detector.record_invalid(received, self.timeout, self.sent);
     }

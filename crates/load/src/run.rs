@@ -9,31 +9,31 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use horolog_record::{
-    Finding, Host, LOAD_SCHEMA, LoadResult, LoadTarget, Outage, OverloadResult, RequestMode,
-    SearchKind, SearchResult, TimeSeries, Trial, rfc3339_now,
+    CapacitySearchGoal, Finding, Host, LOAD_SCHEMA, LoadResult, LoadTarget, LoadTimeSeries, Outage,
+    OverloadResult, RequestMode, SearchResult, Trial, rfc3339_now,
 };
 use horolog_stats::{Search, SearchConfig, SearchOutcome, SearchStep, TrialOutcome};
 use horolog_sys::adjtimex;
 use horolog_time::Span;
 
 use crate::capture::{CaptureError, CaptureOptions, CaptureSummary, RunningCapture};
-use crate::counter_watch::CounterWatch;
+use crate::counter_watch::LossAttributionCounterReader;
 use crate::error::LoadError;
-use crate::findings::{self, RunContext, TrialWithCounts};
+use crate::findings::{self, RunFindingInputs, TrialWithCounts};
 use crate::limit::LoadLimit;
 use crate::loss_attribution::{self, MissingReplies};
-use crate::options::{LoadJob, LoadOptions};
+use crate::options::{LoadOptions, LoadProcedure};
 use crate::plan::TrialPlan;
 use crate::prepare::{PreparedLoad, prepare};
 use crate::ramp::Ramp;
-use crate::remote_counters::RemoteCounters;
+use crate::remote_counters::RemoteCounterReader;
 use crate::request_tracker::TrialCounts;
 use crate::target::{Route, return_route_command};
 use crate::trial;
 
-use live_sampler::SampledTrial;
+use live_sampler::SampledTrialSink;
 pub(crate) use live_sampler::{CurrentTrial, LiveSampler};
-pub use observer::Observer;
+pub use observer::LoadObserver;
 pub use profile::OverloadTest;
 
 /// Pause after a trial with losses, in which the server can clear its backlog.
@@ -46,11 +46,11 @@ const WARM_UP_S_MAX: f64 = 10.0;
 pub struct LoadRun {
     options: LoadOptions,
     prepared: PreparedLoad,
-    watch: CounterWatch,
+    watch: LossAttributionCounterReader,
     capture: Option<RunningCapture>,
     trials: Vec<(Trial, TrialCounts)>,
     search: Option<SearchResult>,
-    series: Option<TimeSeries>,
+    series: Option<LoadTimeSeries>,
     outages: Vec<Outage>,
     overload: Option<OverloadResult>,
     interrupted: bool,
@@ -67,10 +67,11 @@ impl LoadRun {
         profile::check_job(&options)?;
         let prepared = prepare(&options)?;
         let (target, route) = (prepared.plan.target.ip(), &prepared.plan.route);
-        let watch = CounterWatch::new(target, route, &options.namespaces)
+        let watch = LossAttributionCounterReader::new(target, route, &options.namespaces)
             .with_server_counters(options.counter_source.take());
         let page = options.remote_counters.take();
-        let page = page.map(|page| RemoteCounters::open(page, prepared.plan.target)).transpose()?;
+        let page =
+            page.map(|page| RemoteCounterReader::open(page, prepared.plan.target)).transpose()?;
         let transport = prepared.plan.ptp.map(|ptp| ptp.transport);
         let watch = watch.with_remote_counters(page).with_ptp(transport);
         let open = |options: &CaptureOptions| RunningCapture::open(options, &prepared.plan);
@@ -128,16 +129,16 @@ impl LoadRun {
     }
 
     /// Runs all trials and returns the record.
-    pub fn run(mut self, observer: &mut dyn Observer) -> Result<LoadResult, LoadError> {
+    pub fn run(mut self, observer: &mut dyn LoadObserver) -> Result<LoadResult, LoadError> {
         let started = rfc3339_now();
         let overload_test = self.options.overload_test;
         let result = match self.options.job.clone() {
-            LoadJob::Ramp(ramp) => self.run_ramp(&ramp, observer),
-            LoadJob::Search { kind, config } => {
+            LoadProcedure::Ramp(ramp) => self.run_ramp(&ramp, observer),
+            LoadProcedure::Search { kind, config } => {
                 self.search_then_overload((kind, config), overload_test.as_ref(), observer)
             }
-            LoadJob::Profile(profile) => self.run_profile(&profile, observer),
-            LoadJob::Overload(rate) => {
+            LoadProcedure::Profile(profile) => self.run_profile(&profile, observer),
+            LoadProcedure::Overload(rate) => {
                 self.run_overload(&overload_test.unwrap_or_default(), rate, observer)
             }
         };
@@ -151,9 +152,9 @@ impl LoadRun {
 
     fn search_then_overload(
         &mut self,
-        (kind, config): (SearchKind, SearchConfig),
+        (kind, config): (CapacitySearchGoal, SearchConfig),
         overload_test: Option<&OverloadTest>,
-        observer: &mut dyn Observer,
+        observer: &mut dyn LoadObserver,
     ) -> Result<(), LoadError> {
         self.run_search(kind, config, observer)?;
         let lower = self.search.as_ref().and_then(|search| search.lower);
@@ -163,7 +164,7 @@ impl LoadRun {
         }
     }
 
-    fn run_ramp(&mut self, ramp: &Ramp, observer: &mut dyn Observer) -> Result<(), LoadError> {
+    fn run_ramp(&mut self, ramp: &Ramp, observer: &mut dyn LoadObserver) -> Result<(), LoadError> {
         for rate in ramp.rates()? {
             let (outcome, flow) = self.run_trial(rate, ramp.duration, observer)?;
             let loss = outcome.lost as f64 / outcome.sent.max(1) as f64;
@@ -176,9 +177,9 @@ impl LoadRun {
 
     fn run_search(
         &mut self,
-        kind: SearchKind,
+        kind: CapacitySearchGoal,
         config: SearchConfig,
-        observer: &mut dyn Observer,
+        observer: &mut dyn LoadObserver,
     ) -> Result<(), LoadError> {
         let mut search = Search::new(config)?;
         loop {
@@ -215,7 +216,7 @@ impl LoadRun {
         &mut self,
         rate: f64,
         duration: Duration,
-        observer: &mut dyn Observer,
+        observer: &mut dyn LoadObserver,
     ) -> Result<(TrialOutcome, ControlFlow<()>), LoadError> {
         observer.trial_started(rate, duration);
         let begun = Instant::now();
@@ -232,7 +233,7 @@ impl LoadRun {
             CurrentTrial { index, name: "", rate: Some(rate), begun_s: 0.0, duration_s };
         let (counts, stopped) = (TrialCounts::default(), false);
         let mut sampled_trial =
-            SampledTrial { counts, stopped, observer, sampler, trial: current_trial };
+            SampledTrialSink { counts, stopped, observer, sampler, trial: current_trial };
         let compliant_clients = match &self.prepared.compliant_clients {
             None => {
                 engine.run(&plan, &mut sampled_trial)?;
@@ -242,7 +243,7 @@ impl LoadRun {
                 Some(group.run_during(duration, || engine.run(&plan, &mut sampled_trial))?.1)
             }
         };
-        let SampledTrial { counts, stopped, .. } = sampled_trial;
+        let SampledTrialSink { counts, stopped, .. } = sampled_trial;
         let after = self.watch.read();
         // The record of a trial that was ended early has its actual duration.
         let plan = if stopped { trial::truncate_plan(plan, &counts) } else { plan };
@@ -328,7 +329,7 @@ impl LoadRun {
             self.trials.iter().map(|(trial, counts)| TrialWithCounts::new(trial, counts)).collect();
         let mut findings = findings::run_findings(
             &observed,
-            &RunContext {
+            &RunFindingInputs {
                 engine: self.engine(),
                 spacing: self.options.spacing,
                 interleaved: plan.interleaved,
@@ -392,7 +393,7 @@ impl LoadRun {
 
 /// Converts the outcome of a search to its record.
 pub(crate) fn search_result(
-    kind: SearchKind,
+    kind: CapacitySearchGoal,
     config: &SearchConfig,
     outcome: &SearchOutcome,
 ) -> SearchResult {
@@ -465,7 +466,7 @@ mod tests {
 
     struct Rows(usize, usize);
 
-    impl Observer for Rows {
+    impl LoadObserver for Rows {
         fn trial_ended(&mut self, index: usize, _: &Trial) -> ControlFlow<()> {
             assert_eq!(index, self.0);
             self.0 += 1;
@@ -477,7 +478,7 @@ mod tests {
         let duration = Duration::from_millis(100);
         let ramp = Ramp { min: 1000.0, max, multiplier: 2.0, duration };
         let target = server.address.to_string().parse().unwrap();
-        let options = LoadOptions::new(target, LoadJob::Ramp(ramp));
+        let options = LoadOptions::new(target, LoadProcedure::Ramp(ramp));
         LoadRun::prepare(options).unwrap().run(&mut Rows(0, rows)).unwrap()
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use horolog_record::RequestSpacing;
 use horolog_time::{Monotonic, Span, Timestamp};
 
-use crate::load_profile::{LoadProfile, ProfileSendTimes};
+use crate::load_profile::{LoadProfile, LoadProfileSendTimes};
 use crate::random::SplitMix64;
 
 /// Number of fraction bits of intervals in nanoseconds, and of quantiles.
@@ -76,7 +76,7 @@ pub struct LaneSchedule {
     end: u64,
     planned: u64,
     /// Send times of a load profile; `None` at a constant rate.
-    profile: Option<ProfileSendTimes>,
+    profile: Option<LoadProfileSendTimes>,
 }
 
 impl LaneSchedule {
@@ -118,7 +118,7 @@ impl LaneSchedule {
         let (rate, duration) = (profile.rate_max(), profile.duration());
         let steady =
             Self::new(start, rate, duration, RequestSpacing::Constant, (lane, lanes), seed)?;
-        let instants = Some(ProfileSendTimes::new(profile, lanes));
+        let instants = Some(LoadProfileSendTimes::new(profile, lanes));
         let mut schedule = Self { next: 0, profile: instants, ..steady };
         schedule.next = match spacing {
             RequestSpacing::Constant => schedule.profile_instant(lane as f64 / lanes as f64),

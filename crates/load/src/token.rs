@@ -44,12 +44,12 @@ pub enum EchoedTimestamp {
 
 /// Codec of request tokens: encodes requests as transmit timestamps and decodes origin timestamps.
 #[derive(Clone, Copy, Debug)]
-pub struct TokenCodec {
+pub struct RequestTokenCodec {
     key: u64,
     run_start: Timestamp<Monotonic>,
 }
 
-impl TokenCodec {
+impl RequestTokenCodec {
     /// Creates the codec of one run: `key` is its random key, and nothing was sent before
     /// `run_start`.
     #[must_use]
@@ -120,15 +120,15 @@ mod tests {
     fn a_reply_to_an_earlier_run_is_not_ours() {
         let question = RequestId { intended: START + Span::from_ns(1000), sequence: 7 };
         let now = START + Span::from_ns(900_000);
-        let earlier = TokenCodec::new(0x1234_5678_9abc_def0, START);
+        let earlier = RequestTokenCodec::new(0x1234_5678_9abc_def0, START);
         let bits = earlier.encode(question);
         assert_eq!(earlier.decode(bits, now), Some((question, EchoedTimestamp::Transmit)));
-        assert_eq!(TokenCodec::new(0xfedc_ba98_7654_3210, START).decode(bits, now), None);
+        assert_eq!(RequestTokenCodec::new(0xfedc_ba98_7654_3210, START).decode(bits, now), None);
     }
 
     #[test]
     fn an_instant_in_the_future_is_not_ours() {
-        let token = TokenCodec::new(99, START);
+        let token = RequestTokenCodec::new(99, START);
         let now = START + Span::from_ns(500);
         let bits = token.encode(RequestId { intended: now + Span::from_ns(1), sequence: 0 });
         assert_eq!(token.decode(bits, now), None);
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn a_question_older_than_the_reach_is_taken_for_a_younger_one() {
-        let token = TokenCodec::new(3, Timestamp::from_ns(0));
+        let token = RequestTokenCodec::new(3, Timestamp::from_ns(0));
         let intended = START;
         let reach = 1_i64 << TIME_BITS;
         let bits = token.encode(RequestId { intended, sequence: 1 });
@@ -155,11 +155,11 @@ mod tests {
             age in 0i64..1 << TIME_BITS,
             sequence in 0u32..1 << SEQUENCE_BITS,
         ) {
-            let token = TokenCodec::new(key, START);
+            let token = RequestTokenCodec::new(key, START);
             let question = RequestId { intended: Timestamp::from_ns(intended), sequence };
             let now = question.intended + Span::from_ns(age);
             let transmit = token.encode(question);
-            let receive = TokenCodec::interleaved_receive(transmit);
+            let receive = RequestTokenCodec::interleaved_receive(transmit);
             prop_assert_ne!(transmit, receive);
             prop_assert_eq!(token.decode(transmit, now), Some((question, EchoedTimestamp::Transmit)));
             prop_assert_eq!(token.decode(receive, now), Some((question, EchoedTimestamp::Receive)));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use horolog_nts::ReplyError;
 use horolog_nts::mac::{KEY_ID_LEN, SymmetricKey};
-use horolog_record::InvalidReason;
+use horolog_record::InvalidReplyReason;
 use horolog_wire::ntp::HEADER_LEN;
 
 use crate::nts::{LaneSessions, NtsReplyError};
@@ -54,7 +54,7 @@ pub enum RequestTrailer {
 
 /// Request that a reply claims to answer.
 #[derive(Clone, Copy)]
-pub(crate) struct RequestRef {
+pub(crate) struct EchoedRequest {
     pub(crate) client: u32,
     pub(crate) sequence: u32,
     /// Transmit timestamp of the request.
@@ -116,25 +116,25 @@ impl RequestTrailer {
     /// Verifies the trailer of a reply to `request`.
     pub(crate) fn verify(
         &mut self,
-        request: RequestRef,
+        request: EchoedRequest,
         reply: &[u8],
-    ) -> Result<(), InvalidReason> {
+    ) -> Result<(), InvalidReplyReason> {
         match self {
             Self::Nts(sessions) if sessions.is_authenticated(request.sequence) => {
                 sessions.open(request.client, request.transmit, reply).map_err(
                     |fault| match fault {
-                        NtsReplyError::TooLong => InvalidReason::Length,
+                        NtsReplyError::TooLong => InvalidReplyReason::Length,
                         // Only a host on the path of the request knows its unique identifier, so
                         // the refusal is genuine.
                         NtsReplyError::Invalid(ReplyError::CookieRefused) => {
-                            InvalidReason::KissNtsn
+                            InvalidReplyReason::KissNtsn
                         }
-                        NtsReplyError::Invalid(_) => InvalidReason::Nts,
+                        NtsReplyError::Invalid(_) => InvalidReplyReason::Nts,
                     },
                 )
             }
             Self::Nts(_) if reply.len() == PAYLOAD_LEN => Ok(()),
-            Self::Nts(_) => Err(InvalidReason::Length),
+            Self::Nts(_) => Err(InvalidReplyReason::Length),
             Self::Fixed(template) => template.verify(reply),
         }
     }
@@ -174,21 +174,21 @@ impl TrailerTemplate {
 
     /// Verifies a reply: it has the MAC of the same key if the request had one. The server may
     /// answer extension fields or not.
-    fn verify(&self, reply: &[u8]) -> Result<(), InvalidReason> {
+    fn verify(&self, reply: &[u8]) -> Result<(), InvalidReplyReason> {
         if reply.len() > self.request.len() {
-            return Err(InvalidReason::Length);
+            return Err(InvalidReplyReason::Length);
         }
         let Some((keys, id)) = &self.keys else {
             let rest = reply.get(HEADER_LEN..).unwrap_or_default();
             return if extension_field::is_field_sequence(rest) {
                 Ok(())
             } else {
-                Err(InvalidReason::Length)
+                Err(InvalidReplyReason::Length)
             };
         };
         match keys.verify(reply) {
             Ok(authentic) if authentic.key.id() == *id => Ok(()),
-            _ => Err(InvalidReason::Mac),
+            _ => Err(InvalidReplyReason::Mac),
         }
     }
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use horolog_record::{
-    Distribution, InvalidReason, LossLocation, MixPartResult, RequestClassCounts, ResponseCounts,
-    SignedDistribution, Trial,
+    Distribution, InvalidReplyReason, LossLocation, MixRequestKindResult, ReplyKindCounts,
+    RequestClassCounts, SignedDistribution, Trial,
 };
 use horolog_stats::loss::EventRate;
 
@@ -20,7 +20,7 @@ pub fn record(
     counts: &TrialCounts,
     lost_at: BTreeMap<LossLocation, u64>,
 ) -> Trial {
-    let invalid = InvalidReason::ALL.into_iter().zip(counts.invalid);
+    let invalid = InvalidReplyReason::ALL.into_iter().zip(counts.invalid);
     Trial {
         phase: None,
         intended_rate: plan.rate,
@@ -34,7 +34,7 @@ pub fn record(
         late: counts.late,
         unsynchronised: counts.unsynchronised(),
         invalid: invalid.filter(|&(_, count)| count > 0).collect(),
-        responses: ResponseCounts {
+        responses: ReplyKindCounts {
             basic: basic_replies(counts),
             interleaved: counts.interleaved,
             nts: counts.nts_received,
@@ -72,8 +72,12 @@ pub fn record(
 }
 
 /// Returns the record of one part of a mix.
-fn mix_part_result(plan: &TrialPlan, part: &MixPartPlan, counts: &TrialCounts) -> MixPartResult {
-    MixPartResult {
+fn mix_part_result(
+    plan: &TrialPlan,
+    part: &MixPartPlan,
+    counts: &TrialCounts,
+) -> MixRequestKindResult {
+    MixRequestKindResult {
         name: part.name.clone(),
         mode: part.mode,
         share: part.share,
@@ -153,7 +157,7 @@ mod tests {
             last_sent: Some(Timestamp::from_ns(999_005_000)),
             ..TrialCounts::default()
         };
-        counts.invalid[InvalidReason::Client as usize] = 3;
+        counts.invalid[InvalidReplyReason::Client as usize] = 3;
         counts.rtt.record(77);
         counts
     }
@@ -166,9 +170,9 @@ mod tests {
         assert_eq!(trial.lost, 10);
         assert_eq!(
             trial.responses,
-            ResponseCounts { basic: 950, interleaved: 40, ..ResponseCounts::default() }
+            ReplyKindCounts { basic: 950, interleaved: 40, ..ReplyKindCounts::default() }
         );
-        assert_eq!(trial.invalid, BTreeMap::from([(InvalidReason::Client, 3)]));
+        assert_eq!(trial.invalid, BTreeMap::from([(InvalidReplyReason::Client, 3)]));
         assert_eq!(trial.rtt_ns.unwrap().max, 77);
         assert_eq!(trial.response_time_ns, None);
     }
@@ -184,7 +188,7 @@ mod tests {
 
     #[test]
     fn reasons_are_numbered_as_they_are_listed() {
-        for (number, reason) in InvalidReason::ALL.into_iter().enumerate() {
+        for (number, reason) in InvalidReplyReason::ALL.into_iter().enumerate() {
             assert_eq!(reason as usize, number);
         }
     }

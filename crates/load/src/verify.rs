@@ -5,11 +5,11 @@
 //! XDP engine checks in the same order, except that for a sequence number not yet used in this
 //! trial it compares the client, whereas this code detects that the request was not sent.
 
-use horolog_record::InvalidReason;
+use horolog_record::InvalidReplyReason;
 use horolog_time::{Monotonic, NtpTimestamp, Timestamp};
 use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header, ReplyStatus};
 
-use crate::token::{EchoedTimestamp, RequestId, TIME_BITS, TokenCodec};
+use crate::token::{EchoedTimestamp, RequestId, RequestTokenCodec, TIME_BITS};
 
 /// Reply that is valid by its own bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,11 +41,11 @@ pub enum ReplyMode {
     Interleaved,
 }
 
-/// Values that replies are verified against.
+/// Verifier of replies: the values that it compares them with.
 #[derive(Clone, Copy, Debug)]
-pub struct ExpectedReplies {
+pub struct ReplyVerifier {
     /// Codec that recognises the requests of this run.
-    pub token: TokenCodec,
+    pub token: RequestTokenCodec,
     /// Version of the requests, 1 to 4.
     pub version: u8,
     /// True if requests are in interleaved mode, which allows interleaved replies.
@@ -54,30 +54,30 @@ pub struct ExpectedReplies {
     pub extended: bool,
 }
 
-impl ExpectedReplies {
+impl ReplyVerifier {
     /// Verifies a UDP payload that arrived not later than `now`. `check_request` checks that the
-    /// request was sent ([`InvalidReason::Origin`]), that its client received the reply
-    /// ([`InvalidReason::Client`]), and the trailer if there may be one.
+    /// request was sent ([`InvalidReplyReason::Origin`]), that its client received the reply
+    /// ([`InvalidReplyReason::Client`]), and the trailer if there may be one.
     pub fn verify(
         &self,
         payload: &[u8],
         now: Timestamp<Monotonic>,
-        check_request: impl FnOnce(RequestId) -> Result<(), InvalidReason>,
-    ) -> Result<VerifiedReply, InvalidReason> {
-        let (header, rest) = Header::parse(payload).map_err(|_| InvalidReason::Length)?;
+        check_request: impl FnOnce(RequestId) -> Result<(), InvalidReplyReason>,
+    ) -> Result<VerifiedReply, InvalidReplyReason> {
+        let (header, rest) = Header::parse(payload).map_err(|_| InvalidReplyReason::Length)?;
         if !rest.is_empty() && !self.extended {
-            return Err(InvalidReason::Length);
+            return Err(InvalidReplyReason::Length);
         }
         if header.mode != AssociationMode::Server {
-            return Err(InvalidReason::Mode);
+            return Err(InvalidReplyReason::Mode);
         }
         if header.version != self.version {
-            return Err(InvalidReason::Version);
+            return Err(InvalidReplyReason::Version);
         }
         let decoded = self.token.decode(header.origin.to_bits(), now);
-        let (request, echoed) = decoded.ok_or(InvalidReason::Origin)?;
+        let (request, echoed) = decoded.ok_or(InvalidReplyReason::Origin)?;
         if echoed == EchoedTimestamp::Receive && !self.interleaved {
-            return Err(InvalidReason::Origin);
+            return Err(InvalidReplyReason::Origin);
         }
         check_request(request)?;
         let unsynchronised = is_unsynchronised(&header)?;
@@ -93,7 +93,7 @@ impl ExpectedReplies {
                 (!has_times || is_of_earlier_reply(&header)).then_some(ReplyMode::Interleaved)
             }
         };
-        let mode = mode.ok_or(InvalidReason::Timestamp)?;
+        let mode = mode.ok_or(InvalidReplyReason::Timestamp)?;
         let Header { receive, transmit, .. } = header;
         Ok(VerifiedReply { request, mode, receive, transmit, unsynchronised })
     }
@@ -103,15 +103,15 @@ impl ExpectedReplies {
 pub const PAYLOAD_LEN: usize = HEADER_LEN;
 
 /// Returns true if the server reports itself as unsynchronised; refuses kiss-o'-death replies.
-fn is_unsynchronised(header: &Header) -> Result<bool, InvalidReason> {
-    match header.reply_status().ok_or(InvalidReason::Stratum)? {
+fn is_unsynchronised(header: &Header) -> Result<bool, InvalidReplyReason> {
+    match header.reply_status().ok_or(InvalidReplyReason::Stratum)? {
         ReplyStatus::Synchronised => Ok(false),
         ReplyStatus::Unsynchronised => Ok(true),
         ReplyStatus::Kiss(code) => Err(match &code {
-            b"RATE" => InvalidReason::KissRate,
-            b"DENY" => InvalidReason::KissDeny,
-            b"RSTR" => InvalidReason::KissRstr,
-            _ => InvalidReason::KissOther,
+            b"RATE" => InvalidReplyReason::KissRate,
+            b"DENY" => InvalidReplyReason::KissDeny,
+            b"RSTR" => InvalidReplyReason::KissRstr,
+            _ => InvalidReplyReason::KissOther,
         }),
     }
 }
@@ -145,9 +145,9 @@ mod tests {
     const START: Timestamp<Monotonic> = Timestamp::from_ns(1_000_000_000);
     const QUESTION: RequestId = RequestId { intended: START, sequence: 5 };
 
-    fn expected() -> ExpectedReplies {
-        let token = TokenCodec::new(0xdead_beef_1234_5678, START);
-        ExpectedReplies { token, version: 4, interleaved: false, extended: false }
+    fn expected() -> ReplyVerifier {
+        let token = RequestTokenCodec::new(0xdead_beef_1234_5678, START);
+        ReplyVerifier { token, version: 4, interleaved: false, extended: false }
     }
 
     fn good() -> Header {
@@ -169,23 +169,23 @@ mod tests {
 
     /// The reply to a request whose receive timestamp the server brought back.
     fn interleaved() -> Header {
-        let origin = TokenCodec::interleaved_receive(good().origin.to_bits());
+        let origin = RequestTokenCodec::interleaved_receive(good().origin.to_bits());
         let earlier = NtpTimestamp::from_bits(good().receive.to_bits() - (64 << 32));
         Header { origin: NtpTimestamp::from_bits(origin), transmit: earlier, ..good() }
     }
 
-    fn verify(header: &Header) -> Result<VerifiedReply, InvalidReason> {
+    fn verify(header: &Header) -> Result<VerifiedReply, InvalidReplyReason> {
         verify_as(expected(), header)
     }
 
     fn verify_as(
-        expected: ExpectedReplies,
+        expected: ReplyVerifier,
         header: &Header,
-    ) -> Result<VerifiedReply, InvalidReason> {
+    ) -> Result<VerifiedReply, InvalidReplyReason> {
         let mut bytes = [0; HEADER_LEN];
         header.emit(&mut bytes);
         expected.verify(&bytes, START + Span::from_ns(50_000), |question| {
-            if question.sequence == 5 { Ok(()) } else { Err(InvalidReason::Client) }
+            if question.sequence == 5 { Ok(()) } else { Err(InvalidReplyReason::Client) }
         })
     }
 
@@ -199,22 +199,25 @@ mod tests {
 
     #[test]
     fn each_fault_has_its_reason() {
-        use InvalidReason::{KissDeny, KissOther, KissRate, KissRstr, Mode as BadMode};
-        use InvalidReason::{Origin, Stratum, Version};
+        use InvalidReplyReason::{KissDeny, KissOther, KissRate, KissRstr, Mode as BadMode};
+        use InvalidReplyReason::{Origin, Stratum, Version};
         let token = expected().token;
         let other = token.encode(RequestId { sequence: 6, ..QUESTION });
         let cases = [
             (Header { mode: AssociationMode::Client, ..good() }, BadMode),
             (Header { version: 3, ..good() }, Version),
             (Header { origin: NtpTimestamp::from_bits(1), ..good() }, Origin),
-            (Header { origin: NtpTimestamp::from_bits(other), ..good() }, InvalidReason::Client),
+            (
+                Header { origin: NtpTimestamp::from_bits(other), ..good() },
+                InvalidReplyReason::Client,
+            ),
             (Header { stratum: 17, ..good() }, Stratum),
             (kiss(*b"RATE"), KissRate),
             (kiss(*b"DENY"), KissDeny),
             (kiss(*b"RSTR"), KissRstr),
             (kiss(*b"NKEY"), KissOther),
             (Header { origin: NtpTimestamp::from_bits(1), ..kiss(*b"DENY") }, Origin),
-            (Header { transmit: NtpTimestamp::UNKNOWN, ..good() }, InvalidReason::Timestamp),
+            (Header { transmit: NtpTimestamp::UNKNOWN, ..good() }, InvalidReplyReason::Timestamp),
         ];
         for (header, reason) in cases {
             assert_eq!(verify(&header), Err(reason), "{header:?}");
@@ -227,16 +230,16 @@ mod tests {
         assert_eq!(verify(&same).unwrap().mode, ReplyMode::Basic { response_ns: Some(0) });
         let one_unit = NtpTimestamp::from_bits(good().receive.to_bits() - 1);
         let backwards = Header { transmit: one_unit, ..good() };
-        assert_eq!(verify(&backwards), Err(InvalidReason::Timestamp));
+        assert_eq!(verify(&backwards), Err(InvalidReplyReason::Timestamp));
         let minutes = good().receive.wrapping_add(Span::from_ns(1 << TIME_BITS));
         let slow = Header { transmit: minutes, ..good() };
-        assert_eq!(verify(&slow), Err(InvalidReason::Timestamp));
+        assert_eq!(verify(&slow), Err(InvalidReplyReason::Timestamp));
     }
 
     #[test]
     fn an_interleaved_reply_is_valid_only_where_it_was_requested() {
-        assert_eq!(verify(&interleaved()), Err(InvalidReason::Origin));
-        let expectation = ExpectedReplies { interleaved: true, ..expected() };
+        assert_eq!(verify(&interleaved()), Err(InvalidReplyReason::Origin));
+        let expectation = ReplyVerifier { interleaved: true, ..expected() };
         let reply = verify_as(expectation, &interleaved()).unwrap();
         assert_eq!((reply.request, reply.mode), (QUESTION, ReplyMode::Interleaved));
         let basic = verify_as(expectation, &good()).unwrap();
@@ -245,19 +248,19 @@ mod tests {
 
     #[test]
     fn an_interleaved_reply_carries_the_transmit_time_of_an_earlier_one() {
-        let expectation = ExpectedReplies { interleaved: true, ..expected() };
+        let expectation = ReplyVerifier { interleaved: true, ..expected() };
         let same = Header { transmit: interleaved().receive, ..interleaved() };
         assert!(verify_as(expectation, &same).is_ok());
         let later = same.transmit.wrapping_add(Span::from_ns(1));
         for transmit in [later, NtpTimestamp::UNKNOWN] {
             let header = Header { transmit, ..interleaved() };
-            assert_eq!(verify_as(expectation, &header), Err(InvalidReason::Timestamp));
+            assert_eq!(verify_as(expectation, &header), Err(InvalidReplyReason::Timestamp));
         }
     }
 
     #[test]
     fn an_unsynchronised_server_gives_valid_replies() {
-        let expectation = ExpectedReplies { interleaved: true, ..expected() };
+        let expectation = ReplyVerifier { interleaved: true, ..expected() };
         for header in [good(), interleaved()] {
             for (leap, stratum) in [(3, 0), (3, 2), (3, 16), (0, 16), (0, 0)] {
                 let header = Header { leap: LeapIndicator::from_bits(leap), stratum, ..header };
@@ -268,7 +271,7 @@ mod tests {
 
     #[test]
     fn an_unsynchronised_server_may_have_no_time() {
-        let expectation = ExpectedReplies { interleaved: true, ..expected() };
+        let expectation = ReplyVerifier { interleaved: true, ..expected() };
         for header in [good(), interleaved()] {
             for (receive, transmit) in [(true, false), (false, true), (false, false)] {
                 let of = |known, time| if known { time } else { NtpTimestamp::UNKNOWN };
@@ -284,7 +287,7 @@ mod tests {
             }
         }
         let backwards = Header { stratum: 0, transmit: NtpTimestamp::from_bits(1), ..good() };
-        assert_eq!(verify(&backwards), Err(InvalidReason::Timestamp));
+        assert_eq!(verify(&backwards), Err(InvalidReplyReason::Timestamp));
     }
 
     #[test]
@@ -293,7 +296,7 @@ mod tests {
         good().emit(&mut bytes);
         for length in [0, 47, 49, 52] {
             let result = expected().verify(&bytes[..length], START, |_| Ok(()));
-            assert_eq!(result, Err(InvalidReason::Length), "{length}");
+            assert_eq!(result, Err(InvalidReplyReason::Length), "{length}");
         }
     }
 }

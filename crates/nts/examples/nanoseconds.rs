@@ -10,7 +10,7 @@ use std::time::Instant;
 use aes_siv::KeyInit as _;
 use aes_siv::siv::Aes128Siv;
 use horolog_nts::{
-    Algorithm, BATCH, BatchKeys, CookieKeys, MasterSecret, NonceStream, RequestTemplate,
+    AeadAlgorithm, BATCH, BatchKeys, CookieKeys, CookieMasterSecret, NonceStream, RequestTemplate,
     SessionKeys, UnsealedReply, cookie_len, open_request, open_requests, seal_replies, seal_reply,
 };
 use horolog_time::Timestamp;
@@ -34,10 +34,10 @@ fn measure(name: &str, mut work: impl FnMut()) {
 }
 
 fn main() -> Result<(), Box<dyn core::error::Error>> {
-    let secret = MasterSecret::generate()?;
+    let secret = CookieMasterSecret::generate()?;
     let now = Timestamp::from_timespec(1_700_000_000, 0);
     let keys = CookieKeys::new(&secret, Duration::from_hours(24), 7, now);
-    for algorithm in Algorithm::ALL {
+    for algorithm in AeadAlgorithm::ALL {
         measure_session(&keys, algorithm)?;
     }
     measure_reference();
@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn core::error::Error>> {
 
 fn measure_session(
     keys: &CookieKeys,
-    algorithm: Algorithm,
+    algorithm: AeadAlgorithm,
 ) -> Result<(), Box<dyn core::error::Error>> {
     println!("{algorithm:?}, one cookie out, one in:");
     let mut nonces = NonceStream::new()?;

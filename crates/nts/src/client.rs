@@ -12,7 +12,7 @@ use crate::field::{
     AuthenticatorParts, COOKIE, FieldWriter, PLACEHOLDER, PREFIX_LEN, UNIQUE_ID,
     authenticator_front, authenticator_len, find_nts_fields, split_inner_field,
 };
-use crate::{Algorithm, COOKIES_MAX, SessionKeys};
+use crate::{AeadAlgorithm, COOKIES_MAX, SessionKeys};
 
 mod template;
 pub use template::RequestTemplate;
@@ -68,7 +68,11 @@ impl<'a> AuthenticReply<'a> {
 
 /// Returns the length of a request without encrypted fields, in bytes.
 #[must_use]
-pub const fn request_len(algorithm: Algorithm, cookie_len: usize, placeholders: usize) -> usize {
+pub const fn request_len(
+    algorithm: AeadAlgorithm,
+    cookie_len: usize,
+    placeholders: usize,
+) -> usize {
     HEADER_LEN
         + PREFIX_LEN
         + UNIQUE_ID_LEN
@@ -120,7 +124,7 @@ fn write_fields(
 fn write_authenticator(
     mut out: FieldWriter<'_>,
     key: &AeadKey,
-    algorithm: Algorithm,
+    algorithm: AeadAlgorithm,
     nonce: &[u8; COOKIE_NONCE_LEN],
 ) -> Option<usize> {
     let covered = out.len();
@@ -185,7 +189,7 @@ fn open_with_key<'t>(
 /// NTS session of a client with one server: prepared keys, and up to eight cookies, each of which
 /// is used once.
 pub struct ClientSession {
-    algorithm: Algorithm,
+    algorithm: AeadAlgorithm,
     c2s: AeadKey,
     s2c: AeadKey,
     cookies: Vec<Box<[u8]>>,

@@ -28,10 +28,10 @@ use zeroize::Zeroizing;
 
 use crate::aead::TAG_LEN;
 use crate::aead::siv::{BATCH, SivKey, is_equal, s2v_batch};
-use crate::{Algorithm, MasterSecret, SessionKeys};
+use crate::{AeadAlgorithm, CookieMasterSecret, SessionKeys};
 
 /// Length of the longest cookie of this server, in bytes.
-pub const COOKIE_LEN_MAX: usize = cookie_len(Algorithm::AesSivCmac256);
+pub const COOKIE_LEN_MAX: usize = cookie_len(AeadAlgorithm::AesSivCmac256);
 /// Default length of a rotation period, in which one key seals cookies.
 pub const ROTATION_DEFAULT: Duration = Duration::from_hours(24);
 /// Default number of past rotation periods whose cookies are still opened.
@@ -48,17 +48,17 @@ const HKDF_LABEL: &[u8] = b"horolog nts cookie 1";
 
 /// Returns the length of a cookie for a session with `algorithm`, in bytes.
 #[must_use]
-pub const fn cookie_len(algorithm: Algorithm) -> usize {
+pub const fn cookie_len(algorithm: AeadAlgorithm) -> usize {
     TEXT_OFFSET + 2 * algorithm.key_len()
 }
 
-struct PeriodKey {
+struct RotationPeriodKey {
     id: [u8; 3],
     key: SivKey,
 }
 
-impl PeriodKey {
-    fn derive(secret: &MasterSecret, rotation_s: u64, period: u64) -> Self {
+impl RotationPeriodKey {
+    fn derive(secret: &CookieMasterSecret, rotation_s: u64, period: u64) -> Self {
         let mut bytes = Zeroizing::new([0; 32]);
         let context = [HKDF_LABEL, &rotation_s.to_be_bytes(), &period.to_be_bytes()].concat();
         let made = Hkdf::<Sha256>::new(None, secret.bytes()).expand(&context, &mut *bytes);
@@ -70,7 +70,7 @@ impl PeriodKey {
 
 /// Parts of a received cookie, and the key of its rotation period.
 struct SealedCookie<'a> {
-    algorithm: Algorithm,
+    algorithm: AeadAlgorithm,
     key: &'a SivKey,
     associated_data: &'a [u8],
     tag: &'a [u8; TAG_LEN],
@@ -81,12 +81,12 @@ struct SealedCookie<'a> {
 /// period, and opened with it, with those of a number of past periods, and with that of the next
 /// period, which a server whose clock is ahead may already use.
 pub struct CookieKeys {
-    secret: MasterSecret,
+    secret: CookieMasterSecret,
     rotation_s: u64,
     past_periods: usize,
     period: u64,
-    current: PeriodKey,
-    other_keys: Box<[PeriodKey]>,
+    current: RotationPeriodKey,
+    other_keys: Box<[RotationPeriodKey]>,
 }
 
 impl CookieKeys {
@@ -95,7 +95,7 @@ impl CookieKeys {
     /// most [`PAST_PERIODS_MAX`].
     #[must_use]
     pub fn new(
-        secret: &MasterSecret,
+        secret: &CookieMasterSecret,
         rotation: Duration,
         past_periods: usize,
         now: Timestamp<Utc>,
@@ -110,12 +110,12 @@ impl CookieKeys {
     }
 
     fn for_period(
-        secret: &MasterSecret,
+        secret: &CookieMasterSecret,
         rotation_s: u64,
         past_periods: usize,
         period: u64,
     ) -> Self {
-        let derive = |period| PeriodKey::derive(secret, rotation_s, period);
+        let derive = |period| RotationPeriodKey::derive(secret, rotation_s, period);
         let past = (1..=past_periods as u64).filter_map(|back| period.checked_sub(back));
         let other_keys = past.chain(period.checked_add(1)).map(derive).collect();
         let current = derive(period);
@@ -243,7 +243,7 @@ impl CookieKeys {
     /// known.
     fn parse_known<'a>(&'a self, cookie: &'a [u8]) -> Option<SealedCookie<'a>> {
         let &[a, b, c, number, ..] = cookie else { return None };
-        let algorithm = Algorithm::from_number(u16::from(number))?;
+        let algorithm = AeadAlgorithm::from_number(u16::from(number))?;
         if cookie.len() != cookie_len(algorithm) {
             return None;
         }

@@ -9,10 +9,10 @@ use zeroize::Zeroizing;
 
 use crate::client::FOREIGN_COOKIE_LEN_MAX;
 use crate::secret::hex_value;
-use crate::{Algorithm, SessionKeys};
+use crate::{AeadAlgorithm, SessionKeys};
 
 /// The only algorithm of imported sessions (RFC 8915, section 5.1).
-const ALGORITHM: Algorithm = Algorithm::AesSivCmac256;
+const ALGORITHM: AeadAlgorithm = AeadAlgorithm::AesSivCmac256;
 
 /// Reason why a text is not an imported session. The message contains no part of the text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]

@@ -14,7 +14,7 @@ mod server;
 mod session;
 mod trailer;
 
-pub use aead::Algorithm;
+pub use aead::AeadAlgorithm;
 pub use aead::siv::{BATCH, BatchKeys};
 pub use client::{
     AuthenticReply, ClientSession, ReplyError, RequestTemplate, UNIQUE_ID_LEN, examine_reply,
@@ -26,7 +26,7 @@ pub use cookie::{
 };
 pub use imported_session::{ImportedSession, ImportedSessionError};
 pub use nonce::NonceStream;
-pub use secret::{MasterSecret, SecretError};
+pub use secret::{CookieMasterSecret, CookieMasterSecretError};
 pub use server::{
     AuthenticRequest, COOKIES_MAX, NtsRefusal, REPLY_LEN_MAX, UnsealedReply, open_request,
     open_requests, seal_replies, seal_reply, write_nak,

@@ -11,7 +11,7 @@ const SECRET_LEN: usize = 32;
 
 /// Reason why a master secret could not be obtained.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
-pub enum SecretError {
+pub enum CookieMasterSecretError {
     /// The text is not 64 hexadecimal digits.
     #[error(
         "the master secret has {digits} hexadecimal digits{}; it requires 64, for 32 random bytes: \
@@ -31,9 +31,9 @@ pub enum SecretError {
 
 /// Master secret of 32 bytes, wiped on drop and never printed.
 #[derive(Clone, ZeroizeOnDrop)]
-pub struct MasterSecret([u8; SECRET_LEN]);
+pub struct CookieMasterSecret([u8; SECRET_LEN]);
 
-impl MasterSecret {
+impl CookieMasterSecret {
     /// Creates a master secret from its bytes.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; SECRET_LEN]) -> Self {
@@ -42,17 +42,18 @@ impl MasterSecret {
 
     /// Generates a master secret from the kernel's random bytes, for a server that does not share
     /// it.
-    pub fn generate() -> Result<Self, SecretError> {
+    pub fn generate() -> Result<Self, CookieMasterSecretError> {
         let mut secret = Self([0; SECRET_LEN]);
-        getrandom::fill(&mut secret.0).map_err(SecretError::NoRandomBytes)?;
+        getrandom::fill(&mut secret.0).map_err(CookieMasterSecretError::NoRandomBytes)?;
         Ok(secret)
     }
 
     /// Parses 64 hexadecimal digits, with optional white space around them.
-    pub fn parse(text: &str) -> Result<Self, SecretError> {
+    pub fn parse(text: &str) -> Result<Self, CookieMasterSecretError> {
         let text = text.trim();
         let digits = text.bytes().filter(u8::is_ascii_hexdigit).count();
-        let refused = SecretError::NotHexadecimal { digits, foreign: digits != text.len() };
+        let refused =
+            CookieMasterSecretError::NotHexadecimal { digits, foreign: digits != text.len() };
         if digits != 2 * SECRET_LEN || digits != text.len() {
             return Err(refused);
         }
@@ -63,7 +64,7 @@ impl MasterSecret {
         Ok(secret)
     }
 
-    /// Formats the secret as hexadecimal digits for [`MasterSecret::parse`].
+    /// Formats the secret as hexadecimal digits for [`CookieMasterSecret::parse`].
     #[must_use]
     pub fn to_text(&self) -> Zeroizing<String> {
         let mut text = Zeroizing::new(String::with_capacity(2 * SECRET_LEN));
@@ -85,7 +86,7 @@ pub(crate) fn hex_value(digit: u8) -> u8 {
     char::from(digit).to_digit(16).unwrap_or(0) as u8
 }
 
-impl fmt::Debug for MasterSecret {
+impl fmt::Debug for CookieMasterSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("MasterSecret(..)")
     }
@@ -97,27 +98,28 @@ mod tests {
 
     #[test]
     fn text_round_trips() {
-        let secret = MasterSecret::from_bytes(core::array::from_fn(|i| 0xf0 ^ i as u8));
-        let again = MasterSecret::parse(&format!("\n {}\t\n", *secret.to_text())).unwrap();
+        let secret = CookieMasterSecret::from_bytes(core::array::from_fn(|i| 0xf0 ^ i as u8));
+        let again = CookieMasterSecret::parse(&format!("\n {}\t\n", *secret.to_text())).unwrap();
         assert_eq!(again.bytes(), secret.bytes());
-        let upper = MasterSecret::parse(&secret.to_text().to_uppercase()).unwrap();
+        let upper = CookieMasterSecret::parse(&secret.to_text().to_uppercase()).unwrap();
         assert_eq!(upper.bytes(), secret.bytes());
     }
 
     #[test]
     fn an_error_contains_its_reason_and_never_the_secret() {
-        let short = MasterSecret::parse(&"ab".repeat(31)).unwrap_err();
-        assert_eq!(short, SecretError::NotHexadecimal { digits: 62, foreign: false });
-        let foreign = MasterSecret::parse(&format!("{}xy", "ab".repeat(31))).unwrap_err();
+        let short = CookieMasterSecret::parse(&"ab".repeat(31)).unwrap_err();
+        assert_eq!(short, CookieMasterSecretError::NotHexadecimal { digits: 62, foreign: false });
+        let foreign = CookieMasterSecret::parse(&format!("{}xy", "ab".repeat(31))).unwrap_err();
         assert!(foreign.to_string().contains("62 hexadecimal digits and other characters"));
         assert!(!foreign.to_string().contains("abab"));
-        let secret = MasterSecret::from_bytes([0xab; 32]);
+        let secret = CookieMasterSecret::from_bytes([0xab; 32]);
         assert_eq!(format!("{secret:?}"), "MasterSecret(..)");
     }
 
     #[test]
     fn generated_secrets_differ() {
-        let (a, b) = (MasterSecret::generate().unwrap(), MasterSecret::generate().unwrap());
+        let (a, b) =
+            (CookieMasterSecret::generate().unwrap(), CookieMasterSecret::generate().unwrap());
         assert_ne!(a.bytes(), b.bytes());
     }
 }

@@ -11,7 +11,7 @@ use crate::field::{
     AuthenticatorParts, COOKIE, FieldWriter, PREFIX_LEN, UNIQUE_ID, authenticator_front,
     authenticator_len, field_prefix, find_nts_fields,
 };
-use crate::{Algorithm, CookieKeys, SessionKeys};
+use crate::{AeadAlgorithm, CookieKeys, SessionKeys};
 
 /// Largest number of cookies in a reply (RFC 8915, section 5.7).
 pub const COOKIES_MAX: usize = 8;
@@ -123,7 +123,7 @@ impl SealedRequest<'_> {
         self.sealed.ciphertext.try_into().ok()
     }
 
-    fn has_valid_nonce(&self, algorithm: Algorithm) -> bool {
+    fn has_valid_nonce(&self, algorithm: AeadAlgorithm) -> bool {
         let AuthenticatorParts { nonce, nonce_space: nonce_room, .. } = self.sealed;
         nonce_room >= algorithm.nonce_space_min() && algorithm.is_valid_nonce_len(nonce.len())
     }
@@ -210,7 +210,7 @@ fn authenticate(
     for (index, (parts, session)) in requests.iter().zip(sessions).enumerate() {
         let (Some(parts), Some(session)) = (parts, session) else { continue };
         let algorithm = session.algorithm();
-        if let (Algorithm::AesSivCmac256, Some(tag)) = (algorithm, parts.bare_tag()) {
+        if let (AeadAlgorithm::AesSivCmac256, Some(tag)) = (algorithm, parts.bare_tag()) {
             batch_keys.set_mac_key(index, session.c2s());
             covered[index] = [parts.covered, parts.sealed.nonce];
             tags[index] = Some(tag);
@@ -386,7 +386,7 @@ fn seal_texts(
         let (before, rest) = reply.out.split_at_mut(layout.sealed.start);
         let (data, nonce) = (&before[..layout.covered], &layout.nonce[..algorithm.nonce_len()]);
         let buffer = &mut rest[..layout.sealed.len()];
-        if algorithm == Algorithm::AesSivCmac256 {
+        if algorithm == AeadAlgorithm::AesSivCmac256 {
             batch_keys.set_mac_key(index, session.s2c());
             batch_keys.set_ctr_key(index, session.s2c());
             parts[index] = [data, nonce];

@@ -6,7 +6,7 @@ use core::fmt;
 use thiserror::Error;
 use zeroize::ZeroizeOnDrop;
 
-use crate::Algorithm;
+use crate::AeadAlgorithm;
 use crate::aead::KEY_LEN_MAX;
 
 /// Error: a key has the wrong length for its algorithm.
@@ -14,7 +14,7 @@ use crate::aead::KEY_LEN_MAX;
 #[error("a key of {got} bytes; {algorithm} requires {want}")]
 pub struct WrongKeyLength {
     /// The algorithm.
-    pub algorithm: Algorithm,
+    pub algorithm: AeadAlgorithm,
     /// The required length, in bytes.
     pub want: usize,
     /// The actual length, in bytes.
@@ -25,14 +25,14 @@ pub struct WrongKeyLength {
 #[derive(Clone, ZeroizeOnDrop)]
 pub struct SessionKeys {
     #[zeroize(skip)]
-    algorithm: Algorithm,
+    algorithm: AeadAlgorithm,
     c2s: [u8; KEY_LEN_MAX],
     s2c: [u8; KEY_LEN_MAX],
 }
 
 impl SessionKeys {
     /// Creates the keys from their bytes: client to server, server to client.
-    pub fn new(algorithm: Algorithm, c2s: &[u8], s2c: &[u8]) -> Result<Self, WrongKeyLength> {
+    pub fn new(algorithm: AeadAlgorithm, c2s: &[u8], s2c: &[u8]) -> Result<Self, WrongKeyLength> {
         let want = algorithm.key_len();
         for key in [c2s, s2c] {
             if key.len() != want {
@@ -47,7 +47,7 @@ impl SessionKeys {
 
     /// Generates keys from the kernel's random bytes, for cookies that are not the result of an
     /// NTS-KE exchange.
-    pub fn generate(algorithm: Algorithm) -> Result<Self, getrandom::Error> {
+    pub fn generate(algorithm: AeadAlgorithm) -> Result<Self, getrandom::Error> {
         let mut keys = Self { algorithm, c2s: [0; KEY_LEN_MAX], s2c: [0; KEY_LEN_MAX] };
         getrandom::fill(&mut keys.c2s[..algorithm.key_len()])?;
         getrandom::fill(&mut keys.s2c[..algorithm.key_len()])?;
@@ -55,14 +55,14 @@ impl SessionKeys {
     }
 
     /// Creates the keys from their concatenation, as in a cookie; `None` if its length is wrong.
-    pub(crate) fn from_concatenated(algorithm: Algorithm, both: &[u8]) -> Option<Self> {
+    pub(crate) fn from_concatenated(algorithm: AeadAlgorithm, both: &[u8]) -> Option<Self> {
         let (c2s, s2c) = both.split_at_checked(algorithm.key_len())?;
         Self::new(algorithm, c2s, s2c).ok()
     }
 
     /// The AEAD algorithm.
     #[must_use]
-    pub const fn algorithm(&self) -> Algorithm {
+    pub const fn algorithm(&self) -> AeadAlgorithm {
         self.algorithm
     }
 

@@ -27,7 +27,7 @@ pub struct AfterResult {
     /// End of the wait.
     pub end: AfterOutcome,
     /// Dependencies, in the order of the command line.
-    pub dependencies: Vec<Dependency>,
+    pub dependencies: Vec<AfterDependency>,
     /// Program to run afterwards; empty if there is none.
     pub program: Vec<String>,
     /// Findings about the result.
@@ -48,9 +48,9 @@ pub enum AfterOutcome {
 
 /// One dependency of the wait, and its state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Dependency {
+pub struct AfterDependency {
     /// Kind of dependency.
-    pub kind: DependencyKind,
+    pub kind: AfterDependencyKind,
     /// Object of the dependency: an address, a path, a name, a time or a command.
     pub target: String,
     /// True if it was satisfied at the end of the wait.
@@ -68,10 +68,10 @@ pub struct Dependency {
     pub last_check: Option<String>,
 }
 
-/// Kinds of dependencies.
+/// Kinds of dependencies of `horolog after`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum DependencyKind {
+pub enum AfterDependencyKind {
     /// A delay that elapses.
     Delay,
     /// A TCP port that accepts connections.

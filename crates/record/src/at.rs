@@ -53,14 +53,14 @@ pub struct AtResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_late_ns: Option<Distribution>,
     /// Programs, in the order of the command line.
-    pub programs: Vec<AtProgram>,
+    pub programs: Vec<AtProgramResult>,
     /// Findings about the result.
     pub findings: Vec<Finding>,
 }
 
 /// Outcome of a program over all instants.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AtProgram {
+pub struct AtProgramResult {
     /// Program and its arguments, or the line given to a shell.
     pub program: Vec<String>,
     /// Number of starts.

@@ -107,16 +107,16 @@ impl CoresRateResult {
 
     /// Returns the lowest, highest and mean responses per second; `None` without a repetition.
     #[must_use]
-    pub fn spread(&self) -> Option<ResponseRateSpread> {
+    pub fn spread(&self) -> Option<ReplyRateSpread> {
         let rates = || self.runs.iter().map(|run| run.responses_per_s);
         let (min, max) = (rates().reduce(f64::min)?, rates().reduce(f64::max)?);
-        Some(ResponseRateSpread { min, max, mean: rates().sum::<f64>() / self.runs.len() as f64 })
+        Some(ReplyRateSpread { min, max, mean: rates().sum::<f64>() / self.runs.len() as f64 })
     }
 }
 
 /// Spread of the reply rate over several repetitions, in replies per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ResponseRateSpread {
+pub struct ReplyRateSpread {
     /// Lowest value.
     pub min: f64,
     /// Highest value.
@@ -137,7 +137,7 @@ impl CoreCountResult {
     /// Returns the capacity: the reply rate at saturation; `None` if the server was never
     /// saturated.
     #[must_use]
-    pub fn capacity(&self) -> Option<ResponseRateSpread> {
+    pub fn capacity(&self) -> Option<ReplyRateSpread> {
         self.points.iter().find(|point| point.saturated)?.spread()
     }
 }
@@ -190,7 +190,7 @@ mod tests {
         let column =
             column(1, vec![point(5e3, false, &[5e3, 5e3]), point(1e4, true, &[8e3, 6e3, 7e3])]);
         assert_eq!(column.full_answer_rate(), Some(5e3));
-        assert_eq!(column.capacity(), Some(ResponseRateSpread { min: 6e3, max: 8e3, mean: 7e3 }));
+        assert_eq!(column.capacity(), Some(ReplyRateSpread { min: 6e3, max: 8e3, mean: 7e3 }));
         assert_eq!(point(1.0, true, &[]).spread(), None);
     }
 

@@ -34,7 +34,7 @@ pub struct BenchRelayResult {
     /// Number of hosts on which the children run, each behind an interface of its own at the relay.
     pub receivers: usize,
     /// Baseline without a relay, one entry per packet size.
-    pub direct: Vec<RelayBaseline>,
+    pub direct: Vec<NoRelayBaseline>,
     /// One entry per packet size, number of children and engine.
     pub cells: Vec<RelayConfigurationResult>,
     /// Findings about the experiment as a whole.
@@ -68,10 +68,10 @@ impl RelayEngine {
     }
 }
 
-/// Baseline: rates and costs of source and receiver without a relay. The packets end at the
+/// Baseline without a relay: rates and costs of source and receiver. The packets end at the
 /// interface from which a relay would receive them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RelayBaseline {
+pub struct NoRelayBaseline {
     /// Bytes of UDP payload.
     pub size_bytes: usize,
     /// Threads of the source, each on its own core.

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Distribution, Finding, Host, PathCounts, SignedDistribution, Trial};
+use crate::{Distribution, Finding, Host, PathRequestCounts, SignedDistribution, Trial};
 
 /// The schema's name and version.
 pub const CAMPAIGN_SCHEMA: &str = "horolog.campaign/2";
@@ -39,9 +39,9 @@ pub struct CampaignResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivery: Option<CampaignExclusions>,
     /// Merged measurements of each role, in the order of the plan.
-    pub roles: Vec<CampaignRole>,
+    pub roles: Vec<CampaignRoleResult>,
     /// Role instances, in the order of the plan.
-    pub parts: Vec<CampaignInstance>,
+    pub parts: Vec<CampaignInstanceResult>,
     /// Findings about the result, including missing data.
     pub findings: Vec<Finding>,
 }
@@ -49,7 +49,7 @@ pub struct CampaignResult {
 impl CampaignResult {
     /// Returns a copy of the result with other instances.
     #[must_use]
-    pub fn with_instances(&self, parts: Vec<CampaignInstance>) -> Self {
+    pub fn with_instances(&self, parts: Vec<CampaignInstanceResult>) -> Self {
         Self {
             schema: self.schema.clone(),
             started: self.started.clone(),
@@ -125,7 +125,7 @@ pub struct UnusableAgent {
 
 /// Measurements of one role.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CampaignRole {
+pub struct CampaignRoleResult {
     /// Name of the role.
     pub role: String,
     /// Kind of work.
@@ -160,7 +160,7 @@ pub enum MergedResults {
     /// Results of relays.
     Relays {
         /// Counts of each relay.
-        relays: Vec<CampaignRelay>,
+        relays: Vec<CampaignRelayCounts>,
         /// Packets received by all relays.
         packets: u64,
         /// Copies sent by all relays.
@@ -172,14 +172,14 @@ pub enum MergedResults {
     /// in the record of the first node, and here.
     Cycles {
         /// Tasks of each run, merged over all nodes.
-        tasks: Vec<CampaignTask>,
+        tasks: Vec<CampaignTaskResult>,
         /// Each task of each run, by node.
-        nodes: Vec<CampaignNodeTask>,
+        nodes: Vec<CampaignNodeTaskResult>,
     },
     /// Results of all other kinds: distributions at the same path in several results are merged.
     Distributions {
         /// Merged distributions, by path.
-        distributions: Vec<CampaignDistribution>,
+        distributions: Vec<MergedDistribution>,
     },
 }
 
@@ -245,7 +245,7 @@ pub struct CampaignPathPairRow {
     /// R: intended load ratio.
     pub load_ratio: f64,
     /// Outcomes of the requests.
-    pub counts: PathCounts,
+    pub counts: PathRequestCounts,
     /// Round trip, in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt_ns: Option<Distribution>,
@@ -261,7 +261,7 @@ pub struct CampaignPathRow {
     /// Number of paths.
     pub paths: u64,
     /// Outcomes of the requests.
-    pub counts: PathCounts,
+    pub counts: PathRequestCounts,
     /// Round trip, in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt_ns: Option<Distribution>,
@@ -269,7 +269,7 @@ pub struct CampaignPathRow {
 
 /// Counts of one relay of the campaign.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CampaignRelay {
+pub struct CampaignRelayCounts {
     /// Agent that ran it.
     pub agent: String,
     /// Job of the relay.
@@ -283,12 +283,12 @@ pub struct CampaignRelay {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub socket_dropped: Option<u64>,
     /// Counts of copies to each child.
-    pub children: Vec<CampaignRelayChild>,
+    pub children: Vec<CampaignRelayChildCounts>,
 }
 
 /// Counts of the copies from a relay to one of its children.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CampaignRelayChild {
+pub struct CampaignRelayChildCounts {
     /// Address of the child.
     pub address: SocketAddr,
     /// Job of the campaign's relay that listens on that address; absent if none does.
@@ -306,7 +306,7 @@ pub struct CampaignRelayChild {
 
 /// Task that several nodes ran in parallel, merged over the nodes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CampaignTask {
+pub struct CampaignTaskResult {
     /// Job of the node that controlled the run.
     pub leader: String,
     /// Index of the run, from 0.
@@ -337,7 +337,7 @@ pub struct CampaignTask {
 
 /// Task on one node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CampaignNodeTask {
+pub struct CampaignNodeTaskResult {
     /// Job of the node that controlled the run.
     pub leader: String,
     /// Index of the run, from 0.
@@ -374,7 +374,7 @@ pub struct CampaignNodeTask {
 
 /// Merged distribution of the values at the same path in several results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CampaignDistribution {
+pub struct MergedDistribution {
     /// Path of the value, such as `cores[0].latency_ns`.
     pub path: String,
     /// Number of results that have it.
@@ -385,7 +385,7 @@ pub struct CampaignDistribution {
 
 /// Instance of a role, with its own result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CampaignInstance {
+pub struct CampaignInstanceResult {
     /// Role and number of the instance, such as `load.2`.
     pub job: String,
     /// Role of the instance.
@@ -402,7 +402,7 @@ pub struct CampaignInstance {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
     /// End of the instance.
-    pub end: InstanceEnd,
+    pub end: CampaignInstanceOutcome,
     /// Exit status of its process; absent if it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<i32>,
@@ -427,7 +427,7 @@ pub struct CampaignInstance {
     pub result: Option<Value>,
 }
 
-impl CampaignInstance {
+impl CampaignInstanceResult {
     /// Returns a copy without the instance's own result.
     #[must_use]
     pub fn without_result(&self) -> Self {
@@ -454,7 +454,7 @@ impl CampaignInstance {
 /// End of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum InstanceEnd {
+pub enum CampaignInstanceOutcome {
     /// Its process ended successfully.
     Done,
     /// Its process ended with a failure status.

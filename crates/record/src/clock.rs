@@ -12,7 +12,7 @@ pub const CLOCK_SCHEMA: &str = "horolog.clock/2";
 
 /// Result of one simulation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ClockResult {
+pub struct ClockSimulateResult {
     /// [`CLOCK_SCHEMA`].
     pub schema: String,
     /// Start of the run, RFC 3339.
@@ -26,7 +26,7 @@ pub struct ClockResult {
     /// Simulated time, in seconds.
     pub duration_s: u64,
     /// Oscillator of the clock.
-    pub oscillator: ClockOscillator,
+    pub oscillator: OscillatorNoise,
     /// Noise, delays and faults of the pulses and sentences.
     pub conditions: PulseConditions,
     /// True if the simulated clock was steered; false if its error was only estimated and
@@ -48,7 +48,7 @@ pub struct ClockResult {
 /// Noise of the oscillator (IEEE 1139). Each noise is stated as the Allan deviation that it alone
 /// would cause.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ClockOscillator {
+pub struct OscillatorNoise {
     /// Name.
     pub name: String,
     /// Offset of its frequency from nominal, in parts per billion.
@@ -103,7 +103,7 @@ pub struct DisciplineResult {
     /// Overlapping Allan deviation of that error.
     pub allan: Vec<AllanDeviation>,
     /// Behaviour during and after outages.
-    pub outages: Vec<ClockOutage>,
+    pub outages: Vec<PulseOutage>,
     /// Time series of the error over the whole simulation.
     pub series: Vec<ClockErrorRange>,
 }
@@ -120,7 +120,7 @@ pub enum DisciplineMethod {
 
 /// Period without pulses and sentences.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ClockOutage {
+pub struct PulseOutage {
     /// Start of the outage, in seconds since the start of the simulation.
     pub begin_s: u64,
     /// Length, in seconds.

@@ -18,7 +18,7 @@ pub const COMPARE_SCHEMA: &str = "horolog.compare/2";
 
 /// Comparison of two runs, or of two groups of runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CompareResult {
+pub struct RunsCompareResult {
     /// [`COMPARE_SCHEMA`].
     pub schema: String,
     /// Time of the comparison, RFC 3339.
@@ -54,7 +54,7 @@ pub struct CompareResult {
     pub findings: Vec<Finding>,
 }
 
-impl CompareResult {
+impl RunsCompareResult {
     /// Returns the metrics that decide the comparison: those of the measured object.
     pub fn deciding_metrics(&self) -> impl Iterator<Item = &ComparedMetric> + Clone {
         self.metrics.iter().filter(|metric| !metric.informational)
@@ -156,13 +156,13 @@ pub struct ComparedCondition {
 /// Metrics that two groups of results have in common, and their differences.
 #[derive(Clone, Default, Debug, PartialEq)]
 pub struct ResultComparison {
-    /// See [`CompareResult::metrics`].
+    /// See [`RunsCompareResult::metrics`].
     pub metrics: Vec<ComparedMetric>,
-    /// See [`CompareResult::only_earlier`].
+    /// See [`RunsCompareResult::only_earlier`].
     pub only_earlier: Vec<String>,
-    /// See [`CompareResult::only_later`].
+    /// See [`RunsCompareResult::only_later`].
     pub only_later: Vec<String>,
-    /// See [`CompareResult::conditions`].
+    /// See [`RunsCompareResult::conditions`].
     pub conditions: Vec<ComparedCondition>,
 }
 

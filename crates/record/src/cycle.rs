@@ -22,7 +22,7 @@ pub struct CycleResult {
     /// Signal that releases periods on the nodes.
     pub signal: ReleaseSignal,
     /// One entry per policy and number of nodes, in the order in which they ran.
-    pub runs: Vec<CycleRun>,
+    pub runs: Vec<CycleRunResult>,
     /// Speed-up by more nodes; empty unless the number of nodes varies.
     pub speedups: Vec<CycleSpeedup>,
     /// Limits of `--fail-if`.
@@ -34,14 +34,14 @@ pub struct CycleResult {
 impl CycleResult {
     /// Returns all tasks of all nodes and runs, each with a label: the node and, if runs differ,
     /// their number of nodes and policy.
-    pub fn labelled_tasks(&self) -> impl Iterator<Item = (String, &CycleTask)> {
+    pub fn labelled_tasks(&self) -> impl Iterator<Item = (String, &CycleTaskResult)> {
         let counts = || self.runs.iter().map(|run| run.nodes.len());
         let counts_differ = counts().min() != counts().max();
         self.runs.iter().flat_map(move |run| {
             run.nodes.iter().flat_map(move |node| {
                 let of =
                     if counts_differ { format!(" of {}", run.nodes.len()) } else { String::new() };
-                let under = |policy: TaskPolicy| format!(" under {}", policy.name());
+                let under = |policy: TaskSchedulingPolicy| format!(" under {}", policy.name());
                 let label =
                     format!("{}{of}{}", node.name, run.policy.map_or_else(String::new, under));
                 node.tasks.iter().map(move |task| (label.clone(), task))
@@ -65,7 +65,7 @@ pub enum ReleaseSignal {
 /// Scheduling policies of Linux for tasks (sched(7)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum TaskPolicy {
+pub enum TaskSchedulingPolicy {
     /// `SCHED_FIFO`: fixed priority; threads of equal priority run until they block.
     Fifo,
     /// `SCHED_RR`: fixed priority; threads of equal priority share the core in time slices.
@@ -76,7 +76,7 @@ pub enum TaskPolicy {
     Deadline,
 }
 
-impl TaskPolicy {
+impl TaskSchedulingPolicy {
     /// All variants.
     pub const ALL: [Self; 4] = [Self::Fifo, Self::Rr, Self::Other, Self::Deadline];
 
@@ -110,19 +110,19 @@ impl TaskPolicy {
 
 /// One run of all tasks on all nodes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CycleRun {
+pub struct CycleRunResult {
     /// Policy of all tasks; absent unless policies are compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub policy: Option<TaskPolicy>,
+    pub policy: Option<TaskSchedulingPolicy>,
     /// Counts of the packets that released the periods; absent for other signals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sent: Option<ReleaseSignalCounts>,
     /// Time from the first release to the last end, in seconds.
     pub elapsed_s: f64,
     /// Nodes, in order.
-    pub nodes: Vec<CycleNode>,
+    pub nodes: Vec<CycleNodeResult>,
     /// Tasks that several nodes run in parallel, with the balance of their load.
-    pub shared: Vec<CycleSharedTask>,
+    pub shared: Vec<CycleSharedTaskResult>,
 }
 
 /// Counts and lateness of packets that release periods.
@@ -139,7 +139,7 @@ pub struct ReleaseSignalCounts {
 
 /// Results of one node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CycleNode {
+pub struct CycleNodeResult {
     /// Name.
     pub name: String,
     /// Host of the node; absent if it is the host that controls the run.
@@ -154,7 +154,7 @@ pub struct CycleNode {
     /// run, in this order; empty on the same host.
     pub clocks: Vec<CycleClockOffset>,
     /// Tasks of the node, in order.
-    pub tasks: Vec<CycleTask>,
+    pub tasks: Vec<CycleTaskResult>,
 }
 
 /// Measured offset of a node's clock from that of the controlling host.
@@ -168,7 +168,7 @@ pub struct CycleClockOffset {
 
 /// Results of one task on one node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CycleTask {
+pub struct CycleTaskResult {
     /// Name.
     pub name: String,
     /// Period of the task.
@@ -231,25 +231,25 @@ pub struct CycleTask {
     pub overhead: ParallelOverhead,
     /// Aperiodic events that the task served; absent if it serves none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub served: Option<ServedEvents>,
+    pub served: Option<PollingServerEvents>,
     /// Reason for the last failure of its command, or for abandoning its program; absent without
     /// failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
     /// Periods by the state that the program reported.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub states: Vec<CycleStatePeriods>,
+    pub states: Vec<CycleStateResult>,
     /// Time series of the run, by interval.
-    pub series: Vec<CycleInterval>,
+    pub series: Vec<CycleSeriesPoint>,
 }
 
 /// Requested and actual scheduling of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskScheduling {
     /// Requested policy.
-    pub requested: TaskPolicy,
+    pub requested: TaskSchedulingPolicy,
     /// Policy in force.
-    pub policy: TaskPolicy,
+    pub policy: TaskSchedulingPolicy,
     /// Real-time priority; 0 if the policy has none.
     pub priority: u8,
     /// Core to which the task was pinned; absent if not pinned.
@@ -285,7 +285,7 @@ pub struct ParallelOverhead {
 
 /// Events served by a polling server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ServedEvents {
+pub struct PollingServerEvents {
     /// Events served.
     pub events: u64,
     /// Events still queued at the end of the run.
@@ -297,9 +297,9 @@ pub struct ServedEvents {
     pub response_ns: Option<Distribution>,
 }
 
-/// Periods in which a program reported one state.
+/// Counts and times of the periods in which a program reported one state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CycleStatePeriods {
+pub struct CycleStateResult {
     /// Name of the state.
     pub name: String,
     /// Number of periods.
@@ -316,7 +316,7 @@ pub struct CycleStatePeriods {
 
 /// Interval of a time series: several consecutive periods.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CycleInterval {
+pub struct CycleSeriesPoint {
     /// Release of the first period, in seconds since the start of the run.
     pub at_s: f64,
     /// Mean ratio of execution to period.
@@ -331,7 +331,7 @@ pub struct CycleInterval {
 
 /// Task that several nodes run in parallel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CycleSharedTask {
+pub struct CycleSharedTaskResult {
     /// Name.
     pub task: String,
     /// Periods that are counted on all nodes.
@@ -348,7 +348,7 @@ pub struct CycleSharedTask {
     pub span_ns: f64,
     /// Duration of each superstep by equation (2) of Hao, Xue and Qin 2010, computed from the same
     /// periods.
-    pub steps: Vec<CycleSuperstep>,
+    pub steps: Vec<CycleSuperstepTimes>,
     /// Sum of that equation over all steps.
     pub predicted_ns: f64,
 }
@@ -356,7 +356,7 @@ pub struct CycleSharedTask {
 /// Terms of equation (2) for a superstep: in each period the largest value over all nodes, then the
 /// mean over the periods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct CycleSuperstep {
+pub struct CycleSuperstepTimes {
     /// Computing.
     pub computation_max_ns: f64,
     /// Messages in transit.
@@ -370,7 +370,7 @@ pub struct CycleSuperstep {
 pub struct CycleSpeedup {
     /// Policy of all tasks, if policies are compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub policy: Option<TaskPolicy>,
+    pub policy: Option<TaskSchedulingPolicy>,
     /// Name of the task.
     #[serde(default)]
     pub task: String,

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Distribution, Finding, Host, LimitResult, TaskPolicy};
+use crate::{Distribution, Finding, Host, LimitResult, TaskSchedulingPolicy};
 
 /// The schema's name and version.
 pub const CYCLE_PREDICT_SCHEMA: &str = "horolog.cycle-predict/2";
@@ -26,7 +26,7 @@ pub struct CyclePredictResult {
     /// Costs of the host, each with its source.
     pub costs: Vec<CyclePredictCost>,
     /// Tasks, in the order of the file.
-    pub tasks: Vec<CyclePredictTask>,
+    pub tasks: Vec<CyclePredictTaskResult>,
     /// Limits of `--fail-if`.
     pub limits: Vec<LimitResult>,
     /// Findings about the result.
@@ -133,7 +133,7 @@ pub enum CyclePredictCostKind {
 
 /// Task with its bounds and the verdict on its deadline.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CyclePredictTask {
+pub struct CyclePredictTaskResult {
     /// Name.
     pub name: String,
     /// Period, in ns.
@@ -141,7 +141,7 @@ pub struct CyclePredictTask {
     /// Time from a release to the deadline, in ns.
     pub deadline_ns: u64,
     /// Scheduling policy.
-    pub policy: TaskPolicy,
+    pub policy: TaskSchedulingPolicy,
     /// Real-time priority; 0 if the policy has none.
     pub priority: u8,
     /// Core to which it is pinned; absent if not pinned.
@@ -170,12 +170,12 @@ pub struct CyclePredictTask {
     pub before: Vec<String>,
     /// Measured results of this task, for comparison with its bound; absent if none were supplied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub measured: Option<CyclePredictMeasured>,
+    pub measured: Option<CyclePredictTaskMeasurement>,
 }
 
 /// Measurements of a task by runs, on all their nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CyclePredictMeasured {
+pub struct CyclePredictTaskMeasurement {
     /// Periods counted.
     pub periods: u64,
     /// Periods of these that missed their deadline.
@@ -299,7 +299,7 @@ impl CyclePredictBound {
     }
 }
 
-impl CyclePredictTask {
+impl CyclePredictTaskResult {
     /// Returns the safe bound as a share of the deadline, above 1 if it exceeds the deadline;
     /// `None` without a bound.
     #[must_use]

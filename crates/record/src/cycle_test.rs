@@ -30,7 +30,7 @@ pub struct CycleTestResult {
     pub application: CycleTestApplication,
     /// Run; for a search, the last one at the load found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub run: Option<CycleTestRun>,
+    pub run: Option<CycleTestRunResult>,
     /// Search for the highest load without a deadline miss; absent if not requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<CycleTestSearch>,
@@ -65,7 +65,7 @@ pub struct CycleTestApplication {
 
 /// One run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CycleTestRun {
+pub struct CycleTestRunResult {
     /// Load factor, which scales the report rates and the fixed computation of the stages.
     pub load: f64,
     /// Time from the first release to the end, in seconds.
@@ -73,7 +73,7 @@ pub struct CycleTestRun {
     /// Host conditions in force during the run.
     pub conditions: HostConditions,
     /// Nodes, in order.
-    pub nodes: Vec<CycleTestNode>,
+    pub nodes: Vec<CycleTestNodeResult>,
     /// Stages of a period, in order.
     pub stages: Vec<CycleTestStage>,
     /// Load imbalance: longest computing time of a node divided by the mean of all nodes, minus 1;
@@ -92,7 +92,7 @@ pub struct CycleTestRun {
 
 /// Results of one node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CycleTestNode {
+pub struct CycleTestNodeResult {
     /// Name.
     pub name: String,
     /// Scheduling of the node's task.
@@ -249,7 +249,7 @@ pub struct CycleTestDetection {
 }
 
 /// Search for the highest load at which no deadline is missed. Loads are factors as in
-/// [`CycleTestRun::load`].
+/// [`CycleTestRunResult::load`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CycleTestSearch {
     /// Least load allowed.

@@ -20,14 +20,14 @@ pub struct DemoResult {
     /// Host of the run.
     pub host: Host,
     /// Candidates, in the order in which they were tested.
-    pub candidates: Vec<DemoCandidate>,
+    pub candidates: Vec<DemoCandidateResult>,
     /// Findings about the comparison as a whole.
     pub findings: Vec<Finding>,
 }
 
 /// One server configuration and its result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct DemoCandidate {
+pub struct DemoCandidateResult {
     /// Human-readable label, such as `socket, 2 threads`.
     pub label: String,
     /// Command that started the server.

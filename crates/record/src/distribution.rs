@@ -36,7 +36,7 @@ pub struct Distribution {
 
 /// Reasons for which distributions cannot be merged.
 #[derive(Debug, thiserror::Error)]
-pub enum MergeError {
+pub enum DistributionMergeError {
     /// A distribution has no histogram.
     #[error("a distribution has no histogram")]
     NoHistogram,
@@ -66,7 +66,7 @@ impl Distribution {
     /// Fails if a histogram is missing or damaged.
     pub fn merge<'a>(
         all: impl IntoIterator<Item = &'a Self> + Clone,
-    ) -> Result<Option<Self>, MergeError> {
+    ) -> Result<Option<Self>, DistributionMergeError> {
         let mut histogram = Histogram::new();
         for one in all.clone() {
             histogram.merge(&one.decode()?)?;
@@ -96,14 +96,14 @@ impl Distribution {
         }))
     }
 
-    pub(crate) fn decode(&self) -> Result<Histogram, MergeError> {
+    pub(crate) fn decode(&self) -> Result<Histogram, DistributionMergeError> {
         if self.histogram.is_empty() {
-            return Err(MergeError::NoHistogram);
+            return Err(DistributionMergeError::NoHistogram);
         }
         let histogram = Histogram::decode(&self.histogram)?;
         match histogram.count() {
             held if held == self.count => Ok(histogram),
-            held => Err(MergeError::Count { held, stated: self.count }),
+            held => Err(DistributionMergeError::Count { held, stated: self.count }),
         }
     }
 
@@ -208,7 +208,7 @@ impl SignedDistribution {
 /// timestamp, minus a correction. They are therefore positive if the server's timestamp is too
 /// early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OffsetMethod {
+pub struct TimestampOffsetMethod {
     /// Correction for the delays of the path and of both hosts, in ns; it is subtracted.
     pub correction_ns: i64,
     /// True if the server's timestamp was the mean of its receive and transmit timestamps;
@@ -238,12 +238,15 @@ mod tests {
         assert!(Distribution::merge([]).unwrap().is_none());
         let whole = recorded(&[1, 2, 3]);
         let bare = Distribution { histogram: String::new(), ..whole.clone() };
-        assert!(matches!(Distribution::merge([&whole, &bare]), Err(MergeError::NoHistogram)));
+        assert!(matches!(
+            Distribution::merge([&whole, &bare]),
+            Err(DistributionMergeError::NoHistogram)
+        ));
         let wrong = Distribution { count: 2, ..whole.clone() };
         let error = Distribution::merge([&wrong]).unwrap_err();
         assert_eq!(error.to_string(), "a histogram contains 3 values, its distribution states 2");
         let damaged = Distribution { histogram: "AAAA".into(), ..whole };
-        assert!(matches!(Distribution::merge([&damaged]), Err(MergeError::Decode(_))));
+        assert!(matches!(Distribution::merge([&damaged]), Err(DistributionMergeError::Decode(_))));
     }
 
     proptest! {

@@ -68,10 +68,10 @@ pub enum HostVerdict {
     Unjudged,
 }
 
-/// Parts of `horolog host all`: measurements by the other `horolog host` commands.
+/// Kinds of measurements that `horolog host all` consists of: those of the other commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum HostMeasurement {
+pub enum HostMeasurementKind {
     /// `horolog host clock`.
     Clock,
     /// `horolog host delay`.
@@ -86,7 +86,7 @@ pub enum HostMeasurement {
     Nic,
 }
 
-impl HostMeasurement {
+impl HostMeasurementKind {
     /// All variants, in the order in which they run.
     pub const ALL: [Self; 6] =
         [Self::Clock, Self::Delay, Self::Timer, Self::Switch, Self::Interrupt, Self::Nic];
@@ -109,7 +109,7 @@ impl HostMeasurement {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostMeasurementOutcome {
     /// Part concerned.
-    pub part: HostMeasurement,
+    pub part: HostMeasurementKind,
     /// Interface of the NIC; absent for other parts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
@@ -146,7 +146,7 @@ pub enum HostMeasurementState {
 pub struct RankedFinding {
     /// Part that reported it; absent if it concerns several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub part: Option<HostMeasurement>,
+    pub part: Option<HostMeasurementKind>,
     /// Finding.
     pub finding: Finding,
     /// Number of further findings of all parts with the same code, severity and advice.

@@ -44,7 +44,7 @@ pub struct HostSwitchResult {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct YieldSwitchCost {
     /// Kind of peer.
-    pub peer: SwitchPeer,
+    pub peer: ContextSwitchPeer,
     /// Repetitions, in order.
     pub repetitions: Vec<YieldSwitchRepetition>,
     /// Median cost of a switch over the repetitions, in ns; absent if no repetition has one.
@@ -82,7 +82,7 @@ pub struct YieldSwitchRepetition {
 /// Kinds of peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum SwitchPeer {
+pub enum ContextSwitchPeer {
     /// Separate process.
     Process,
     /// Thread of the same process.
@@ -104,7 +104,7 @@ pub enum HandoverMechanism {
 /// Placement of the two sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum SwitchPlacement {
+pub enum ContextSwitchPlacement {
     /// Both on one core: a turn has two context switches.
     SameCore,
     /// On two cores: a turn has two wake-ups.
@@ -117,9 +117,9 @@ pub struct PingPongCost {
     /// Mechanism of the handover.
     pub mechanism: HandoverMechanism,
     /// Kind of peer.
-    pub peer: SwitchPeer,
+    pub peer: ContextSwitchPeer,
     /// Placement of the two sides.
-    pub placement: SwitchPlacement,
+    pub placement: ContextSwitchPlacement,
     /// Repetitions, in order.
     pub repetitions: Vec<PingPongRepetition>,
     /// Median of the repetitions' mean turns, in ns.

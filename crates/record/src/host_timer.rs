@@ -32,7 +32,7 @@ pub struct HostTimerResult {
     pub break_above_ns: Option<u64>,
     /// Latency that ended the run; absent if none did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub limit_exceeded: Option<BreakLatency>,
+    pub limit_exceeded: Option<LatencyAboveThreshold>,
     /// Limits of `--fail-if`.
     pub limits: Vec<LimitResult>,
     /// Findings about the result.
@@ -82,7 +82,7 @@ pub struct TimerIntervalMaximum {
 
 /// Latency that exceeded [`HostTimerResult::break_above_ns`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct BreakLatency {
+pub struct LatencyAboveThreshold {
     /// Core of the thread.
     pub core: usize,
     /// Number of the period, from 0.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Reason why a reply is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum InvalidReason {
+pub enum InvalidReplyReason {
     /// Shorter than an NTP header or longer than the request; for PTP, a length that differs from
     /// the one stated in the message or its TLVs.
     Length,
@@ -53,13 +53,13 @@ pub enum InvalidReason {
 }
 
 /// Writes the name used in JSON.
-impl std::fmt::Display for InvalidReason {
+impl std::fmt::Display for InvalidReplyReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         Serialize::serialize(self, f)
     }
 }
 
-impl InvalidReason {
+impl InvalidReplyReason {
     /// All variants, in the numbering of the engines. The in-kernel engine supports neither unicast
     /// negotiation nor NTS nor MACs, and has no numbers for the last four.
     pub const ALL: [Self; 21] = [
@@ -107,35 +107,35 @@ mod tests {
 
     #[test]
     fn every_reason_is_in_the_list_once() {
-        for (index, reason) in InvalidReason::ALL.into_iter().enumerate() {
+        for (index, reason) in InvalidReplyReason::ALL.into_iter().enumerate() {
             assert_eq!(index_of(reason), index, "{reason:?}");
         }
     }
 
     /// Index in the list. A new reason does not compile before it has one.
-    fn index_of(reason: InvalidReason) -> usize {
+    fn index_of(reason: InvalidReplyReason) -> usize {
         match reason {
-            InvalidReason::Length => 0,
-            InvalidReason::Mode => 1,
-            InvalidReason::Version => 2,
-            InvalidReason::Origin => 3,
-            InvalidReason::Client => 4,
-            InvalidReason::Stratum => 5,
-            InvalidReason::Leap => 6,
-            InvalidReason::Timestamp => 7,
-            InvalidReason::Domain => 8,
-            InvalidReason::Flags => 9,
-            InvalidReason::Sequence => 10,
-            InvalidReason::Source => 11,
-            InvalidReason::Monitor => 12,
-            InvalidReason::KissRate => 13,
-            InvalidReason::KissDeny => 14,
-            InvalidReason::KissRstr => 15,
-            InvalidReason::KissOther => 16,
-            InvalidReason::UnicastTerms => 17,
-            InvalidReason::Nts => 18,
-            InvalidReason::Mac => 19,
-            InvalidReason::KissNtsn => 20,
+            InvalidReplyReason::Length => 0,
+            InvalidReplyReason::Mode => 1,
+            InvalidReplyReason::Version => 2,
+            InvalidReplyReason::Origin => 3,
+            InvalidReplyReason::Client => 4,
+            InvalidReplyReason::Stratum => 5,
+            InvalidReplyReason::Leap => 6,
+            InvalidReplyReason::Timestamp => 7,
+            InvalidReplyReason::Domain => 8,
+            InvalidReplyReason::Flags => 9,
+            InvalidReplyReason::Sequence => 10,
+            InvalidReplyReason::Source => 11,
+            InvalidReplyReason::Monitor => 12,
+            InvalidReplyReason::KissRate => 13,
+            InvalidReplyReason::KissDeny => 14,
+            InvalidReplyReason::KissRstr => 15,
+            InvalidReplyReason::KissOther => 16,
+            InvalidReplyReason::UnicastTerms => 17,
+            InvalidReplyReason::Nts => 18,
+            InvalidReplyReason::Mac => 19,
+            InvalidReplyReason::KissNtsn => 20,
         }
     }
 }

@@ -43,26 +43,27 @@ mod relay_tree;
 mod run_list;
 mod series;
 
-pub use after::{AFTER_SCHEMA, AfterOutcome, AfterResult, Dependency, DependencyKind};
-pub use at::{AT_SCHEMA, AtOutcome, AtProgram, AtResult, AtScheduling, AtTimescale};
+pub use after::{AFTER_SCHEMA, AfterDependency, AfterDependencyKind, AfterOutcome, AfterResult};
+pub use at::{AT_SCHEMA, AtOutcome, AtProgramResult, AtResult, AtScheduling, AtTimescale};
 pub use bench_cores::{
     BENCH_CORES_SCHEMA, BenchCoresResult, CaptureCheck, CoreCountResult, CoresRateResult,
-    CoresRepetition, ResponseRateSpread,
+    CoresRepetition, ReplyRateSpread,
 };
 pub use bench_nts::{BENCH_NTS_SCHEMA, BenchNtsResult, NtsCapacity};
 pub use bench_relay::{
-    BENCH_RELAY_SCHEMA, BenchRelayResult, FLAT_RATIO_MAX, RelayBaseline, RelayConfigurationResult,
-    RelayEngine, RelayHalfRateTrial, RelayRepetition, RelayScaling,
+    BENCH_RELAY_SCHEMA, BenchRelayResult, FLAT_RATIO_MAX, NoRelayBaseline,
+    RelayConfigurationResult, RelayEngine, RelayHalfRateTrial, RelayRepetition, RelayScaling,
 };
 pub use campaign::{
-    CAMPAIGN_SCHEMA, CampaignCapacity, CampaignDistribution, CampaignExclusions, CampaignInstance,
-    CampaignNodeTask, CampaignPathPairRow, CampaignPathRow, CampaignPlan, CampaignRelay,
-    CampaignRelayChild, CampaignResult, CampaignRole, CampaignTask, CampaignTrial, CapacityLimit,
-    InstanceClockState, InstanceEnd, LimitingSide, MergedResults, StartAccuracy, UnusableAgent,
+    CAMPAIGN_SCHEMA, CampaignCapacity, CampaignExclusions, CampaignInstanceOutcome,
+    CampaignInstanceResult, CampaignNodeTaskResult, CampaignPathPairRow, CampaignPathRow,
+    CampaignPlan, CampaignRelayChildCounts, CampaignRelayCounts, CampaignResult,
+    CampaignRoleResult, CampaignTaskResult, CampaignTrial, CapacityLimit, InstanceClockState,
+    LimitingSide, MergedDistribution, MergedResults, StartAccuracy, UnusableAgent,
 };
 pub use clock::{
-    CLOCK_SCHEMA, ClockErrorRange, ClockOscillator, ClockOutage, ClockResult, DisciplineMethod,
-    DisciplineResult, PulseConditions, PulseOutcomeCounts,
+    CLOCK_SCHEMA, ClockErrorRange, ClockSimulateResult, DisciplineMethod, DisciplineResult,
+    OscillatorNoise, PulseConditions, PulseOutage, PulseOutcomeCounts,
 };
 pub use clock_compare::{
     CLOCK_COMPARE_SCHEMA, ClockCompareResult, ClockSample, ClockStep, ComparedClock,
@@ -73,34 +74,38 @@ pub use clock_log::{
     ClockLogResult, ClockLogStateChange, LoggedClock,
 };
 pub use compare::{
-    COMPARE_SCHEMA, CompareResult, CompareVerdict, ComparedCondition, ComparedMetric,
-    ComparedMetricKind, ComparedRun, ResultComparison, distributions, find_damaged_histogram,
+    COMPARE_SCHEMA, CompareVerdict, ComparedCondition, ComparedMetric, ComparedMetricKind,
+    ComparedRun, ResultComparison, RunsCompareResult, distributions, find_damaged_histogram,
     numeric_values,
 };
 pub use cycle::{
-    CYCLE_SCHEMA, CycleClockOffset, CycleInterval, CycleMeasurementCost, CycleNode, CycleResult,
-    CycleRun, CycleSharedTask, CycleSpeedup, CycleStatePeriods, CycleSuperstep, CycleTask,
-    ParallelOverhead, ReleaseSignal, ReleaseSignalCounts, ServedEvents, TaskPolicy, TaskScheduling,
+    CYCLE_SCHEMA, CycleClockOffset, CycleMeasurementCost, CycleNodeResult, CycleResult,
+    CycleRunResult, CycleSeriesPoint, CycleSharedTaskResult, CycleSpeedup, CycleStateResult,
+    CycleSuperstepTimes, CycleTaskResult, ParallelOverhead, PollingServerEvents, ReleaseSignal,
+    ReleaseSignalCounts, TaskScheduling, TaskSchedulingPolicy,
 };
 pub use cycle_predict::{
     CYCLE_PREDICT_SCHEMA, CyclePredictBound, CyclePredictCost, CyclePredictCostKind,
-    CyclePredictMeasured, CyclePredictMethod, CyclePredictPercentile, CyclePredictResult,
-    CyclePredictTask, CyclePredictTerm, CyclePredictTermKind, CyclePredictVerdict,
+    CyclePredictMethod, CyclePredictPercentile, CyclePredictResult, CyclePredictTaskMeasurement,
+    CyclePredictTaskResult, CyclePredictTerm, CyclePredictTermKind, CyclePredictVerdict,
 };
 pub use cycle_test::{
     CYCLE_TEST_SCHEMA, CycleTestApplication, CycleTestDetection, CycleTestDetectionKind,
-    CycleTestFault, CycleTestFaultKind, CycleTestFirstDetection, CycleTestGrade, CycleTestNode,
-    CycleTestReportSource, CycleTestResult, CycleTestRun, CycleTestSearch, CycleTestStage,
-    CycleTestStateCounts, CycleTestTrial, DetectionCount, ScorecardCriterion, ScorecardRow,
+    CycleTestFault, CycleTestFaultKind, CycleTestFirstDetection, CycleTestGrade,
+    CycleTestNodeResult, CycleTestReportSource, CycleTestResult, CycleTestRunResult,
+    CycleTestSearch, CycleTestStage, CycleTestStateCounts, CycleTestTrial, DetectionCount,
+    ScorecardCriterion, ScorecardRow,
 };
-pub use demo::{DEMO_SCHEMA, DemoCandidate, DemoResult};
-pub use distribution::{Distribution, MergeError, OffsetMethod, SignedDistribution};
+pub use demo::{DEMO_SCHEMA, DemoCandidateResult, DemoResult};
+pub use distribution::{
+    Distribution, DistributionMergeError, SignedDistribution, TimestampOffsetMethod,
+};
 pub use finding::{Finding, FindingCode, LimitResult, LimitUnit, Severity};
 pub use horolog_stats::ExactSummary;
 pub use host::{Host, rfc3339_micros, rfc3339_now};
 pub use host_all::{
-    HOST_ALL_SCHEMA, HostAllResult, HostMeasurement, HostMeasurementOutcome, HostMeasurementState,
-    HostVerdict, RankedFinding,
+    HOST_ALL_SCHEMA, HostAllResult, HostMeasurementKind, HostMeasurementOutcome,
+    HostMeasurementState, HostVerdict, RankedFinding,
 };
 pub use host_clock::{
     ClockFacts, ClocksourceFacts, CoreMonotonicity, HOST_CLOCK_SCHEMA, HostClockResult, IdleState,
@@ -121,53 +126,54 @@ pub use host_nic::{
     NicXdpMode, UnavailableNicFact,
 };
 pub use host_switch::{
-    HOST_SWITCH_SCHEMA, HandoverMechanism, HostSwitchResult, PingPongCost, PingPongRepetition,
-    SwitchPeer, SwitchPlacement, YieldSwitchCost, YieldSwitchRepetition,
+    ContextSwitchPeer, ContextSwitchPlacement, HOST_SWITCH_SCHEMA, HandoverMechanism,
+    HostSwitchResult, PingPongCost, PingPongRepetition, YieldSwitchCost, YieldSwitchRepetition,
 };
 pub use host_timer::{
-    BreakLatency, CoreWakeupLatency, HOST_TIMER_SCHEMA, HostTimerResult, TimerIntervalMaximum,
-    TimerMeasurementCost,
+    CoreWakeupLatency, HOST_TIMER_SCHEMA, HostTimerResult, LatencyAboveThreshold,
+    TimerIntervalMaximum, TimerMeasurementCost,
 };
-pub use invalid_reason::InvalidReason;
+pub use invalid_reason::InvalidReplyReason;
 pub use live::{
-    LIVE_SCHEMA, LiveCounts, LiveRun, LiveState, PartProgress, PartSummary, RecentItems,
-    SNAPSHOTS_MAX, Snapshot,
+    LIVE_SCHEMA, LiveCounts, LivePartProgress, LivePartSummary, LiveRun, LiveSnapshot, LiveState,
+    RecentItems, SNAPSHOTS_MAX,
 };
 pub use load::{
-    ClientFairness, CompliantClients, LOAD_SCHEMA, LoadEngineKind, LoadResult, LoadTarget,
-    LossLocation, MixPartResult, RequestClassCounts, RequestMode, RequestSpacing, ResponseCounts,
-    SearchEndReason, SearchKind, SearchResult, Trial,
+    CapacitySearchGoal, ClientFairness, CompliantClientsResult, LOAD_SCHEMA, LoadEngineKind,
+    LoadResult, LoadTarget, LossLocation, MixRequestKindResult, ReplyKindCounts,
+    RequestClassCounts, RequestMode, RequestSpacing, SearchEndReason, SearchResult, Trial,
 };
 pub use nts_ke::{NtsKeFailureReason, NtsKeResult, NtsKeTrial};
 pub use path_stall::{
-    AckCounts, AckDelaySummary, CONNECTIONS_MISSED_MAX, CongestionWindowStep, HeldDataSamples,
-    PATH_STALL_SCHEMA, PathStallResult, StallEvidence, StallKernelSettings, StallMeasurement,
-    StallMechanism, StallPattern, StallSocketOption, TestedStallClaim, WatchedConnection,
-    WatchedTraffic,
+    AckCounts, AckDelaySummary, CONNECTIONS_MISSED_MAX, CongestionWindowSample,
+    HeldDataSampleCounts, PATH_STALL_SCHEMA, PathStallResult, StallEvidenceKind,
+    StallKernelSettings, StallMeasurement, StallMechanism, StallSocketOption, TestedStallClaim,
+    WatchedConnection, WatchedTraffic, WritePattern,
 };
 pub use path_tcp::{
-    PATH_TCP_SCHEMA, PathEndpoint, PathTcpResult, TcpBandwidth, TcpDirection, TcpInfoSummary,
-    TcpLatency, TcpSettings, TcpTarget, ZeroCopyCounts,
+    PATH_TCP_SCHEMA, PathEndFacts, PathTcpResult, TcpBandwidthRow, TcpDirection, TcpInfoSummary,
+    TcpLatencyRow, TcpSettings, TcpTarget, ZeroCopyCounts,
 };
 pub use path_udp::{
-    PATH_UDP_SCHEMA, PathCounts, PathDirectionCounts, PathHostLosses, PathLoad, PathLossLocations,
-    PathMeasurementCost, PathProtocol, PathRow, PathSendMode, PathTarget, PathUdpResult,
-    RowEndReason,
+    PATH_UDP_SCHEMA, PathDirectionCounts, PathHostLosses, PathLoad, PathLossesByLocation,
+    PathMeasurementCost, PathProtocol, PathRequestCounts, PathSendMode, PathTarget, PathUdpResult,
+    PathUdpRow, UdpRowEndReason,
 };
 pub use progress::{Progress, ProgressPublisher, ProgressSlots, SNAPSHOT_INTERVAL, lock_slot};
 pub use query::{
-    AllanDeviation, BestSample, ClockDrift, ExchangeSample, LeapState, NtsUse, PhcTimestampSource,
-    QUERY_SCHEMA, QueryCounts, QueryEnd, QueryEndReason, QueryResult, ServerDifference,
-    ServerResult, ServerState, TimestampCounts, TimestampSource,
+    AllanDeviation, BestSample, ClockDrift, EarlyQueryEnd, ExchangeSample, LeapState,
+    NtsUseSummary, PhcTimestampSource, QUERY_SCHEMA, QueriedServerState, QueryCounts,
+    QueryEndReason, QueryResult, QueryServerResult, ServerOffsetDifference, TimestampCounts,
+    TimestampSource,
 };
 pub use relay_tree::{
     AlternativeTree, AlternativeTreeKind, NodeProcessingTime, RELAY_TREE_SCHEMA,
     RegularTreeAssumption, RegularTreeGain, RelayTreeCalibration, RelayTreeEngineDelays,
-    RelayTreeGain, RelayTreeMeasured, RelayTreeMethod, RelayTreeNode, RelayTreeNodeGain,
-    RelayTreeResult,
+    RelayTreeGain, RelayTreeMeasurement, RelayTreeMeasurementMethod, RelayTreeNode,
+    RelayTreeNodeGain, RelayTreeResult,
 };
 pub use run_list::{RUN_LIST_SCHEMA, RunList, StoredRun};
-pub use series::{Outage, OverloadResult, Percentiles, SeriesPoint, TimeSeries};
+pub use series::{LoadSeriesPoint, LoadTimeSeries, Outage, OverloadResult, Percentiles};
 
 /// Environment variable with the path of the result store, if no flag gives one.
 pub const STORE_VARIABLE: &str = "HOROLOG_STORE";

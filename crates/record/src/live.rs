@@ -83,7 +83,7 @@ impl LiveCounts {
 
 /// Progress of the current part (trial, phase or row).
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct PartProgress {
+pub struct LivePartProgress {
     /// Number of the part, from 0.
     pub index: usize,
     /// Name of the part.
@@ -99,7 +99,7 @@ pub struct PartProgress {
 
 /// Values of a measurement at one instant.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Snapshot {
+pub struct LiveSnapshot {
     /// Time of the snapshot in seconds; 0 is the earliest time of a snapshot.
     pub at_s: f64,
     /// Intended rate at this instant, in requests per second; absent if each request waits for
@@ -119,7 +119,7 @@ pub struct Snapshot {
     /// Counts of all parts.
     pub counts: LiveCounts,
     /// Current part.
-    pub part: PartProgress,
+    pub part: LivePartProgress,
     /// Latency of replies in ns, of the part so far or of its latest interval; absent without
     /// replies.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -131,7 +131,7 @@ pub struct Snapshot {
 
 /// Summary of an ended part, as in the result.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct PartSummary {
+pub struct LivePartSummary {
     /// Number of the part, from 0.
     pub index: usize,
     /// Name of the part.
@@ -167,7 +167,7 @@ pub struct PartSummary {
     pub latency_ns: Option<Percentiles>,
 }
 
-impl PartSummary {
+impl LivePartSummary {
     /// Returns the summary of a trial or phase of a load.
     #[must_use]
     pub fn from_trial(index: usize, trial: &Trial) -> Self {
@@ -278,9 +278,9 @@ pub struct LiveRun {
     /// Planned number of parts; `None` if unknown.
     pub parts: Option<usize>,
     /// Latest snapshots.
-    pub snapshots: RecentItems<Snapshot>,
+    pub snapshots: RecentItems<LiveSnapshot>,
     /// Latest ended parts.
-    pub ended: RecentItems<PartSummary>,
+    pub ended: RecentItems<LivePartSummary>,
     /// Sum of the losses of all ended parts.
     pub lost: u64,
     /// Losses of all ended parts by location, as far as known.
@@ -303,8 +303,8 @@ struct LivePayload<'a> {
     first: u64,
     /// Number to request next.
     next: u64,
-    snapshots: Vec<&'a Snapshot>,
-    ended: Vec<&'a PartSummary>,
+    snapshots: Vec<&'a LiveSnapshot>,
+    ended: Vec<&'a LivePartSummary>,
     lost: u64,
     lost_at: &'a BTreeMap<LossLocation, u64>,
     findings: &'a [Finding],
@@ -329,7 +329,7 @@ impl LiveRun {
     }
 
     /// Adds an ended part and its losses.
-    pub fn end_part(&mut self, part: PartSummary) {
+    pub fn end_part(&mut self, part: LivePartSummary) {
         self.lost += part.lost;
         for (location, lost) in &part.lost_at {
             *self.lost_at.entry(*location).or_default() += lost;
@@ -391,12 +391,12 @@ mod tests {
         let mut run = LiveRun::new("load", "a server".to_owned(), "trial");
         for sent in 0..3 {
             let counts = LiveCounts { sent, ..LiveCounts::default() };
-            run.snapshots.push(Snapshot { counts, ..Snapshot::default() });
+            run.snapshots.push(LiveSnapshot { counts, ..LiveSnapshot::default() });
         }
         let lost_at = BTreeMap::from([(LossLocation::Server, 2)]);
         for index in 0..2 {
             let lost_at = lost_at.clone();
-            run.end_part(PartSummary { index, lost: 3, lost_at, ..PartSummary::default() });
+            run.end_part(LivePartSummary { index, lost: 3, lost_at, ..LivePartSummary::default() });
         }
         let payload: Value = serde_json::from_str(&run.to_json(1)).unwrap();
         assert_eq!(

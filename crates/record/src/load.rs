@@ -9,8 +9,8 @@ use horolog_stats::search::StopReason;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Distribution, Finding, Host, InvalidReason, LimitResult, OffsetMethod, Outage, OverloadResult,
-    SignedDistribution, TimeSeries,
+    Distribution, Finding, Host, InvalidReplyReason, LimitResult, LoadTimeSeries, Outage,
+    OverloadResult, SignedDistribution, TimestampOffsetMethod,
 };
 
 /// The schema's name and version.
@@ -41,7 +41,7 @@ pub struct LoadResult {
     pub reply_timeout_ns: u64,
     /// Method by which offsets of the server's timestamps were measured; absent if not requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub offset: Option<OffsetMethod>,
+    pub offset: Option<TimestampOffsetMethod>,
     /// Trials, in the order in which they ran.
     pub trials: Vec<Trial>,
     /// Result of the search; absent if not requested.
@@ -49,7 +49,7 @@ pub struct LoadResult {
     pub search: Option<SearchResult>,
     /// Time series of the run; absent unless the rate followed a load profile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub series: Option<TimeSeries>,
+    pub series: Option<LoadTimeSeries>,
     /// Outages of the server.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outages: Vec<Outage>,
@@ -180,9 +180,9 @@ pub struct Trial {
     #[serde(default)]
     pub unsynchronised: u64,
     /// Invalid replies by reason.
-    pub invalid: BTreeMap<InvalidReason, u64>,
+    pub invalid: BTreeMap<InvalidReplyReason, u64>,
     /// Valid replies by kind.
-    pub responses: ResponseCounts,
+    pub responses: ReplyKindCounts,
     /// Counts of the NTS-authenticated requests; absent if none were planned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authenticated: Option<RequestClassCounts>,
@@ -196,7 +196,7 @@ pub struct Trial {
     /// Results of compliant clients beside the load; their requests are not included in the other
     /// counts. Absent without such clients.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub compliant_clients: Option<CompliantClients>,
+    pub compliant_clients: Option<CompliantClientsResult>,
     /// Round trip in ns, from the *intended* send time to the receipt of the reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt_ns: Option<Distribution>,
@@ -217,12 +217,12 @@ pub struct Trial {
     pub lost_at: BTreeMap<LossLocation, u64>,
     /// Results by kind of request in a mix; they are included in the counts above.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub parts: Vec<MixPartResult>,
+    pub parts: Vec<MixRequestKindResult>,
 }
 
 /// Results of one kind of requests in a mix.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct MixPartResult {
+pub struct MixRequestKindResult {
     /// Name on the command line.
     pub name: String,
     /// Kind of request.
@@ -251,7 +251,7 @@ impl Trial {
 
 /// Valid replies by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ResponseCounts {
+pub struct ReplyKindCounts {
     /// Replies in NTP's basic mode.
     pub basic: u64,
     /// Replies in interleaved mode, with the transmit timestamp of the preceding reply.
@@ -321,7 +321,7 @@ pub enum LossLocation {
 /// Goals of a search for the capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum SearchKind {
+pub enum CapacitySearchGoal {
     /// Non-drop rate: the highest rate without loss (RFC 2544, section 26.1).
     Ndr,
     /// Partial drop rate: the highest rate within a given loss ratio.
@@ -332,7 +332,7 @@ pub enum SearchKind {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SearchResult {
     /// Goal of the search.
-    pub kind: SearchKind,
+    pub kind: CapacitySearchGoal,
     /// Largest loss ratio that meets the goal.
     pub goal_loss_ratio: f64,
     /// Rate found: achieved rate at the relevant lower bound, in requests per second.
@@ -397,7 +397,7 @@ pub struct ClientFairness {
 
 /// Results of low-rate clients that keep to the poll interval beside the load of the trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CompliantClients {
+pub struct CompliantClientsResult {
     /// Compliant clients; each has its own address.
     pub clients: u64,
     /// Time between the starts of two bursts of one client, in seconds.
@@ -421,7 +421,7 @@ pub struct CompliantClients {
     pub rtt_ns: Option<Distribution>,
 }
 
-impl CompliantClients {
+impl CompliantClientsResult {
     /// Returns the ratio of requests without a valid reply within the timeout, from 0 to 1.
     #[must_use]
     pub fn loss_ratio(&self) -> f64 {

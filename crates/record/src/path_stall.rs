@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Distribution, Finding, Host, LimitResult, PathEndpoint, TcpInfoSummary, TcpTarget};
+use crate::{Distribution, Finding, Host, LimitResult, PathEndFacts, TcpInfoSummary, TcpTarget};
 
 /// The schema's name and version.
 pub const PATH_STALL_SCHEMA: &str = "horolog.path-stall/2";
@@ -27,21 +27,21 @@ pub struct PathStallResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<TcpTarget>,
     /// Properties of the near end.
-    pub near: PathEndpoint,
+    pub near: PathEndFacts,
     /// Properties of the far end as reported by it; absent if it reports none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub far: Option<PathEndpoint>,
+    pub far: Option<PathEndFacts>,
     /// TCP settings of this host's kernel.
     pub kernel: StallKernelSettings,
     /// Evidence for the mechanisms.
-    pub evidence: StallEvidence,
+    pub evidence: StallEvidenceKind,
     /// Excess in ns over an exchange that waits for nothing from which on an exchange counts as
     /// stalled.
     pub stall_min_ns: u64,
     /// Write patterns under socket options.
     pub cells: Vec<StallMeasurement>,
     /// Growth of the congestion window from the first segment on, and after a pause.
-    pub window: Vec<CongestionWindowStep>,
+    pub window: Vec<CongestionWindowSample>,
     /// Common claims about such stalls, compared with the measurement.
     pub claims: Vec<TestedStallClaim>,
     /// Observed traffic of a port; absent if patterns were measured.
@@ -92,7 +92,7 @@ pub struct StallKernelSettings {
 /// Evidence for the mechanisms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum StallEvidence {
+pub enum StallEvidenceKind {
     /// `TCP_INFO` of the sockets, at both ends, and timing.
     TcpInfo,
     /// Captured packets, in addition to `TCP_INFO` and timing.
@@ -102,7 +102,7 @@ pub enum StallEvidence {
 /// Patterns of writing and reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum StallPattern {
+pub enum WritePattern {
     /// One write in each direction.
     Single,
     /// Two small writes, then a read.
@@ -142,7 +142,7 @@ pub enum StallSocketOption {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StallMeasurement {
     /// Write pattern.
-    pub pattern: StallPattern,
+    pub pattern: WritePattern,
     /// Writes in a batch; 1 or 2 for other patterns.
     pub writes: u32,
     /// Payload of each write, in bytes.
@@ -168,7 +168,7 @@ pub struct StallMeasurement {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mechanism: Option<StallMechanism>,
     /// Samples of the sockets' state while exchanges waited.
-    pub held: HeldDataSamples,
+    pub held: HeldDataSampleCounts,
     /// Longest time in ns that the far end took to answer a complete request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_max_ns: Option<u64>,
@@ -203,7 +203,7 @@ pub enum StallMechanism {
 
 /// Samples of each state while an exchange waited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HeldDataSamples {
+pub struct HeldDataSampleCounts {
     /// Unsent data, segments in flight, room in the window: Nagle's algorithm.
     pub nagle: u64,
     /// Unsent data and a full congestion window.
@@ -241,7 +241,7 @@ pub struct AckDelaySummary {
 
 /// One exchange of a series that lets the congestion window grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CongestionWindowStep {
+pub struct CongestionWindowSample {
     /// Bytes sent on this connection before.
     pub sent_bytes: u64,
     /// True if there was a pause before, longer than the retransmission timeout.

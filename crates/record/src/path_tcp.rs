@@ -24,16 +24,16 @@ pub struct PathTcpResult {
     /// Far end of the measurement.
     pub target: TcpTarget,
     /// Properties of the near end.
-    pub near: PathEndpoint,
+    pub near: PathEndFacts,
     /// Properties of the far end as reported by it; absent if it reports none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub far: Option<PathEndpoint>,
+    pub far: Option<PathEndFacts>,
     /// Settings of the connections.
     pub settings: TcpSettings,
     /// Round trips, one row per size.
-    pub latency: Vec<TcpLatency>,
+    pub latency: Vec<TcpLatencyRow>,
     /// Transfers, one row per size and direction.
-    pub bandwidth: Vec<TcpBandwidth>,
+    pub bandwidth: Vec<TcpBandwidthRow>,
     /// Limits of `--fail-if`.
     pub limits: Vec<LimitResult>,
     /// Findings about the result.
@@ -52,7 +52,7 @@ pub struct TcpTarget {
 
 /// Properties of one end of a path. Properties that are unavailable or not disclosed are absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PathEndpoint {
+pub struct PathEndFacts {
     /// Hostname.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
@@ -107,7 +107,7 @@ pub struct TcpSettings {
 
 /// Round trips of messages of one size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TcpLatency {
+pub struct TcpLatencyRow {
     /// Payload of each message, in bytes.
     pub size_bytes: u64,
     /// Round trips of all connections.
@@ -122,7 +122,7 @@ pub struct TcpLatency {
 
 /// Messages of one size in one direction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TcpBandwidth {
+pub struct TcpBandwidthRow {
     /// Payload of each message, in bytes.
     pub size_bytes: u64,
     /// Direction of the transfer.

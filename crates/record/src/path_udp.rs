@@ -54,7 +54,7 @@ pub struct PathUdpResult {
     /// Cost of the measurement itself.
     pub cost: PathMeasurementCost,
     /// Rows, in the order in which they were measured.
-    pub rows: Vec<PathRow>,
+    pub rows: Vec<PathUdpRow>,
     /// Limits of `--fail-if`; their trial is a row.
     pub limits: Vec<LimitResult>,
     /// Findings about the result; their trial is a row.
@@ -111,7 +111,7 @@ pub struct PathMeasurementCost {
 
 /// Row: one length under one load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PathRow {
+pub struct PathUdpRow {
     /// L: bytes of UDP payload of a valid datagram.
     pub length: u64,
     /// IP packets per such datagram.
@@ -126,7 +126,7 @@ pub struct PathRow {
     /// Load on the path during the row.
     pub load: PathLoad,
     /// Outcomes of the requests.
-    pub counts: PathCounts,
+    pub counts: PathRequestCounts,
     /// Counts in the forward direction; absent if the far end does not count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forward: Option<PathDirectionCounts>,
@@ -177,7 +177,7 @@ pub struct PathRow {
     pub dscp_backward: Option<u8>,
     /// Reason for the premature end of the row; absent if it completed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ended: Option<RowEndReason>,
+    pub ended: Option<UdpRowEndReason>,
 }
 
 /// Load on a path during a row.
@@ -198,7 +198,7 @@ pub struct PathLoad {
 
 /// Outcomes of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PathCounts {
+pub struct PathRequestCounts {
     /// N: requests sent.
     pub sent: u64,
     /// First replies within the timeout.
@@ -246,7 +246,7 @@ pub struct PathHostLosses {
 
 /// Requests without any reply, by the location of the loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PathLossLocations {
+pub struct PathLossesByLocation {
     /// Limit of the far end.
     pub far_limit: u64,
     /// Socket of the far end, at most.
@@ -262,7 +262,7 @@ pub struct PathLossLocations {
 /// Reasons why a row ended prematurely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum RowEndReason {
+pub enum UdpRowEndReason {
     /// The run ended.
     Interrupted,
     /// The far end stopped replying.
@@ -273,16 +273,16 @@ pub enum RowEndReason {
     Failed,
 }
 
-impl PathRow {
+impl PathUdpRow {
     /// Returns the lost requests by location; `None` if the far end does not report its counts.
     #[must_use]
-    pub fn loss_locations(&self) -> Option<PathLossLocations> {
+    pub fn loss_locations(&self) -> Option<PathLossesByLocation> {
         let (forward, backward) = self.forward.zip(self.backward)?;
         let hosts = self.host_losses?;
         let far_limit = hosts.far_limited?.min(forward.lost);
         let far_socket = hosts.far_dropped?.min(forward.lost - far_limit);
         let near_socket = hosts.near_dropped.unwrap_or(0).min(backward.lost);
-        Some(PathLossLocations {
+        Some(PathLossesByLocation {
             far_limit,
             far_socket,
             path_forward: forward.lost - far_limit - far_socket,
@@ -301,7 +301,7 @@ impl PathRow {
     /// received.
     #[must_use]
     pub fn order_ratio(&self) -> Option<f64> {
-        let PathCounts { received, reordered, .. } = self.counts;
+        let PathRequestCounts { received, reordered, .. } = self.counts;
         (received > 0).then(|| 1.0 - share(reordered, received))
     }
 }

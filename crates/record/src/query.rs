@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use horolog_stats::ExactSummary;
 use serde::{Deserialize, Serialize};
 
-use crate::{Finding, Host, InvalidReason, LimitResult};
+use crate::{Finding, Host, InvalidReplyReason, LimitResult};
 
 /// The schema's name and version.
 pub const QUERY_SCHEMA: &str = "horolog.query/2";
@@ -39,9 +39,9 @@ pub struct QueryResult {
     /// Timeout of a reply, in ns; a later one counts as late.
     pub reply_timeout_ns: u64,
     /// Servers, in the order of the command line.
-    pub servers: Vec<ServerResult>,
+    pub servers: Vec<QueryServerResult>,
     /// Differences between the offsets of servers, one entry per pair.
-    pub differences: Vec<ServerDifference>,
+    pub differences: Vec<ServerOffsetDifference>,
     /// Limits of `--fail-if`; absent from earlier results.
     #[serde(default)]
     pub limits: Vec<LimitResult>,
@@ -51,7 +51,7 @@ pub struct QueryResult {
 
 /// Result for one server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ServerResult {
+pub struct QueryServerResult {
     /// Name of the server as on the command line, with the port if it is not 123.
     pub name: String,
     /// Address of the server; absent if its name could not be resolved.
@@ -61,18 +61,18 @@ pub struct ServerResult {
     pub port: u16,
     /// NTS authentication of the exchanges; absent without NTS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub nts: Option<NtsUse>,
+    pub nts: Option<NtsUseSummary>,
     /// Interface and PHC from which hardware timestamps were requested; absent if none were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hardware_clock: Option<PhcTimestampSource>,
     /// State of the server in its last valid reply; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub server_state: Option<ServerState>,
+    pub server_state: Option<QueriedServerState>,
     /// Outcomes of the requests.
     pub counts: QueryCounts,
     /// Reason why fewer requests were sent than planned; absent if all were sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ended: Option<QueryEnd>,
+    pub ended: Option<EarlyQueryEnd>,
     /// Sources of the timestamps of sent requests (T1).
     pub transmit_timestamps: TimestampCounts,
     /// Sources of the timestamps of received replies (T4).
@@ -105,7 +105,7 @@ pub struct ServerResult {
 
 /// Authentication of exchanges by NTS (RFC 8915).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NtsUse {
+pub struct NtsUseSummary {
     /// NTS-KE server that supplied the keys, as name and port.
     pub ke_server: String,
     /// AEAD algorithm.
@@ -141,7 +141,7 @@ pub struct PhcTimestampSource {
 
 /// State of a server as reported in its reply.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ServerState {
+pub struct QueriedServerState {
     /// Leap indicator.
     pub leap: LeapState,
     /// NTP version of the reply.
@@ -193,7 +193,7 @@ pub struct QueryCounts {
     /// Replies after the timeout.
     pub late: u64,
     /// Invalid replies by reason.
-    pub invalid: BTreeMap<InvalidReason, u64>,
+    pub invalid: BTreeMap<InvalidReplyReason, u64>,
     /// Kisses of death (RFC 5905, section 7.4), by code.
     pub kisses: BTreeMap<String, u64>,
     /// ICMP messages that the server or its port is unreachable.
@@ -204,7 +204,7 @@ pub struct QueryCounts {
 
 /// Reason why fewer requests were sent to a server than planned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct QueryEnd {
+pub struct EarlyQueryEnd {
     /// Kind of reason.
     pub reason: QueryEndReason,
     /// Description of the event.
@@ -323,7 +323,7 @@ impl ExchangeSample {
 
 /// Difference between the offsets of two servers.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ServerDifference {
+pub struct ServerOffsetDifference {
     /// Index of the first server.
     pub first: usize,
     /// Index of the second server.

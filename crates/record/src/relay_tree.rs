@@ -31,7 +31,7 @@ pub struct RelayTreeResult {
     pub shapes: Vec<AlternativeTree>,
     /// Method of the measurement; absent if nothing was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub method: Option<RelayTreeMethod>,
+    pub method: Option<RelayTreeMeasurementMethod>,
     /// Limits of `--fail-if`.
     pub limits: Vec<LimitResult>,
     /// Findings about the result.
@@ -72,7 +72,7 @@ pub struct RelayTreeEngineDelays {
     pub mean_ns: f64,
     /// Measured delays; absent if not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub measured: Option<RelayTreeMeasured>,
+    pub measured: Option<RelayTreeMeasurement>,
 }
 
 /// Processing time of a node: the copy for the child with index i leaves after `first_ns + i *
@@ -87,7 +87,7 @@ pub struct NodeProcessingTime {
 
 /// Measurement on relays in lab hosts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RelayTreeMeasured {
+pub struct RelayTreeMeasurement {
     /// Calibration of a single node, from which the delays were predicted.
     pub calibration: RelayTreeCalibration,
     /// By node: from the packet's arrival at the root to its arrival at the node, in ns; absent if
@@ -144,7 +144,7 @@ impl RelayTreeResult {
 
 /// Method of measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RelayTreeMethod {
+pub struct RelayTreeMeasurementMethod {
     /// Counted packets, at each level of the tree and with each engine.
     pub packets: u64,
     /// Number of repetitions over which these packets were spread; each covers all levels.

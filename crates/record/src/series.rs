@@ -9,17 +9,17 @@ use crate::Distribution;
 
 /// Equal, contiguous intervals, in order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TimeSeries {
+pub struct LoadTimeSeries {
     /// Length of each interval, in seconds.
     pub interval_s: f64,
     /// One point per interval.
-    pub points: Vec<SeriesPoint>,
+    pub points: Vec<LoadSeriesPoint>,
 }
 
 /// Counts and latency of one interval. A request and all its outcomes count in the interval of its
 /// intended send time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SeriesPoint {
+pub struct LoadSeriesPoint {
     /// Start, in seconds since the first interval's start.
     pub at_s: f64,
     /// Index of the trial to which it belongs.
@@ -45,7 +45,7 @@ pub struct SeriesPoint {
     pub rtt_ns: Option<Percentiles>,
 }
 
-impl SeriesPoint {
+impl LoadSeriesPoint {
     /// Returns the share of sent requests without a valid reply in time, from 0 to 1.
     #[must_use]
     pub fn loss_ratio(&self) -> f64 {

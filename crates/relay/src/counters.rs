@@ -8,9 +8,9 @@ use crate::{CopyDrop, PacketRefusal};
 
 /// Counter that only one thread increments.
 #[derive(Debug, Default)]
-struct Counter(AtomicU64);
+struct SingleWriterCounter(AtomicU64);
 
-impl Counter {
+impl SingleWriterCounter {
     fn add(&self, more: u64) {
         self.0.store(self.get().wrapping_add(more), Ordering::Relaxed);
     }
@@ -70,9 +70,9 @@ impl std::ops::Add for GroupCounts {
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct ChildCounters {
-    packets: Counter,
-    bytes: Counter,
-    dropped: [Counter; CopyDrop::ALL.len()],
+    packets: SingleWriterCounter,
+    bytes: SingleWriterCounter,
+    dropped: [SingleWriterCounter; CopyDrop::ALL.len()],
 }
 
 impl ChildCounters {
@@ -106,9 +106,9 @@ impl ChildCounters {
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct GroupCounters {
-    packets: Counter,
-    bytes: Counter,
-    refused: [Counter; PacketRefusal::ALL.len()],
+    packets: SingleWriterCounter,
+    bytes: SingleWriterCounter,
+    refused: [SingleWriterCounter; PacketRefusal::ALL.len()],
 }
 
 impl GroupCounters {

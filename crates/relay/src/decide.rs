@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
 
 use crate::table::endpoint_key;
-use crate::{CopyDrop, Group, GroupChild, PacketRefusal, RelayLimits, RoutingTable};
+use crate::{CopyDrop, Group, GroupChild, PacketRefusal, RelayRateLimiter, RoutingTable};
 
 /// Packet as received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,7 +70,7 @@ impl<'a> PacketCopies<'a> {
 pub fn decide<'a>(
     table: &'a RoutingTable,
     local_addresses: &LocalAddresses,
-    limits: &mut RelayLimits,
+    limits: &mut RelayRateLimiter,
     packet: &ReceivedPacket,
     now_ns: u64,
 ) -> Result<PacketCopies<'a>, PacketRefusal> {

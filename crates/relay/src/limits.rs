@@ -68,37 +68,37 @@ pub(crate) fn cap_leads(rate_state: &RelayRateState, table: &RoutingTable, now_n
     cap_lead(rate_state.copy_arrival(), copy_tolerance_ns(table.copy_rate()), now_ns);
 }
 
-/// State of the limits of a relay.
+/// Rate limiter of a relay: the state of its limits.
 #[derive(Debug)]
-pub struct RelayLimits {
-    rate_state: RateState,
+pub struct RelayRateLimiter {
+    rate_state: RateLimitState,
     /// Counters of the group that last used each group index, to detect a change of its user.
     owners: Box<[Weak<GroupCounters>]>,
 }
 
 #[derive(Debug)]
-enum RateState {
+enum RateLimitState {
     /// Arrival times of this process: of groups by their index, and of all copies.
     Private(Box<[AtomicU64]>, AtomicU64),
     Shared(RelayRateState),
 }
 
-impl Default for RelayLimits {
+impl Default for RelayRateLimiter {
     fn default() -> Self {
         let groups = std::iter::repeat_with(AtomicU64::default).take(GROUPS_MAX).collect();
-        Self::from_state(RateState::Private(groups, AtomicU64::default()))
+        Self::from_state(RateLimitState::Private(groups, AtomicU64::default()))
     }
 }
 
-impl From<RelayRateState> for RelayLimits {
+impl From<RelayRateState> for RelayRateLimiter {
     /// Makes limits that the XDP engine shares: times are then on the monotonic clock.
     fn from(rate_state: RelayRateState) -> Self {
-        Self::from_state(RateState::Shared(rate_state))
+        Self::from_state(RateLimitState::Shared(rate_state))
     }
 }
 
-impl RelayLimits {
-    fn from_state(rate_state: RateState) -> Self {
+impl RelayRateLimiter {
+    fn from_state(rate_state: RateLimitState) -> Self {
         Self { rate_state, owners: std::iter::repeat_with(Weak::new).take(GROUPS_MAX).collect() }
     }
 
@@ -147,7 +147,7 @@ impl RelayLimits {
     }
 }
 
-impl RateState {
+impl RateLimitState {
     fn packet_arrival(&self, index: usize) -> Option<&AtomicU64> {
         match self {
             Self::Private(groups, _) => groups.get(index),
@@ -174,7 +174,7 @@ mod tests {
         let mut wanted = spec(vec![group("a", "192.0.2.1:5000", &["192.0.2.2:5000"])]);
         (wanted.copy_rate, wanted.groups[0].rate) = (1, 1);
         let slow = RoutingTable::new(&wanted, None).unwrap();
-        let (mut limits, now_ns) = (RelayLimits::default(), 7 * NS_PER_S);
+        let (mut limits, now_ns) = (RelayRateLimiter::default(), 7 * NS_PER_S);
         limits.apply_table(&slow, now_ns);
         assert!(limits.admits_packet(&slow.groups()[0], now_ns));
         assert!(limits.admits_copies(&slow, CHILDREN_MAX, now_ns));
@@ -193,7 +193,7 @@ mod tests {
         let before = RoutingTable::new(&spec(vec![one("a")]), None).unwrap();
         let after = RoutingTable::new(&spec(vec![one("b")]), Some(&before)).unwrap();
         assert_eq!(before.groups()[0].index, after.groups()[0].index);
-        let mut limits = RelayLimits::default();
+        let mut limits = RelayRateLimiter::default();
         for table in [&before, &after] {
             limits.apply_table(table, 1);
             assert!(limits.admits_packet(&table.groups()[0], 1));

@@ -9,12 +9,12 @@ use horolog_xdp::{RELAY_INTERFACES_MAX, RELAY_LENGTH_MAX};
 use serde::{Deserialize, Serialize};
 
 use crate::group_socket::GroupSocket;
-use crate::relay::RelayState;
+use crate::relay::RelaySharedState;
 use crate::table::{CHILDREN_MAX, GROUPS_MAX};
 use crate::xdp::{ADDRESSES_MAX, CounterGuard, RING_FRAMES_MIN};
 use crate::{
-    ChildCounts, CopyDrop, EngineKind, Group, GroupChild, GroupCounts, InterfaceListing,
-    PacketRefusal, TableSpec, XdpEngine,
+    ChildCounts, CopyDrop, Group, GroupChild, GroupCounts, IngressInterfaceListing, PacketRefusal,
+    RoutingTableSpec, SocketEngineKind, XdpEngine,
 };
 
 /// Name and version of the listing's schema.
@@ -38,12 +38,12 @@ pub struct RelayListing {
     pub limits: LimitsListing,
     /// Ingress interfaces of groups' packets, as far as the XDP engine uses them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub interfaces: Vec<InterfaceListing>,
+    pub interfaces: Vec<IngressInterfaceListing>,
     /// Interface by which programs on the same host send packets to the relay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub send_interface: Option<String>,
     /// The table in force.
-    pub table: TableSpec,
+    pub table: RoutingTableSpec,
     /// Counts of each group.
     pub groups: Vec<GroupListing>,
     /// Receive calls that failed.
@@ -126,7 +126,7 @@ pub struct ChildListing {
 }
 
 impl RelayListing {
-    pub(crate) fn new(shared: &RelayState, engine: EngineKind) -> Self {
+    pub(crate) fn new(shared: &RelaySharedState, engine: SocketEngineKind) -> Self {
         let plan = shared.plan.load();
         let groups = plan.table.groups().iter().zip(&plan.sockets);
         let xdp_counters = shared.xdp.as_ref().map(XdpEngine::lock_counters);
@@ -169,7 +169,7 @@ fn group_listing(
     group: &Group,
     socket: &GroupSocket,
     xdp_counters: Option<&CounterGuard<'_>>,
-    engine: EngineKind,
+    engine: SocketEngineKind,
 ) -> GroupListing {
     let xdp_counts = xdp_counters.map(|kernel| kernel.counts(group));
     let xdp_refusal = xdp_counters.and_then(|kernel| kernel.refusal(group));

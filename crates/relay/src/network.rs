@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 /// Network such as `192.0.2.0/24`, or one address. The bits after the prefix are cleared.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Network(Prefix);
+pub struct IpNetwork(Prefix);
 
-impl Network {
+impl IpNetwork {
     /// Returns true if it contains `address`; never one of the other IP version.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
@@ -20,13 +20,13 @@ impl Network {
     }
 }
 
-impl Network {
+impl IpNetwork {
     pub(crate) const fn prefix(self) -> Prefix {
         self.0
     }
 }
 
-impl FromStr for Network {
+impl FromStr for IpNetwork {
     type Err = PrefixError;
 
     fn from_str(text: &str) -> Result<Self, PrefixError> {
@@ -37,7 +37,7 @@ impl FromStr for Network {
     }
 }
 
-impl TryFrom<String> for Network {
+impl TryFrom<String> for IpNetwork {
     type Error = PrefixError;
 
     fn try_from(text: String) -> Result<Self, PrefixError> {
@@ -45,13 +45,13 @@ impl TryFrom<String> for Network {
     }
 }
 
-impl From<Network> for String {
-    fn from(network: Network) -> Self {
+impl From<IpNetwork> for String {
+    fn from(network: IpNetwork) -> Self {
         network.to_string()
     }
 }
 
-impl fmt::Display for Network {
+impl fmt::Display for IpNetwork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
@@ -69,10 +69,10 @@ mod tests {
             ("2001:db8::1", "2001:db8::1/128"),
             ("::/0", "::/0"),
         ] {
-            assert_eq!(text.parse::<Network>().unwrap().to_string(), shown);
+            assert_eq!(text.parse::<IpNetwork>().unwrap().to_string(), shown);
         }
         for bad in ["", "example", "192.0.2.0/33", "192.0.2/24"] {
-            assert!(bad.parse::<Network>().is_err(), "{bad}");
+            assert!(bad.parse::<IpNetwork>().is_err(), "{bad}");
         }
     }
 }

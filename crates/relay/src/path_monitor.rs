@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use horolog_sys::netlink::Netlink;
 
 use crate::GroupChild;
-use crate::relay::RelayState;
+use crate::relay::RelaySharedState;
 use crate::route_cache::{NextHop, RouteCache};
 
 /// Interval between two polls of the neighbours.
@@ -30,11 +30,11 @@ const RESOLVE_TIMEOUT: Duration = Duration::from_millis(200);
 const RESOLVE_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Sender by which the monitor reports that a requested poll is complete.
-pub(crate) type PollDone = SyncSender<()>;
+pub(crate) type PollDoneSender = SyncSender<()>;
 
 /// Result of a poll of neighbours.
 #[derive(Clone, Copy, Debug, Default)]
-struct NeighbourPoll {
+struct NeighbourPollResult {
     /// True if a neighbour is unreachable: requested and not answering. One that was never
     /// requested is not.
     any_unreachable: bool,
@@ -42,25 +42,29 @@ struct NeighbourPoll {
     any_answered: bool,
 }
 
-pub(crate) struct PathMonitor {
+pub(crate) struct ChildRouteMonitor {
     netlink: Netlink,
-    shared: Arc<RelayState>,
+    shared: Arc<RelaySharedState>,
     route_cache: RouteCache,
     /// Children by the neighbour (next hop) to which their copies are sent.
     children_by_neighbour: HashMap<NextHop, Vec<Arc<GroupChild>>>,
 }
 
-impl PathMonitor {
-    pub(crate) fn new(netlink: Netlink, route_cache: RouteCache, shared: Arc<RelayState>) -> Self {
+impl ChildRouteMonitor {
+    pub(crate) fn new(
+        netlink: Netlink,
+        route_cache: RouteCache,
+        shared: Arc<RelaySharedState>,
+    ) -> Self {
         Self { netlink, shared, route_cache, children_by_neighbour: HashMap::new() }
     }
 
     /// Polls periodically, and at once on a message of `poll_requests`, until that channel is
     /// closed.
-    pub(crate) fn run(mut self, poll_requests: &Receiver<PollDone>) {
+    pub(crate) fn run(mut self, poll_requests: &Receiver<PollDoneSender>) {
         let mut routes_polled_at: Option<Instant> = None;
         let mut neighbours_polled_at: Option<Instant> = None;
-        let mut requester: Option<PollDone> = None;
+        let mut requester: Option<PollDoneSender> = None;
         loop {
             if routes_polled_at.is_none_or(|at| at.elapsed() >= ROUTES_INTERVAL) {
                 self.poll_routes();
@@ -73,7 +77,7 @@ impl PathMonitor {
             if all {
                 neighbours_polled_at = Some(Instant::now());
             }
-            let NeighbourPoll { any_unreachable, any_answered } = self.poll_neighbours(all);
+            let NeighbourPollResult { any_unreachable, any_answered } = self.poll_neighbours(all);
             if requester.is_some() {
                 self.resolve();
             }
@@ -131,8 +135,8 @@ impl PathMonitor {
     }
 
     /// Polls all neighbours, or the unreachable ones only.
-    fn poll_neighbours(&mut self, all: bool) -> NeighbourPoll {
-        let mut poll = NeighbourPoll::default();
+    fn poll_neighbours(&mut self, all: bool) -> NeighbourPollResult {
+        let mut poll = NeighbourPollResult::default();
         for (next_hop, children) in neighbours_to_poll(&self.children_by_neighbour, all) {
             let Ok(neighbour) = self.route_cache.query_neighbour(&mut self.netlink, *next_hop)
             else {

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
 
-use horolog_sys::message::MessageTable;
+use horolog_sys::message::MmsghdrTable;
 
 use crate::ReceivedPacket;
 use crate::group_socket::GroupSocket;
@@ -20,14 +20,14 @@ const STRIDE: usize = BYTES_MAX + 64;
 /// Room for packets, and the kernel's metadata of each.
 #[derive(Debug)]
 pub(crate) struct PacketReceiver {
-    messages: MessageTable,
+    messages: MmsghdrTable,
     bytes: Box<[u8]>,
 }
 
 impl PacketReceiver {
     pub(crate) fn new() -> Self {
         let bytes = vec![0; SLOTS * STRIDE].into_boxed_slice();
-        Self { messages: MessageTable::new(SLOTS), bytes }
+        Self { messages: MmsghdrTable::new(SLOTS), bytes }
     }
 
     /// Receives the waiting packets of a socket; returns their number, possibly 0.

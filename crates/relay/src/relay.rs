@@ -17,12 +17,13 @@ use horolog_sys::netlink::{Netlink, NetlinkError};
 
 use crate::group_socket::GroupSocket;
 use crate::memberships::{HostInterfaces, JoinState};
-use crate::path_monitor::{PathMonitor, PollDone};
+use crate::path_monitor::{ChildRouteMonitor, PollDoneSender};
 use crate::route_cache::RouteCache;
 use crate::worker::RelayWorker;
 use crate::{
-    EngineKind, GroupSocketError, LocalAddresses, MembershipEvent, RelayLimits, RelayListing,
-    RoutingTable, SendInterface, TableError, TableSpec, XdpEngine,
+    GroupSocketError, LocalAddresses, LocalSenderInterface, MembershipEvent, RelayListing,
+    RelayRateLimiter, RoutingTable, RoutingTableError, RoutingTableSpec, SocketEngineKind,
+    XdpEngine,
 };
 
 /// Timeout for the worker to adopt a changed plan, normally after the current batch of packets.
@@ -42,7 +43,7 @@ pub(crate) const CHANGE_TIMEOUT: Duration = CHANGE_LOCK_TIMEOUT.saturating_add(C
 pub enum RelayError {
     /// The table is invalid.
     #[error(transparent)]
-    Table(#[from] TableError),
+    Table(#[from] RoutingTableError),
     /// The socket of a group cannot be opened.
     #[error("group '{0}': {1}")]
     GroupSocket(String, GroupSocketError),
@@ -80,7 +81,7 @@ pub(crate) struct ForwardingPlan {
 impl ForwardingPlan {
     /// Makes the plan for `spec`, with the sockets of `before` as far as they can be reused.
     fn new(
-        spec: &TableSpec,
+        spec: &RoutingTableSpec,
         before: Option<&Self>,
         send_interface_index: Option<u32>,
     ) -> Result<Self, RelayError> {
@@ -109,19 +110,19 @@ impl ForwardingPlan {
     }
 }
 
-fn has_multicast(spec: &TableSpec) -> bool {
+fn has_multicast(spec: &RoutingTableSpec) -> bool {
     spec.groups.iter().any(|group| group.listen.ip().is_multicast())
 }
 
 /// State shared by the threads of a relay.
 #[derive(Debug)]
-pub(crate) struct RelayState {
+pub(crate) struct RelaySharedState {
     pub(crate) plan: ArcSwap<ForwardingPlan>,
     pub(crate) local_addresses: ArcSwap<LocalAddresses>,
     /// The XDP engine, if present.
     pub(crate) xdp: Option<XdpEngine>,
     /// Interface by which programs on this host send packets to the relay, if present.
-    pub(crate) send_interface: Option<SendInterface>,
+    pub(crate) send_interface: Option<LocalSenderInterface>,
     /// True if the send interface was deleted.
     pub(crate) send_interface_gone: AtomicBool,
     /// Number of the latest plan that the worker has applied.
@@ -133,14 +134,14 @@ pub(crate) struct RelayState {
 /// Relay that runs until it is dropped.
 #[derive(Debug)]
 pub struct Relay {
-    shared: Arc<RelayState>,
-    engine: EngineKind,
+    shared: Arc<RelaySharedState>,
+    engine: SocketEngineKind,
     /// Closing it ends the worker; a byte wakes it for a change.
     wake_worker: Option<UnixStream>,
     change_lock: Mutex<()>,
     worker: Option<JoinHandle<()>>,
     /// Closing it ends the path monitor.
-    poll_requests: Option<Sender<PollDone>>,
+    poll_requests: Option<Sender<PollDoneSender>>,
     path_monitor: Option<JoinHandle<()>>,
 }
 
@@ -148,8 +149,8 @@ impl Relay {
     /// Starts a relay; an XDP engine, if any, makes its copies as far as possible. Its threads
     /// are in the network namespace of the calling one.
     pub fn start(
-        spec: &TableSpec,
-        engine: EngineKind,
+        spec: &RoutingTableSpec,
+        engine: SocketEngineKind,
         xdp: Option<XdpEngine>,
     ) -> Result<Self, RelayError> {
         Self::start_with_send_interface(spec, engine, xdp, None)
@@ -157,20 +158,20 @@ impl Relay {
 
     /// Starts a relay to which programs on this host send packets by the send interface, if any.
     pub fn start_with_send_interface(
-        spec: &TableSpec,
-        engine: EngineKind,
+        spec: &RoutingTableSpec,
+        engine: SocketEngineKind,
         xdp: Option<XdpEngine>,
-        send_interface: Option<SendInterface>,
+        send_interface: Option<LocalSenderInterface>,
     ) -> Result<Self, RelayError> {
         let mut netlink = Netlink::open()?;
         let mut route_cache = RouteCache::default();
         route_cache.refresh(&mut netlink);
-        let send_interface_index = send_interface.as_ref().map(SendInterface::index);
+        let send_interface_index = send_interface.as_ref().map(LocalSenderInterface::index);
         if let (Some(xdp), Some(index)) = (&xdp, send_interface_index) {
             xdp.set_send_interface(index);
         }
-        let limits = xdp.as_ref().map(|xdp| RelayLimits::from(xdp.rate_state()));
-        let shared = Arc::new(RelayState {
+        let limits = xdp.as_ref().map(|xdp| RelayRateLimiter::from(xdp.rate_state()));
+        let shared = Arc::new(RelaySharedState {
             plan: ArcSwap::from_pointee(ForwardingPlan::new(spec, None, send_interface_index)?),
             local_addresses: ArcSwap::from_pointee(route_cache.local_addresses()),
             xdp,
@@ -191,7 +192,7 @@ impl Relay {
         };
         let worker = thread::Builder::new().name("relay".into()).spawn(relay)?;
         let (poll_requests, poll_receiver) = mpsc::channel();
-        let path_monitor = PathMonitor::new(netlink, route_cache, Arc::clone(&shared));
+        let path_monitor = ChildRouteMonitor::new(netlink, route_cache, Arc::clone(&shared));
         let path_monitor = thread::Builder::new()
             .name("paths".into())
             .spawn(move || path_monitor.run(&poll_receiver))?;
@@ -213,7 +214,7 @@ impl Relay {
     /// not be woken.
     pub fn change(
         &self,
-        edit: impl FnOnce(&mut TableSpec) -> Result<(), TableError>,
+        edit: impl FnOnce(&mut RoutingTableSpec) -> Result<(), RoutingTableError>,
     ) -> Result<(), RelayError> {
         let changed = self.try_change(edit);
         if changed.is_err() {
@@ -229,13 +230,14 @@ impl Relay {
 
     fn try_change(
         &self,
-        edit: impl FnOnce(&mut TableSpec) -> Result<(), TableError>,
+        edit: impl FnOnce(&mut RoutingTableSpec) -> Result<(), RoutingTableError>,
     ) -> Result<(), RelayError> {
         let _change_guard = self.lock_changes()?;
         let before = self.shared.plan.load_full();
         let mut spec = before.table.spec();
         edit(&mut spec)?;
-        let send_interface_index = self.shared.send_interface.as_ref().map(SendInterface::index);
+        let send_interface_index =
+            self.shared.send_interface.as_ref().map(LocalSenderInterface::index);
         let plan = ForwardingPlan::new(&spec, Some(&before), send_interface_index)?;
         let number = plan.number;
         drop(before);

@@ -21,7 +21,7 @@ pub(crate) const FRAME_BYTES_MAX: usize = MTU as usize + 14;
 
 /// Reason for which there is no send interface.
 #[derive(Debug, thiserror::Error)]
-pub enum SendInterfaceError {
+pub enum LocalSenderInterfaceError {
     /// The interface cannot be created.
     #[error(
         "cannot create the send interface '{0}': {why}; it needs CAP_NET_ADMIN, and an unused name \
@@ -32,20 +32,21 @@ pub enum SendInterfaceError {
     BringUp(String, #[source] NetlinkError),
 }
 
-/// Send interface (a TAP device), which ends with the relay, however that ends.
+/// Send interface: a TAP device by which programs on this host send to the relay. It ends with the
+/// relay, however that ends.
 #[derive(Debug)]
-pub struct SendInterface {
+pub struct LocalSenderInterface {
     tap: TapInterface,
     index: u32,
 }
 
-impl SendInterface {
+impl LocalSenderInterface {
     /// Creates the interface in the calling thread's network namespace and brings it up. It has no
     /// address, and no routes but those added by the user.
-    pub fn open(name: &str) -> Result<Self, SendInterfaceError> {
+    pub fn open(name: &str) -> Result<Self, LocalSenderInterfaceError> {
         let tap = TapInterface::open(name)
-            .map_err(|error| SendInterfaceError::Create(name.into(), error))?;
-        let failed = |error| SendInterfaceError::BringUp(tap.name().into(), error);
+            .map_err(|error| LocalSenderInterfaceError::Create(name.into(), error))?;
+        let failed = |error| LocalSenderInterfaceError::BringUp(tap.name().into(), error);
         let mut netlink = Netlink::open().map_err(failed)?;
         let index = netlink.link_by_name(tap.name()).map_err(failed)?.index;
         netlink.set_link_mtu(index, MTU).map_err(failed)?;
@@ -79,7 +80,7 @@ impl SendInterface {
     }
 }
 
-impl AsFd for SendInterface {
+impl AsFd for LocalSenderInterface {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.tap.as_fd()
     }

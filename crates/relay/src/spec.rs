@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Network, fields};
+use crate::{IpNetwork, fields};
 
 /// Default packet rate of a group, per second.
 pub const RATE: u64 = 100_000;
@@ -18,10 +18,10 @@ pub const HOP_LIMIT: u8 = 32;
 /// Specification of a routing table.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct TableSpec {
+pub struct RoutingTableSpec {
     /// Permitted destinations of copies: every child lies in one of these networks.
     #[serde(default)]
-    pub destinations: Vec<Network>,
+    pub destinations: Vec<IpNetwork>,
     /// Limit of copies per second, of all groups together.
     #[serde(default = "copy_rate", deserialize_with = "fields::whole")]
     pub copy_rate: u64,
@@ -44,7 +44,7 @@ pub struct GroupSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
     /// Networks whose packets are relayed.
-    pub sources: Vec<Network>,
+    pub sources: Vec<IpNetwork>,
     /// Limit of packets per second.
     #[serde(default = "rate", deserialize_with = "fields::whole")]
     pub rate: u64,
@@ -79,21 +79,21 @@ const fn fragment() -> bool {
 /// Reason for which a file is not a table.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("line {line}: {reason}")]
-pub struct TableSpecError {
+pub struct RoutingTableFileError {
     /// Line number, from 1 on.
     pub line: usize,
     /// Error in one line of text.
     pub reason: String,
 }
 
-impl TableSpec {
+impl RoutingTableSpec {
     /// Parses a table file.
-    pub fn parse(text: &str) -> Result<Self, TableSpecError> {
+    pub fn parse(text: &str) -> Result<Self, RoutingTableFileError> {
         toml::from_str(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start).min(text.len());
             let line = 1 + text.get(..at).unwrap_or(text).matches('\n').count();
             let reason = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
-            TableSpecError { line, reason }
+            RoutingTableFileError { line, reason }
         })
     }
 

@@ -1,5 +1,5 @@
-//! Routing table: immutable, made of a valid [`TableSpec`]. A change makes a new table that shares
-//! the counters of all remaining members, so that concurrent readers of the old one are not
+//! Routing table: immutable, made of a valid [`RoutingTableSpec`]. A change makes a new table that
+//! shares the counters of all remaining members, so that concurrent readers of the old one are not
 //! disturbed.
 
 use std::collections::{HashMap, HashSet};
@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use crate::{ChildCounters, CopyDrop, GroupCounters, GroupSpec, Network, TableSpec};
+use crate::{ChildCounters, CopyDrop, GroupCounters, GroupSpec, IpNetwork, RoutingTableSpec};
 
 /// Maximum number of groups of a table.
 pub const GROUPS_MAX: usize = 256;
@@ -23,7 +23,7 @@ const V6_HEADERS: u32 = 48;
 
 /// Reason for which a table is invalid.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum TableError {
+pub enum RoutingTableError {
     /// Too many groups.
     #[error("{0} groups exceed the limit of {GROUPS_MAX} of a table")]
     TooManyGroups(usize),
@@ -195,7 +195,7 @@ impl Group {
 /// Routing table.
 #[derive(Debug)]
 pub struct RoutingTable {
-    destinations: Vec<Network>,
+    destinations: Vec<IpNetwork>,
     copy_rate: u64,
     groups: Vec<Arc<Group>>,
     by_listen: HashMap<EndpointKey, usize>,
@@ -205,7 +205,10 @@ pub struct RoutingTable {
 impl RoutingTable {
     /// Makes the table of `spec`. Groups with the same name, address and interface as in `previous`
     /// keep their counters and indices, and their children keep their counters.
-    pub fn new(spec: &TableSpec, previous: Option<&Self>) -> Result<Self, TableError> {
+    pub fn new(
+        spec: &RoutingTableSpec,
+        previous: Option<&Self>,
+    ) -> Result<Self, RoutingTableError> {
         check_spec(spec)?;
         let mut used_indices: HashSet<usize> = HashSet::new();
         let retained: Vec<Option<&Arc<Group>>> = spec
@@ -221,7 +224,7 @@ impl RoutingTable {
         for (group, old) in spec.groups.iter().zip(retained) {
             let index = old.map(|old| old.index).or_else(|| free_indices.next());
             // There are as many indices as groups.
-            let index = index.ok_or(TableError::TooManyGroups(spec.groups.len()))?;
+            let index = index.ok_or(RoutingTableError::TooManyGroups(spec.groups.len()))?;
             groups.push(Arc::new(build_group(group, index, old.map(|old| &**old))));
         }
         let by_listen = groups
@@ -236,8 +239,8 @@ impl RoutingTable {
 
     /// Returns the specification from which the table was made.
     #[must_use]
-    pub fn spec(&self) -> TableSpec {
-        TableSpec {
+    pub fn spec(&self) -> RoutingTableSpec {
+        RoutingTableSpec {
             destinations: self.destinations.clone(),
             copy_rate: self.copy_rate,
             groups: self.groups.iter().map(|group| group.spec.clone()).collect(),
@@ -296,26 +299,26 @@ fn build_group(spec: &GroupSpec, index: usize, old: Option<&Group>) -> Group {
     }
 }
 
-fn check_spec(spec: &TableSpec) -> Result<(), TableError> {
+fn check_spec(spec: &RoutingTableSpec) -> Result<(), RoutingTableError> {
     if spec.groups.len() > GROUPS_MAX {
-        return Err(TableError::TooManyGroups(spec.groups.len()));
+        return Err(RoutingTableError::TooManyGroups(spec.groups.len()));
     }
     let children = spec.groups.iter().map(|group| group.children.len()).sum();
     if children > CHILDREN_MAX {
-        return Err(TableError::TooManyChildren(children));
+        return Err(RoutingTableError::TooManyChildren(children));
     }
     if spec.copy_rate == 0 {
-        return Err(TableError::ZeroLimit("copy-rate".into()));
+        return Err(RoutingTableError::ZeroLimit("copy-rate".into()));
     }
     let mut names = HashSet::new();
     let mut listen_endpoints: HashMap<EndpointKey, &str> = HashMap::new();
     for group in &spec.groups {
         check_group(group)?;
         if !names.insert(&group.name) {
-            return Err(TableError::SameName(group.name.clone()));
+            return Err(RoutingTableError::SameName(group.name.clone()));
         }
         if let Some(other) = listen_endpoints.insert(endpoint_key(group.listen), &group.name) {
-            return Err(TableError::SameListen(other.to_owned(), group.name.clone()));
+            return Err(RoutingTableError::SameListen(other.to_owned(), group.name.clone()));
         }
     }
     for group in &spec.groups {
@@ -323,28 +326,28 @@ fn check_spec(spec: &TableSpec) -> Result<(), TableError> {
         for child in &group.children {
             check_child(spec, group, *child)?;
             if !child_endpoints.insert(endpoint_key(*child)) {
-                return Err(TableError::SameChild(group.name.clone(), *child));
+                return Err(RoutingTableError::SameChild(group.name.clone(), *child));
             }
             if listen_endpoints.contains_key(&endpoint_key(*child)) {
-                return Err(TableError::RelayAddress(group.name.clone(), *child));
+                return Err(RoutingTableError::RelayAddress(group.name.clone(), *child));
             }
         }
     }
     Ok(())
 }
 
-fn check_group(group: &GroupSpec) -> Result<(), TableError> {
+fn check_group(group: &GroupSpec) -> Result<(), RoutingTableError> {
     let is_permitted = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if !(1..=NAME_MAX).contains(&group.name.len()) || !group.name.chars().all(is_permitted) {
         // Quoted text stays on one line and is no longer than a name may be.
         let shown = group.name.chars().filter(|c| !c.is_control()).take(NAME_MAX).collect();
-        return Err(TableError::InvalidName(shown));
+        return Err(RoutingTableError::InvalidName(shown));
     }
     let name = || group.name.clone();
     let ip = group.listen.ip();
     let broadcast = ip == IpAddr::V4(Ipv4Addr::BROADCAST);
     if group.listen.port() == 0 || broadcast || ip != ip.to_canonical() {
-        return Err(TableError::InvalidListen(name(), group.listen));
+        return Err(RoutingTableError::InvalidListen(name(), group.listen));
     }
     if let Some(interface) = &group.interface {
         let is_valid_name = (1..=INTERFACE_MAX).contains(&interface.len())
@@ -352,32 +355,36 @@ fn check_group(group: &GroupSpec) -> Result<(), TableError> {
         if !is_valid_name || !ip.is_multicast() {
             let shown =
                 if is_valid_name { ip.to_string() } else { interface.escape_default().to_string() };
-            return Err(TableError::InvalidInterface(name(), shown));
+            return Err(RoutingTableError::InvalidInterface(name(), shown));
         }
     }
     if group.sources.is_empty() {
-        return Err(TableError::NoSources(name()));
+        return Err(RoutingTableError::NoSources(name()));
     }
     if group.rate == 0 {
-        return Err(TableError::ZeroLimit(format!("group '{}': rate", group.name)));
+        return Err(RoutingTableError::ZeroLimit(format!("group '{}': rate", group.name)));
     }
     if group.hop_limit == 0 {
-        return Err(TableError::ZeroLimit(format!("group '{}': hop-limit", group.name)));
+        return Err(RoutingTableError::ZeroLimit(format!("group '{}': hop-limit", group.name)));
     }
     Ok(())
 }
 
-fn check_child(spec: &TableSpec, group: &GroupSpec, child: SocketAddr) -> Result<(), TableError> {
+fn check_child(
+    spec: &RoutingTableSpec,
+    group: &GroupSpec,
+    child: SocketAddr,
+) -> Result<(), RoutingTableError> {
     let (name, ip) = (|| group.name.clone(), child.ip());
     let is_not_unicast = ip.is_unspecified() || ip.is_multicast() || ip == Ipv4Addr::BROADCAST;
     if child.port() == 0 || is_not_unicast || ip != ip.to_canonical() {
-        return Err(TableError::InvalidChild(name(), child));
+        return Err(RoutingTableError::InvalidChild(name(), child));
     }
     if child.is_ipv4() != group.listen.is_ipv4() {
-        return Err(TableError::IpVersionMismatch(name(), child));
+        return Err(RoutingTableError::IpVersionMismatch(name(), child));
     }
     if !spec.destinations.iter().any(|network| network.contains(ip)) {
-        return Err(TableError::OutsideDestinations(name(), child));
+        return Err(RoutingTableError::OutsideDestinations(name(), child));
     }
     Ok(())
 }

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::{ChildListing, GroupListing, GroupSpec, InterfaceListing, LimitsListing, RelayListing};
+use crate::{
+    ChildListing, GroupListing, GroupSpec, IngressInterfaceListing, LimitsListing, RelayListing,
+};
 
 /// Renders a line for each group and, below it, for each child.
 #[must_use]
@@ -31,7 +33,7 @@ pub fn render_text(listing: &RelayListing) -> String {
             let _ = writeln!(text, "{}", ring_drops_text(why));
         }
     }
-    for InterfaceListing { name, refused } in &listing.interfaces {
+    for IngressInterfaceListing { name, refused } in &listing.interfaces {
         let _ = match refused {
             None => writeln!(text, "packets received on {name} are processed by XDP"),
             Some(why) => writeln!(text, "packets received on {name} are passed to sockets: {why}"),

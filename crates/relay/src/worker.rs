@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use horolog_sys::clock::MonotonicClock;
+use horolog_sys::clock::ClockMonotonic;
 use horolog_sys::epoll::Epoll;
 use horolog_time::Clock;
 use horolog_wire::frame::UdpFrame;
@@ -17,9 +17,9 @@ use crate::decide::{LocalAddresses, PacketCopies, decide};
 use crate::engine::{CopySender, OutgoingCopy};
 use crate::group_socket::GroupSocket;
 use crate::receiver::PacketReceiver;
-use crate::relay::{ForwardingPlan, RelayState};
+use crate::relay::{ForwardingPlan, RelaySharedState};
 use crate::send_interface::{FRAME_BYTES_MAX, injectable_length};
-use crate::{CopyDrop, ReceivedPacket, RelayLimits, SendInterface};
+use crate::{CopyDrop, LocalSenderInterface, ReceivedPacket, RelayRateLimiter};
 
 /// Epoll token of the wake-up stream: readable after a change, closed to stop the worker.
 const WAKEUP_TOKEN: u64 = 0;
@@ -33,13 +33,13 @@ const EVENTS_MAX: usize = 64;
 const RECEIVE_CALLS_MAX: usize = 4;
 
 pub(crate) struct RelayWorker {
-    shared: Arc<RelayState>,
+    shared: Arc<RelaySharedState>,
     engine: Box<dyn CopySender>,
     wakeups: UnixStream,
     events: Epoll,
     sockets: HashMap<u64, Arc<GroupSocket>>,
     receiver: PacketReceiver,
-    limits: RelayLimits,
+    limits: RelayRateLimiter,
     /// Buffer for a frame of the send interface.
     frame: Box<[u8]>,
 }
@@ -47,9 +47,9 @@ pub(crate) struct RelayWorker {
 impl RelayWorker {
     /// Makes a worker. The bytes of `wakeups` are discarded: each announces a change.
     pub(crate) fn new(
-        shared: Arc<RelayState>,
+        shared: Arc<RelaySharedState>,
         engine: Box<dyn CopySender>,
-        limits: RelayLimits,
+        limits: RelayRateLimiter,
         wakeups: UnixStream,
     ) -> io::Result<Self> {
         wakeups.set_nonblocking(true)?;
@@ -165,7 +165,7 @@ impl RelayWorker {
 
     /// Continues without the send interface, which has been deleted: it does not come back, and
     /// would report errors forever.
-    fn drop_send_interface(&self, interface: &SendInterface, error: &io::Error) {
+    fn drop_send_interface(&self, interface: &LocalSenderInterface, error: &io::Error) {
         // If it cannot be removed, it is not registered.
         let _ = self.events.remove(interface.as_fd());
         if !self.shared.send_interface_gone.swap(true, Ordering::Relaxed) {
@@ -179,7 +179,7 @@ impl RelayWorker {
 
     /// Relays a frame by the XDP engine if possible, otherwise by the socket engine. Frames not
     /// addressed to a group are ignored: the kernel sends frames of its own on any interface.
-    fn relay_frame(&mut self, interface: &SendInterface, frame: &[u8]) {
+    fn relay_frame(&mut self, interface: &LocalSenderInterface, frame: &[u8]) {
         let (plan, local_addresses) = (self.shared.plan.load(), self.shared.local_addresses.load());
         let Ok(udp) = UdpFrame::parse(frame) else { return };
         let destination = udp.destination;
@@ -233,10 +233,11 @@ impl RelayWorker {
             let hop_limit = copies.hop_limit;
             match socket.prepare_for(&copies) {
                 Ok(()) => {
-                    self.engine.send(socket.socket(), &mut HopLimitRun(&mut cursor, hop_limit));
+                    self.engine
+                        .send(socket.socket(), &mut SameHopLimitCopies(&mut cursor, hop_limit));
                 }
                 Err(_) => {
-                    HopLimitRun(&mut cursor, hop_limit)
+                    SameHopLimitCopies(&mut cursor, hop_limit)
                         .for_each(|copy| copy.child.counters.count_dropped(CopyDrop::Other));
                 }
             }
@@ -247,14 +248,14 @@ impl RelayWorker {
 /// Returns the present time on the monotonic clock, by which the XDP engine charges the same
 /// limits.
 fn now_ns() -> u64 {
-    MonotonicClock.now().as_ns() as u64
+    ClockMonotonic.now().as_ns() as u64
 }
 
 /// Cursor over the packets of one receive call and the children of each.
 struct BatchCursor<'a> {
     plan: &'a ForwardingPlan,
     local_addresses: &'a LocalAddresses,
-    limits: &'a mut RelayLimits,
+    limits: &'a mut RelayRateLimiter,
     receiver: &'a PacketReceiver,
     socket: &'a GroupSocket,
     now_ns: u64,
@@ -299,9 +300,9 @@ impl<'a> BatchCursor<'a> {
 }
 
 /// Copies of consecutive packets that leave with one hop limit.
-struct HopLimitRun<'a, 'b>(&'b mut BatchCursor<'a>, u8);
+struct SameHopLimitCopies<'a, 'b>(&'b mut BatchCursor<'a>, u8);
 
-impl<'a> Iterator for HopLimitRun<'a, '_> {
+impl<'a> Iterator for SameHopLimitCopies<'a, '_> {
     type Item = OutgoingCopy<'a>;
 
     fn next(&mut self) -> Option<OutgoingCopy<'a>> {

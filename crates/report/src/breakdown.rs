@@ -2,8 +2,8 @@
 //! which one differs from the others. The terminal and the HTML report draw bars of it.
 
 use horolog_record::{
-    CampaignInstance, CampaignNodeTask, CampaignPathPairRow, CampaignRelay, CampaignResult,
-    CampaignRole, MergedResults, PathCounts,
+    CampaignInstanceResult, CampaignNodeTaskResult, CampaignPathPairRow, CampaignRelayCounts,
+    CampaignResult, CampaignRoleResult, MergedResults, PathRequestCounts,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -12,7 +12,7 @@ use crate::kinds::campaign::length;
 use crate::units::{full_count, human_ns, human_rate, percent_of};
 
 /// Bar of a breakdown, with the numbers next to it.
-pub(crate) struct BreakdownRow {
+pub(crate) struct RoleBreakdownRow {
     pub(crate) name: String,
     /// Value that determines the length of the bar.
     pub(crate) size: f64,
@@ -20,24 +20,24 @@ pub(crate) struct BreakdownRow {
 }
 
 /// Breakdown of the results of one role.
-pub(crate) struct Breakdown {
+pub(crate) struct RoleBreakdown {
     /// Description of the quantity that the bars show.
     pub(crate) about: String,
     /// Titles of the names and of the numbers.
     pub(crate) titles: [&'static str; 3],
     /// Bars, the worst first.
-    pub(crate) all: Vec<BreakdownRow>,
+    pub(crate) all: Vec<RoleBreakdownRow>,
     /// Value of a bar of full length.
     pub(crate) full: f64,
 }
 
 /// Returns the breakdown of each role that has several rows.
-pub(crate) fn breakdowns(result: &CampaignResult) -> impl Iterator<Item = Breakdown> + '_ {
+pub(crate) fn breakdowns(result: &CampaignResult) -> impl Iterator<Item = RoleBreakdown> + '_ {
     let all = result.roles.iter().filter_map(|role| of_role(role, &result.parts));
     all.filter(|breakdown| breakdown.all.len() > 1)
 }
 
-fn of_role(role: &CampaignRole, parts: &[CampaignInstance]) -> Option<Breakdown> {
+fn of_role(role: &CampaignRoleResult, parts: &[CampaignInstanceResult]) -> Option<RoleBreakdown> {
     let parts = || parts.iter().filter(|part| part.role == role.role);
     let (what, titles, rows): (String, _, Vec<_>) = match &role.merged {
         MergedResults::Load { trials, .. } => {
@@ -62,7 +62,7 @@ fn of_role(role: &CampaignRole, parts: &[CampaignInstance]) -> Option<Breakdown>
         }
         MergedResults::Relays { relays, .. } => return Some(of_relays(&role.role, relays)),
         MergedResults::Cycles { nodes, .. } => {
-            let breakdown_row = |node: &CampaignNodeTask| {
+            let breakdown_row = |node: &CampaignNodeTaskResult| {
                 let name = format!("{}, {}", node.node, node.task);
                 let missed = percent_of(node.missed, node.periods);
                 Some(timed(name, node.response_ns.as_ref()?.p99, missed))
@@ -72,9 +72,10 @@ fn of_role(role: &CampaignRole, parts: &[CampaignInstance]) -> Option<Breakdown>
         }
         MergedResults::Distributions { distributions } => {
             let first = distributions.iter().rev().max_by_key(|one| one.results)?;
-            let breakdown_row = |part: &CampaignInstance| {
+            let breakdown_row = |part: &CampaignInstanceResult| {
                 let times =
-                    PartDistribution::deserialize(at(part.result.as_ref()?, &first.path)?).ok()?;
+                    InstanceDistribution::deserialize(at(part.result.as_ref()?, &first.path)?)
+                        .ok()?;
                 Some(timed(on(part), times.p99, human_ns(times.max)))
             };
             let what = format!("{}, p99", first.path);
@@ -84,39 +85,39 @@ fn of_role(role: &CampaignRole, parts: &[CampaignInstance]) -> Option<Breakdown>
     let mut rows = rows;
     rows.sort_by(|a, b| b.size.total_cmp(&a.size));
     let full = rows.first().map_or(0.0, |worst| worst.size);
-    Some(Breakdown { about: format!("{}: {what}.", role.role), titles, all: rows, full })
+    Some(RoleBreakdown { about: format!("{}: {what}.", role.role), titles, all: rows, full })
 }
 
-fn timed(name: String, ns: u64, second_number: String) -> BreakdownRow {
-    BreakdownRow { name, size: ns as f64, numbers: [human_ns(ns), second_number] }
+fn timed(name: String, ns: u64, second_number: String) -> RoleBreakdownRow {
+    RoleBreakdownRow { name, size: ns as f64, numbers: [human_ns(ns), second_number] }
 }
 
-fn on(part: &CampaignInstance) -> String {
+fn on(part: &CampaignInstanceResult) -> String {
     format!("{} on {}", part.job, part.agent)
 }
 
-fn lost(counts: &PathCounts) -> String {
+fn lost(counts: &PathRequestCounts) -> String {
     percent_of(counts.lost, counts.sent)
 }
 
 /// Fields of a distribution that are read from the result of an instance.
 #[derive(Deserialize)]
-struct PartDistribution {
+struct InstanceDistribution {
     p99: u64,
     max: u64,
 }
 
 /// Fields of a trial that are read from the result of an instance.
 #[derive(Deserialize)]
-struct PartTrial {
+struct InstanceTrial {
     sent: u64,
     lost: u64,
-    rtt_ns: PartDistribution,
+    rtt_ns: InstanceDistribution,
 }
 
-fn of_generator(part: &CampaignInstance, trial: usize) -> Option<BreakdownRow> {
+fn of_generator(part: &CampaignInstanceResult, trial: usize) -> Option<RoleBreakdownRow> {
     let trial = part.result.as_ref()?.get("trials")?.get(trial)?;
-    let trial = PartTrial::deserialize(trial).ok()?;
+    let trial = InstanceTrial::deserialize(trial).ok()?;
     Some(timed(on(part), trial.rtt_ns.p99, percent_of(trial.lost, trial.sent)))
 }
 
@@ -127,13 +128,13 @@ fn at<'a>(result: &'a Value, path: &str) -> Option<&'a Value> {
 
 /// Returns a bar for each child: the share of its relay's received packets that reached it, lowest
 /// first; if the delivery is unknown, the number of copies sent.
-fn of_relays(role: &str, relays: &[CampaignRelay]) -> Breakdown {
+fn of_relays(role: &str, relays: &[CampaignRelayCounts]) -> RoleBreakdown {
     let mut rows = Vec::new();
     for relay in relays.iter().filter(|relay| relay.packets > 0) {
         for child in &relay.children {
             let to = child.job.clone().unwrap_or_else(|| child.address.to_string());
             let delivered = child.received.unwrap_or(child.sent);
-            rows.push(BreakdownRow {
+            rows.push(RoleBreakdownRow {
                 name: format!("{} on {} to {to}", relay.job, relay.agent),
                 size: delivered as f64 / relay.packets as f64,
                 numbers: [percent_of(delivered, relay.packets), full_count(delivered)],
@@ -142,5 +143,5 @@ fn of_relays(role: &str, relays: &[CampaignRelay]) -> Breakdown {
     }
     rows.sort_by(|a, b| a.size.total_cmp(&b.size));
     let about = format!("{role}: share of the relay's packets delivered to each child.");
-    Breakdown { about, titles: ["child", "share", "packets"], all: rows, full: 1.0 }
+    RoleBreakdown { about, titles: ["child", "share", "packets"], all: rows, full: 1.0 }
 }

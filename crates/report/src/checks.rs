@@ -2,7 +2,8 @@
 //! for the measurement itself. They fail exactly if the command exits with a failure status.
 
 use horolog_record::{
-    COMPARE_SCHEMA, CompareResult, CompareVerdict, ComparedMetric, Finding, LimitResult, Severity,
+    COMPARE_SCHEMA, CompareVerdict, ComparedMetric, Finding, LimitResult, RunsCompareResult,
+    Severity,
 };
 use serde::Deserialize as _;
 use serde_json::Value;
@@ -134,7 +135,7 @@ fn of_limit(limit: &LimitResult) -> CheckCase {
 }
 
 fn compared(result: &Value) -> Vec<CheckCase> {
-    let Ok(result) = CompareResult::deserialize(result) else { return Vec::new() };
+    let Ok(result) = RunsCompareResult::deserialize(result) else { return Vec::new() };
     let case = |figure: &ComparedMetric| {
         let (name, detail, verdict) = compared_figure(figure);
         let outcome = match verdict {

@@ -16,7 +16,7 @@ use crate::table::TableStyle;
 /// Kind of result that describes itself.
 pub(crate) trait DescribeResult: serde::Serialize {
     /// Returns the document of the result.
-    fn document(&self) -> Document<'_>;
+    fn document(&self) -> ResultDocument<'_>;
 
     /// Returns the reduced copy that a page embeds as JSON; `None` to embed the whole result.
     fn embedded(&self) -> Option<Self>
@@ -59,7 +59,7 @@ impl<R: DescribeResult> RenderResult for R {
 }
 
 /// Content of a result in reading order.
-pub(crate) struct Document<'a> {
+pub(crate) struct ResultDocument<'a> {
     /// Command that measures, such as `host switch`.
     pub(crate) kind: &'static str,
     pub(crate) heading: String,
@@ -139,7 +139,7 @@ pub(crate) struct DocumentBlock<'a> {
 }
 
 /// Function that returns the lines for a terminal.
-pub(crate) type TerminalLines<'a> = Box<dyn Fn(&TableStyle) -> Vec<String> + 'a>;
+pub(crate) type TerminalLinesRenderer<'a> = Box<dyn Fn(&TableStyle) -> Vec<String> + 'a>;
 
 /// Content of a [`DocumentBlock`].
 pub(crate) enum BlockContent<'a> {
@@ -160,12 +160,12 @@ pub(crate) enum BlockContent<'a> {
     /// Plot with markup below it; on a page only.
     Plot(Plot, String),
     /// Sparklines or bars on a terminal.
-    Shape(TerminalLines<'a>),
+    Shape(TerminalLinesRenderer<'a>),
     Facts(FactGroup),
     /// Failure in words, in the title and verdict of a page, in place of failed limits.
     Failure(String),
     /// Rows that a command prints during the measurement; on a terminal only, and not in a summary.
-    LiveRows(TerminalLines<'a>),
+    LiveRows(TerminalLinesRenderer<'a>),
     /// Times at the rate in the headline of a page, with names.
     TimesAtRate(Vec<(&'static str, Option<u64>)>),
     /// Definitions at the end of a page, in place of [`Document::method`]; for results whose
@@ -173,11 +173,11 @@ pub(crate) enum BlockContent<'a> {
     PageNote(&'static str),
     /// Document of another result under its own heading, instead of that of the block; on a page
     /// only.
-    Part(String, Box<Document<'a>>),
+    Part(String, Box<ResultDocument<'a>>),
     /// Limits and findings, on a terminal here instead of at the end.
     Judgement,
     /// Individual rendering: lines for a terminal, and markup for a page.
-    Custom(TerminalLines<'a>, String),
+    Custom(TerminalLinesRenderer<'a>, String),
 }
 
 impl<'a> BlockContent<'a> {

@@ -30,12 +30,12 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
 use horolog_record::{
-    BENCH_CORES_SCHEMA, BENCH_NTS_SCHEMA, BenchCoresResult, BenchNtsResult, CaptureCheck,
-    CoreCountResult, CoresRateResult, CoresRepetition, DEMO_SCHEMA, DemoCandidate, DemoResult,
-    Distribution, Finding, FindingCode, Host, InvalidReason, LOAD_SCHEMA, LoadEngineKind,
-    LoadResult, LoadTarget, LossLocation, NtsCapacity, Percentiles, RequestMode, RequestSpacing,
-    ResponseCounts, SearchEndReason, SearchKind, SearchResult, SeriesPoint, Severity,
-    SignedDistribution, TimeSeries, Trial,
+    BENCH_CORES_SCHEMA, BENCH_NTS_SCHEMA, BenchCoresResult, BenchNtsResult, CapacitySearchGoal,
+    CaptureCheck, CoreCountResult, CoresRateResult, CoresRepetition, DEMO_SCHEMA,
+    DemoCandidateResult, DemoResult, Distribution, Finding, FindingCode, Host, InvalidReplyReason,
+    LOAD_SCHEMA, LoadEngineKind, LoadResult, LoadSeriesPoint, LoadTarget, LoadTimeSeries,
+    LossLocation, NtsCapacity, Percentiles, ReplyKindCounts, RequestMode, RequestSpacing,
+    SearchEndReason, SearchResult, Severity, SignedDistribution, Trial,
 };
 use horolog_stats::Histogram;
 
@@ -129,7 +129,7 @@ pub(crate) fn demo() -> DemoResult {
     let around = |capacity: f64| {
         [0.05, 0.25, 0.5, 1.0, 0.75, 0.9, 0.98, 1.02, 1.3, 2.0].map(|part| part * capacity * 1.001)
     };
-    let candidate = |label: &str, capacity: f64, base_ns: f64| DemoCandidate {
+    let candidate = |label: &str, capacity: f64, base_ns: f64| DemoCandidateResult {
         label: label.to_owned(),
         server_command: ["horolog", "serve", "--threads", "2"].map(str::to_owned).to_vec(),
         load: server(capacity, base_ns, &around(capacity)),
@@ -183,8 +183,8 @@ pub(crate) fn bench_nts() -> BenchNtsResult {
 }
 
 /// Three intervals, the last two of them of the second trial: nothing lost, half, and all.
-pub(crate) fn series() -> TimeSeries {
-    let point = |(index, lost): (usize, u64)| SeriesPoint {
+pub(crate) fn series() -> LoadTimeSeries {
+    let point = |(index, lost): (usize, u64)| LoadSeriesPoint {
         at_s: index as f64 * 0.5,
         trial: index.min(1),
         intended_rate: 200.0,
@@ -202,7 +202,7 @@ pub(crate) fn series() -> TimeSeries {
             max: 1_000_000,
         }),
     };
-    TimeSeries {
+    LoadTimeSeries {
         interval_s: 0.5,
         points: [0, 50, 100].into_iter().enumerate().map(point).collect(),
     }
@@ -232,7 +232,7 @@ pub(crate) fn trial_without_requests() -> Trial {
         late: 0,
         unsynchronised: 0,
         invalid: BTreeMap::new(),
-        responses: ResponseCounts::default(),
+        responses: ReplyKindCounts::default(),
         authenticated: None,
         cookies_reused: None,
         fairness: None,
@@ -262,8 +262,8 @@ pub(crate) fn extreme_trial() -> Trial {
         duplicate: u64::MAX,
         late: u64::MAX,
         unsynchronised: u64::MAX,
-        invalid: BTreeMap::from([(InvalidReason::Origin, u64::MAX)]),
-        responses: ResponseCounts {
+        invalid: BTreeMap::from([(InvalidReplyReason::Origin, u64::MAX)]),
+        responses: ReplyKindCounts {
             basic: u64::MAX,
             interleaved: u64::MAX,
             nts: u64::MAX,
@@ -354,7 +354,7 @@ fn server(capacity: f64, base_ns: f64, rates: &[f64]) -> LoadResult {
         reply_timeout_ns: 1_000_000_000,
         offset: None,
         search: Some(SearchResult {
-            kind: SearchKind::Ndr,
+            kind: CapacitySearchGoal::Ndr,
             goal_loss_ratio: 0.0001,
             rate: lower.unwrap_or_default(),
             lower,
@@ -413,7 +413,7 @@ fn trial(intended_rate: f64, capacity: f64, base_ns: f64) -> Trial {
         late: 0,
         unsynchronised: 0,
         invalid: BTreeMap::new(),
-        responses: ResponseCounts { basic: sent - lost, ..ResponseCounts::default() },
+        responses: ReplyKindCounts { basic: sent - lost, ..ReplyKindCounts::default() },
         authenticated: None,
         cookies_reused: None,
         fairness: None,

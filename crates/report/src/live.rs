@@ -4,7 +4,9 @@
 
 use std::fmt;
 
-use horolog_record::{Finding, LiveRun, LiveState, LossLocation, Percentiles, Severity, Snapshot};
+use horolog_record::{
+    Finding, LiveRun, LiveSnapshot, LiveState, LossLocation, Percentiles, Severity,
+};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
 use prometheus_client::metrics::MetricType;
@@ -84,7 +86,7 @@ impl MetricFamilyWriter<'_> {
 impl Collector for LiveRunCollector {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let (run, mut to) = (&self.0, MetricFamilyWriter(encoder));
-        let none = Snapshot::default();
+        let none = LiveSnapshot::default();
         let snapshot = run.snapshots.last().unwrap_or(&none);
         counted(&mut to, snapshot)?;
         to.count("lost", "Requests lost in finished trials", run.lost)?;
@@ -100,7 +102,7 @@ impl Collector for LiveRunCollector {
     }
 }
 
-fn counted(to: &mut MetricFamilyWriter<'_>, snapshot: &Snapshot) -> fmt::Result {
+fn counted(to: &mut MetricFamilyWriter<'_>, snapshot: &LiveSnapshot) -> fmt::Result {
     let counts = &snapshot.counts;
     to.count("sent", "Requests sent", counts.sent)?;
     to.count("replies", "Valid replies within the timeout", counts.received)?;
@@ -116,7 +118,7 @@ fn counted(to: &mut MetricFamilyWriter<'_>, snapshot: &Snapshot) -> fmt::Result 
     to.gauge("unanswered", "Requests lost or in flight", unanswered)
 }
 
-fn rates(to: &mut MetricFamilyWriter<'_>, snapshot: &Snapshot) -> fmt::Result {
+fn rates(to: &mut MetricFamilyWriter<'_>, snapshot: &LiveSnapshot) -> fmt::Result {
     let intended = snapshot.intended_rate.unwrap_or(0.0);
     to.gauge("intended_requests_per_second", "Intended rate", intended)?;
     to.gauge("sent_requests_per_second", "Requests sent", snapshot.sent_rate)?;
@@ -157,7 +159,7 @@ fn location_name(location: LossLocation) -> String {
 
 #[cfg(test)]
 mod tests {
-    use horolog_record::{FindingCode, LiveCounts, PartSummary};
+    use horolog_record::{FindingCode, LiveCounts, LivePartSummary};
 
     use super::*;
 
@@ -167,9 +169,14 @@ mod tests {
         let counts = LiveCounts { sent: 10, received: 7, late: 1, ..LiveCounts::default() };
         let percentiles = Percentiles { p50: 1_000, p90: 2_000, p99: 3_000, p99_9: 4, max: 9 };
         let latency_ns = Some(percentiles);
-        run.snapshots.push(Snapshot { counts, latency_ns, sent_rate: 5.5, ..Snapshot::default() });
+        run.snapshots.push(LiveSnapshot {
+            counts,
+            latency_ns,
+            sent_rate: 5.5,
+            ..LiveSnapshot::default()
+        });
         let lost_at = [(LossLocation::OwnRing, 2)].into();
-        run.end_part(PartSummary { lost: 2, lost_at, ..PartSummary::default() });
+        run.end_part(LivePartSummary { lost: 2, lost_at, ..LivePartSummary::default() });
         run.findings.push(Finding {
             code: FindingCode::SharedMachine,
             severity: Severity::Note,

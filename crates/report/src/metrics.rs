@@ -150,7 +150,7 @@ mod tests {
     fn values_of_the_samples_are_as_expected() {
         let lines = [
             values_of::<record::ClockCompareResult>("clock_compare"),
-            values_of::<record::ClockResult>("clock"),
+            values_of::<record::ClockSimulateResult>("clock"),
             values_of::<record::CyclePredictResult>("cycle_predict"),
             values_of::<record::CycleResult>("cycle"),
             values_of::<record::CycleTestResult>("cycle_test"),

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use horolog_record::{
-    LoadResult, LossLocation, OverloadResult, SearchEndReason, SearchKind, SearchResult,
-    SeriesPoint, TimeSeries, Trial,
+    CapacitySearchGoal, LoadResult, LoadSeriesPoint, LoadTimeSeries, LossLocation, OverloadResult,
+    SearchEndReason, SearchResult, Trial,
 };
 
 use crate::units::since_begin;
@@ -132,13 +132,14 @@ pub(crate) fn sentence(result: &LoadResult) -> String {
 
 /// Returns a sentence on the length of a run with a load profile, its losses, the interval with
 /// most of them, and the recovery from an overload.
-fn series_sentence(result: &LoadResult, series: &TimeSeries) -> String {
+fn series_sentence(result: &LoadResult, series: &LoadTimeSeries) -> String {
     let losses = LossTotals::of(&result.trials);
     let sent_s: f64 = result.trials.iter().map(|trial| trial.duration_s).sum();
     let length = format!("{:.1} s", amount(sent_s).unwrap_or_default());
     let lost = percent_of(losses.lost, losses.sent);
     // Of equal intervals, the first.
-    let by_loss = |a: &&SeriesPoint, b: &&SeriesPoint| a.loss_ratio().total_cmp(&b.loss_ratio());
+    let by_loss =
+        |a: &&LoadSeriesPoint, b: &&LoadSeriesPoint| a.loss_ratio().total_cmp(&b.loss_ratio());
     let worst = series.points.iter().rev().max_by(by_loss);
     let worst = worst.filter(|point| point.lost > 0).map_or_else(String::new, |point| {
         let most = percent(point.loss_ratio());
@@ -178,10 +179,10 @@ fn overload_sentence(overload: &OverloadResult, trials: &[Trial]) -> String {
 }
 
 /// Returns the name of a search goal: `Non-drop rate` or `Partial drop rate`.
-pub(crate) const fn goal_name(kind: SearchKind) -> &'static str {
+pub(crate) const fn goal_name(kind: CapacitySearchGoal) -> &'static str {
     match kind {
-        SearchKind::Ndr => "Non-drop rate",
-        SearchKind::Pdr => "Partial drop rate",
+        CapacitySearchGoal::Ndr => "Non-drop rate",
+        CapacitySearchGoal::Pdr => "Partial drop rate",
     }
 }
 

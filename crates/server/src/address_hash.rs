@@ -16,9 +16,9 @@ const MAPPED: u64 = 0xffff << 32;
 
 /// Key of the hash. Knowing the key allows a client to choose colliding addresses.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct HashKey(pub [u64; 2]);
+pub struct AddressHashKey(pub [u64; 2]);
 
-impl HashKey {
+impl AddressHashKey {
     /// Creates a key from the kernel's random numbers.
     pub fn random() -> io::Result<Self> {
         let mut key = [0; 2];
@@ -54,7 +54,7 @@ impl HashKey {
     }
 }
 
-impl fmt::Debug for HashKey {
+impl fmt::Debug for AddressHashKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("HashKey")
     }
@@ -85,7 +85,7 @@ mod tests {
 
     use super::*;
 
-    const KEY: HashKey = HashKey([0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210]);
+    const KEY: AddressHashKey = AddressHashKey([0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210]);
 
     #[test]
     fn neighbours_spread_over_a_table() {
@@ -107,9 +107,9 @@ mod tests {
     #[test]
     fn the_key_matters() {
         let ip = "192.0.2.1".parse().unwrap();
-        assert_ne!(KEY.hash_address(ip), HashKey([KEY.0[0] ^ 1, KEY.0[1]]).hash_address(ip));
-        assert_ne!(KEY.hash_address(ip), HashKey([KEY.0[0], KEY.0[1] ^ 1]).hash_address(ip));
-        assert_ne!(HashKey::random().unwrap(), HashKey::random().unwrap());
+        assert_ne!(KEY.hash_address(ip), AddressHashKey([KEY.0[0] ^ 1, KEY.0[1]]).hash_address(ip));
+        assert_ne!(KEY.hash_address(ip), AddressHashKey([KEY.0[0], KEY.0[1] ^ 1]).hash_address(ip));
+        assert_ne!(AddressHashKey::random().unwrap(), AddressHashKey::random().unwrap());
     }
 
     #[test]

@@ -12,7 +12,7 @@ use horolog_nts::{
 };
 use horolog_wire::ntp::{HEADER_LEN, Header};
 
-use crate::{IgnoreReason, SocketCounts};
+use crate::{IgnoreReason, SocketEngineCounts};
 
 /// Secrets of a server, shared by all of its threads.
 #[derive(Clone, Debug, Default)]
@@ -30,8 +30,8 @@ impl Secrets {
     }
 
     /// Returns the present secrets, which stay constant for one batch.
-    pub(crate) fn snapshot(&self) -> SecretsSnapshot {
-        SecretsSnapshot {
+    pub(crate) fn snapshot(&self) -> BatchSecrets {
+        BatchSecrets {
             keys: self.keys.as_ref().map(|keys| keys.load()),
             cookies: self.cookies.as_ref().map(|cookies| cookies.load()),
         }
@@ -40,14 +40,14 @@ impl Secrets {
 
 /// Secrets for one batch.
 #[derive(Debug)]
-pub(crate) struct SecretsSnapshot {
+pub(crate) struct BatchSecrets {
     keys: Option<Guard<Arc<KeyTable>>>,
     cookies: Option<Guard<Arc<CookieKeys>>>,
 }
 
 /// Authentication of a request, which determines the trailer of its reply.
 #[derive(Debug)]
-pub(crate) enum Credential<'a> {
+pub(crate) enum RequestAuthentication<'a> {
     /// Not authenticated; the reply is a header without trailer.
     None,
     /// Authenticated by the MAC of a symmetric key.
@@ -61,9 +61,10 @@ pub(crate) enum Credential<'a> {
 }
 
 /// Results for the requests of a batch, by index; `None` for a request that was not checked.
-pub(crate) type Credentials<'a> = [Option<Result<Credential<'a>, IgnoreReason>>; BATCH];
+pub(crate) type BatchAuthenticationResults<'a> =
+    [Option<Result<RequestAuthentication<'a>, IgnoreReason>>; BATCH];
 
-impl SecretsSnapshot {
+impl BatchSecrets {
     /// Authenticates `requests`, each at least as long as a header. Trailers that cannot be
     /// evaluated (a MAC without a key file, NTS without cookie keys, other extension fields) do not
     /// authenticate and are ignored.
@@ -71,7 +72,7 @@ impl SecretsSnapshot {
         &'a self,
         requests: &[Option<&'a [u8]>; BATCH],
         batch_keys: &mut BatchKeys,
-    ) -> Credentials<'a> {
+    ) -> BatchAuthenticationResults<'a> {
         let mut credentials = [const { None }; BATCH];
         let mut sealed = [None; BATCH];
         for ((request, credential), sealed) in
@@ -80,23 +81,26 @@ impl SecretsSnapshot {
             let Some(request) = *request else { continue };
             let rest = &request[HEADER_LEN.min(request.len())..];
             *credential = match (classify_trailer(rest), &self.keys, &self.cookies) {
-                (TrailerKind::Mac, Some(keys), _) => {
-                    Some(keys.verify(request).map(Credential::Mac).map_err(|_| IgnoreReason::Mac))
-                }
+                (TrailerKind::Mac, Some(keys), _) => Some(
+                    keys.verify(request)
+                        .map(RequestAuthentication::Mac)
+                        .map_err(|_| IgnoreReason::Mac),
+                ),
                 (TrailerKind::Nts, _, Some(_)) => {
                     *sealed = Some(request);
                     None
                 }
-                _ => Some(Ok(Credential::None)),
+                _ => Some(Ok(RequestAuthentication::None)),
             };
         }
         if let (Some(cookies), true) = (&self.cookies, sealed.iter().any(Option::is_some)) {
             open_requests(cookies, &sealed, batch_keys, |index, opened| {
                 credentials[index] = Some(match opened {
-                    Ok(opened) => Ok(Credential::Nts(opened)),
-                    Err(refusal) => {
-                        refusal.unique_id().map(Credential::Kiss).ok_or(IgnoreReason::Nts)
-                    }
+                    Ok(opened) => Ok(RequestAuthentication::Nts(opened)),
+                    Err(refusal) => refusal
+                        .unique_id()
+                        .map(RequestAuthentication::Kiss)
+                        .ok_or(IgnoreReason::Nts),
                 });
             });
         }
@@ -134,10 +138,10 @@ fn header_bytes(header: &Header) -> [u8; HEADER_LEN] {
     bytes
 }
 
-impl Credential<'_> {
+impl RequestAuthentication<'_> {
     /// Writes the reply with the final `header` to the start of `out` and returns its length; 0 if
     /// it does not fit. `out` is at most as long as the request. For an NTS reply, all of `out` is
-    /// reserved, and [`SecretsSnapshot::seal`] writes it later.
+    /// reserved, and [`BatchSecrets::seal`] writes it later.
     pub(crate) fn write(&self, header: &Header, out: &mut [u8]) -> usize {
         match self {
             Self::None => header.emit(out),
@@ -152,7 +156,7 @@ impl Credential<'_> {
     }
 
     /// Counts the reply by its kind of authentication.
-    pub(crate) fn count(&self, counts: &mut SocketCounts) {
+    pub(crate) fn count(&self, counts: &mut SocketEngineCounts) {
         match self {
             Self::None => {}
             Self::Mac(_) => counts.mac += 1,

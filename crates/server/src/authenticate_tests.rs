@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use horolog_nts::mac::{MacAlgorithm, SymmetricKey};
-use horolog_nts::{Algorithm, MasterSecret, ReplyError, SessionKeys, open_reply, seal_request};
+use horolog_nts::{
+    AeadAlgorithm, CookieMasterSecret, ReplyError, SessionKeys, open_reply, seal_request,
+};
 use horolog_time::{NtpTimestamp, Timestamp};
 use proptest::prelude::*;
 
@@ -22,7 +24,7 @@ fn key(id: u32, byte: u8) -> SymmetricKey {
 
 fn cookie_keys(byte: u8) -> CookieKeys {
     let now = Timestamp::from_timespec(1_700_000_000, 0);
-    CookieKeys::new(&MasterSecret::from_bytes([byte; 32]), Duration::from_hours(24), 1, now)
+    CookieKeys::new(&CookieMasterSecret::from_bytes([byte; 32]), Duration::from_hours(24), 1, now)
 }
 
 fn secrets() -> Secrets {
@@ -33,7 +35,7 @@ fn secrets() -> Secrets {
 }
 
 fn session() -> SessionKeys {
-    SessionKeys::new(Algorithm::AesSivCmac256, &[3; 32], &[4; 32]).unwrap()
+    SessionKeys::new(AeadAlgorithm::AesSivCmac256, &[3; 32], &[4; 32]).unwrap()
 }
 
 /// A request with a cookie that `keys` sealed, and with placeholders for so many more.
@@ -49,7 +51,7 @@ fn nts_request(keys: &CookieKeys, placeholders: usize) -> Vec<u8> {
 }
 
 /// The reply to a request that is answered, with what was counted.
-type Answer = Result<(Vec<u8>, SocketCounts), IgnoreReason>;
+type Answer = Result<(Vec<u8>, SocketEngineCounts), IgnoreReason>;
 
 fn reply(secrets: &Secrets, request: &[u8]) -> Answer {
     let [answer, ..] = replies(secrets, &[request]);
@@ -70,7 +72,7 @@ fn replies(secrets: &Secrets, requests: &[&[u8]]) -> [Option<Answer>; BATCH] {
         }
     }
     let sealing = outs.iter_mut().zip(&credentials).map(|(out, credential)| match credential {
-        Some(Ok(Credential::Nts(opened))) => Some((opened, &header, &mut out[..])),
+        Some(Ok(RequestAuthentication::Nts(opened))) => Some((opened, &header, &mut out[..])),
         _ => None,
     });
     let lens = present.seal(sealing, &mut room, &mut NonceStream::new().unwrap());
@@ -79,7 +81,7 @@ fn replies(secrets: &Secrets, requests: &[&[u8]]) -> [Option<Answer>; BATCH] {
         let (credential, mut out) = (credentials[index].as_ref()?, outs.next()?);
         Some(credential.as_ref().map_err(|reason| *reason).map(|credential| {
             out.truncate(lens[index].unwrap_or(out.len()));
-            let mut turn = SocketCounts::default();
+            let mut turn = SocketEngineCounts::default();
             credential.count(&mut turn);
             (out, turn)
         }))
@@ -140,7 +142,7 @@ fn authenticators_of_others_are_not_answered_where_there_are_keys_and_passed_ove
                 let (answer, turn) = reply(secrets, &request).unwrap();
                 assert_eq!(
                     (answer, turn),
-                    (header_bytes(&header()).to_vec(), SocketCounts::default())
+                    (header_bytes(&header()).to_vec(), SocketEngineCounts::default())
                 );
             }
         }
@@ -231,7 +233,10 @@ fn unchecked_requests_get_a_plain_header() {
         (&secrets(), plain),
     ] {
         let (answer, turn) = reply(secrets, &request).unwrap();
-        assert_eq!((answer, turn), (header_bytes(&header()).to_vec(), SocketCounts::default()));
+        assert_eq!(
+            (answer, turn),
+            (header_bytes(&header()).to_vec(), SocketEngineCounts::default())
+        );
     }
 }
 

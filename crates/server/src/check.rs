@@ -4,18 +4,18 @@
 
 use std::fs;
 
-use horolog_http::Token;
+use horolog_http::BearerToken;
 use horolog_source::SourceError;
 use horolog_sys::netlink::{Netlink, NetlinkError};
 
-use crate::hardware::{HardwareStartError, HardwareTimestamping};
-use crate::ptp::{OpenPtp, PtpStartError};
+use crate::hardware::{HardwareTimestamping, HardwareTimestampingError};
+use crate::ptp::{OpenPtpPorts, PtpStartError};
 use crate::secrets::LoadedSecrets;
 use crate::{CalibrationConfig, ConfigError, LeapFile, ServerConfig, SourceSpec};
 
 /// Error in a configuration or in a resource that it names; its text is one line for the user.
 #[derive(Debug, thiserror::Error)]
-pub enum CheckError {
+pub enum ConfigCheckError {
     /// Invalid configuration.
     #[error(transparent)]
     Config(#[from] ConfigError),
@@ -27,7 +27,7 @@ pub enum CheckError {
     Source(String, SourceError),
     /// Interface without hardware timestamps.
     #[error(transparent)]
-    Hardware(#[from] HardwareStartError),
+    Hardware(#[from] HardwareTimestampingError),
     /// PTP port that cannot be opened as configured.
     #[error(transparent)]
     Ptp(#[from] PtpStartError),
@@ -43,7 +43,7 @@ pub enum CheckError {
 /// prevent the start; if there is none, a notice for the user, if any.
 ///
 /// The server checks again at start, because resources may have disappeared in between.
-pub fn check(config: &ServerConfig) -> Result<Option<String>, CheckError> {
+pub fn check(config: &ServerConfig) -> Result<Option<String>, ConfigCheckError> {
     config.check()?;
     for (names, option) in
         [(&config.interfaces, "--interface"), (&config.timestamps.hardware, "--timestamps")]
@@ -53,30 +53,32 @@ pub fn check(config: &ServerConfig) -> Result<Option<String>, CheckError> {
             let mut netlink = Netlink::open().map_err(|error| other_error(&error))?;
             match netlink.link_by_name(name) {
                 Err(NetlinkError::NoSuchInterface(_)) => {
-                    return Err(CheckError::NoInterface(name.clone(), option));
+                    return Err(ConfigCheckError::NoInterface(name.clone(), option));
                 }
                 found => drop(found.map_err(|error| other_error(&error))?),
             }
         }
     }
     HardwareTimestamping::check(config)?;
-    OpenPtp::check(config)?;
+    OpenPtpPorts::check(config)?;
     check_sources(config)?;
     if let Some(name) = &config.operation.user
         && !user_exists(name)
     {
-        return Err(CheckError::NoUser(name.clone()));
+        return Err(ConfigCheckError::NoUser(name.clone()));
     }
     check_files(config)
 }
 
 /// Fails if none of the time sources exists. If one exists, the others may appear later.
-fn check_sources(config: &ServerConfig) -> Result<(), CheckError> {
+fn check_sources(config: &ServerConfig) -> Result<(), ConfigCheckError> {
     let check_source = |source: &SourceSpec| {
-        source.check_present().map_err(|fault| CheckError::Source(source.text.clone(), fault))
+        source.check_present().map_err(|fault| ConfigCheckError::Source(source.text.clone(), fault))
     };
     let check_receiver = |calibration: &CalibrationConfig| {
-        calibration.check_present().map_err(|fault| CheckError::Source(calibration.name(), fault))
+        calibration
+            .check_present()
+            .map_err(|fault| ConfigCheckError::Source(calibration.name(), fault))
     };
     let sources = config.source.sources.iter().map(check_source);
     let all: Vec<_> = sources.chain(config.calibration.iter().map(check_receiver)).collect();
@@ -86,17 +88,17 @@ fn check_sources(config: &ServerConfig) -> Result<(), CheckError> {
     all.into_iter().collect()
 }
 
-fn other_error(error: &dyn std::fmt::Display) -> CheckError {
-    CheckError::Other(error.to_string())
+fn other_error(error: &dyn std::fmt::Display) -> ConfigCheckError {
+    ConfigCheckError::Other(error.to_string())
 }
 
 /// Reads every file that the server reads at start, in the same way.
-fn check_files(config: &ServerConfig) -> Result<Option<String>, CheckError> {
+fn check_files(config: &ServerConfig) -> Result<Option<String>, ConfigCheckError> {
     if let Some(path) = &config.leap_seconds.file {
         LeapFile::open(path).map_err(|error| other_error(&error))?;
     }
     if let Some(path) = config.operation.web.as_ref().and_then(|web| web.token_file.as_ref()) {
-        Token::load(path).map_err(|error| other_error(&error))?;
+        BearerToken::load(path).map_err(|error| other_error(&error))?;
     }
     let secrets = LoadedSecrets::read(&config.nts).map_err(|error| other_error(&error))?;
     if let (Some(certificate), Some(key)) = (&config.nts.certificate, &config.nts.key) {
@@ -115,7 +117,7 @@ fn user_exists(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::OperationConfig;
+    use crate::MetricsAndPrivilegesConfig;
 
     #[test]
     fn what_is_named_must_be_there() {
@@ -126,35 +128,36 @@ mod tests {
         for name in ["nosuch0", "../net/lo"] {
             config.interfaces = vec![name.into()];
             let error = check(&config).unwrap_err();
-            assert!(matches!(error, CheckError::NoInterface(..)), "{error}");
+            assert!(matches!(error, ConfigCheckError::NoInterface(..)), "{error}");
         }
         config.interfaces.clear();
         config.timestamps.hardware = vec!["nosuch0".into()];
         assert!(check(&config).unwrap_err().to_string().contains("--timestamps"));
         config.timestamps.hardware = vec!["lo".into()];
         let error = check(&config).unwrap_err();
-        assert!(matches!(error, CheckError::Hardware(_)), "{error}");
+        assert!(matches!(error, ConfigCheckError::Hardware(_)), "{error}");
         config.timestamps.hardware.clear();
         for name in ["nosuch0", "lo"] {
             config.ptp.interfaces = vec![name.into()];
             let error = check(&config).unwrap_err();
-            assert!(matches!(error, CheckError::Ptp(_)), "{error}");
+            assert!(matches!(error, ConfigCheckError::Ptp(_)), "{error}");
         }
         config.ptp.interfaces.clear();
         for gone in ["phc:/dev/nosuch", "gpsd:nohost.invalid:2947", "sock:/nosuch/x", "sock:/etc"] {
             config.source.sources = vec![gone.parse().unwrap()];
             let error = check(&config).unwrap_err();
-            assert!(matches!(error, CheckError::Source(..)), "{gone}: {error}");
+            assert!(matches!(error, ConfigCheckError::Source(..)), "{gone}: {error}");
             config.source.sources.push("system:kernel".parse().unwrap());
             check(&config).unwrap_or_else(|error| panic!("{gone} beside another: {error}"));
         }
         config.source.sources.clear();
         let user = Some("nobody-of-this-name".to_owned());
-        config.operation = OperationConfig { user, ..OperationConfig::default() };
-        assert!(matches!(check(&config), Err(CheckError::NoUser(_))));
+        config.operation =
+            MetricsAndPrivilegesConfig { user, ..MetricsAndPrivilegesConfig::default() };
+        assert!(matches!(check(&config), Err(ConfigCheckError::NoUser(_))));
         config.operation.user = Some("root".into());
         check(&config).unwrap();
         config.stratum = 0;
-        assert!(matches!(check(&config), Err(CheckError::Config(_))));
+        assert!(matches!(check(&config), Err(ConfigCheckError::Config(_))));
     }
 }

@@ -11,24 +11,24 @@ use std::time::Instant;
 
 use arc_swap::ArcSwapOption;
 use horolog_sys::adjtimex::kernel_clock;
-use horolog_sys::affinity::{Scheduling, try_real_time};
-use horolog_sys::clock::{MonotonicClock, realtime_minus_monotonic};
+use horolog_sys::affinity::{RealTimeSchedulingOutcome, try_real_time};
+use horolog_sys::clock::{ClockMonotonic, realtime_minus_monotonic};
 use horolog_time::{Clock, Span};
 use serde::{Deserialize, Serialize};
 
 use crate::ServerConfig;
 use crate::config::PAGE_UPDATE_INTERVAL;
-use crate::page::PageSink;
-use crate::page_builder::{PageBuilder, SystemClockReading};
+use crate::page::ClockPageSink;
+use crate::page_builder::{ClockPageBuilder, SystemClockReading};
 use crate::periodic::PeriodicThread;
-use crate::sources::SharedSources;
+use crate::sources::SharedSourceState;
 
 /// Lowest real-time priority: above all sched-other threads, and below all other real-time threads.
 const PRIORITY: i32 = 1;
 
-/// Health of the page updates.
+/// Status of the clock thread: its page updates, and the steps of the system clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct ClockHealth {
+pub struct ClockThreadStatus {
     /// Number of page updates.
     pub page_updates: u64,
     /// Number of failures to publish pages, over all sinks.
@@ -49,7 +49,7 @@ pub struct ClockHealth {
 pub const STEP_MIN: Span = Span::from_ms(1);
 
 #[derive(Debug, Default)]
-struct ClockHealthCounters {
+struct ClockThreadCounters {
     page_updates: AtomicU64,
     publish_errors: AtomicU64,
     gap_max_ns: AtomicU64,
@@ -62,13 +62,13 @@ struct ClockHealthCounters {
 pub(crate) fn read_clocks() -> SystemClockReading {
     let kernel = kernel_clock().ok();
     let offset = realtime_minus_monotonic();
-    SystemClockReading { now: MonotonicClock.now(), offset, kernel }
+    SystemClockReading { now: ClockMonotonic.now(), offset, kernel }
 }
 
 /// Clock thread. Dropping it ends the thread; the last pages then expire.
 #[derive(Debug)]
 pub(crate) struct ClockThread {
-    health: Arc<ClockHealthCounters>,
+    health: Arc<ClockThreadCounters>,
     next_config: Arc<ArcSwapOption<ServerConfig>>,
     thread: PeriodicThread,
 }
@@ -93,16 +93,16 @@ impl NextConfigSlot {
 impl ClockThread {
     /// Starts the thread, which updates the pages at once and then every [`PAGE_UPDATE_INTERVAL`].
     pub(crate) fn start(
-        mut page_builder: PageBuilder,
-        sources: Arc<SharedSources>,
-        mut sinks: Vec<Box<dyn PageSink>>,
+        mut page_builder: ClockPageBuilder,
+        sources: Arc<SharedSourceState>,
+        mut sinks: Vec<Box<dyn ClockPageSink>>,
     ) -> io::Result<Self> {
-        let health = Arc::new(ClockHealthCounters::default());
+        let health = Arc::new(ClockThreadCounters::default());
         let shared = Arc::clone(&health);
         let next: Arc<ArcSwapOption<ServerConfig>> = Arc::default();
         let pending_config = Arc::clone(&next);
         let begin = move || {
-            let real_time = matches!(try_real_time(PRIORITY), Scheduling::RealTime);
+            let real_time = matches!(try_real_time(PRIORITY), RealTimeSchedulingOutcome::RealTime);
             shared.real_time.store(real_time, Ordering::Relaxed);
             let mut last = Instant::now();
             let mut offset = None;
@@ -135,8 +135,8 @@ impl ClockThread {
     }
 
     /// Returns the health of the page updates.
-    pub(crate) fn health(&self) -> ClockHealth {
-        ClockHealth {
+    pub(crate) fn health(&self) -> ClockThreadStatus {
+        ClockThreadStatus {
             page_updates: self.health.page_updates.load(Ordering::Relaxed),
             publish_errors: self.health.publish_errors.load(Ordering::Relaxed),
             gap_max_ns: self.health.gap_max_ns.load(Ordering::Relaxed),
@@ -152,7 +152,7 @@ impl ClockThread {
     }
 }
 
-impl ClockHealthCounters {
+impl ClockThreadCounters {
     /// Records the change of `CLOCK_REALTIME` minus `CLOCK_MONOTONIC` since the last update; one
     /// above [`STEP_MIN`] counts as a step.
     fn record_offset_change(&self, change: Option<Span>) {
@@ -183,7 +183,7 @@ mod tests {
 
     struct Refusing;
 
-    impl PageSink for Refusing {
+    impl ClockPageSink for Refusing {
         fn publish(&mut self, _: &ClockPages) -> io::Result<()> {
             Err(io::ErrorKind::BrokenPipe.into())
         }
@@ -193,7 +193,7 @@ mod tests {
     fn updates_pages_until_dropped_even_if_another_sink_refuses() {
         let config = ServerConfig { trust: ClockTrust::Local, ..ServerConfig::default() };
         let first = read_clocks();
-        let mut renewal = PageBuilder::new(&config, -25, &first);
+        let mut renewal = ClockPageBuilder::new(&config, -25, &first);
         let (writer, reader) = page::shared_pages(&renewal.pages(&first));
         let before = reader.read();
         let clock =
@@ -221,9 +221,9 @@ mod tests {
     fn the_page_shows_the_time_of_the_system() {
         let config = ServerConfig { trust: ClockTrust::Local, ..ServerConfig::default() };
         let first = read_clocks();
-        let page = PageBuilder::new(&config, -25, &first).pages(&first).stepped;
-        let before = horolog_sys::clock::Realtime.now();
-        let served = page.timebase.ntp_at(MonotonicClock.now()).unwrap().to_utc(before);
+        let page = ClockPageBuilder::new(&config, -25, &first).pages(&first).stepped;
+        let before = horolog_sys::clock::ClockRealtime.now();
+        let served = page.timebase.ntp_at(ClockMonotonic.now()).unwrap().to_utc(before);
         let error = (served - before).as_ns();
         assert!((-1_000_000..1_000_000_000).contains(&error), "{error}");
     }

@@ -22,10 +22,10 @@ pub use error::ConfigError;
 pub use leap::{LeapConfig, SMEARS, SystemLeapBehaviour};
 pub use limits::LimitsConfig;
 pub use nts::{NtsConfig, NtsConfigError};
-pub use operation::{OperationConfig, Sandbox, WebConfig};
+pub use operation::{MetricsAndPrivilegesConfig, SandboxMode, ServerLivePageConfig};
 pub use source::{PlausibilityConfig, SourceConfig};
 pub use timestamps::{
-    InterleavedConfig, InterleavedEngine, TimestampsConfig, TimestampsConfigError,
+    InterleavedConfig, InterleavedEngineSelection, TimestampsConfig, TimestampsConfigError,
 };
 
 use crate::ptp::PtpConfig;
@@ -51,7 +51,7 @@ pub const THREADS_MAX: usize = 4_096;
 
 /// Distribution of work among the threads of the socket engine.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Dispatch {
+pub enum SocketDispatch {
     /// One socket per thread on a shared port; threads are pinned to cores and process packets in
     /// batches.
     #[default]
@@ -61,7 +61,7 @@ pub enum Dispatch {
     SharedLock,
 }
 
-impl Dispatch {
+impl SocketDispatch {
     /// Returns the name in options and reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -136,8 +136,8 @@ pub struct ServerConfig {
     /// Number of threads per listen address.
     pub threads: usize,
     /// Distribution of work among these threads.
-    pub dispatch: Dispatch,
-    /// With [`Dispatch::PerThread`]: true to steer each packet to the thread on the core that
+    pub dispatch: SocketDispatch,
+    /// With [`SocketDispatch::PerThread`]: true to steer each packet to the thread on the core that
     /// received it, instead of by a hash of its addresses. Faster if the NIC spreads packets over
     /// the cores; slower if one core receives them all.
     pub steer_by_cpu: bool,
@@ -183,7 +183,7 @@ pub struct ServerConfig {
     /// Options for PTP.
     pub ptp: PtpConfig,
     /// Options for metrics, logs, privileges.
-    pub operation: OperationConfig,
+    pub operation: MetricsAndPrivilegesConfig,
 }
 
 impl Default for ServerConfig {
@@ -200,7 +200,7 @@ impl Default for ServerConfig {
             xdp_generic: false,
             xdp_reply: XdpReplyMethod::default(),
             threads: 1,
-            dispatch: Dispatch::default(),
+            dispatch: SocketDispatch::default(),
             steer_by_cpu: false,
             trust: ClockTrust::default(),
             stratum: DEFAULT_STRATUM,
@@ -222,7 +222,7 @@ impl Default for ServerConfig {
             nts: NtsConfig::default(),
             timestamps: TimestampsConfig::default(),
             ptp: PtpConfig::default(),
-            operation: OperationConfig::default(),
+            operation: MetricsAndPrivilegesConfig::default(),
         }
     }
 }

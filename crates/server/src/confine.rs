@@ -5,10 +5,10 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use horolog_sys::capability::Capability;
-use horolog_sys::sandbox::{self, FilterScope, LandlockStatus, UserError};
+use horolog_sys::sandbox::{self, FilterScope, LandlockStatus, UserSwitchError};
 use serde::{Deserialize, Serialize};
 
-use crate::{CalibrationConfig, Sandbox, ServerConfig, SourceSpec, status};
+use crate::{CalibrationConfig, SandboxMode, ServerConfig, SourceSpec, status};
 
 /// Returns the capabilities to retain: for ports below 1024 after a reload, for the real-time
 /// priority of the clock thread, and, if configured, for steering the clock and for disabling
@@ -33,7 +33,7 @@ const SYSTEM_DIRECTORIES: [&str; 8] =
 pub enum ConfineError {
     /// Failure to switch to the user.
     #[error(transparent)]
-    User(#[from] UserError),
+    User(#[from] UserSwitchError),
     /// Unavailable part of a required sandbox.
     #[error(
         "the sandbox is incomplete: {0}; use --sandbox auto to continue with the available \
@@ -44,7 +44,7 @@ pub enum ConfineError {
 
 /// Confinement in force, for `horolog status`.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Confinement {
+pub struct ConfinementStatus {
     /// User that the process switched to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
@@ -56,14 +56,14 @@ pub struct Confinement {
 
 /// Applies the configured confinement. Everything that needs privileges has been done before, and
 /// no thread has been started yet.
-pub(crate) fn confine(config: &ServerConfig) -> Result<Confinement, ConfineError> {
+pub(crate) fn confine(config: &ServerConfig) -> Result<ConfinementStatus, ConfineError> {
     let operation = &config.operation;
-    let mut confinement = Confinement::default();
+    let mut confinement = ConfinementStatus::default();
     if let Some(user) = &operation.user {
         sandbox::switch_user(user, user_directory(config).as_deref())?;
         confinement.user = Some(user.clone());
     }
-    if operation.sandbox == Sandbox::Off {
+    if operation.sandbox == SandboxMode::Off {
         if operation.user.is_some() {
             // With all of root's capabilities, another user would still be root.
             let outcome = sandbox::keep_capabilities(&retained_capabilities(config))
@@ -86,13 +86,17 @@ pub(crate) fn confine(config: &ServerConfig) -> Result<Confinement, ConfineError
     record_outcome(&mut confinement, "landlock", confine_files(config));
     let filtered = sandbox::filter_system_calls(FilterScope::Process);
     record_outcome(&mut confinement, "seccomp", filtered.map_err(|error| error.to_string()));
-    if operation.sandbox == Sandbox::Required && !confinement.missing.is_empty() {
+    if operation.sandbox == SandboxMode::Required && !confinement.missing.is_empty() {
         return Err(ConfineError::Incomplete(confinement.missing.join("; ")));
     }
     Ok(confinement)
 }
 
-fn record_outcome(confinement: &mut Confinement, name: &'static str, result: Result<(), String>) {
+fn record_outcome(
+    confinement: &mut ConfinementStatus,
+    name: &'static str,
+    result: Result<(), String>,
+) {
     match result {
         Ok(()) => confinement.in_force.push(name.into()),
         Err(reason) => confinement.missing.push(format!("{name}: {reason}")),

@@ -1,4 +1,4 @@
-//! Counters of a server. Each worker has its own [`Counters`] and adds one batch at a time; a
+//! Counters of a server. Each worker has its own [`WorkerCounters`] and adds one batch at a time; a
 //! reader sums them over the workers. While the server runs, the sums of different fields need not
 //! be consistent, because fields are read one after the other.
 
@@ -17,7 +17,7 @@ macro_rules! counters {
         /// lines that x86 processors prefetch together.
         #[derive(Debug, Default)]
         #[repr(align(128))]
-        pub struct Counters {
+        pub struct WorkerCounters {
             $($name: AtomicU64,)*
             ignored: [AtomicU64; IgnoreReason::COUNT],
             response_times: [AtomicU64; BUCKETS],
@@ -28,7 +28,7 @@ macro_rules! counters {
         /// `answered`, `ignored`, `expired` and `refused`.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
         #[serde(default)]
-        pub struct SocketCounts {
+        pub struct SocketEngineCounts {
             $($(#[$doc])* pub $name: u64,)*
             /// Datagrams ignored by a rule, by reason.
             pub ignored: IgnoredCounts,
@@ -37,9 +37,9 @@ macro_rules! counters {
             pub response_times: ResponseTimes,
         }
 
-        impl Counters {
+        impl WorkerCounters {
             /// Adds the counts of one batch.
-            pub fn add(&self, batch: &SocketCounts) {
+            pub fn add(&self, batch: &SocketEngineCounts) {
                 $(add(&self.$name, batch.$name);)*
                 for (counter, count) in self.ignored.iter().zip(batch.ignored.0) {
                     add(counter, count);
@@ -53,8 +53,8 @@ macro_rules! counters {
 
             /// Returns the present counts.
             #[must_use]
-            pub fn totals(&self) -> SocketCounts {
-                SocketCounts {
+            pub fn totals(&self) -> SocketEngineCounts {
+                SocketEngineCounts {
                     $($name: self.$name.load(Ordering::Relaxed),)*
                     ignored: IgnoredCounts(self.ignored.each_ref().map(|c| c.load(Ordering::Relaxed))),
                     response_times: ResponseTimes {
@@ -65,7 +65,7 @@ macro_rules! counters {
             }
         }
 
-        impl std::ops::AddAssign for SocketCounts {
+        impl std::ops::AddAssign for SocketEngineCounts {
             fn add_assign(&mut self, other: Self) {
                 $(self.$name += other.$name;)*
                 for (sum, count) in self.ignored.0.iter_mut().zip(other.ignored.0) {
@@ -178,15 +178,19 @@ mod tests {
 
     #[test]
     fn workers_add_up() {
-        let mut batch =
-            SocketCounts { received: 5, answered: 3, expired: 1, ..SocketCounts::default() };
+        let mut batch = SocketEngineCounts {
+            received: 5,
+            answered: 3,
+            expired: 1,
+            ..SocketEngineCounts::default()
+        };
         batch.ignored.count(IgnoreReason::ModeControl);
         batch.response_times.count(Span::from_ns(1_500));
-        let workers = [Counters::default(), Counters::default()];
+        let workers = [WorkerCounters::default(), WorkerCounters::default()];
         workers[0].add(&batch);
         workers[1].add(&batch);
         workers[1].add(&batch);
-        let mut sum = SocketCounts::default();
+        let mut sum = SocketEngineCounts::default();
         for worker in &workers {
             sum += worker.totals();
         }
@@ -198,13 +202,13 @@ mod tests {
 
     #[test]
     fn workers_share_no_cache_line() {
-        assert_eq!(align_of::<Counters>(), 128);
-        assert_eq!(size_of::<Counters>() % 128, 0);
+        assert_eq!(align_of::<WorkerCounters>(), 128);
+        assert_eq!(size_of::<WorkerCounters>() % 128, 0);
     }
 
     #[test]
     fn json_names_every_reason() {
-        let json = serde_json::to_value(SocketCounts::default()).unwrap();
+        let json = serde_json::to_value(SocketEngineCounts::default()).unwrap();
         assert_eq!(json["ignored"].as_object().unwrap().len(), IgnoreReason::COUNT);
         assert_eq!(json["ignored"]["mode_control"], 0);
     }

@@ -17,24 +17,24 @@ const VERSIONS: std::ops::RangeInclusive<u8> = 1..=4;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RequestVerdict {
     /// Send this reply.
-    Reply(Reply),
+    Reply(PreparedReply),
     /// Send nothing.
     Ignore(IgnoreReason),
 }
 
 /// Reply without its final transmit timestamp.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Reply {
+pub struct PreparedReply {
     /// Header of the reply. Its transmit timestamp is final in an interleaved reply, and
     /// [`NtpTimestamp::UNKNOWN`] otherwise, until [`Reply::header_at`] sets it.
     pub header: Header,
     /// Mode of the reply, basic or interleaved.
-    pub kind: ReplyKind,
+    pub kind: ReplyTimestampMode,
 }
 
 /// Mode of a reply (RFC 9769, section 2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum ReplyKind {
+pub enum ReplyTimestampMode {
     /// Basic mode; the reply's timestamps need not be stored.
     Basic,
     /// Basic mode, because no reply with the request's origin timestamp is stored. The reply's
@@ -45,7 +45,7 @@ pub enum ReplyKind {
     Interleaved,
 }
 
-impl ReplyKind {
+impl ReplyTimestampMode {
     /// Returns true if the receive and transmit timestamps of the reply must be stored for the
     /// client's next request.
     #[must_use]
@@ -54,11 +54,11 @@ impl ReplyKind {
     }
 }
 
-impl Reply {
+impl PreparedReply {
     /// Returns the header of the reply, sent at `transmit` (T3).
     #[must_use]
     pub const fn header_at(mut self, transmit: NtpTimestamp) -> Header {
-        if !matches!(self.kind, ReplyKind::Interleaved) {
+        if !matches!(self.kind, ReplyTimestampMode::Interleaved) {
             self.header.transmit = as_transmit(transmit);
         }
         self.header
@@ -77,7 +77,7 @@ impl Reply {
             reference: NtpTimestamp::UNKNOWN,
             ..self.header
         };
-        Self { header, kind: ReplyKind::Basic }
+        Self { header, kind: ReplyTimestampMode::Basic }
     }
 }
 
@@ -262,7 +262,7 @@ fn reply(
     page: &ClockPage,
     received: NtpTimestamp,
     transmit_of: impl FnOnce(NtpTimestamp) -> Option<NtpTimestamp>,
-) -> Reply {
+) -> PreparedReply {
     let variables = &page.variables;
     let basic = Header {
         leap: variables.leap,
@@ -280,13 +280,13 @@ fn reply(
         transmit: NtpTimestamp::UNKNOWN,
     };
     if !may_be_interleaved(request) {
-        return Reply { header: basic, kind: ReplyKind::Basic };
+        return PreparedReply { header: basic, kind: ReplyTimestampMode::Basic };
     }
     match transmit_of(request.origin) {
-        None => Reply { header: basic, kind: ReplyKind::First },
-        Some(transmit) => Reply {
+        None => PreparedReply { header: basic, kind: ReplyTimestampMode::First },
+        Some(transmit) => PreparedReply {
             header: Header { origin: request.receive, transmit, ..basic },
-            kind: ReplyKind::Interleaved,
+            kind: ReplyTimestampMode::Interleaved,
         },
     }
 }

@@ -30,7 +30,7 @@ fn a_request_of_each_version_is_answered_in_that_version() {
         let RequestVerdict::Reply(reply) = judge(&packet(version, 3, 48), client()) else {
             panic!("version {version} was ignored");
         };
-        assert_eq!(reply.kind, ReplyKind::Basic);
+        assert_eq!(reply.kind, ReplyTimestampMode::Basic);
         let reply = reply.header;
         assert_eq!((reply.version, reply.mode), (version, AssociationMode::Server));
         assert_eq!((reply.leap, reply.stratum, reply.poll), (page().variables.leap, 1, 10));
@@ -103,7 +103,7 @@ fn symmetric_active_mode_is_never_interleaved() {
     let known = |_| -> Option<NtpTimestamp> { panic!("looked up") };
     let verdict = decide(&request, client(), &page(), RECEIVED, known);
     let RequestVerdict::Reply(reply) = verdict else { panic!("ignored") };
-    assert_eq!((reply.kind, reply.header.origin.to_bits()), (ReplyKind::Basic, 22));
+    assert_eq!((reply.kind, reply.header.origin.to_bits()), (ReplyTimestampMode::Basic, 22));
 }
 
 #[test]
@@ -182,18 +182,18 @@ fn an_interleaved_reply_has_the_transmit_time_of_the_previous_one() {
     let leaves = NtpTimestamp::from_bits(0xe000_0000_2000_4444);
 
     let reply = exchange(&interleaved(before, 21, 22));
-    assert_eq!(reply.kind, ReplyKind::Interleaved);
+    assert_eq!(reply.kind, ReplyTimestampMode::Interleaved);
     let header = reply.header_at(leaves);
     assert_eq!((header.origin.to_bits(), header.receive, header.transmit), (21, RECEIVED, left));
 
     let reply = exchange(&interleaved(before + 2, 21, 22));
-    assert_eq!(reply.kind, ReplyKind::First);
+    assert_eq!(reply.kind, ReplyTimestampMode::First);
     let header = reply.header_at(leaves);
     assert_eq!((header.origin.to_bits(), header.receive), (22, RECEIVED));
     assert_eq!(header.transmit.to_bits(), leaves.to_bits() | 1);
 
     let reply = exchange(&interleaved(before, 22, 22));
-    assert_eq!((reply.kind, reply.header.origin.to_bits()), (ReplyKind::Basic, 22));
+    assert_eq!((reply.kind, reply.header.origin.to_bits()), (ReplyTimestampMode::Basic, 22));
 }
 
 /// The exchanges of RFC 9769, figure 1, whose timestamps stand in the packets as they do there;
@@ -244,7 +244,7 @@ proptest! {
         let known = |origin| known.then_some(origin);
         if let RequestVerdict::Reply(reply) = decide(&bytes, source, &page(), received, known) {
             prop_assert!(bytes.len() >= HEADER_LEN, "a reply longer than its request");
-            let echoed = if reply.kind == ReplyKind::Interleaved { 32..40 } else { 40..48 };
+            let echoed = if reply.kind == ReplyTimestampMode::Interleaved { 32..40 } else { 40..48 };
             let reply = reply.header_at(received);
             prop_assert_eq!(&reply.origin.to_bits().to_be_bytes()[..], &bytes[echoed]);
             prop_assert_eq!(reply.receive, as_receive(received));

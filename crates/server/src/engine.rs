@@ -9,19 +9,20 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use horolog_io::{
-    Batch, BatchDevice, Endpoints, TransmitTimestamp, UdpDevice, UdpError, UdpOptions,
+    Batch, BatchDevice, Endpoints, TransmitTimestampSource, UdpDevice, UdpDeviceError,
+    UdpDeviceOptions,
 };
 use horolog_nts::NonceStream;
 use horolog_sys::affinity::{allowed_cores, pin_to_core};
-use horolog_sys::clock::MonotonicClock;
-use horolog_time::leap::UtcTimeline;
+use horolog_sys::clock::ClockMonotonic;
+use horolog_time::leap::LeapSecondRepresentation;
 use horolog_wire::ntp::HEADER_LEN;
 use horolog_xdp::XskDropCounter;
 
-use crate::priority_sockets::PrioritySockets;
+use crate::priority_sockets::PreferredSocketPair;
 use crate::worker::{Worker, WorkerContext};
 use crate::xdp::AfXdpQueue;
-use crate::{Counters, Dispatch, ServerConfig, SocketCounts};
+use crate::{ServerConfig, SocketDispatch, SocketEngineCounts, WorkerCounters};
 
 /// Maximum number of packets per batch of a thread with its own socket.
 const BATCH: usize = 32;
@@ -35,7 +36,7 @@ const SEND_WAIT: Duration = Duration::from_millis(1);
 pub(crate) struct ListenSockets {
     address: SocketAddr,
     /// Timeline served at this address.
-    timeline: UtcTimeline,
+    timeline: LeapSecondRepresentation,
     devices: Vec<UdpDevice>,
     /// Additional sockets, one per thread, for requests longer than a header; empty if requests are
     /// not authenticated.
@@ -49,31 +50,31 @@ impl ListenSockets {
     }
 
     /// Returns the timeline served at this address.
-    pub(crate) const fn timeline(&self) -> UtcTimeline {
+    pub(crate) const fn timeline(&self) -> LeapSecondRepresentation {
         self.timeline
     }
 
     /// Opens the sockets of a listen address.
     pub(crate) fn open(
         address: SocketAddr,
-        timeline: UtcTimeline,
+        timeline: LeapSecondRepresentation,
         config: &ServerConfig,
-    ) -> Result<Self, UdpError> {
-        let shared = config.dispatch == Dispatch::SharedLock;
+    ) -> Result<Self, UdpDeviceError> {
+        let shared = config.dispatch == SocketDispatch::SharedLock;
         let timestamp_source =
             match (config.timestamps.transmit, config.timestamps.hardware.is_empty()) {
                 (false, _) => None,
-                (true, true) => Some(TransmitTimestamp::Kernel),
-                (true, false) => Some(TransmitTimestamp::Hardware),
+                (true, true) => Some(TransmitTimestampSource::Kernel),
+                (true, false) => Some(TransmitTimestampSource::Hardware),
             };
-        let options = UdpOptions {
+        let options = UdpDeviceOptions {
             slots: if shared { 1 } else { BATCH },
             receive_buffer: Some(config.receive_buffer_bytes),
             send_buffer: Some(SEND_BUFFER_BYTES),
             send_wait: SEND_WAIT,
             transmit_timestamps: timestamp_source,
             report_unicast: true,
-            ..UdpOptions::default()
+            ..UdpDeviceOptions::default()
         };
         // Binding a shared port succeeds even if another server of this user has it. Only an
         // exclusive socket detects that.
@@ -84,7 +85,7 @@ impl ListenSockets {
             return Ok(Self { address, timeline, devices: vec![exclusive], preferred: Vec::new() });
         }
         drop(exclusive);
-        let options = UdpOptions { share_port: true, ..options };
+        let options = UdpDeviceOptions { share_port: true, ..options };
         let bind = |_| UdpDevice::bind(address, &options);
         let sockets = if separates_long_requests { 2 * config.threads } else { config.threads };
         let mut devices: Vec<_> = (0..sockets).map(bind).collect::<Result<_, _>>()?;
@@ -93,7 +94,7 @@ impl ListenSockets {
             (false, true) => devices[0].steer_by_cpu(sockets as u32),
             (false, false) => Ok(()),
         };
-        steered.map_err(|error| UdpError::Other(address, error))?;
+        steered.map_err(|error| UdpDeviceError::Other(address, error))?;
         let preferred = devices.split_off(config.threads);
         Ok(Self { address, timeline, devices, preferred })
     }
@@ -104,7 +105,7 @@ impl ListenSockets {
 pub(crate) struct SocketEngine {
     stop: Arc<AtomicBool>,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    counters: Vec<Arc<Counters>>,
+    counters: Vec<Arc<WorkerCounters>>,
     /// Core of each thread, in the order of `counters`.
     cores: Vec<Option<usize>>,
     /// Duplicates of the sockets, from which the kernel's drop counts are read.
@@ -154,7 +155,7 @@ impl SocketEngine {
         let sockets = listener.devices.iter().chain(&listener.preferred);
         let sockets = sockets.map(UdpDevice::try_clone);
         lock(&engine.sockets).extend(sockets.collect::<io::Result<Vec<_>>>()?);
-        if config.dispatch == Dispatch::SharedLock {
+        if config.dispatch == SocketDispatch::SharedLock {
             for device in listener.devices {
                 engine.spawn_sharing(&device, config.threads, &cores, context)?;
             }
@@ -165,7 +166,7 @@ impl SocketEngine {
             let core = core_for(index, config.threads, &cores);
             match preferred.next() {
                 Some(preferred) => {
-                    let pair = PrioritySockets::new(preferred, device);
+                    let pair = PreferredSocketPair::new(preferred, device);
                     engine.spawn(pair, BATCH, core, context)?;
                 }
                 None => engine.spawn(device, BATCH, core, context)?,
@@ -201,7 +202,7 @@ impl SocketEngine {
         core: Option<usize>,
         context: &WorkerContext,
     ) -> io::Result<()> {
-        let counters = Arc::new(Counters::default());
+        let counters = Arc::new(WorkerCounters::default());
         self.counters.push(Arc::clone(&counters));
         self.cores.push(core);
         let context = context.clone();
@@ -210,7 +211,7 @@ impl SocketEngine {
             // Threads that cannot be pinned, because a core has gone offline, work too.
             let _ = core.map(pin_to_core);
             // Created in this thread, so that its batches lie in memory near its core.
-            Worker::new(device, MonotonicClock, context, counters, nonces, slots).run();
+            Worker::new(device, ClockMonotonic, context, counters, nonces, slots).run();
         };
         let mut threads = lock(&self.threads);
         let name = format!("answer-{}", threads.len());
@@ -219,8 +220,8 @@ impl SocketEngine {
     }
 
     /// Returns the sum of the counts of all threads, with the drops at all sockets.
-    pub(crate) fn totals(&self) -> SocketCounts {
-        let mut totals = SocketCounts::default();
+    pub(crate) fn totals(&self) -> SocketEngineCounts {
+        let mut totals = SocketEngineCounts::default();
         for counters in &self.counters {
             totals += counters.totals();
         }
@@ -233,7 +234,7 @@ impl SocketEngine {
     }
 
     /// Returns the core and the counts of each thread, without drops, which are counted by socket.
-    pub(crate) fn workers(&self) -> impl Iterator<Item = (Option<usize>, SocketCounts)> {
+    pub(crate) fn workers(&self) -> impl Iterator<Item = (Option<usize>, SocketEngineCounts)> {
         self.cores.iter().copied().zip(self.counters.iter().map(|counters| counters.totals()))
     }
 

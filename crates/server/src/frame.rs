@@ -10,8 +10,8 @@ use horolog_wire::frame::{UdpFrame, UdpFrameBuilder};
 use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header};
 
 use crate::{
-    Admission, ClockPage, InterleavedTable, Limiter, ListenSet, Reply, RequestClass,
-    RequestVerdict, as_transmit, decide, may_be_interleaved,
+    Admission, ClockPage, InterleavedTable, Limiter, ListenAddressSet, PreparedReply,
+    RequestLengthClass, RequestVerdict, as_transmit, decide, may_be_interleaved,
 };
 
 /// Verdict of the XDP engine on a frame.
@@ -38,7 +38,7 @@ pub enum FrameInterleavedHandling<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct FrameDecisionInputs<'a> {
     /// Addresses and ports at which requests are answered.
-    pub listen: &'a ListenSet,
+    pub listen: &'a ListenAddressSet,
     /// Clock page; the caller has checked that it has not expired.
     pub page: &'a ClockPage,
     /// Rate limits and lists, if any.
@@ -79,7 +79,7 @@ pub fn decide_frame(
     if !is_request(&request, server.listen) {
         return FrameVerdict::Pass;
     }
-    let class = RequestClass::from_length(request.payload.len());
+    let class = RequestLengthClass::from_length(request.payload.len());
     // A trailer makes no difference to the checks of version and source.
     let header = &request.payload[..HEADER_LEN];
     let RequestVerdict::Reply(basic) =
@@ -93,18 +93,20 @@ pub fn decide_frame(
     };
     match (admission, class) {
         (Admission::Drop(_), _) => FrameVerdict::Drop,
-        (_, RequestClass::Long) => FrameVerdict::Pass,
-        (Admission::Kiss(code), RequestClass::Plain) => {
+        (_, RequestLengthClass::Long) => FrameVerdict::Pass,
+        (Admission::Kiss(code), RequestLengthClass::Plain) => {
             FrameVerdict::Transmit(reply_frame(&request, basic.into_kiss(code), arrival))
         }
-        (Admission::Admit, RequestClass::Plain) => answer_request(&request, basic, server, arrival),
+        (Admission::Admit, RequestLengthClass::Plain) => {
+            answer_request(&request, basic, server, arrival)
+        }
     }
 }
 
 /// Answers a request that has passed all checks.
 fn answer_request(
     request: &UdpFrame<'_>,
-    basic: Reply,
+    basic: PreparedReply,
     server: &FrameDecisionInputs<'_>,
     arrival: &FrameTimes,
 ) -> FrameVerdict {
@@ -131,7 +133,7 @@ fn answer_request(
     FrameVerdict::Transmit(reply_frame(request, reply, arrival))
 }
 
-fn reply_frame(request: &UdpFrame<'_>, reply: Reply, arrival: &FrameTimes) -> Vec<u8> {
+fn reply_frame(request: &UdpFrame<'_>, reply: PreparedReply, arrival: &FrameTimes) -> Vec<u8> {
     let mut payload = [0; HEADER_LEN];
     reply.header_at(arrival.transmit).emit(&mut payload);
     let builder = UdpFrameBuilder {
@@ -147,7 +149,7 @@ fn reply_frame(request: &UdpFrame<'_>, reply: Reply, arrival: &FrameTimes) -> Ve
 }
 
 /// Returns true if the frame is a request that XDP may answer, or a longer one.
-fn is_request(request: &UdpFrame<'_>, listen: &ListenSet) -> bool {
+fn is_request(request: &UdpFrame<'_>, listen: &ListenAddressSet) -> bool {
     let (source, destination) = (request.source, request.destination);
     !request.ethernet.source.is_group()
         && request.payload.len() >= HEADER_LEN

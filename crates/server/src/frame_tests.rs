@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::page::tests::page;
-use crate::{HashKey, LimitsConfig};
+use crate::{AddressHashKey, LimitsConfig};
 
 const RECEIVED: NtpTimestamp = NtpTimestamp::from_bits(0xe000_0000_2000_0000);
 const TRANSMIT: NtpTimestamp = NtpTimestamp::from_bits(0xe000_0000_2000_1235);
@@ -20,19 +20,19 @@ const MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 1]);
 /// The VLAN that the server has interfaces in.
 const VLAN: u16 = 0x123;
 
-fn listen() -> ListenSet {
+fn listen() -> ListenAddressSet {
     let addresses = ["10.0.0.1:123", "[fd00::1]:123"].map(|text| text.parse().unwrap());
     let network = "10.9.8.1/24".parse().unwrap();
     let vlans =
         [TYPE_VLAN, TYPE_SERVICE_VLAN].map(|protocol| VlanId { protocol, identifier: VLAN });
     let stations = [None, Some(vlans[0]), Some(vlans[1])].map(|vlan| (vlan, MAC));
-    ListenSet::resolve(&addresses, &addresses.map(|at| at.ip()))
+    ListenAddressSet::resolve(&addresses, &addresses.map(|at| at.ip()))
         .with_networks(&[network])
         .with_stations(&stations)
 }
 
 fn judge(frame: &[u8]) -> FrameVerdict {
-    let table = InterleavedTable::new(0, HashKey([0; 2])).unwrap();
+    let table = InterleavedTable::new(0, AddressHashKey([0; 2])).unwrap();
     judge_with(frame, None, FrameInterleavedHandling::Answer(&table))
 }
 
@@ -288,7 +288,7 @@ fn interleaved_request(origin: u64) -> Vec<u8> {
 
 #[test]
 fn interleaved_requests_are_answered_from_the_table_or_pass() {
-    let table = InterleavedTable::new(16, HashKey([3, 4])).unwrap();
+    let table = InterleavedTable::new(16, AddressHashKey([3, 4])).unwrap();
     let header =
         |frame: &[u8]| match judge_with(frame, None, FrameInterleavedHandling::Answer(&table)) {
             FrameVerdict::Transmit(reply) => {
@@ -308,7 +308,7 @@ fn interleaved_requests_are_answered_from_the_table_or_pass() {
 #[test]
 fn limits_hold_for_requests_of_any_length_and_for_nothing_else() {
     let config = LimitsConfig { rate: Some(1.0), burst: 1, kiss_rate: true, ..Default::default() };
-    let limiter = Limiter::new(&config, HashKey([3, 4])).unwrap();
+    let limiter = Limiter::new(&config, AddressHashKey([3, 4])).unwrap();
     let judge = |frame: &[u8]| judge_with(frame, Some(&limiter), FrameInterleavedHandling::Pass);
     let mut other_mode = ntp_request();
     other_mode[0] ^= 7;

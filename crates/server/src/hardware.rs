@@ -8,7 +8,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use horolog_io::{BatchPacket, HardwareTimestamp, InterfacePhc, InterfacePhcError, PhcConversion};
 use horolog_sys::explain::explain;
-use horolog_sys::hardware_timestamps::{HardwareTimestamps, TimestampPurpose};
+use horolog_sys::hardware_timestamps::{EnabledHardwareTimestamps, TimestampPurpose};
 use horolog_time::{Monotonic, Timestamp};
 
 use crate::periodic::PeriodicThread;
@@ -20,7 +20,7 @@ const COMPARISON_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Reason for which hardware timestamps are unavailable; its text is one line for the user.
 #[derive(Debug, thiserror::Error)]
-pub enum HardwareStartError {
+pub enum HardwareTimestampingError {
     /// Interface without hardware timestamps, or with a PHC that cannot be read.
     #[error("--timestamps: {0}")]
     Interface(#[from] InterfacePhcError),
@@ -89,7 +89,7 @@ pub(crate) struct OpenHardwareTimestamping(Vec<InterfacePhc>);
 
 impl OpenHardwareTimestamping {
     /// Starts the thread that compares the PHCs.
-    pub(crate) fn start(self) -> Result<HardwareTimestamping, HardwareStartError> {
+    pub(crate) fn start(self) -> Result<HardwareTimestamping, HardwareTimestampingError> {
         let Self(mut clocks) = self;
         let conversions = Arc::<PhcConversions>::default();
         publish(&conversions, &clocks);
@@ -104,7 +104,7 @@ impl OpenHardwareTimestamping {
         let thread = PeriodicThread::start("hardware-clocks", COMPARISON_INTERVAL, move || compare);
         Ok(HardwareTimestamping {
             conversions,
-            thread: thread.map_err(HardwareStartError::Thread)?,
+            thread: thread.map_err(HardwareTimestampingError::Thread)?,
         })
     }
 }
@@ -113,15 +113,15 @@ impl HardwareTimestamping {
     /// Enables hardware timestamps on all configured interfaces; on an error, on none.
     pub(crate) fn open(
         config: &ServerConfig,
-    ) -> Result<OpenHardwareTimestamping, HardwareStartError> {
+    ) -> Result<OpenHardwareTimestamping, HardwareTimestampingError> {
         let open = |name: &String| InterfacePhc::open(name, purpose(config, name));
         let interfaces = config.timestamps.hardware.iter();
         Ok(OpenHardwareTimestamping(interfaces.map(open).collect::<Result<_, _>>()?))
     }
 
     /// Checks that the drivers support the hardware timestamps, without enabling them.
-    pub(crate) fn check(config: &ServerConfig) -> Result<(), HardwareStartError> {
-        let check = |name: &String| HardwareTimestamps::check(name, purpose(config, name));
+    pub(crate) fn check(config: &ServerConfig) -> Result<(), HardwareTimestampingError> {
+        let check = |name: &String| EnabledHardwareTimestamps::check(name, purpose(config, name));
         let checked = config.timestamps.hardware.iter().try_for_each(check);
         checked.map_err(|error| InterfacePhcError::from(error).into())
     }

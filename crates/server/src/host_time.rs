@@ -10,14 +10,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use horolog_source::PlausibilityRules;
-use horolog_sys::clock::{MonotonicClock, Realtime};
+use horolog_sys::clock::{ClockMonotonic, ClockRealtime};
 use horolog_sys::explain::explain;
 use horolog_time::{Clock, NS_PER_S, Span, Timestamp, Utc};
 use horolog_wire::ntp::LeapIndicator;
 
-use crate::page::PageReader;
+use crate::page::ClockPageReader;
 use crate::periodic::PeriodicThread;
-use crate::sources::{SharedSources, SourceReading};
+use crate::sources::{SharedSourceState, SourceSelectionOutcome};
 use crate::{PlausibilityConfig, StartError};
 
 /// Intervals at which the need to save the time is checked, and at which it is saved. The latter is
@@ -30,7 +30,7 @@ const SAVED_TEXT_LEN: usize = 21;
 
 /// Time information available at the start of a server.
 #[derive(Default)]
-pub(crate) struct HostTime {
+pub(crate) struct HostTimeAtStart {
     /// Rules by which times are plausible.
     pub(crate) plausibility_rules: PlausibilityRules,
     /// Notice about the file of the saved time, if it is unusable.
@@ -38,11 +38,11 @@ pub(crate) struct HostTime {
     file: Option<(PathBuf, File)>,
 }
 
-impl HostTime {
+impl HostTimeAtStart {
     /// Reads the RTC, and opens the file with the time last saved. The file is created if missing,
     /// because the permission may be lacking later.
     pub(crate) fn open(config: &PlausibilityConfig) -> Self {
-        let now = MonotonicClock.now();
+        let now = ClockMonotonic.now();
         let minus_monotonic =
             |rtc: Timestamp<Utc>| Span::from_ns(rtc.as_ns().saturating_sub(now.as_ns()));
         let rtc = rtc_time(Path::new("/sys/class/rtc")).map(minus_monotonic);
@@ -123,10 +123,10 @@ pub(crate) struct TimeSaveThread {
 impl TimeSaveThread {
     /// Starts the thread if there is a file, unless the served time is deliberately wrong.
     pub(crate) fn start(
-        host: HostTime,
+        host: HostTimeAtStart,
         is_test: bool,
-        page: &PageReader,
-        notices: &Arc<SharedSources>,
+        page: &ClockPageReader,
+        notices: &Arc<SharedSourceState>,
     ) -> Result<Self, StartError> {
         host.notice.into_iter().for_each(|notice| notices.push_notice(notice));
         let Some((path, file)) = host.file.filter(|_| !is_test) else {
@@ -166,8 +166,8 @@ impl TimeSaveThread {
 struct TimeSaver {
     path: PathBuf,
     file: File,
-    page: PageReader,
-    notices: Arc<SharedSources>,
+    page: ClockPageReader,
+    notices: Arc<SharedSourceState>,
     failed: AtomicBool,
 }
 
@@ -175,13 +175,13 @@ impl TimeSaver {
     /// Saves the time if it is synchronised and confirmed; returns true if it was saved. A failure
     /// is reported once, until saving succeeds again.
     fn save(&self) -> bool {
-        let (page, now) = (self.page.read(), MonotonicClock.now());
+        let (page, now) = (self.page.read(), ClockMonotonic.now());
         let is_confirmed = self.notices.reading(now).is_some_and(is_confirmed);
         if page.variables.leap == LeapIndicator::Unsynchronised || !is_confirmed {
             return false;
         }
         let Some(ntp) = page.timebase.ntp_at(now) else { return false };
-        match write_saved_time(&self.file, ntp.to_utc(Realtime.now())) {
+        match write_saved_time(&self.file, ntp.to_utc(ClockRealtime.now())) {
             Ok(()) => self.failed.store(false, Ordering::Relaxed),
             Err(_) if self.failed.swap(true, Ordering::Relaxed) => {}
             Err(error) => self.notices.push_notice(format!(
@@ -195,8 +195,8 @@ impl TimeSaver {
 }
 
 /// Returns true if the served time is that of a confirmed time source.
-fn is_confirmed(reading: SourceReading) -> bool {
-    matches!(reading, SourceReading::Selected(report) if !report.is_unconfirmed)
+fn is_confirmed(reading: SourceSelectionOutcome) -> bool {
+    matches!(reading, SourceSelectionOutcome::Selected(report) if !report.is_unconfirmed)
 }
 
 #[cfg(test)]
@@ -211,7 +211,10 @@ mod tests {
         let path = directory.path().join("time");
         let open = |path: &Path| {
             let saved_time = Some(path.to_owned());
-            HostTime::open(&PlausibilityConfig { saved_time, ..PlausibilityConfig::default() })
+            HostTimeAtStart::open(&PlausibilityConfig {
+                saved_time,
+                ..PlausibilityConfig::default()
+            })
         };
         let host = open(&path);
         assert_eq!((host.plausibility_rules.saved, host.notice), (None, None), "the first start");
@@ -268,11 +271,11 @@ mod tests {
             is_unconfirmed,
             host_clock: None,
         };
-        assert!(is_confirmed(SourceReading::Selected(report(false))));
+        assert!(is_confirmed(SourceSelectionOutcome::Selected(report(false))));
         for reading in [
-            SourceReading::Selected(report(true)),
-            SourceReading::NoSource,
-            SourceReading::NotPolled,
+            SourceSelectionOutcome::Selected(report(true)),
+            SourceSelectionOutcome::NoSource,
+            SourceSelectionOutcome::NotPolled,
         ] {
             assert!(!is_confirmed(reading), "{reading:?}");
         }

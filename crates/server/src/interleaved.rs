@@ -16,7 +16,7 @@ use horolog_time::{NtpTimestamp, Span};
 use horolog_wire::ntp::{AssociationMode, Header};
 use zerocopy::FromZeros;
 
-use crate::address_hash::HashKey;
+use crate::address_hash::AddressHashKey;
 
 /// Bytes of memory per stored client.
 pub const INTERLEAVED_BYTES_PER_CLIENT: usize = size_of::<InterleavedSlot>();
@@ -60,7 +60,7 @@ struct InterleavedSlot {
 #[derive(Debug)]
 pub struct InterleavedTable {
     slots: Vec<InterleavedSlot>,
-    key: HashKey,
+    key: AddressHashKey,
 }
 
 impl InterleavedTable {
@@ -68,7 +68,7 @@ impl InterleavedTable {
     /// to disable interleaved mode. The kernel allocates memory when a slot is first written.
     /// `None` without enough memory.
     #[must_use]
-    pub fn new(clients: usize, key: HashKey) -> Option<Self> {
+    pub fn new(clients: usize, key: AddressHashKey) -> Option<Self> {
         let slots = match clients {
             0 => Vec::new(),
             clients => {
@@ -148,7 +148,7 @@ mod tests {
 
     use super::*;
 
-    const KEY: HashKey = HashKey([1, 2]);
+    const KEY: AddressHashKey = AddressHashKey([1, 2]);
 
     fn stamp(bits: u64) -> NtpTimestamp {
         NtpTimestamp::from_bits(bits)

@@ -9,7 +9,7 @@
 //! source that measures its offset finds it a second off; that second is then part of the source's
 //! offset.
 
-use horolog_sys::adjtimex::{KernelClock, PendingLeap};
+use horolog_sys::adjtimex::{KernelClockStatus, PendingLeap};
 use horolog_sys::clock::ClockOffset;
 use horolog_time::leap::{
     LeapKind, LeapList, LeapListValidity, LeapOutlook, LeapSecond, LeapSources,
@@ -90,7 +90,7 @@ struct ActiveLeap {
 
 /// State between readings of the clocks.
 #[derive(Debug)]
-pub(crate) struct LeapTransition {
+pub(crate) struct LeapTransitionTracker {
     offset: ClockOffset,
     /// Step of a past leap second that the system clock has not made; it is added to the clock's
     /// reading.
@@ -115,7 +115,7 @@ pub(crate) struct LeapTransition {
     kernel_is_stale: bool,
 }
 
-impl LeapTransition {
+impl LeapTransitionTracker {
     pub(crate) fn new(offset: ClockOffset) -> Self {
         Self {
             offset,
@@ -367,7 +367,7 @@ fn is_step(jump: Span, step: Span) -> bool {
     (jump - step).as_ns().unsigned_abs() < STEP_TOLERANCE.as_ns().unsigned_abs()
 }
 
-fn kernel_leap_kind(kernel: &KernelClock) -> Option<LeapKind> {
+fn kernel_leap_kind(kernel: &KernelClockStatus) -> Option<LeapKind> {
     match kernel.leap {
         PendingLeap::None => None,
         PendingLeap::Insert => Some(LeapKind::Insert),

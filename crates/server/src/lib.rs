@@ -47,27 +47,27 @@ mod web;
 mod worker;
 mod xdp;
 
-pub use address_hash::HashKey;
-pub use check::{CheckError, check};
-pub use clock::{ClockHealth, STEP_MIN};
+pub use address_hash::AddressHashKey;
+pub use check::{ConfigCheckError, check};
+pub use clock::{ClockThreadStatus, STEP_MIN};
 pub use config::{
-    ClockTrust, ConfigError, DEFAULT_STRATUM, DRIFT_MAX_PPB, Dispatch, EngineSelection,
-    InterleavedConfig, InterleavedEngine, LeapConfig, LimitsConfig, NtsConfig, NtsConfigError,
-    OFFSET_MAX, OperationConfig, PAGE_LIVES, PAGE_UPDATE_INTERVAL, PlausibilityConfig, SMEARS,
-    STRATA, Sandbox, ServerConfig, SourceConfig, SystemLeapBehaviour, THREADS_MAX,
-    TimestampsConfig, TimestampsConfigError, WebConfig, XdpReplyMethod,
+    ClockTrust, ConfigError, DEFAULT_STRATUM, DRIFT_MAX_PPB, EngineSelection, InterleavedConfig,
+    InterleavedEngineSelection, LeapConfig, LimitsConfig, MetricsAndPrivilegesConfig, NtsConfig,
+    NtsConfigError, OFFSET_MAX, PAGE_LIVES, PAGE_UPDATE_INTERVAL, PlausibilityConfig, SMEARS,
+    STRATA, SandboxMode, ServerConfig, ServerLivePageConfig, SocketDispatch, SourceConfig,
+    SystemLeapBehaviour, THREADS_MAX, TimestampsConfig, TimestampsConfigError, XdpReplyMethod,
 };
-pub use confine::{ConfineError, Confinement};
-pub use counters::{Counters, IgnoredCounts, SocketCounts};
-pub use decide::{IgnoreReason, Reply, ReplyKind, RequestVerdict, decide};
+pub use confine::{ConfineError, ConfinementStatus};
+pub use counters::{IgnoredCounts, SocketEngineCounts, WorkerCounters};
+pub use decide::{IgnoreReason, PreparedReply, ReplyTimestampMode, RequestVerdict, decide};
 pub use frame::{
     FrameDecisionInputs, FrameInterleavedHandling, FrameTimes, FrameVerdict, decide_frame,
 };
-pub use hardware::HardwareStartError;
-pub use horolog_ke::KeLimits;
+pub use hardware::HardwareTimestampingError;
+pub use horolog_ke::NtsKeLimits;
 pub use horolog_source::{
-    CalibrationConfig, CalibrationStatus, Edge, ErrorLogConfig, PlausibilityRules, PulseSpec,
-    SelectionState, SentenceInput, SourceSpec, SourceState,
+    CalibrationConfig, CalibrationStatus, ClockErrorLogConfig, PlausibilityRules, PulseEdgeKind,
+    PulseSpec, SelectionState, SentenceInput, SourceSpec, SourceStatus,
 };
 pub use interleaved::{
     INTERLEAVED_BYTES_PER_CLIENT, InterleavedTable, as_receive, as_transmit, may_be_interleaved,
@@ -75,27 +75,28 @@ pub use interleaved::{
 pub use leap_file::{LeapFile, LeapFileError};
 pub use leap_notice::LeapNotice;
 pub use limits::{
-    Admission, DropReason, KissCode, LIMIT_BYTES_PER_CLIENT, Limiter, RequestClass,
+    Admission, DropReason, KissCode, LIMIT_BYTES_PER_CLIENT, Limiter, RequestLengthClass,
     responder_settings,
 };
-pub use listen::ListenSet;
+pub use listen::ListenAddressSet;
 pub use listeners::WorkerStatus;
 pub use metrics::{MetricsError, metric_names};
 pub use nts_ke::NtsKeStatus;
 pub use page::{
-    ClockPage, ClockPages, PageReader, PageSink, PageWriter, SystemVariables, shared_pages,
+    ClockPage, ClockPageReader, ClockPageSink, ClockPageWriter, ClockPages, SystemVariables,
+    shared_pages,
 };
 pub use ptp::{
     AnnouncedClock as PtpAnnounced, PortState as PtpPortState, PtpConfig, PtpConfigError,
     PtpPortStatus, PtpPortTransport as PtpTransport, PtpProfile, PtpStartError, PtpStatus,
 };
-pub use reload::{ReloadError, ReloadHistory, ReloadReport};
+pub use reload::{ReloadError, ReloadOutcome, ReloadStatus};
 pub use response::ResponseTimes;
 pub use secrets::SecretsError;
 pub use server::Server;
-pub use server_status::{ServerStatus, StatusFormatError, StoredClients};
+pub use server_status::{ServerStatus, StatusFormatError, StoredClientCounts};
 pub use start_error::StartError;
-pub use web::WebError;
+pub use web::ServerLivePageError;
 pub use xdp::{
     XdpCounts, XdpDropCounts, XdpEngineError, XdpInterface, XdpKissCounts, XdpPassCounts,
     clock_update,

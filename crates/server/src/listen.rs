@@ -5,12 +5,12 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use horolog_sys::netlink::{Prefix, VlanId};
-use horolog_time::leap::UtcTimeline;
+use horolog_time::leap::LeapSecondRepresentation;
 use horolog_wire::ethernet::{MacAddress, VlanTag};
 
 /// Concrete addresses and ports at which requests are answered.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct ListenSet {
+pub struct ListenAddressSet {
     addresses: Vec<SocketAddr>,
     /// Subset of the addresses, at which smeared time is served.
     smeared: Vec<SocketAddr>,
@@ -20,7 +20,7 @@ pub struct ListenSet {
     stations: Vec<(Option<VlanId>, MacAddress)>,
 }
 
-impl ListenSet {
+impl ListenAddressSet {
     /// Returns the set for listen addresses, restricted to the addresses `local` of this host. A
     /// wildcard (`0.0.0.0` or `::`) stands for all of its IP version. Loopback addresses are
     /// excluded, because no packets for them arrive on a link (RFC 1122, section 3.2.1.3; RFC 4291,
@@ -60,10 +60,13 @@ impl ListenSet {
 
     /// Returns the timeline served at this address.
     #[must_use]
-    pub fn timeline(&self, at: SocketAddr) -> UtcTimeline {
+    pub fn timeline(&self, at: SocketAddr) -> LeapSecondRepresentation {
         let is_same =
             |address: &&SocketAddr| address.ip() == at.ip() && address.port() == at.port();
-        self.smeared.iter().find(is_same).map_or(UtcTimeline::Stepped, |_| UtcTimeline::Smeared)
+        self.smeared
+            .iter()
+            .find(is_same)
+            .map_or(LeapSecondRepresentation::Stepped, |_| LeapSecondRepresentation::Smeared)
     }
 
     /// Returns true if packets to this address and port are answered. Scope and flow label are
@@ -119,10 +122,12 @@ mod tests {
     fn a_wildcard_stands_for_the_local_addresses_of_its_family() {
         let local = ["10.0.0.1", "fd00::1", "127.0.0.1", "10.0.0.2", "::1"];
         let local = local.map(|text| text.parse().unwrap());
-        let set = ListenSet::resolve(&addresses(&["0.0.0.0:123"]), &local);
+        let set = ListenAddressSet::resolve(&addresses(&["0.0.0.0:123"]), &local);
         assert_eq!(set.addresses(), addresses(&["10.0.0.1:123", "10.0.0.2:123"]));
-        let set =
-            ListenSet::resolve(&addresses(&["[::]:123", "10.0.0.2:456", "10.0.0.9:456"]), &local);
+        let set = ListenAddressSet::resolve(
+            &addresses(&["[::]:123", "10.0.0.2:456", "10.0.0.9:456"]),
+            &local,
+        );
         assert!(set.contains("fd00::1".parse().unwrap(), 123));
         assert!(set.contains("10.0.0.2".parse().unwrap(), 456));
         assert!(!set.contains("10.0.0.2".parse().unwrap(), 123));
@@ -134,11 +139,14 @@ mod tests {
     #[test]
     fn each_address_has_its_timeline() {
         let local = ["10.0.0.1".parse().unwrap()];
-        let set = ListenSet::resolve(&addresses(&["0.0.0.0:123"]), &local)
+        let set = ListenAddressSet::resolve(&addresses(&["0.0.0.0:123"]), &local)
             .with_smeared(&addresses(&["0.0.0.0:124"]), &local);
         assert_eq!(set.addresses(), addresses(&["10.0.0.1:123", "10.0.0.1:124"]));
         let timelines: Vec<_> = set.addresses().iter().map(|at| set.timeline(*at)).collect();
-        assert_eq!(timelines, [UtcTimeline::Stepped, UtcTimeline::Smeared]);
+        assert_eq!(
+            timelines,
+            [LeapSecondRepresentation::Stepped, LeapSecondRepresentation::Smeared]
+        );
         assert!(set.contains("10.0.0.1".parse().unwrap(), 124));
     }
 
@@ -149,7 +157,7 @@ mod tests {
         let vlan = VlanId { protocol: 0x8100, identifier: 7 };
         let (mac, vlan_mac) = (MacAddress([2; 6]), MacAddress([4; 6]));
         let stations = [(None, mac), (Some(vlan), vlan_mac)];
-        let set = ListenSet::default().with_networks(&networks).with_stations(&stations);
+        let set = ListenAddressSet::default().with_networks(&networks).with_stations(&stations);
         for (ip, is_broadcast) in [
             ("10.0.0.255", true),
             ("10.0.0.1", false),
@@ -169,7 +177,7 @@ mod tests {
 
     #[test]
     fn no_wildcard_is_left_in_the_set() {
-        let set = ListenSet::resolve(&addresses(&["0.0.0.0:123", "[::]:123"]), &[]);
+        let set = ListenAddressSet::resolve(&addresses(&["0.0.0.0:123", "[::]:123"]), &[]);
         assert!(set.addresses().is_empty());
         assert!(!set.contains("0.0.0.0".parse().unwrap(), 123));
     }
@@ -177,7 +185,7 @@ mod tests {
     #[test]
     fn a_scope_does_not_hide_an_address() {
         let scoped = "[fe80::1%3]:123".parse().unwrap();
-        let set = ListenSet::resolve(&[scoped], &["fe80::1".parse().unwrap()]);
+        let set = ListenAddressSet::resolve(&[scoped], &["fe80::1".parse().unwrap()]);
         assert!(set.contains("fe80::1".parse().unwrap(), 123));
     }
 }

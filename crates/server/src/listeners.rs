@@ -6,14 +6,14 @@ use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use horolog_time::leap::UtcTimeline;
+use horolog_time::leap::LeapSecondRepresentation;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{ListenSockets, SocketEngine};
 use crate::reload::{PreparedReload, ReloadError, Reloader};
 use crate::worker::WorkerContext;
 use crate::xdp::{AfXdpQueue, ListenAddresses, SharedListenAddresses};
-use crate::{ServerConfig, SocketCounts, StartError};
+use crate::{ServerConfig, SocketEngineCounts, StartError};
 
 /// Counts of one thread of the socket engine, as reported by `horolog status`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -38,7 +38,7 @@ struct ActiveListener {
     requested: SocketAddr,
     /// Address with its actual port.
     address: SocketAddr,
-    timeline: UtcTimeline,
+    timeline: LeapSecondRepresentation,
     engine: SocketEngine,
 }
 
@@ -48,7 +48,7 @@ struct ListenersState {
     /// Threads that answer requests redirected to `AF_XDP` sockets.
     af_xdp_engine: Option<SocketEngine>,
     /// Counts of engines that have been stopped.
-    ended_counts: SocketCounts,
+    ended_counts: SocketEngineCounts,
 }
 
 impl ListenersState {
@@ -75,15 +75,16 @@ pub(crate) struct OpenListeners(Vec<(SocketAddr, ListenSockets)>);
 impl OpenListeners {
     /// Opens the sockets of all configured addresses. On an error, none remains open.
     pub(crate) fn open(config: &ServerConfig) -> Result<Self, StartError> {
-        let Self(mut opened) = Self::open_addresses(&config.listen, UtcTimeline::Stepped, config)?;
+        let Self(mut opened) =
+            Self::open_addresses(&config.listen, LeapSecondRepresentation::Stepped, config)?;
         let smeared = &config.leap_seconds.smear_listen;
-        opened.extend(Self::open_addresses(smeared, UtcTimeline::Smeared, config)?.0);
+        opened.extend(Self::open_addresses(smeared, LeapSecondRepresentation::Smeared, config)?.0);
         Ok(Self(opened))
     }
 
     fn open_addresses(
         listen: &[SocketAddr],
-        timeline: UtcTimeline,
+        timeline: LeapSecondRepresentation,
         config: &ServerConfig,
     ) -> Result<Self, StartError> {
         let open = |requested: &SocketAddr| {
@@ -100,12 +101,14 @@ impl OpenListeners {
     }
 }
 
-fn group_addresses(addresses: impl Iterator<Item = (SocketAddr, UtcTimeline)>) -> ListenAddresses {
+fn group_addresses(
+    addresses: impl Iterator<Item = (SocketAddr, LeapSecondRepresentation)>,
+) -> ListenAddresses {
     let mut grouped = ListenAddresses::default();
     for (address, timeline) in addresses {
         match timeline {
-            UtcTimeline::Stepped => grouped.stepped.push(address),
-            UtcTimeline::Smeared => grouped.smeared.push(address),
+            LeapSecondRepresentation::Stepped => grouped.stepped.push(address),
+            LeapSecondRepresentation::Smeared => grouped.smeared.push(address),
         }
     }
     grouped
@@ -126,8 +129,11 @@ impl Listeners {
             none if none.is_empty() => None,
             devices => Some(SocketEngine::start_af_xdp(devices, &with_own_stop(&context))?),
         };
-        let state =
-            ListenersState { listeners, af_xdp_engine, ended_counts: SocketCounts::default() };
+        let state = ListenersState {
+            listeners,
+            af_xdp_engine,
+            ended_counts: SocketEngineCounts::default(),
+        };
         Ok(Self { state: Mutex::new(state), context, shared })
     }
 
@@ -148,7 +154,7 @@ impl Listeners {
 
     /// Returns the sum of the counts of all running and stopped engines, with the drops at all
     /// sockets.
-    pub(crate) fn totals(&self) -> SocketCounts {
+    pub(crate) fn totals(&self) -> SocketEngineCounts {
         let state = self.lock();
         let mut totals = state.ended_counts;
         for engine in state.engines() {
@@ -163,7 +169,7 @@ impl Listeners {
             let workers = engine.workers().enumerate();
             workers
                 .map(|(thread, (core, totals))| {
-                    let SocketCounts { received, answered, .. } = totals;
+                    let SocketEngineCounts { received, answered, .. } = totals;
                     WorkerStatus { listen, thread, core, received, answered }
                 })
                 .collect::<Vec<_>>()
@@ -188,7 +194,8 @@ impl Listeners {
     /// of smeared time do not change.
     fn replace(&self, listen: &[SocketAddr], mut new: Vec<ActiveListener>) {
         let mut state = self.lock();
-        let is_smeared = |listened: &ActiveListener| listened.timeline == UtcTimeline::Smeared;
+        let is_smeared =
+            |listened: &ActiveListener| listened.timeline == LeapSecondRepresentation::Smeared;
         let (smeared, mut old): (Vec<_>, Vec<_>) =
             std::mem::take(&mut state.listeners).into_iter().partition(is_smeared);
         let mut retained_or_new = |requested: &SocketAddr| {
@@ -267,7 +274,8 @@ impl Reloader for ListenersReloader {
                 return Err(ReloadError::Overlap(*new, *old));
             }
         }
-        let opened = OpenListeners::open_addresses(&added, UtcTimeline::Stepped, next)?;
+        let opened =
+            OpenListeners::open_addresses(&added, LeapSecondRepresentation::Stepped, next)?;
         let new = start_engines(opened, next, &self.0.context).map_err(StartError::Thread)?;
         let (listening, listen) = (Arc::clone(&self.0), next.listen.clone());
         let apply = Box::new(move || listening.replace(&listen, new));

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
-use horolog_ke::{CookieProvider, KeConfig, KeCounts, KeError, KeServer};
-use horolog_nts::{Algorithm, COOKIE_LEN_MAX, CookieKeys, NonceStream, SessionKeys};
+use horolog_ke::{CookieProvider, NtsKeConfig, NtsKeCounts, NtsKeError, NtsKeServer};
+use horolog_nts::{AeadAlgorithm, COOKIE_LEN_MAX, CookieKeys, NonceStream, SessionKeys};
 use horolog_wire::ntp::PORT;
 use serde::{Deserialize, Serialize};
 
@@ -21,18 +21,18 @@ pub struct NtsKeStatus {
     /// Listen addresses.
     pub listen: Vec<SocketAddr>,
     /// Counts of connections by outcome.
-    pub counters: KeCounts,
+    pub counters: NtsKeCounts,
 }
 
 impl NtsKeStatus {
-    pub(crate) fn from_listener(listener: &KeServer) -> Self {
+    pub(crate) fn from_listener(listener: &NtsKeServer) -> Self {
         Self { listen: listener.listen_addresses(), counters: listener.counts() }
     }
 }
 
 /// Returns the configuration of the listener, if enabled. `ntp_port` is the port of the server's
 /// first listen address.
-fn ke_config(config: &ServerConfig, ntp_port: Option<u16>) -> Option<KeConfig> {
+fn ke_config(config: &ServerConfig, ntp_port: Option<u16>) -> Option<NtsKeConfig> {
     let nts = &config.nts;
     let (certificate, key) = (nts.certificate.clone()?, nts.key.clone()?);
     let with_default_port = |address: &SocketAddr| SocketAddr::new(address.ip(), horolog_ke::PORT);
@@ -43,12 +43,12 @@ fn ke_config(config: &ServerConfig, ntp_port: Option<u16>) -> Option<KeConfig> {
         listen.dedup();
     }
     let first = *listen.first()?;
-    Some(KeConfig {
+    Some(NtsKeConfig {
         listen,
         ntp_server: nts.ke_server.clone(),
         ntp_port: ntp_port.filter(|port| *port != PORT && nts.ke_server.is_none()),
         limits: nts.ke_limits,
-        ..KeConfig::new(first, certificate, key)
+        ..NtsKeConfig::new(first, certificate, key)
     })
 }
 
@@ -57,17 +57,17 @@ pub(crate) fn start(
     config: &ServerConfig,
     ntp_port: Option<u16>,
     cookies: Option<&Arc<ArcSwap<CookieKeys>>>,
-) -> Result<Option<KeServer>, KeError> {
+) -> Result<Option<NtsKeServer>, NtsKeError> {
     let (Some(ke_settings), Some(cookies)) = (ke_config(config, ntp_port), cookies) else {
         return Ok(None);
     };
-    KeServer::start(ke_settings, Arc::new(CookieFactory::new(cookies)?)).map(Some)
+    NtsKeServer::start(ke_settings, Arc::new(CookieFactory::new(cookies)?)).map(Some)
 }
 
 /// Reload of all options of the listener, and of the contents of its files. Enabling or disabling
 /// the listener requires a restart.
 pub(crate) struct NtsKeReloader {
-    pub(crate) listener: Arc<KeServer>,
+    pub(crate) listener: Arc<NtsKeServer>,
     /// Listeners of the server, whose port is sent to clients.
     pub(crate) sockets: Arc<Listeners>,
 }
@@ -100,7 +100,7 @@ impl Reloader for NtsKeReloader {
             return Err(ReloadError::UnknownPort);
         }
         let Some(ke_settings) = ke_config(next, ntp_port) else { return Ok(None) };
-        let failed = |error: KeError| ReloadError::Other(error.to_string());
+        let failed = |error: NtsKeError| ReloadError::Other(error.to_string());
         let prepared = self.listener.prepare(ke_settings).map_err(failed)?;
         let (old, new) = (&in_force.nts, &next.nts);
         let (old_limits, new_limits) = (old.ke_limits, new.ke_limits);
@@ -137,8 +137,8 @@ struct CookieFactory {
 }
 
 impl CookieFactory {
-    fn new(cookies: &Arc<ArcSwap<CookieKeys>>) -> Result<Self, KeError> {
-        let nonces = NonceStream::new().map_err(|error| KeError::System {
+    fn new(cookies: &Arc<ArcSwap<CookieKeys>>) -> Result<Self, NtsKeError> {
+        let nonces = NonceStream::new().map_err(|error| NtsKeError::System {
             doing: "get random numbers for cookies",
             error: io::Error::other(error),
         })?;
@@ -148,11 +148,11 @@ impl CookieFactory {
 
 impl CookieProvider for CookieFactory {
     fn algorithms(&self) -> Vec<u16> {
-        Algorithm::ALL.iter().map(|algorithm| algorithm.number()).collect()
+        AeadAlgorithm::ALL.iter().map(|algorithm| algorithm.number()).collect()
     }
 
     fn cookies(&self, algorithm: u16, c2s: &[u8], s2c: &[u8], count: usize) -> Vec<Vec<u8>> {
-        let session = Algorithm::from_number(algorithm)
+        let session = AeadAlgorithm::from_number(algorithm)
             .and_then(|algorithm| SessionKeys::new(algorithm, c2s, s2c).ok());
         let Some(session) = session else { return Vec::new() };
         let keys = self.cookies.load();
@@ -173,7 +173,7 @@ impl CookieProvider for CookieFactory {
 mod tests {
     use std::time::Duration;
 
-    use horolog_nts::MasterSecret;
+    use horolog_nts::CookieMasterSecret;
     use horolog_time::Timestamp;
 
     use super::*;
@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn cookies_hold_the_keys_and_differ() {
         let now = Timestamp::from_timespec(1_700_000_000, 0);
-        let secret = MasterSecret::from_bytes([1; 32]);
+        let secret = CookieMasterSecret::from_bytes([1; 32]);
         let keys = CookieKeys::new(&secret, Duration::from_hours(24), 1, now);
         let baker = CookieFactory::new(&Arc::new(ArcSwap::from_pointee(keys))).unwrap();
         assert_eq!(baker.algorithms(), [30, 15]);

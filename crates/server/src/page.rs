@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use horolog_time::leap::UtcTimeline;
+use horolog_time::leap::LeapSecondRepresentation;
 use horolog_time::{Monotonic, NtpShort, NtpTimestamp, Span, Timebase, Timestamp, Utc};
 use horolog_wire::ntp::{LeapIndicator, STRATUM_UNSYNCHRONISED};
 
@@ -167,20 +167,20 @@ pub struct ClockPages {
 impl ClockPages {
     /// Returns the page of a timeline.
     #[must_use]
-    pub const fn page(&self, timeline: UtcTimeline) -> &ClockPage {
+    pub const fn page(&self, timeline: LeapSecondRepresentation) -> &ClockPage {
         match timeline {
-            UtcTimeline::Stepped => &self.stepped,
-            UtcTimeline::Smeared => &self.smeared,
+            LeapSecondRepresentation::Stepped => &self.stepped,
+            LeapSecondRepresentation::Smeared => &self.smeared,
         }
     }
 
     fn to_words(self) -> [[u64; PAGE_WORDS]; 2] {
-        UtcTimeline::ALL.map(|timeline| self.page(timeline).to_words())
+        LeapSecondRepresentation::ALL.map(|timeline| self.page(timeline).to_words())
     }
 }
 
 /// Sink of clock pages: an engine that serves time from them, or a task that runs at each update.
-pub trait PageSink: Send {
+pub trait ClockPageSink: Send {
     /// Replaces the previous pages. After an error they stay in force until they expire; the clock
     /// thread counts the error and continues.
     fn publish(&mut self, pages: &ClockPages) -> io::Result<()>;
@@ -195,7 +195,7 @@ const TAI_UNKNOWN: u64 = 1 << 32;
 /// complete pages to readers, unlike a plain sequence lock.
 #[derive(Debug)]
 #[repr(align(128))]
-struct PageSlots {
+struct ClockPageSlots {
     published: AtomicU64,
     slots: [[[AtomicU64; PAGE_WORDS]; 2]; 2],
 }
@@ -203,18 +203,21 @@ struct PageSlots {
 /// Creates shared pages, written by one thread and read by any number of threads without locks.
 /// Returns the only writer, and a reader of the stepped timeline.
 #[must_use]
-pub fn shared_pages(first: &ClockPages) -> (PageWriter, PageReader) {
+pub fn shared_pages(first: &ClockPages) -> (ClockPageWriter, ClockPageReader) {
     let words = first.to_words();
     let slot = || words.map(|page| page.map(AtomicU64::new));
-    let shared = Arc::new(PageSlots { published: AtomicU64::new(0), slots: [slot(), slot()] });
-    (PageWriter(Arc::clone(&shared)), PageReader { shared, timeline: UtcTimeline::Stepped })
+    let shared = Arc::new(ClockPageSlots { published: AtomicU64::new(0), slots: [slot(), slot()] });
+    (
+        ClockPageWriter(Arc::clone(&shared)),
+        ClockPageReader { shared, timeline: LeapSecondRepresentation::Stepped },
+    )
 }
 
 /// Writer of the shared pages.
 #[derive(Debug)]
-pub struct PageWriter(Arc<PageSlots>);
+pub struct ClockPageWriter(Arc<ClockPageSlots>);
 
-impl PageSink for PageWriter {
+impl ClockPageSink for ClockPageWriter {
     fn publish(&mut self, pages: &ClockPages) -> io::Result<()> {
         let next = self.0.published.load(Ordering::Relaxed) + 1;
         // A reader that finds a word of publication `next` in the slot of publication `next - 2`
@@ -232,15 +235,15 @@ impl PageSink for PageWriter {
 
 /// Reader of the shared pages of one timeline.
 #[derive(Clone, Debug)]
-pub struct PageReader {
-    shared: Arc<PageSlots>,
-    timeline: UtcTimeline,
+pub struct ClockPageReader {
+    shared: Arc<ClockPageSlots>,
+    timeline: LeapSecondRepresentation,
 }
 
-impl PageReader {
+impl ClockPageReader {
     /// Returns a reader of another timeline.
     #[must_use]
-    pub fn with_timeline(&self, timeline: UtcTimeline) -> Self {
+    pub fn with_timeline(&self, timeline: LeapSecondRepresentation) -> Self {
         Self { shared: Arc::clone(&self.shared), timeline }
     }
 
@@ -334,23 +337,26 @@ pub(crate) mod tests {
         let (mut writer, reader) = shared_pages(&pair(0));
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {
-            let readers: Vec<_> =
-                [UtcTimeline::Stepped, UtcTimeline::Smeared, UtcTimeline::Stepped]
-                    .map(|timeline| {
-                        let (reader, stop) = (reader.with_timeline(timeline), &stop);
-                        scope.spawn(move || {
-                            let mut last = 0;
-                            while !stop.load(Ordering::Relaxed) {
-                                let page = reader.read();
-                                let n = page.timebase.anchor.as_ns().cast_unsigned();
-                                assert_eq!(page, numbered(n));
-                                assert!(n >= last, "a page older than one already seen");
-                                last = n;
-                            }
-                            last
-                        })
-                    })
-                    .into();
+            let readers: Vec<_> = [
+                LeapSecondRepresentation::Stepped,
+                LeapSecondRepresentation::Smeared,
+                LeapSecondRepresentation::Stepped,
+            ]
+            .map(|timeline| {
+                let (reader, stop) = (reader.with_timeline(timeline), &stop);
+                scope.spawn(move || {
+                    let mut last = 0;
+                    while !stop.load(Ordering::Relaxed) {
+                        let page = reader.read();
+                        let n = page.timebase.anchor.as_ns().cast_unsigned();
+                        assert_eq!(page, numbered(n));
+                        assert!(n >= last, "a page older than one already seen");
+                        last = n;
+                    }
+                    last
+                })
+            })
+            .into();
             // Long enough that readers are interrupted in the middle of a read many times over.
             let end = Instant::now() + Duration::from_millis(500);
             let mut n = 0;
@@ -361,7 +367,10 @@ pub(crate) mod tests {
             stop.store(true, Ordering::Relaxed);
             assert!(readers.into_iter().all(|reader| reader.join().unwrap() > 0));
             assert_eq!(reader.read(), pair(n).stepped);
-            assert_eq!(reader.with_timeline(UtcTimeline::Smeared).read(), pair(n).smeared);
+            assert_eq!(
+                reader.with_timeline(LeapSecondRepresentation::Smeared).read(),
+                pair(n).smeared
+            );
         });
     }
 

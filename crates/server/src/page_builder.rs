@@ -2,7 +2,7 @@
 //! clocks step, drift, lose synchronisation and pass leap seconds.
 
 use horolog_source::{JumpGuard, ServerLeapSeconds};
-use horolog_sys::adjtimex::KernelClock;
+use horolog_sys::adjtimex::KernelClockStatus;
 use horolog_sys::clock::ClockOffset;
 use horolog_time::leap::{LeapKind, LeapListValidity, Smear, SmearReading};
 use horolog_time::{
@@ -13,8 +13,8 @@ use horolog_wire::ntp::{LeapIndicator, STRATUM_UNSYNCHRONISED};
 use crate::config::SystemLeapBehaviour;
 use crate::leap_file::LeapFile;
 use crate::leap_notice::LeapNotice;
-use crate::leap_transition::{LeapInputs, LeapOutputs, LeapTransition};
-use crate::sources::SourceReading;
+use crate::leap_transition::{LeapInputs, LeapOutputs, LeapTransitionTracker};
+use crate::sources::SourceSelectionOutcome;
 use crate::tai::{TaiInputs, TaiOffsetTracker};
 use crate::{ClockPage, ClockPages, ClockTrust, ServerConfig, SystemVariables};
 
@@ -28,16 +28,16 @@ pub(crate) struct SystemClockReading {
     /// `CLOCK_REALTIME` minus `CLOCK_MONOTONIC`.
     pub(crate) offset: ClockOffset,
     /// Report of the kernel on its clock; `None` if unavailable.
-    pub(crate) kernel: Option<KernelClock>,
+    pub(crate) kernel: Option<KernelClockStatus>,
 }
 
 /// Builder of the clock pages of a server.
 #[derive(Debug)]
-pub(crate) struct PageBuilder {
+pub(crate) struct ClockPageBuilder {
     config: ServerConfig,
     precision: i8,
     start: Timestamp<Monotonic>,
-    source_reading: SourceReading,
+    source_reading: SourceSelectionOutcome,
     guard: JumpGuard,
     /// True if the served time has jumped and the new time is not confirmed yet.
     jumped: bool,
@@ -45,7 +45,7 @@ pub(crate) struct PageBuilder {
     confirmed: Option<Span>,
     jump_notice: Option<String>,
     leap_file: Option<LeapFile>,
-    leap_transition: LeapTransition,
+    leap_transition: LeapTransitionTracker,
     tai: TaiOffsetTracker,
     known_leaps: ServerLeapSeconds,
     recent_root_distance: RecentMax,
@@ -53,20 +53,20 @@ pub(crate) struct PageBuilder {
     new_notices: Vec<LeapNotice>,
 }
 
-impl PageBuilder {
+impl ClockPageBuilder {
     /// Creates a builder with a first reading, from which a test drift starts.
     pub(crate) fn new(config: &ServerConfig, precision: i8, first: &SystemClockReading) -> Self {
         Self {
             config: config.clone(),
             precision,
             start: first.now,
-            source_reading: SourceReading::default(),
+            source_reading: SourceSelectionOutcome::default(),
             guard: JumpGuard::default(),
             jumped: false,
             confirmed: None,
             jump_notice: None,
             leap_file: None,
-            leap_transition: LeapTransition::new(first.offset),
+            leap_transition: LeapTransitionTracker::new(first.offset),
             tai: TaiOffsetTracker::default(),
             known_leaps: ServerLeapSeconds::default(),
             recent_root_distance: RecentMax::default(),
@@ -255,10 +255,14 @@ impl PageBuilder {
             return self.unsynchronised();
         }
         match self.source_reading {
-            SourceReading::NotPolled => self.kernel_variables(reading, outputs, leap, reference),
-            SourceReading::Selected(_) if outputs.is_uncertain => self.unsynchronised(),
-            SourceReading::Selected(report) => self.source_variables(&report, reading.now, leap),
-            SourceReading::NoSource => self.unsynchronised(),
+            SourceSelectionOutcome::NotPolled => {
+                self.kernel_variables(reading, outputs, leap, reference)
+            }
+            SourceSelectionOutcome::Selected(_) if outputs.is_uncertain => self.unsynchronised(),
+            SourceSelectionOutcome::Selected(report) => {
+                self.source_variables(&report, reading.now, leap)
+            }
+            SourceSelectionOutcome::NoSource => self.unsynchronised(),
         }
     }
 

@@ -76,7 +76,7 @@ impl World {
                 offset: Span::from_ns(self.before_leap(now) - now + step + noise),
                 uncertainty: Span::from_ns(20),
             },
-            kernel: Some(KernelClock {
+            kernel: Some(KernelClockStatus {
                 is_leap_second: false,
                 synchronised: true,
                 leap,
@@ -88,7 +88,7 @@ impl World {
         }
     }
 
-    fn renewal(&self, first: i64) -> PageBuilder {
+    fn renewal(&self, first: i64) -> ClockPageBuilder {
         let config = ServerConfig { stratum: 2, trust: self.trust, ..ServerConfig::default() };
         let name = match self.kind {
             LeapKind::Insert => "testdata/leap-seconds-2016.list",
@@ -96,7 +96,7 @@ impl World {
         };
         // Cargo runs tests in the crate's directory.
         let file = self.listed.then(|| LeapFile::open(Path::new(name)).unwrap());
-        PageBuilder::new(&config, -24, &self.reading(first)).with_leap_file(file)
+        ClockPageBuilder::new(&config, -24, &self.reading(first)).with_leap_file(file)
     }
 }
 
@@ -272,7 +272,8 @@ fn a_served_time_moved_by_a_test_passes_its_own_leap() {
         let now = DUE + tenth * 100 * MS;
         let mut reading = world.reading(now);
         reading.offset.offset = reading.offset.offset + Span::from_ns(ahead);
-        reading.kernel = reading.kernel.map(|k| KernelClock { leap: PendingLeap::Delete, ..k });
+        reading.kernel =
+            reading.kernel.map(|k| KernelClockStatus { leap: PendingLeap::Delete, ..k });
         let pages = renewal.pages(&reading);
         let stepped = served(&pages.stepped, now, world.utc(now)).unwrap();
         assert!((stepped - world.utc(now)).abs() <= 10, "{tenth}");

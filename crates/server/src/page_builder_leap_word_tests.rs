@@ -4,8 +4,12 @@
 use super::*;
 
 /// A source that says the time by itself, and how far the clock is off by it.
-fn selected_reading(now: i64, offset: Span, next_leap: Option<leap::LeapSecond>) -> SourceReading {
-    SourceReading::Selected(SourceEstimate {
+fn selected_reading(
+    now: i64,
+    offset: Span,
+    next_leap: Option<leap::LeapSecond>,
+) -> SourceSelectionOutcome {
+    SourceSelectionOutcome::Selected(SourceEstimate {
         at: Timestamp::from_ns(now),
         offset,
         frequency_ppb: 0,
@@ -118,7 +122,7 @@ fn a_server_that_starts_in_the_leap_second_does_not_pass_it_again() {
     let reading = |now: i64| {
         let reading = world.reading(now);
         let is_leap_second = (0..NS_PER_S).contains(&(now - DUE));
-        let kernel = reading.kernel.map(|kernel| KernelClock {
+        let kernel = reading.kernel.map(|kernel| KernelClockStatus {
             is_leap_second,
             leap: PendingLeap::None,
             ..kernel
@@ -129,7 +133,7 @@ fn a_server_that_starts_in_the_leap_second_does_not_pass_it_again() {
         let file = world.renewal(DUE).leap_file;
         let config = ServerConfig { stratum: 2, trust: world.trust, ..ServerConfig::default() };
         let mut renewal =
-            PageBuilder::new(&config, -24, &reading(DUE + started)).with_leap_file(file);
+            ClockPageBuilder::new(&config, -24, &reading(DUE + started)).with_leap_file(file);
         for tenth in 0..80 {
             let now = DUE + started + tenth * 100 * MS;
             let page = renewal.pages(&reading(now)).stepped;

@@ -15,7 +15,7 @@ fn reading(now_ms: i64, offset_ns: i64, uncertainty_ns: i64) -> SystemClockReadi
             offset: Span::from_ns(OFFSET_NS + offset_ns),
             uncertainty: Span::from_ns(uncertainty_ns),
         },
-        kernel: Some(KernelClock {
+        kernel: Some(KernelClockStatus {
             is_leap_second: false,
             synchronised: true,
             leap: PendingLeap::Insert,
@@ -27,10 +27,10 @@ fn reading(now_ms: i64, offset_ns: i64, uncertainty_ns: i64) -> SystemClockReadi
     }
 }
 
-fn renewal(change: impl FnOnce(&mut ServerConfig)) -> PageBuilder {
+fn renewal(change: impl FnOnce(&mut ServerConfig)) -> ClockPageBuilder {
     let mut config = ServerConfig { stratum: 2, ..ServerConfig::default() };
     change(&mut config);
-    PageBuilder::new(&config, -24, &reading(0, 0, 50))
+    ClockPageBuilder::new(&config, -24, &reading(0, 0, 50))
 }
 
 /// Served time minus the system's, at the instant of the reading.
@@ -57,7 +57,7 @@ fn a_synchronised_kernel_is_believed() {
 #[test]
 fn an_unsynchronised_kernel_means_leap_3_and_stratum_16() {
     let mut lost = reading(10, 0, 50);
-    lost.kernel = lost.kernel.map(|kernel| KernelClock { synchronised: false, ..kernel });
+    lost.kernel = lost.kernel.map(|kernel| KernelClockStatus { synchronised: false, ..kernel });
     for lost in [lost, SystemClockReading { kernel: None, ..lost }] {
         let variables =
             renewal(|c| c.leap = Some(LeapIndicator::None)).pages(&lost).stepped.variables;

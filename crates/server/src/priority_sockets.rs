@@ -9,7 +9,7 @@ use horolog_io::{Batch, BatchDevice, Endpoints, UdpDevice};
 
 /// Pair of sockets that share a port, as one device.
 #[derive(Debug)]
-pub(crate) struct PrioritySockets {
+pub(crate) struct PreferredSocketPair {
     preferred: UdpDevice,
     other: UdpDevice,
     /// True if the last batch came from the preferred socket. The other is then polled first, so
@@ -17,7 +17,7 @@ pub(crate) struct PrioritySockets {
     preferred_was_served: bool,
 }
 
-impl PrioritySockets {
+impl PreferredSocketPair {
     pub(crate) const fn new(preferred: UdpDevice, other: UdpDevice) -> Self {
         Self { preferred, other, preferred_was_served: false }
     }
@@ -36,7 +36,7 @@ impl PrioritySockets {
     }
 }
 
-impl BatchDevice for PrioritySockets {
+impl BatchDevice for PreferredSocketPair {
     type Address = Endpoints;
 
     fn receive(&mut self, batch: &mut Batch<Endpoints>, wait: Duration) -> io::Result<usize> {
@@ -60,12 +60,12 @@ impl BatchDevice for PrioritySockets {
 
 #[cfg(test)]
 mod tests {
-    use horolog_io::UdpOptions;
+    use horolog_io::UdpDeviceOptions;
 
     use super::*;
 
     fn bind() -> UdpDevice {
-        UdpDevice::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::default()).unwrap()
+        UdpDevice::bind("127.0.0.1:0".parse().unwrap(), &UdpDeviceOptions::default()).unwrap()
     }
 
     #[test]
@@ -79,7 +79,7 @@ mod tests {
             assert!(batch.push(Endpoints::to_remote(socket.local_address()), text));
             assert_eq!(client.send(&mut batch).unwrap(), 1);
         }
-        let mut pair = PrioritySockets::new(preferred, other);
+        let mut pair = PreferredSocketPair::new(preferred, other);
         let mut received = String::new();
         while pair.receive(&mut batch, Duration::from_millis(5)).unwrap() > 0 {
             received.push(char::from(batch.packet(0).bytes[0]));

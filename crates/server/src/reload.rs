@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::NextConfigSlot;
 use crate::page_builder::adopt_reply_values;
-use crate::{CheckError, ServerConfig, StartError, check};
+use crate::{ConfigCheckError, ServerConfig, StartError, check};
 
 /// Reason for which a reload changed nothing; its text is one line for the user.
 #[derive(Debug, thiserror::Error)]
@@ -30,7 +30,7 @@ pub enum ReloadError {
     /// Invalid configuration: the new one, or the result of combining it with the unchanged
     /// options.
     #[error(transparent)]
-    Check(#[from] CheckError),
+    Check(#[from] ConfigCheckError),
     /// Failure to open a new resource.
     #[error(transparent)]
     Start(#[from] StartError),
@@ -54,7 +54,7 @@ pub enum ReloadError {
 
 /// Result of a reload.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct ReloadReport {
+pub struct ReloadOutcome {
     /// Names of the options that a reload can change, without leading hyphens. Their values in
     /// force are those of the new configuration.
     pub adopted: Vec<&'static str>,
@@ -66,7 +66,7 @@ pub struct ReloadReport {
 
 /// Counts and last error of the reloads, for `horolog status`.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct ReloadHistory {
+pub struct ReloadStatus {
     /// Successful reloads.
     pub done: u64,
     /// Refused reloads.
@@ -110,7 +110,7 @@ pub(crate) struct ReloadManager {
     in_force: ArcSwap<ServerConfig>,
     parts: Vec<Box<dyn Reloader>>,
     /// Counts and last error; the lock is held during a reload, so that reloads do not overlap.
-    health: Mutex<ReloadHistory>,
+    health: Mutex<ReloadStatus>,
 }
 
 impl std::fmt::Debug for ReloadManager {
@@ -133,7 +133,7 @@ impl ReloadManager {
     }
 
     /// Returns the counts and the last error of the reloads.
-    pub(crate) fn health(&self) -> ReloadHistory {
+    pub(crate) fn health(&self) -> ReloadStatus {
         self.lock().clone()
     }
 
@@ -150,7 +150,7 @@ impl ReloadManager {
         &self,
         new: &ServerConfig,
         changed: Vec<String>,
-    ) -> Result<ReloadReport, ReloadError> {
+    ) -> Result<ReloadOutcome, ReloadError> {
         let mut health = self.lock();
         match self.apply_all(new) {
             Ok(mut report) => {
@@ -169,11 +169,11 @@ impl ReloadManager {
         }
     }
 
-    fn apply_all(&self, new: &ServerConfig) -> Result<ReloadReport, ReloadError> {
+    fn apply_all(&self, new: &ServerConfig) -> Result<ReloadOutcome, ReloadError> {
         check(new)?;
         let in_force = self.config();
         let mut next = (*in_force).clone();
-        let mut report = ReloadReport::default();
+        let mut report = ReloadOutcome::default();
         for part in &self.parts {
             report.adopted.extend(part.adopt_options(&mut next, new));
         }
@@ -193,7 +193,7 @@ impl ReloadManager {
     }
 
     /// Locks the counts and the last error, which stay consistent even if a reload panics.
-    fn lock(&self) -> MutexGuard<'_, ReloadHistory> {
+    fn lock(&self) -> MutexGuard<'_, ReloadStatus> {
         self.health.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -9,7 +9,7 @@ use horolog_xdp::Responder;
 use crate::authenticate::Secrets;
 use crate::reload::{PreparedReload, ReloadError, Reloader, changed_keys};
 use crate::secrets::LoadedSecrets;
-use crate::sources::SharedSources;
+use crate::sources::SharedSourceState;
 use crate::{LeapFile, Limiter, ServerConfig};
 
 /// Reload of limits and lists, if the server was started with any: their tables are created only at
@@ -20,7 +20,7 @@ pub(crate) struct LimitsReloader {
     /// Responder of the XDP engine, if it runs.
     pub(crate) responder: Option<Arc<Responder>>,
     /// Recipient of notices about failures.
-    pub(crate) notices: Arc<SharedSources>,
+    pub(crate) notices: Arc<SharedSourceState>,
 }
 
 /// Option names, in the order in which [`LimitsReloader`] compares the options.
@@ -94,7 +94,7 @@ impl Reloader for LimitsReloader {
 /// generated itself does not change.
 pub(crate) struct SecretsReloader {
     secrets: Secrets,
-    notices: Arc<SharedSources>,
+    notices: Arc<SharedSourceState>,
 }
 
 impl SecretsReloader {
@@ -102,7 +102,7 @@ impl SecretsReloader {
     pub(crate) fn new(
         secrets: Secrets,
         notice: Option<String>,
-        notices: &Arc<SharedSources>,
+        notices: &Arc<SharedSourceState>,
     ) -> Self {
         if let Some(notice) = notice {
             notices.push_notice(notice);

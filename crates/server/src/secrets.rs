@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use horolog_nts::mac::{KeyFile, KeyTable, UnusedLines};
-use horolog_nts::{CookieKeys, MasterSecret, PAST_PERIODS_DEFAULT, SecretError};
-use horolog_sys::clock::Realtime;
+use horolog_nts::mac::{KeyFile, KeyTable, UnusedKeyFileLines};
+use horolog_nts::{CookieKeys, CookieMasterSecret, CookieMasterSecretError, PAST_PERIODS_DEFAULT};
+use horolog_sys::clock::ClockRealtime;
 use horolog_sys::private_file::{self, PrivateFileError};
 use horolog_time::{Clock, Timestamp};
 use horolog_wire::ntp::LeapIndicator;
@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 
 use crate::NtsConfig;
 use crate::authenticate::Secrets;
-use crate::page::{ClockPages, PageSink};
+use crate::page::{ClockPageSink, ClockPages};
 
 /// Maximum length of a file, in bytes.
 const FILE_LEN_MAX: u64 = 1 << 20;
@@ -40,7 +40,7 @@ pub enum SecretsError {
         /// File path.
         path: PathBuf,
         /// Unused lines, with the reasons.
-        unused: UnusedLines,
+        unused: UnusedKeyFileLines,
     },
     /// File of symmetric keys without any line.
     #[error("--keys {} contains no key; write one per line: IDENTIFIER TYPE KEY", path.display())]
@@ -54,11 +54,11 @@ pub enum SecretsError {
         /// File path.
         path: PathBuf,
         /// Error in the file.
-        fault: SecretError,
+        fault: CookieMasterSecretError,
     },
     /// Failure to generate the server's own secret.
     #[error(transparent)]
-    Random(SecretError),
+    Random(CookieMasterSecretError),
 }
 
 /// Secrets loaded from the configured files.
@@ -96,7 +96,7 @@ impl LoadedSecrets {
 pub(crate) fn load(config: &NtsConfig) -> Result<(Secrets, Option<String>), SecretsError> {
     let LoadedSecrets { keys, mut cookies, notice } = LoadedSecrets::read(config)?;
     if cookies.is_none() && config.is_on() {
-        let secret = MasterSecret::generate().map_err(SecretsError::Random)?;
+        let secret = CookieMasterSecret::generate().map_err(SecretsError::Random)?;
         cookies = Some(cookie_keys(&secret, config));
     }
     Ok((Secrets { keys: keys.map(to_shared), cookies: cookies.map(to_shared) }, notice))
@@ -106,8 +106,8 @@ fn to_shared<T>(value: T) -> Arc<ArcSwap<T>> {
     Arc::new(ArcSwap::from_pointee(value))
 }
 
-fn cookie_keys(secret: &MasterSecret, config: &NtsConfig) -> CookieKeys {
-    CookieKeys::new(secret, config.rotation, PAST_PERIODS_DEFAULT, Realtime.now())
+fn cookie_keys(secret: &CookieMasterSecret, config: &NtsConfig) -> CookieKeys {
+    CookieKeys::new(secret, config.rotation, PAST_PERIODS_DEFAULT, ClockRealtime.now())
 }
 
 /// Returns the keys of a file, and a notice about ignored lines.
@@ -126,10 +126,10 @@ fn load_keys(path: &Path) -> Result<(KeyTable, Option<String>), SecretsError> {
     }
 }
 
-fn load_secret(path: &Path) -> Result<MasterSecret, SecretsError> {
+fn load_secret(path: &Path) -> Result<CookieMasterSecret, SecretsError> {
     let option = "--nts-master-secret";
     let text = private_file::read(path, FILE_LEN_MAX).map(Zeroizing::new);
-    MasterSecret::parse(&text.map_err(file_error(option, path))?)
+    CookieMasterSecret::parse(&text.map_err(file_error(option, path))?)
         .map_err(|fault| SecretsError::Secret { path: path.to_owned(), fault })
 }
 
@@ -150,7 +150,7 @@ pub(crate) struct CookieKeyRotation {
     pub(crate) is_test: bool,
 }
 
-impl PageSink for CookieKeyRotation {
+impl ClockPageSink for CookieKeyRotation {
     fn publish(&mut self, pages: &ClockPages) -> io::Result<()> {
         let page = &pages.stepped;
         if page.variables.leap == LeapIndicator::Unsynchronised {
@@ -193,7 +193,7 @@ mod tests {
     }
 
     fn renewal(is_test: bool) -> CookieKeyRotation {
-        let secret = MasterSecret::generate().unwrap();
+        let secret = CookieMasterSecret::generate().unwrap();
         let start = Timestamp::from_timespec(20_000 * DAY, 0);
         let rotation = Duration::from_secs(DAY as u64);
         let keys = CookieKeys::new(&secret, rotation, PAST_PERIODS_DEFAULT, start);

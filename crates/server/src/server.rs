@@ -7,56 +7,57 @@ use std::time::Instant;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use horolog_http::HttpResponder;
-use horolog_ke::KeServer;
-use horolog_source::Calibration;
-use horolog_sys::clock::MonotonicClock;
+use horolog_ke::NtsKeServer;
+use horolog_source::RunningCalibration;
+use horolog_sys::clock::ClockMonotonic;
 use horolog_sys::memory::resident_bytes;
 use horolog_time::{Clock, Span, measure_precision};
 use horolog_wire::ntp::LeapIndicator;
 
+use crate::authenticate::Secrets;
 use crate::clock::{ClockThread, read_clocks};
-use crate::confine::{Confinement, confine};
+use crate::confine::{ConfinementStatus, confine};
 use crate::hardware::HardwareTimestamping;
-use crate::host_time::{HostTime, TimeSaveThread};
+use crate::host_time::{HostTimeAtStart, TimeSaveThread};
 use crate::leap_notice::describe_leap;
 use crate::listeners::{Listeners, ListenersReloader, OpenListeners};
 use crate::nts_ke::{self, NtsKeReloader, NtsKeStatus};
-use crate::page::{self, PageReader, PageSink};
-use crate::page_builder::PageBuilder;
-use crate::ptp::{OpenPtp, PtpThreads};
-use crate::reload::{ReloadError, ReloadManager, ReloadReport, Reloader, ReplyValuesReloader};
+use crate::page::{self, ClockPageReader, ClockPageSink};
+use crate::page_builder::ClockPageBuilder;
+use crate::ptp::{OpenPtpPorts, PtpThreads};
+use crate::reload::{ReloadError, ReloadManager, ReloadOutcome, Reloader, ReplyValuesReloader};
 use crate::reload_parts::{LeapFileReloader, LimitsReloader, SecretsReloader};
 use crate::secrets::CookieKeyRotation;
-use crate::server_status::{SCHEMA, ServerStatus, StoredClients};
+use crate::server_status::{SCHEMA, ServerStatus, StoredClientCounts};
 use crate::sources::{OpenSources, SourcesThread};
 use crate::status::{self, StatusSocket};
 use crate::web::{self, ServerLivePage};
 use crate::worker::WorkerContext;
 use crate::xdp::{AfXdpQueue, SharedListenAddresses, StartedXdpEngine, XdpEngine, XdpEngineError};
 use crate::{
-    EngineSelection, HashKey, InterleavedTable, LeapFile, Limiter, ServerConfig, SocketCounts,
-    StartError, metrics, secrets, sources,
+    AddressHashKey, EngineSelection, InterleavedTable, LeapFile, Limiter, ServerConfig,
+    SocketEngineCounts, StartError, metrics, secrets, sources,
 };
 
 /// Parts of a running server, from which the status is made.
 #[derive(Debug)]
 struct ServerParts {
     reload_manager: ReloadManager,
-    sandbox: Confinement,
+    sandbox: ConfinementStatus,
     interleaved: Arc<InterleavedTable>,
     limiter: Arc<ArcSwapOption<Limiter>>,
     started: Instant,
-    page: PageReader,
+    page: ClockPageReader,
     xdp_refusals: Option<String>,
     // Fields are dropped in this order: the clock thread ends only when nothing answers any more.
-    nts_ke: Option<Arc<KeServer>>,
+    nts_ke: Option<Arc<NtsKeServer>>,
     ptp: Option<PtpThreads>,
     xdp: Option<XdpEngine>,
     sockets: Arc<Listeners>,
     clock: ClockThread,
     sources: SourcesThread,
     saved_time: TimeSaveThread,
-    calibration: Option<Calibration>,
+    calibration: Option<RunningCalibration>,
     hardware: HardwareTimestamping,
 }
 
@@ -66,7 +67,7 @@ impl ServerParts {
         let reload = self.reload_manager.health();
         let page = self.page.read();
         let variables = page.variables;
-        let now = MonotonicClock.now();
+        let now = ClockMonotonic.now();
         let page_expired = now >= page.timebase.expires;
         let config = self.reload_manager.config();
         ServerStatus {
@@ -91,7 +92,7 @@ impl ServerParts {
             test_offset_ns: config.test_offset.as_ns(),
             test_drift_ppb: config.test_drift_ppb,
             sources: self.sources.shared().states(),
-            calibration: self.calibration.as_ref().map(Calibration::status),
+            calibration: self.calibration.as_ref().map(RunningCalibration::status),
             synchronised: !page_expired && variables.leap != LeapIndicator::Unsynchronised,
             page_age_ns: (now - page.timebase.anchor).as_ns(),
             page_expired,
@@ -113,7 +114,7 @@ impl ServerParts {
     fn status_with_clients(&self) -> ServerStatus {
         let limited = self.limiter.load().as_ref().map(|limiter| limiter.clients());
         let by_xdp = self.xdp.as_ref().filter(|_| limited.is_some());
-        let clients = StoredClients {
+        let clients = StoredClientCounts {
             interleaved: self.interleaved.clients(),
             limited,
             limited_by_xdp: by_xdp.map(|xdp| xdp.responder().limited_clients()),
@@ -151,6 +152,26 @@ fn start_status(
     Ok(config.status_socket.clone().map(start).transpose()?)
 }
 
+/// Returns what all threads of the socket engine share.
+fn worker_context(
+    config: &ServerConfig,
+    page: &ClockPageReader,
+    hardware: &HardwareTimestamping,
+    secrets: &Secrets,
+) -> Result<WorkerContext, StartError> {
+    let key = AddressHashKey::random().map_err(StartError::Random)?;
+    Ok(WorkerContext {
+        page: page.clone(),
+        stop: Arc::new(AtomicBool::new(false)),
+        age_max: Span::from_ns(config.page_life.as_nanos() as i64),
+        interleaved: interleaved_table(config.interleaved.clients, key)?,
+        limiter: Arc::new(ArcSwapOption::from_pointee(Limiter::new(&config.limits, key))),
+        has_transmit_timestamps: config.timestamps.transmit,
+        hardware: hardware.conversions(),
+        secrets: secrets.clone(),
+    })
+}
+
 impl Server {
     /// Opens all configured sockets and files, and starts the server.
     pub fn start(config: &ServerConfig) -> Result<Self, StartError> {
@@ -161,13 +182,13 @@ impl Server {
         let addresses = opened.addresses();
         let (specs, has_receiver) = (&config.source.sources, config.calibration.is_some());
         let sources = OpenSources::open(specs, &addresses.stepped, has_receiver)?;
-        let host = HostTime::open(&config.plausibility);
+        let host = HostTimeAtStart::open(&config.plausibility);
         let calibration = sources::open_calibration(config, host.plausibility_rules)?;
         let listen: SharedListenAddresses = Arc::new(ArcSwap::from_pointee(addresses));
 
-        let mut sinks: Vec<Box<dyn PageSink>> = Vec::new();
+        let mut sinks: Vec<Box<dyn ClockPageSink>> = Vec::new();
         let (xdp, without_xdp, af_xdp_queues) = start_xdp(config, &listen, &mut sinks)?;
-        let ptp = OpenPtp::open(config)?;
+        let ptp = OpenPtpPorts::open(config)?;
         let hardware = HardwareTimestamping::open(config)?;
         if let Some(path) = &config.status_socket {
             status::make_directory(path)?;
@@ -188,9 +209,10 @@ impl Server {
         let sources =
             SourcesThread::start(sources, host.plausibility_rules).map_err(StartError::Thread)?;
         let first = read_clocks();
-        let mut page_builder = PageBuilder::new(config, measure_precision(&MonotonicClock), &first)
-            .with_leap_file(leap_file.clone())
-            .with_plausibility(host.plausibility_rules);
+        let mut page_builder =
+            ClockPageBuilder::new(config, measure_precision(&ClockMonotonic), &first)
+                .with_leap_file(leap_file.clone())
+                .with_plausibility(host.plausibility_rules);
         let (writer, page) =
             page::shared_pages(&page_builder.update_from_sources(sources.shared()).pages(&first));
         sinks.push(Box::new(writer));
@@ -201,17 +223,7 @@ impl Server {
             TimeSaveThread::start(host, config.has_test_time(), &page, sources.shared())?;
         let ntp_port = listen.load().all_addresses().first().map(SocketAddr::port);
         let ke = nts_ke::start(config, ntp_port, secrets.cookies.as_ref())?.map(Arc::new);
-        let key = HashKey::random().map_err(StartError::Random)?;
-        let context = WorkerContext {
-            page: page.clone(),
-            stop: Arc::new(AtomicBool::new(false)),
-            age_max: Span::from_ns(config.page_life.as_nanos() as i64),
-            interleaved: interleaved_table(config.interleaved.clients, key)?,
-            limiter: Arc::new(ArcSwapOption::from_pointee(Limiter::new(&config.limits, key))),
-            has_transmit_timestamps: config.timestamps.transmit,
-            hardware: hardware.conversions(),
-            secrets: secrets.clone(),
-        };
+        let context = worker_context(config, &page, &hardware, &secrets)?;
         let ptp = ptp.start(config, &page, &context.hardware, xdp.as_ref());
         let ptp = ptp.map_err(StartError::Thread)?;
         let limits = LimitsReloader {
@@ -277,7 +289,7 @@ impl Server {
         &self,
         new: &ServerConfig,
         changed: Vec<String>,
-    ) -> Result<ReloadReport, ReloadError> {
+    ) -> Result<ReloadOutcome, ReloadError> {
         self.parts.reload_manager.reload(new, changed)
     }
 
@@ -288,7 +300,7 @@ impl Server {
 
     /// Returns the counts of the socket engine.
     #[must_use]
-    pub fn counters(&self) -> SocketCounts {
+    pub fn counters(&self) -> SocketEngineCounts {
         self.parts.sockets.totals()
     }
 
@@ -302,7 +314,7 @@ impl Server {
     #[must_use]
     pub fn notices(&self) -> Vec<String> {
         let ServerParts { sources, calibration, .. } = &*self.parts;
-        let calibrated = calibration.as_ref().map(Calibration::notices).unwrap_or_default();
+        let calibrated = calibration.as_ref().map(RunningCalibration::notices).unwrap_or_default();
         calibrated.into_iter().chain(sources.shared().notices()).collect()
     }
 
@@ -318,9 +330,9 @@ impl Server {
             || clock.has_died()
             || sources.has_died()
             || saved_time.has_died()
-            || calibration.as_ref().is_some_and(Calibration::has_died)
+            || calibration.as_ref().is_some_and(RunningCalibration::has_died)
             || hardware.has_died()
-            || nts_ke.is_some_and(KeServer::has_failed_thread)
+            || nts_ke.is_some_and(NtsKeServer::has_failed_thread)
             || ptp.as_ref().is_some_and(PtpThreads::has_died)
             || self.status.as_ref().is_some_and(StatusSocket::has_died)
             || self.metrics.as_ref().is_some_and(HttpResponder::has_failed)
@@ -347,14 +359,17 @@ impl Server {
     }
 }
 
-fn interleaved_table(clients: usize, key: HashKey) -> Result<Arc<InterleavedTable>, StartError> {
+fn interleaved_table(
+    clients: usize,
+    key: AddressHashKey,
+) -> Result<Arc<InterleavedTable>, StartError> {
     InterleavedTable::new(clients, key).map(Arc::new).ok_or(StartError::Memory(clients))
 }
 
 /// Starts the metrics endpoint and the live page, if configured.
 fn start_pages(
     config: &ServerConfig,
-    web: Option<web::BoundServerPage>,
+    web: Option<web::BoundServerLivePage>,
     running: &Arc<ServerParts>,
 ) -> Result<(Option<HttpResponder>, Option<ServerLivePage>), StartError> {
     let status_readers = || {
@@ -375,7 +390,7 @@ type XdpStartResult = (Option<XdpEngine>, Option<String>, Vec<AfXdpQueue>);
 fn start_xdp(
     config: &ServerConfig,
     listen: &SharedListenAddresses,
-    sinks: &mut Vec<Box<dyn PageSink>>,
+    sinks: &mut Vec<Box<dyn ClockPageSink>>,
 ) -> Result<XdpStartResult, XdpEngineError> {
     let without = |reason| Ok((None, reason, Vec::new()));
     if config.engine == EngineSelection::Socket {

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::net::SocketAddr;
 
-use horolog_source::{CalibrationStatus, SelectionState, SourceState};
+use horolog_source::{CalibrationStatus, SelectionState, SourceStatus};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
@@ -12,8 +12,8 @@ use serde_json::Value;
 use crate::listeners::WorkerStatus;
 use crate::ptp::{PortState, PtpPortTransport, PtpProfile, PtpStatus};
 use crate::{
-    ClockHealth, Confinement, Dispatch, NtsKeStatus, ReloadHistory, SocketCounts, XdpCounts,
-    XdpInterface,
+    ClockThreadStatus, ConfinementStatus, NtsKeStatus, ReloadStatus, SocketDispatch,
+    SocketEngineCounts, XdpCounts, XdpInterface,
 };
 
 /// Name and version of the JSON format.
@@ -42,7 +42,7 @@ pub struct ServerStatus {
     /// Number of threads per listen address.
     pub threads: usize,
     /// Distribution of work among the threads.
-    pub dispatch: Dispatch,
+    pub dispatch: SocketDispatch,
     /// Leap indicator: 0 none, 1 insert, 2 delete, 3 unsynchronised.
     pub leap: u8,
     /// Stratum; 16 if unsynchronised, for which replies carry 0.
@@ -66,7 +66,7 @@ pub struct ServerStatus {
     /// Deliberate drift of the served time, in parts per billion.
     pub test_drift_ppb: i64,
     /// Time sources, with the state of each.
-    pub sources: Vec<SourceState>,
+    pub sources: Vec<SourceStatus>,
     /// Calibration of the system clock by a receiver, if configured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calibration: Option<CalibrationStatus>,
@@ -77,13 +77,13 @@ pub struct ServerStatus {
     /// True if the clock page has expired, so that no request is answered.
     pub page_expired: bool,
     /// Health of the page updates.
-    pub clock: ClockHealth,
+    pub clock: ClockThreadStatus,
     /// Confinement in force.
-    pub sandbox: Confinement,
+    pub sandbox: ConfinementStatus,
     /// Counts and last error of the reloads.
-    pub reload: ReloadHistory,
+    pub reload: ReloadStatus,
     /// Counts of the socket engine.
-    pub counters: SocketCounts,
+    pub counters: SocketEngineCounts,
     /// PTP grandmaster, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ptp: Option<PtpStatus>,
@@ -100,14 +100,14 @@ pub struct ServerStatus {
     pub xdp_counters: Option<XdpCounts>,
     /// Number of stored clients; absent if they were not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub clients: Option<StoredClients>,
+    pub clients: Option<StoredClientCounts>,
     /// Resident memory of the process, in bytes; absent if the system does not report it.
     pub resident_bytes: Option<u64>,
 }
 
 /// Numbers of stored clients, including those that have long been idle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct StoredClients {
+pub struct StoredClientCounts {
     /// Clients stored for interleaved mode by the socket threads.
     pub interleaved: u64,
     /// Clients stored for rate limits by the socket threads.
@@ -189,18 +189,18 @@ impl ServerStatus {
     /// Returns the number of requests that were not answered for any other reason.
     #[must_use]
     pub fn requests_ignored(&self) -> u64 {
-        let SocketCounts { ignored, expired, refused, .. } = self.counters;
+        let SocketEngineCounts { ignored, expired, refused, .. } = self.counters;
         ignored.total().saturating_sub(ignored.limited()) + expired + refused
     }
 
     /// Returns the source whose time is served.
     #[must_use]
-    pub fn selected_source(&self) -> Option<&SourceState> {
+    pub fn selected_source(&self) -> Option<&SourceStatus> {
         self.sources.iter().find(|source| source.state == SelectionState::Selected)
     }
 }
 
-impl StoredClients {
+impl StoredClientCounts {
     /// Returns each number that is present, with its name in the status.
     pub fn by_name(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let Self { interleaved, limited, limited_by_xdp } = *self;
@@ -234,7 +234,7 @@ macro_rules! serialise_by_name {
     };
 }
 
-serialise_by_name!(Dispatch, PerThread, SharedLock);
+serialise_by_name!(SocketDispatch, PerThread, SharedLock);
 serialise_by_name!(PortState, Faulty, Listening, Master, Passive);
 serialise_by_name!(PtpPortTransport, Udp4, Udp6, Ethernet);
 serialise_by_name!(PtpProfile, DefaultE2e, DefaultP2p, G8275_2);

@@ -4,12 +4,12 @@ use std::net::UdpSocket;
 use std::thread;
 use std::time::Duration;
 
-use horolog_sys::clock::Realtime;
+use horolog_sys::clock::ClockRealtime;
 use horolog_time::{Clock, NtpTimestamp};
 use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header, LeapIndicator};
 
 use super::*;
-use crate::{ClockTrust, Dispatch, IgnoreReason, status};
+use crate::{ClockTrust, IgnoreReason, SocketDispatch, status};
 
 fn config(address: &str) -> ServerConfig {
     ServerConfig {
@@ -53,7 +53,7 @@ fn exchange(client: &UdpSocket, origin: u64) -> Header {
 /// Asks a hundred times from many ports, so that every thread gets its share.
 fn exercise(server: &Server) {
     for (origin, listen) in (1..).zip(server.listen()) {
-        let before = NtpTimestamp::from_utc(Realtime.now());
+        let before = NtpTimestamp::from_utc(ClockRealtime.now());
         for port in 0..50 {
             let client = client(on_loopback(listen));
             let reply = exchange(&client, origin << 32 | port);
@@ -64,7 +64,7 @@ fn exercise(server: &Server) {
             assert!(reply.reference.since(reply.transmit) <= Span::ZERO);
             assert_eq!((reply.stratum, &reply.reference_id), (1, b"LOCL"));
         }
-        let after = NtpTimestamp::from_utc(Realtime.now());
+        let after = NtpTimestamp::from_utc(ClockRealtime.now());
         let last = exchange(&client(on_loopback(listen)), 1);
         assert!((last.transmit.since(after)).as_ns().abs() < 100_000_000, "not the system's time");
     }
@@ -101,7 +101,10 @@ fn a_socket_for_each_thread_answers() {
 
 #[test]
 fn threads_that_share_a_socket_answer() {
-    answers_correctly(&ServerConfig { dispatch: Dispatch::SharedLock, ..config("127.0.0.1:0") });
+    answers_correctly(&ServerConfig {
+        dispatch: SocketDispatch::SharedLock,
+        ..config("127.0.0.1:0")
+    });
 }
 
 #[test]
@@ -120,7 +123,7 @@ fn a_wildcard_replies_from_the_address_of_the_request() {
 
 #[test]
 fn many_threads_stop_within_a_second() {
-    for dispatch in [Dispatch::PerThread, Dispatch::SharedLock] {
+    for dispatch in [SocketDispatch::PerThread, SocketDispatch::SharedLock] {
         let server =
             Server::start(&ServerConfig { dispatch, threads: 24, ..config("127.0.0.1:0") })
                 .unwrap();
@@ -155,7 +158,10 @@ fn a_port_in_use_is_refused_even_by_a_server_that_shares_it() {
 #[test]
 fn an_address_of_another_host_is_refused() {
     let error = Server::start(&config("192.0.2.1:0")).unwrap_err();
-    assert!(matches!(error, StartError::Listen(horolog_io::UdpError::NotLocal(_))), "{error}");
+    assert!(
+        matches!(error, StartError::Listen(horolog_io::UdpDeviceError::NotLocal(_))),
+        "{error}"
+    );
 }
 
 #[test]
@@ -173,7 +179,7 @@ fn test_offset_and_drift_move_both_timestamps() {
             .unwrap();
     let client = client(server.listen()[0]);
     let measure = || {
-        let before = Realtime.now();
+        let before = ClockRealtime.now();
         let reply = exchange(&client, 1);
         assert!(reply.transmit.since(reply.receive) < Span::from_ms(100));
         (reply.receive.since(NtpTimestamp::from_utc(before)) - test_offset, before)

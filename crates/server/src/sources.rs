@@ -9,11 +9,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use horolog_source::{
-    Calibration, ClockReadings, OpenCalibration, PlausibilityRules, REPORT_AGE_MAX, RetriedSource,
-    ServerLeapSeconds, SourceEstimate, SourceSelector, SourceSpec, SourceState, TimeSource,
+    ClockReadings, PlausibilityRules, PreparedCalibration, REPORT_AGE_MAX, RetriedSource,
+    RunningCalibration, ServerLeapSeconds, SourceEstimate, SourceSelector, SourceSpec,
+    SourceStatus, TimeSource,
 };
 use horolog_sys::affinity::allowed_cores;
-use horolog_sys::clock::MonotonicClock;
+use horolog_sys::clock::ClockMonotonic;
 use horolog_time::leap::LeapSecond;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
@@ -31,7 +32,7 @@ const SELECTION_LIFE: Span = Span::from_ns(2 * REPORT_AGE_MAX.as_ns());
 
 /// Result of polling the time sources.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) enum SourceReading {
+pub(crate) enum SourceSelectionOutcome {
     /// No time sources are configured: the kernel's report is used, or nothing.
     #[default]
     NotPolled,
@@ -43,28 +44,28 @@ pub(crate) enum SourceReading {
 
 /// Results and inputs that the sources' thread shares with other threads.
 #[derive(Debug, Default)]
-pub(crate) struct SharedSources {
-    reading: Mutex<(SourceReading, Option<Timestamp<Monotonic>>)>,
+pub(crate) struct SharedSourceState {
+    reading: Mutex<(SourceSelectionOutcome, Option<Timestamp<Monotonic>>)>,
     confirmed: Mutex<Option<Span>>,
     /// True if the operator has confirmed the present, implausible times.
     is_accepted: AtomicBool,
     leaps_s: AtomicI32,
     known_leaps: Mutex<ServerLeapSeconds>,
-    states: Mutex<Vec<SourceState>>,
+    states: Mutex<Vec<SourceStatus>>,
     notices: Mutex<VecDeque<String>>,
 }
 
-impl SharedSources {
+impl SharedSourceState {
     /// Returns the last result; `None` while it is being written, which takes a moment. A result
-    /// older than [`SELECTION_LIFE`] counts as [`SourceReading::NoSource`].
-    pub(crate) fn reading(&self, now: Timestamp<Monotonic>) -> Option<SourceReading> {
+    /// older than [`SELECTION_LIFE`] counts as [`SourceSelectionOutcome::NoSource`].
+    pub(crate) fn reading(&self, now: Timestamp<Monotonic>) -> Option<SourceSelectionOutcome> {
         let (reading, when) = match self.reading.try_lock() {
             Ok(guard) => *guard,
             Err(TryLockError::Poisoned(poisoned)) => *poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
         let is_old = when.is_some_and(|when| now - when > SELECTION_LIFE);
-        Some(if is_old { SourceReading::NoSource } else { reading })
+        Some(if is_old { SourceSelectionOutcome::NoSource } else { reading })
     }
 
     /// Returns true time minus monotonic time, if several sources recently agreed on it.
@@ -96,7 +97,7 @@ impl SharedSources {
     }
 
     /// Returns the states of the sources, for the status.
-    pub(crate) fn states(&self) -> Vec<SourceState> {
+    pub(crate) fn states(&self) -> Vec<SourceStatus> {
         lock(&self.states).clone()
     }
 
@@ -122,11 +123,13 @@ impl SharedSources {
             let leaps = *lock(&self.known_leaps);
             clock_readings(self.leaps_s.load(Ordering::Relaxed), leaps)
         });
-        let reading = polled.selected.map_or(SourceReading::NoSource, SourceReading::Selected);
+        let reading = polled
+            .selected
+            .map_or(SourceSelectionOutcome::NoSource, SourceSelectionOutcome::Selected);
         // Written before the reading, and read after it, so that a reading is never without its
         // confirmation.
         *lock(&self.confirmed) = polled.confirmed;
-        *lock(&self.reading) = (reading, Some(MonotonicClock.now()));
+        *lock(&self.reading) = (reading, Some(ClockMonotonic.now()));
         *lock(&self.states) = polled.states;
         polled.notices.into_iter().for_each(|notice| self.push_notice(notice));
     }
@@ -189,7 +192,7 @@ impl OpenSources {
 /// Handle of the sources' thread. Dropping it ends the thread.
 #[derive(Debug)]
 pub(crate) struct SourcesThread {
-    shared: Arc<SharedSources>,
+    shared: Arc<SharedSourceState>,
     thread: PeriodicThread,
 }
 
@@ -198,7 +201,7 @@ impl SourcesThread {
     /// decide which times are plausible.
     pub(crate) fn start(sources: OpenSources, rules: PlausibilityRules) -> io::Result<Self> {
         let mut selector = SourceSelector::new(sources.0, rules);
-        let shared = Arc::new(SharedSources::default());
+        let shared = Arc::new(SharedSourceState::default());
         if selector.is_empty() {
             return Ok(Self { shared, thread: PeriodicThread::default() });
         }
@@ -210,7 +213,7 @@ impl SourcesThread {
     }
 
     /// Returns what the thread shares with other threads.
-    pub(crate) fn shared(&self) -> &Arc<SharedSources> {
+    pub(crate) fn shared(&self) -> &Arc<SharedSourceState> {
         &self.shared
     }
 
@@ -224,19 +227,19 @@ impl SourcesThread {
 pub(crate) fn open_calibration(
     config: &ServerConfig,
     rules: PlausibilityRules,
-) -> Result<Option<OpenCalibration>, StartError> {
+) -> Result<Option<PreparedCalibration>, StartError> {
     let Some(calibration) = &config.calibration else { return Ok(None) };
     let has_sources = !config.source.sources.is_empty();
-    let opened = OpenCalibration::open(calibration, has_sources, rules);
+    let opened = PreparedCalibration::open(calibration, has_sources, rules);
     opened.map(Some).map_err(|fault| StartError::Source(calibration.name(), fault))
 }
 
 /// Starts the calibration thread and adds the calibration to the time sources.
 pub(crate) fn start_calibration(
-    opened: Option<OpenCalibration>,
+    opened: Option<PreparedCalibration>,
     sources: OpenSources,
     config: &ServerConfig,
-) -> Result<(Option<Calibration>, OpenSources), StartError> {
+) -> Result<(Option<RunningCalibration>, OpenSources), StartError> {
     let Some(opened) = opened else { return Ok((None, sources)) };
     let started = opened.start(unpinned_core(config)).map_err(StartError::Thread)?;
     let sources = sources.with_source(started.source());
@@ -255,19 +258,19 @@ mod tests {
 
     #[test]
     fn a_selection_that_is_not_updated_expires() {
-        let shared = SharedSources::default();
+        let shared = SharedSourceState::default();
         let at = |seconds| Timestamp::from_timespec(seconds, 0);
-        assert_eq!(shared.reading(at(1_000)), Some(SourceReading::NotPolled));
-        *lock(&shared.reading) = (SourceReading::NoSource, Some(at(1_000)));
+        assert_eq!(shared.reading(at(1_000)), Some(SourceSelectionOutcome::NotPolled));
+        *lock(&shared.reading) = (SourceSelectionOutcome::NoSource, Some(at(1_000)));
         let held = lock(&shared.reading);
         assert_eq!(shared.reading(at(1_000)), None);
         drop(held);
-        assert_eq!(shared.reading(at(1_000)), Some(SourceReading::NoSource));
+        assert_eq!(shared.reading(at(1_000)), Some(SourceSelectionOutcome::NoSource));
     }
 
     #[test]
     fn notices_are_bounded_and_taken_once() {
-        let shared = SharedSources::default();
+        let shared = SharedSourceState::default();
         (0..100).for_each(|number| shared.push_notice(number.to_string()));
         let notices = shared.notices();
         assert_eq!((notices.len(), notices[0].as_str()), (NOTICES_MAX, "36"));
@@ -280,7 +283,10 @@ mod tests {
         let sources = OpenSources::open(&[spec], &[], false).unwrap();
         let thread = SourcesThread::start(sources, PlausibilityRules::default()).unwrap();
         assert_eq!(thread.shared().states().len(), 1);
-        assert_ne!(thread.shared().reading(MonotonicClock.now()), Some(SourceReading::NotPolled));
+        assert_ne!(
+            thread.shared().reading(ClockMonotonic.now()),
+            Some(SourceSelectionOutcome::NotPolled)
+        );
         assert!(!thread.has_died());
     }
 

@@ -4,15 +4,15 @@ use horolog_sys::explain::explain;
 use std::io;
 use std::net::SocketAddr;
 
-use horolog_io::UdpError;
-use horolog_ke::KeError;
+use horolog_io::UdpDeviceError;
+use horolog_ke::NtsKeError;
 use horolog_source::SourceError;
 
-use crate::hardware::HardwareStartError;
+use crate::hardware::HardwareTimestampingError;
 use crate::metrics::MetricsError;
 use crate::ptp::PtpStartError;
 use crate::status::StatusError;
-use crate::web::WebError;
+use crate::web::ServerLivePageError;
 use crate::xdp::XdpEngineError;
 use crate::{ConfigError, ConfineError, LeapFileError, SecretsError};
 
@@ -35,7 +35,7 @@ pub enum StartError {
     InUse(SocketAddr),
     /// Socket that could not be opened.
     #[error(transparent)]
-    Listen(UdpError),
+    Listen(UdpDeviceError),
     /// XDP engine that is required but could not be started.
     #[error(transparent)]
     Xdp(#[from] XdpEngineError),
@@ -50,13 +50,13 @@ pub enum StartError {
     Memory(usize),
     /// Unavailable hardware timestamps.
     #[error(transparent)]
-    Hardware(#[from] HardwareStartError),
+    Hardware(#[from] HardwareTimestampingError),
     /// Unavailable keys or secrets.
     #[error(transparent)]
     Secrets(#[from] SecretsError),
     /// NTS-KE listener that could not be started.
     #[error(transparent)]
-    NtsKe(#[from] KeError),
+    NtsKe(#[from] NtsKeError),
     /// Time source that is missing or unusable.
     #[error("the source {0} is unusable: {1}")]
     Source(String, SourceError),
@@ -68,7 +68,7 @@ pub enum StartError {
     Metrics(#[from] MetricsError),
     /// Unavailable live page.
     #[error(transparent)]
-    Web(#[from] WebError),
+    Web(#[from] ServerLivePageError),
     /// Confinement that is required but incomplete.
     #[error(transparent)]
     Confine(#[from] ConfineError),
@@ -78,10 +78,10 @@ pub enum StartError {
     Thread(#[source] io::Error),
 }
 
-impl From<UdpError> for StartError {
-    fn from(error: UdpError) -> Self {
+impl From<UdpDeviceError> for StartError {
+    fn from(error: UdpDeviceError) -> Self {
         match error {
-            UdpError::InUse(address) => Self::InUse(address),
+            UdpDeviceError::InUse(address) => Self::InUse(address),
             other => Self::Listen(other),
         }
     }

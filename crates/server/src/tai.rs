@@ -27,12 +27,12 @@ pub(crate) struct TaiInputs<'a> {
 
 /// Value, with the number of leap seconds since the start when it was recorded.
 #[derive(Clone, Copy, Debug)]
-struct RecordedOffset {
+struct RecordedTaiOffset {
     offset_s: i32,
     passed_leaps_s: i32,
 }
 
-impl RecordedOffset {
+impl RecordedTaiOffset {
     /// Returns the value after the leap seconds since it was recorded, in seconds.
     const fn current_s(self, inputs: &TaiInputs<'_>) -> i32 {
         self.offset_s + inputs.passed_leaps_s - self.passed_leaps_s
@@ -41,9 +41,9 @@ impl RecordedOffset {
 
 /// Value from a source that may update it late after a leap second, or never.
 #[derive(Clone, Copy, Default, Debug)]
-struct TrackedOffset(Option<RecordedOffset>);
+struct TrackedTaiOffset(Option<RecordedTaiOffset>);
 
-impl TrackedOffset {
+impl TrackedTaiOffset {
     fn update(&mut self, reported_s: Option<i32>, inputs: &TaiInputs<'_>) -> Option<i32> {
         // During a transition it is unknown if a value is that before or after the leap second. A
         // value that was correct before is a second behind until its source updates it.
@@ -54,7 +54,7 @@ impl TrackedOffset {
             })
         };
         if let Some(offset_s) = reported_s.filter(is_new) {
-            self.0 = Some(RecordedOffset { offset_s, passed_leaps_s: inputs.passed_leaps_s });
+            self.0 = Some(RecordedTaiOffset { offset_s, passed_leaps_s: inputs.passed_leaps_s });
         }
         self.0.map(|noted| noted.current_s(inputs))
     }
@@ -63,11 +63,11 @@ impl TrackedOffset {
 /// Tracker of TAI minus UTC.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct TaiOffsetTracker {
-    kernel: TrackedOffset,
-    source: TrackedOffset,
+    kernel: TrackedTaiOffset,
+    source: TrackedTaiOffset,
     /// Value of the list, which stays in use after the list has expired, because it is correct for
     /// the past.
-    listed: Option<RecordedOffset>,
+    listed: Option<RecordedTaiOffset>,
     /// Current value from the configuration or the list, in seconds.
     known_s: Option<i32>,
 }
@@ -82,7 +82,8 @@ impl TaiOffsetTracker {
             inputs.configured_s.map(|configured_s| i32::from(configured_s) + inputs.passed_leaps_s);
         if let Some(list) = inputs.list {
             let offset_s = list.tai_minus_utc_s(inputs.utc, inputs.active_leap);
-            self.listed = Some(RecordedOffset { offset_s, passed_leaps_s: inputs.passed_leaps_s });
+            self.listed =
+                Some(RecordedTaiOffset { offset_s, passed_leaps_s: inputs.passed_leaps_s });
         }
         self.known_s = configured_s.or(self.listed.map(|noted| noted.current_s(inputs)));
         let offset_s = self.known_s.or(source_s).or(kernel_s);
@@ -164,14 +165,14 @@ mod tests {
         let configured = TaiInputs { configured_s: Some(36), ..received };
         let mut tai = TaiOffsetTracker::default();
         assert_eq!((tai.update(&configured), tai.known_s()), (Some(36), Some(36)));
-        let listed = Some(RecordedOffset { offset_s: 36, passed_leaps_s: 0 });
+        let listed = Some(RecordedTaiOffset { offset_s: 36, passed_leaps_s: 0 });
         let mut tai = TaiOffsetTracker { listed, ..TaiOffsetTracker::default() };
         assert_eq!(tai.update(&received), Some(36));
     }
 
     #[test]
     fn a_list_that_expires_was_right() {
-        let listed = Some(RecordedOffset { offset_s: 37, passed_leaps_s: 0 });
+        let listed = Some(RecordedTaiOffset { offset_s: 37, passed_leaps_s: 0 });
         let mut tai = TaiOffsetTracker { listed, ..TaiOffsetTracker::default() };
         assert_eq!(tai.update(&TaiInputs { kernel_s: 35, ..terms() }), Some(37));
         assert_eq!(tai.update(&TaiInputs { passed_leaps_s: 1, ..terms() }), Some(38));

@@ -15,13 +15,16 @@ use horolog_nts::{BATCH, BatchKeys, NonceStream};
 use horolog_time::{Clock, Monotonic, NtpTimestamp, Span, Timestamp};
 use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header};
 
-use crate::authenticate::{Credential, Credentials, Secrets, SecretsSnapshot};
+use crate::authenticate::{
+    BatchAuthenticationResults, BatchSecrets, RequestAuthentication, Secrets,
+};
 use crate::hardware::{PhcConversions, TimestampSource};
-use crate::page::PageReader;
+use crate::page::ClockPageReader;
 use crate::transmitted_reply::TransmittedReply;
 use crate::{
-    Admission, ClockPage, Counters, IgnoreReason, InterleavedTable, Limiter, Reply, ReplyKind,
-    RequestClass, RequestVerdict, SocketCounts, decide,
+    Admission, ClockPage, IgnoreReason, InterleavedTable, Limiter, PreparedReply,
+    ReplyTimestampMode, RequestLengthClass, RequestVerdict, SocketEngineCounts, WorkerCounters,
+    decide,
 };
 
 /// Longest wait for a batch, after which a stop request is noticed.
@@ -47,7 +50,7 @@ const COLLECT_MAX: usize = 4;
 #[derive(Clone, Debug)]
 pub(crate) struct WorkerContext {
     /// Clock page.
-    pub(crate) page: PageReader,
+    pub(crate) page: ClockPageReader,
     /// Stop flag of the workers.
     pub(crate) stop: Arc<AtomicBool>,
     /// Largest age of a receive timestamp.
@@ -66,8 +69,8 @@ pub(crate) struct WorkerContext {
 
 impl WorkerContext {
     /// Returns the configuration for a batch processed at `now`.
-    fn batch_config(&self, now: Timestamp<Monotonic>) -> BatchConfig {
-        BatchConfig {
+    fn batch_config(&self, now: Timestamp<Monotonic>) -> BatchInputs {
+        BatchInputs {
             page: self.page.read().for_reply_at(now),
             limiter: self.limiter.load(),
             secrets: self.secrets.snapshot(),
@@ -75,12 +78,12 @@ impl WorkerContext {
     }
 }
 
-/// Configuration in force, which stays constant during a batch.
+/// Inputs that stay constant during a batch: clock page, limiter and secrets.
 #[derive(Debug)]
-struct BatchConfig {
+struct BatchInputs {
     page: ClockPage,
     limiter: Guard<Option<Arc<Limiter>>>,
-    secrets: SecretsSnapshot,
+    secrets: BatchSecrets,
 }
 
 /// Worker that answers requests from a device.
@@ -89,7 +92,7 @@ pub(crate) struct Worker<D, C> {
     device: D,
     clock: C,
     context: WorkerContext,
-    counters: Arc<Counters>,
+    counters: Arc<WorkerCounters>,
     requests: Batch<Endpoints>,
     replies: Batch<Endpoints>,
     error_queue: Batch<Endpoints>,
@@ -105,7 +108,7 @@ impl<D: BatchDevice<Address = Endpoints>, C: Clock<Monotonic>> Worker<D, C> {
         device: D,
         clock: C,
         context: WorkerContext,
-        counters: Arc<Counters>,
+        counters: Arc<WorkerCounters>,
         nonces: NonceStream,
         slots: usize,
     ) -> Self {
@@ -133,16 +136,17 @@ impl<D: BatchDevice<Address = Endpoints>, C: Clock<Monotonic>> Worker<D, C> {
         while !self.context.stop.load(Ordering::Relaxed) {
             let counts = self.process_batch().unwrap_or_else(|_| {
                 thread::sleep(PAUSE_AFTER_ERROR);
-                SocketCounts { receive_errors: 1, ..SocketCounts::default() }
+                SocketEngineCounts { receive_errors: 1, ..SocketEngineCounts::default() }
             });
             self.counters.add(&counts);
         }
     }
 
     /// Receives one batch, answers its requests, and returns the counts.
-    fn process_batch(&mut self) -> io::Result<SocketCounts> {
+    fn process_batch(&mut self) -> io::Result<SocketEngineCounts> {
         let received = self.device.receive(&mut self.requests, RECEIVE_WAIT)?;
-        let mut counts = SocketCounts { received: received as u64, ..SocketCounts::default() };
+        let mut counts =
+            SocketEngineCounts { received: received as u64, ..SocketEngineCounts::default() };
         if received > 0 {
             let batch_config = self.context.batch_config(self.clock.now());
             for first in (0..received).step_by(self.replies.slots()) {
@@ -158,9 +162,14 @@ impl<D: BatchDevice<Address = Endpoints>, C: Clock<Monotonic>> Worker<D, C> {
     }
 
     /// Answers as many requests as one call sends, starting at index `first`.
-    fn answer(&mut self, first: usize, batch_config: &BatchConfig, counts: &mut SocketCounts) {
+    fn answer(
+        &mut self,
+        first: usize,
+        batch_config: &BatchInputs,
+        counts: &mut SocketEngineCounts,
+    ) {
         let Self { device, clock, context, requests, replies, nonces, batch_keys: room, .. } = self;
-        let BatchConfig { page, secrets, .. } = batch_config;
+        let BatchInputs { page, secrets, .. } = batch_config;
         let mut pairs = [const { None }; REPLIES_PER_SEND];
         let mut to_check = [None; REPLIES_PER_SEND];
         let now = clock.now();
@@ -198,7 +207,7 @@ impl<D: BatchDevice<Address = Endpoints>, C: Clock<Monotonic>> Worker<D, C> {
     }
 
     /// Collects looped-back replies, and corrects the stored transmit timestamps by theirs.
-    fn collect_transmit_times(&mut self, counts: &mut SocketCounts) -> io::Result<()> {
+    fn collect_transmit_times(&mut self, counts: &mut SocketEngineCounts) -> io::Result<()> {
         let page = self.context.page.read();
         for _ in 0..COLLECT_MAX {
             let count = self.device.receive_transmitted(&mut self.error_queue)?;
@@ -224,18 +233,18 @@ impl<D: BatchDevice<Address = Endpoints>, C: Clock<Monotonic>> Worker<D, C> {
 struct ReplyWriter<'a> {
     replies: &'a mut Batch<Endpoints>,
     context: &'a WorkerContext,
-    secrets: &'a SecretsSnapshot,
+    secrets: &'a BatchSecrets,
     nonces: &'a mut NonceStream,
     batch_keys: &'a mut BatchKeys,
-    counts: &'a mut SocketCounts,
+    counts: &'a mut SocketEngineCounts,
 }
 
 /// Reply written into the batch.
 struct QueuedReply<'a> {
     client: IpAddr,
     header: Header,
-    kind: ReplyKind,
-    credential: &'a Credential<'a>,
+    kind: ReplyTimestampMode,
+    credential: &'a RequestAuthentication<'a>,
 }
 
 impl ReplyWriter<'_> {
@@ -244,15 +253,15 @@ impl ReplyWriter<'_> {
     /// timestamp is requested.
     fn write<'a>(
         &mut self,
-        pairs: &[Option<(BatchPacket<'a, Endpoints>, Reply)>; REPLIES_PER_SEND],
-        credentials: &'a Credentials<'a>,
+        pairs: &[Option<(BatchPacket<'a, Endpoints>, PreparedReply)>; REPLIES_PER_SEND],
+        credentials: &'a BatchAuthenticationResults<'a>,
         transmit: NtpTimestamp,
     ) {
         let mut written = [const { None }; REPLIES_PER_SEND];
         for (pair, credential) in pairs.iter().zip(credentials) {
             let Some((request, reply)) = pair else { continue };
             let credential = match credential {
-                None => &Credential::None,
+                None => &RequestAuthentication::None,
                 Some(Ok(credential)) => credential,
                 Some(Err(reason)) => {
                     self.counts.ignored.count(*reason);
@@ -270,9 +279,9 @@ impl ReplyWriter<'_> {
             written[slot] = Some(QueuedReply { client, header, kind: reply.kind, credential });
         }
         let sealing = self.replies.iter_mut().zip(&written).map(|(reply, written)| match written {
-            Some(QueuedReply { credential: Credential::Nts(opened), header, .. }) => {
-                Some((opened, header, reply.bytes))
-            }
+            Some(QueuedReply {
+                credential: RequestAuthentication::Nts(opened), header, ..
+            }) => Some((opened, header, reply.bytes)),
             _ => None,
         });
         let sealed = self.secrets.seal(sealing, self.batch_keys, self.nonces);
@@ -300,7 +309,7 @@ impl ReplyWriter<'_> {
             }
             credential.count(self.counts);
             self.counts.response_times.count(transmit.since(header.receive));
-            self.counts.interleaved += u64::from(*kind == ReplyKind::Interleaved);
+            self.counts.interleaved += u64::from(*kind == ReplyTimestampMode::Interleaved);
             self.counts.symmetric += u64::from(header.mode == AssociationMode::SymmetricPassive);
             if kind.needs_timestamps_stored() && credential.can_carry_time() {
                 self.context.interleaved.store_timestamps(*client, header.receive, transmit);
@@ -320,7 +329,7 @@ fn correct_stored_timestamp(
     page: &ClockPage,
     now: Timestamp<Monotonic>,
     context: &WorkerContext,
-    counts: &mut SocketCounts,
+    counts: &mut SocketEngineCounts,
 ) {
     let timestamp = context.hardware.best_timestamp(packet, page, now);
     let (Some(looped), Some((transmitted_at, by))) =
@@ -343,9 +352,9 @@ fn correct_stored_timestamp(
 
 enum WorkerDecision {
     /// Send this reply if the trailer of the request is valid.
-    Reply(Reply),
+    Reply(PreparedReply),
     /// Send this kiss, whatever the trailer.
-    Kiss(Reply),
+    Kiss(PreparedReply),
     Ignore(IgnoreReason),
     Expired,
 }
@@ -356,12 +365,12 @@ enum WorkerDecision {
 /// answered.
 fn decide_request(
     request: &BatchPacket<'_, Endpoints>,
-    batch_config: &BatchConfig,
+    batch_config: &BatchInputs,
     now: Timestamp<Monotonic>,
     context: &WorkerContext,
-    counts: &mut SocketCounts,
+    counts: &mut SocketEngineCounts,
 ) -> WorkerDecision {
-    let BatchConfig { page, limiter, .. } = batch_config;
+    let BatchInputs { page, limiter, .. } = batch_config;
     if !request.address.unicast {
         return WorkerDecision::Ignore(IgnoreReason::NotUnicast);
     }
@@ -407,7 +416,7 @@ fn admit(
     now: Timestamp<Monotonic>,
     limiter: Option<&Limiter>,
 ) -> Admission {
-    let class = RequestClass::from_length(request.bytes.len());
+    let class = RequestLengthClass::from_length(request.bytes.len());
     limiter.map_or(Admission::Admit, |it| it.judge(request.address.remote.ip(), class, now))
 }
 

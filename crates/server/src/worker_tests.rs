@@ -13,7 +13,7 @@ use crate::page::{
     tests::{both, page},
 };
 use crate::response::BOUNDS_NS;
-use crate::{HashKey, LimitsConfig, as_transmit};
+use crate::{AddressHashKey, LimitsConfig, as_transmit};
 
 const OFFSET_NS: i64 = 1_700_000_000_000_000_000;
 
@@ -112,7 +112,7 @@ fn worker(now_ns: i64, packets: &[Vec<u8>]) -> Worker<Queue, SimulatedClock> {
         page,
         stop,
         age_max: Span::from_ms(1_000),
-        interleaved: Arc::new(InterleavedTable::new(16, HashKey([1, 2])).unwrap()),
+        interleaved: Arc::new(InterleavedTable::new(16, AddressHashKey([1, 2])).unwrap()),
         has_transmit_timestamps: true,
         limiter: Arc::default(),
         hardware: Arc::default(),
@@ -212,7 +212,7 @@ fn judge_packet(bytes: &[u8], received_at: Option<Timestamp<Utc>>, cut: bool) ->
         &surroundings.batch_config(now),
         now,
         &surroundings,
-        &mut SocketCounts::default(),
+        &mut SocketEngineCounts::default(),
     )
 }
 
@@ -255,7 +255,7 @@ fn a_worker_stops_on_request() {
 fn exchange_again(
     worker: &mut Worker<Queue, SimulatedClock>,
     last: Option<Header>,
-) -> (Header, SocketCounts) {
+) -> (Header, SocketEngineCounts) {
     let origin = last.map_or(NtpTimestamp::from_bits(2), |last| last.receive);
     let mut bytes = vec![0; HEADER_LEN];
     let receive = NtpTimestamp::from_bits(77);
@@ -294,7 +294,7 @@ fn exchange_with_late_timestamp(
     worker: &mut Worker<Queue, SimulatedClock>,
     last: Header,
     after: Span,
-) -> (Header, SocketCounts) {
+) -> (Header, SocketEngineCounts) {
     worker.device.late = true;
     let (reply, _) = exchange_again(worker, Some(last));
     let sent: Timestamp<Monotonic> = worker.clock.now();
@@ -347,7 +347,7 @@ fn clients_over_the_limit_or_denied_get_no_reply() {
         let mut bytes = request(4);
         bytes.resize(class_len, 0);
         let mut worker = worker(100_500_000_000, &vec![bytes; count]);
-        let limiter = Limiter::new(&config, HashKey([1, 2])).expect("something is limited");
+        let limiter = Limiter::new(&config, AddressHashKey([1, 2])).expect("something is limited");
         worker.context.limiter.store(Some(Arc::new(limiter)));
         let turn = worker.process_batch().unwrap();
         assert_eq!(turn.received, turn.answered + turn.ignored.total());

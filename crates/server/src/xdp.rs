@@ -15,16 +15,16 @@ use horolog_sys::ethtool;
 use horolog_sys::explain::explain;
 use horolog_sys::netlink::{InterfaceAddress, Link, Netlink, NetlinkError};
 use horolog_xdp::{
-    AdmissionRefusal, AttachMode, Attachment, ClockUpdate, ClockWriter, Interface,
-    InterleavedHandling, PassedReason, ReplyPath, Responder, StationAddress, XdpError,
+    AdmissionRefusal, AttachMode, Attachment, ClockPageUpdate, Interface, InterleavedHandling,
+    PassedReason, Responder, ResponderClockPageWriter, StationAddress, XdpError, XdpReplyAction,
     XskDropCounter, XskSocket, reported_redirect_support,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::page::{ClockPage, ClockPages, PageSink};
+use crate::page::{ClockPage, ClockPageSink, ClockPages};
 use crate::{
-    EngineSelection, HashKey, InterleavedEngine, ListenSet, ServerConfig, XdpReplyMethod,
-    responder_settings,
+    AddressHashKey, EngineSelection, InterleavedEngineSelection, ListenAddressSet, ServerConfig,
+    XdpReplyMethod, responder_settings,
 };
 
 /// Interval at which this host's addresses are read.
@@ -186,7 +186,7 @@ pub(crate) struct StartedXdpEngine {
     /// XDP engine.
     pub(crate) engine: XdpEngine,
     /// Sink for clock pages, from which the engine answers.
-    pub(crate) sink: Box<dyn PageSink>,
+    pub(crate) sink: Box<dyn ClockPageSink>,
     /// `AF_XDP` sockets that receive redirected requests.
     pub(crate) af_xdp_queues: Vec<AfXdpQueue>,
 }
@@ -219,7 +219,7 @@ impl XdpEngine {
         let all = shared.load().all_addresses();
         let links = links_to_attach(&mut netlink, &all, config, &addresses)?;
         let mode = if config.xdp_generic { AttachMode::Generic } else { AttachMode::Native };
-        let key = HashKey::random().map_err(XdpEngineError::Random)?;
+        let key = AddressHashKey::random().map_err(XdpEngineError::Random)?;
         let mut settings = responder_settings(key, &config.limits, &config.interleaved);
         let uses_af_xdp = config.uses_af_xdp();
         if uses_af_xdp {
@@ -270,7 +270,7 @@ impl XdpEngine {
         let responder = Arc::new(responder);
         let listeners =
             XdpAddressTable { listen: Arc::clone(shared), ..XdpAddressTable::default() };
-        let mut sink = XdpPageSink {
+        let mut sink = XdpClockPageSink {
             clock,
             responder: Arc::clone(&responder),
             netlink,
@@ -370,9 +370,11 @@ impl XdpEngine {
 const fn interleaved_requests(config: &ServerConfig, hardware: bool) -> InterleavedHandling {
     match config.interleaved.engine {
         _ if config.interleaved.clients == 0 => InterleavedHandling::Answer,
-        InterleavedEngine::Socket => InterleavedHandling::Pass,
-        InterleavedEngine::Auto if hardware => InterleavedHandling::Pass,
-        InterleavedEngine::Auto | InterleavedEngine::Xdp => InterleavedHandling::Answer,
+        InterleavedEngineSelection::Socket => InterleavedHandling::Pass,
+        InterleavedEngineSelection::Auto if hardware => InterleavedHandling::Pass,
+        InterleavedEngineSelection::Auto | InterleavedEngineSelection::Xdp => {
+            InterleavedHandling::Answer
+        }
     }
 }
 
@@ -398,7 +400,7 @@ fn links_to_attach(
                 .filter(|address| address.index == link.index)
                 .map(|address| address.prefix.address())
                 .collect();
-            !ListenSet::resolve(listen, &own).addresses().is_empty()
+            !ListenAddressSet::resolve(listen, &own).addresses().is_empty()
         };
         let links = netlink.links()?;
         links.into_iter().filter(|link| link.up && is_ethernet(link) && carries(link)).collect()
@@ -421,11 +423,11 @@ fn links_to_attach(
     Ok(chosen)
 }
 
-fn reply_path(wanted: XdpReplyMethod, link: &Link) -> ReplyPath {
+fn reply_path(wanted: XdpReplyMethod, link: &Link) -> XdpReplyAction {
     match wanted {
-        XdpReplyMethod::Auto if link.kind.as_deref() == Some("veth") => ReplyPath::Redirect,
-        XdpReplyMethod::Auto | XdpReplyMethod::Transmit => ReplyPath::Transmit,
-        XdpReplyMethod::Redirect => ReplyPath::Redirect,
+        XdpReplyMethod::Auto if link.kind.as_deref() == Some("veth") => XdpReplyAction::Redirect,
+        XdpReplyMethod::Auto | XdpReplyMethod::Transmit => XdpReplyAction::Transmit,
+        XdpReplyMethod::Redirect => XdpReplyAction::Redirect,
     }
 }
 
@@ -435,10 +437,10 @@ fn reply_path(wanted: XdpReplyMethod, link: &Link) -> ReplyPath {
 fn is_losing_replies(
     config: &ServerConfig,
     mode: AttachMode,
-    path: ReplyPath,
+    path: XdpReplyAction,
     interface: u32,
 ) -> bool {
-    let replies = config.engine == EngineSelection::Auto && path == ReplyPath::Redirect;
+    let replies = config.engine == EngineSelection::Auto && path == XdpReplyAction::Redirect;
     replies && mode == AttachMode::Native && reported_redirect_support(interface) == Some(false)
 }
 
@@ -488,8 +490,8 @@ fn update_entries<T: Ord + Copy>(
 }
 
 /// Sink that publishes clock pages to the program, and updates the addresses in its maps.
-struct XdpPageSink {
-    clock: ClockWriter,
+struct XdpClockPageSink {
+    clock: ResponderClockPageWriter,
     responder: Arc<Responder>,
     netlink: Netlink,
     listeners: XdpAddressTable,
@@ -497,12 +499,13 @@ struct XdpPageSink {
     addresses_read_at: Option<(Instant, Arc<ListenAddresses>)>,
 }
 
-impl XdpPageSink {
+impl XdpClockPageSink {
     fn listen(&mut self, addresses: &[InterfaceAddress], links: &[Link]) -> Result<(), XdpError> {
         let own: Vec<IpAddr> = addresses.iter().map(|own| own.prefix.address()).collect();
         let Self { responder, listeners, .. } = self;
         let listen = listeners.listen.load_full();
-        let set = ListenSet::resolve(&listen.stepped, &own).with_smeared(&listen.smeared, &own);
+        let set =
+            ListenAddressSet::resolve(&listen.stepped, &own).with_smeared(&listen.smeared, &own);
         // Before the addresses, so that no request to a broadcast address is answered.
         let broadcasts = addresses.iter().filter_map(|own| own.prefix.broadcast()).collect();
         update_entries(&mut listeners.broadcasts, broadcasts, |address, refuse| {
@@ -525,7 +528,7 @@ impl XdpPageSink {
     }
 }
 
-impl PageSink for XdpPageSink {
+impl ClockPageSink for XdpClockPageSink {
     fn publish(&mut self, pages: &ClockPages) -> io::Result<()> {
         self.clock.publish(&clock_update(&pages.stepped), &clock_update(&pages.smeared));
         let due = self.addresses_read_at.as_ref().is_none_or(|(read_at, listen)| {
@@ -542,9 +545,9 @@ impl PageSink for XdpPageSink {
 
 /// Returns the clock values of a page in the form of the program.
 #[must_use]
-pub fn clock_update(page: &ClockPage) -> ClockUpdate {
+pub fn clock_update(page: &ClockPage) -> ClockPageUpdate {
     let variables = &page.variables;
-    ClockUpdate {
+    ClockPageUpdate {
         timebase: page.timebase,
         leap: variables.leap as u8,
         leap_after: page.leap_after as u8,

@@ -13,20 +13,22 @@ mod sentence;
 use std::io;
 use std::path::Path;
 
-use horolog_discipline::{PlausibilityRules, TimeSupport};
+use horolog_discipline::{PlausibilityReason, PlausibilityRules};
 use horolog_sys::explain::explain;
 use horolog_sys::serial::SerialLine;
 use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp, Utc};
 
-use crate::reference::{ReferenceClock, ReferenceSettings, SentenceLag};
+use crate::reference::{ReferenceClock, ReferenceClockSettings, SentenceLag};
 use crate::shm::report_or_refusal;
 use crate::{ClockReadings, REPORT_AGE_MAX, SourceError, SourceEstimate, TimeSource};
 
 pub(crate) use fixes::FixStates;
-pub(crate) use line_reader::{CharacterTransport, LineInput, LineReader, RejectedSentence};
+pub(crate) use line_reader::{
+    CharacterTransport, ReceiverLineInput, ReceiverLineReader, RejectedSentence,
+};
 
 pub use frame::{SentenceCounts, SentenceFramer};
-pub use leap_seconds::{LeapReport, NextLeap};
+pub use leap_seconds::{NextLeap, ReceiverLeapReport};
 pub use sentence::{NoFix, ParsedSentence, SentenceError, SentenceField, Talker};
 
 /// Validity of a time after its receiver reports that it has no fix: two receivers may share a
@@ -40,7 +42,7 @@ const IDLE_TIMEOUT: Span = Span::from_ns(3 * NS_PER_S);
 /// Time source that reads the sentences of a GNSS receiver.
 pub(crate) struct GnssSource {
     name: String,
-    reader: LineReader,
+    reader: ReceiverLineReader,
     lag: SentenceLag,
     /// UTC of the last accepted sentence; further sentences for the same instant are ignored.
     last: Option<Timestamp<Utc>>,
@@ -58,12 +60,12 @@ impl GnssSource {
         name: String,
         path: &Path,
         speed: u32,
-        claim: ReferenceSettings,
+        claim: ReferenceClockSettings,
     ) -> Result<Self, SourceError> {
         Ok(Self::new(name, open_serial(path, speed, false)?, claim))
     }
 
-    fn new(name: String, reader: LineReader, claim: ReferenceSettings) -> Self {
+    fn new(name: String, reader: ReceiverLineReader, claim: ReferenceClockSettings) -> Self {
         let lag = SentenceLag::from_claim(&claim);
         Self {
             name,
@@ -82,7 +84,7 @@ impl GnssSource {
     fn apply_input(
         &mut self,
         readings: &ClockReadings,
-        input: &LineInput,
+        input: &ReceiverLineInput,
     ) -> (bool, Option<String>) {
         input.fixes.iter().for_each(|(note, at)| self.fixes.apply_report(*note, *at));
         let (mut is_taken, mut why) = (false, None);
@@ -143,7 +145,7 @@ pub(crate) fn open_serial(
     path: &Path,
     speed: u32,
     may_be_absent: bool,
-) -> Result<LineReader, SourceError> {
+) -> Result<ReceiverLineReader, SourceError> {
     let owned_path = path.to_owned();
     let open = move || SerialLine::open(&owned_path, speed);
     let failed = |error: io::Error| {
@@ -157,14 +159,14 @@ pub(crate) fn open_serial(
         SourceError::Unusable(format!("{}: {hint}: {}", path.display(), explain(&error)))
     };
     match open() {
-        Err(error) if may_be_absent => Ok(LineReader::prepare(Err(error), open)),
-        line => Ok(LineReader::new(line.map_err(failed)?, open)),
+        Err(error) if may_be_absent => Ok(ReceiverLineReader::prepare(Err(error), open)),
+        line => Ok(ReceiverLineReader::new(line.map_err(failed)?, open)),
     }
 }
 
 /// Returns the reason why the input up to `now` contains no time, for input without a sentence that
 /// reports a reason itself.
-pub(crate) fn no_time_reason(input: &LineInput, now: Timestamp<Monotonic>) -> SourceError {
+pub(crate) fn no_time_reason(input: &ReceiverLineInput, now: Timestamp<Monotonic>) -> SourceError {
     if let Some(reason) = &input.ended {
         return SourceError::NoData(reason.clone());
     }
@@ -229,7 +231,7 @@ impl TimeSource for GnssSource {
         self.clock.judge_by(basis);
     }
 
-    fn vouch(&mut self, ahead: Span, support: TimeSupport) {
+    fn vouch(&mut self, ahead: Span, support: PlausibilityReason) {
         self.clock.vouch(ahead, support);
     }
 }

@@ -5,14 +5,14 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use horolog_discipline::{PlausibilityRules, TimeSupport};
+use horolog_discipline::{PlausibilityReason, PlausibilityRules};
 use horolog_sys::explain::explain;
 use horolog_sys::zone;
 use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp, Utc};
 use serde::Deserialize;
 
 use crate::gnss::FixStates;
-use crate::reference::{ReferenceClock, ReferenceSettings, SentenceLag, precision_span};
+use crate::reference::{ReferenceClock, ReferenceClockSettings, SentenceLag, precision_span};
 use crate::shm::report_or_refusal;
 use crate::{ClockReadings, REPORT_AGE_MAX, SourceError, SourceEstimate, TimeSource};
 
@@ -182,7 +182,7 @@ impl GpsdSource {
     pub(crate) fn open(
         name: String,
         address: String,
-        claim: ReferenceSettings,
+        claim: ReferenceClockSettings,
     ) -> Result<Self, SourceError> {
         let resolved = resolve_address(&address)?;
         Ok(Self::new(name, address, resolved, claim))
@@ -192,7 +192,7 @@ impl GpsdSource {
         name: String,
         address: String,
         resolved: Vec<SocketAddr>,
-        claim: ReferenceSettings,
+        claim: ReferenceClockSettings,
     ) -> Self {
         Self {
             name,
@@ -352,7 +352,7 @@ impl TimeSource for GpsdSource {
         self.clock.judge_by(basis);
     }
 
-    fn vouch(&mut self, ahead: Span, support: TimeSupport) {
+    fn vouch(&mut self, ahead: Span, support: PlausibilityReason) {
         self.clock.vouch(ahead, support);
     }
 }

@@ -2,7 +2,7 @@
 //! served until it returns, another source confirms it, or the operator accepts it. The guard
 //! cannot decide which of the two times is right; a wrong time that is stable is still wrong. Pure.
 
-use horolog_discipline::{ImplausibleTime, PlausibilityRules, is_within_a_day};
+use horolog_discipline::{ImplausibilityReason, PlausibilityRules, is_within_a_day};
 use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp};
 
 /// Largest jump that is served without confirmation: the panic threshold of RFC 5905, figure 5.
@@ -16,7 +16,7 @@ pub enum JumpVerdict {
     /// The time has just jumped by this amount.
     Jumped(Span),
     /// The time has just become implausible: before the build date, or too far after it.
-    Implausible(ImplausibleTime),
+    Implausible(ImplausibilityReason),
     /// The time is still jumped or implausible, as already reported.
     StillJumped,
     /// The time is trusted again.

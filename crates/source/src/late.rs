@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::thread;
 
-use horolog_discipline::{PlausibilityRules, TimeSupport};
+use horolog_discipline::{PlausibilityReason, PlausibilityRules};
 use horolog_time::Span;
 
 use crate::{ClockReadings, SelectionState, SourceError, SourceEstimate, SourceSpec, TimeSource};
@@ -117,7 +117,7 @@ impl TimeSource for RetriedSource {
         }
     }
 
-    fn vouch(&mut self, ahead: Span, support: TimeSupport) {
+    fn vouch(&mut self, ahead: Span, support: PlausibilityReason) {
         if let RetriedSourceState::Open(source) = &mut self.state {
             source.vouch(ahead, support);
         }

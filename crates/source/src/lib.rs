@@ -23,29 +23,30 @@ mod system;
 mod tai;
 
 pub use calibration::{
-    AllanStatus, Calibration, CalibrationConfig, CalibrationStatus, ErrorLogConfig, NamedCounts,
-    OpenCalibration, SentenceInput,
+    AllanDeviationStatus, CalibrationConfig, CalibrationStatus, ClockErrorLogConfig, NamedCounts,
+    PreparedCalibration, RunningCalibration, SentenceInput,
 };
 pub use chronyd_socket::ChronydSocket;
 pub use control::{
-    ClockControl, ClockControlError, ClockSteering, SteeringProcess, SystemClock, find_steerer,
+    ClockSteering, ClockSteeringError, SteerableClock, SteeringProcess, SystemClock, find_steerer,
 };
 pub use gnss::{
-    LeapReport, NextLeap, NoFix, ParsedSentence, SentenceCounts, SentenceError, SentenceField,
-    SentenceFramer, Talker,
+    NextLeap, NoFix, ParsedSentence, ReceiverLeapReport, SentenceCounts, SentenceError,
+    SentenceField, SentenceFramer, Talker,
 };
 pub use gpsd::GpsdLine;
-pub use horolog_discipline::{ImplausibleTime, PlausibilityRules};
+pub use horolog_discipline::{ImplausibilityReason, PlausibilityRules};
 pub use jump_guard::{JUMP_MAX, JumpGuard, JumpVerdict, TimeClaim};
 pub use late::RetriedSource;
-pub use output::{OutputSample, OutputStatus, ShmOutput, SockOutput};
-pub use pulse::{Edge, PulseConditioner, PulseCounts, PulseEdge, PulseSource, PulseSpec};
+pub use output::{OutputSample, SampleOutputStatus, ShmOutput, SockOutput};
+pub use pulse::{PulseConditioner, PulseCounts, PulseEdge, PulseEdgeKind, PulseSource, PulseSpec};
 pub use report::{
     ClockReadings, DRIFT_PPB, ServerLeapSeconds, Slew, SourceError, SourceEstimate, TimeSource,
 };
 pub use selection::{Selection, SelectionCandidate, select};
 pub use selector::{
-    FIRST_REPORT_TIMEOUT, PollRound, REPORT_AGE_MAX, SelectionState, SourceSelector, SourceState,
+    FIRST_REPORT_TIMEOUT, REPORT_AGE_MAX, SelectionState, SelectorPollOutcome, SourceSelector,
+    SourceStatus,
 };
 pub use shm::{ShmSample, parse_segment};
 pub use sock::{SOCK_SAMPLE_LEN, SockSample};

@@ -8,14 +8,14 @@ use horolog_sys::explain::explain;
 use horolog_sys::phc::{PhcDevice, PhcReading};
 use horolog_time::{NS_PER_S, Span, Timestamp};
 
-use crate::reference::{ReferenceClock, ReferenceSettings};
+use crate::reference::{ReferenceClock, ReferenceClockSettings};
 use crate::shm::report_or_refusal;
-use crate::tai::TaiOffset;
+use crate::tai::CheckedTaiOffset;
 use crate::{ClockReadings, SourceError, SourceEstimate, TimeSource};
 
 /// Timescale of a PTP hardware clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum PhcScale {
+pub(crate) enum PhcSourceTimescale {
     /// TAI, with TAI minus UTC in seconds at the start; `None` for the kernel's value.
     Tai(Option<i32>),
     /// UTC.
@@ -38,10 +38,10 @@ pub(crate) struct PhcSource<P> {
     name: String,
     phc: P,
     /// TAI minus UTC, if the clock is on TAI.
-    tai: Option<TaiOffset>,
+    tai: Option<CheckedTaiOffset>,
     /// Timescale of the clock minus UTC at the last reading.
     phc_minus_utc: Span,
-    claim: ReferenceSettings,
+    claim: ReferenceClockSettings,
     clock: ReferenceClock,
 }
 
@@ -49,8 +49,8 @@ impl PhcSource<PhcDevice> {
     pub(crate) fn open(
         name: String,
         path: &Path,
-        scale: PhcScale,
-        claim: ReferenceSettings,
+        scale: PhcSourceTimescale,
+        claim: ReferenceClockSettings,
     ) -> Result<Self, SourceError> {
         let failed = |error: io::Error| {
             let hint = match error.kind() {
@@ -66,10 +66,10 @@ impl PhcSource<PhcDevice> {
 }
 
 impl<P: ReadablePhc> PhcSource<P> {
-    fn new(name: String, phc: P, scale: PhcScale, claim: ReferenceSettings) -> Self {
+    fn new(name: String, phc: P, scale: PhcSourceTimescale, claim: ReferenceClockSettings) -> Self {
         let tai = match scale {
-            PhcScale::Tai(configured_s) => Some(TaiOffset::new(configured_s)),
-            PhcScale::Utc => None,
+            PhcSourceTimescale::Tai(configured_s) => Some(CheckedTaiOffset::new(configured_s)),
+            PhcSourceTimescale::Utc => None,
         };
         Self { name, phc, tai, phc_minus_utc: Span::ZERO, claim, clock: ReferenceClock::new(claim) }
     }
@@ -128,14 +128,14 @@ mod tests {
         }
     }
 
-    fn source(scale: PhcScale) -> (PhcSource<Simulated>, Simulated) {
+    fn source(scale: PhcSourceTimescale) -> (PhcSource<Simulated>, Simulated) {
         let phc = Simulated { ahead_ns: Arc::default(), now: Arc::new(Mutex::new(readings(0))) };
         (PhcSource::new("phc:/dev/ptp0".into(), phc.clone(), scale, CLAIM), phc)
     }
 
     #[test]
     fn a_free_running_system_clock_is_measured_against_tai() {
-        let (mut source, phc) = source(PhcScale::Tai(Some(37)));
+        let (mut source, phc) = source(PhcSourceTimescale::Tai(Some(37)));
         let mut last = None;
         for second in 1..=40 {
             // The system clock loses 20 us each second.
@@ -155,16 +155,16 @@ mod tests {
     #[test]
     fn tai_takes_an_offset_and_utc_none() {
         assert!(matches!(
-            source(PhcScale::Tai(None)).0.poll(&readings(0)),
+            source(PhcSourceTimescale::Tai(None)).0.poll(&readings(0)),
             Err(SourceError::Unusable(_))
         ));
-        assert!(source(PhcScale::Utc).0.poll(&readings(0)).unwrap().is_some());
+        assert!(source(PhcSourceTimescale::Utc).0.poll(&readings(0)).unwrap().is_some());
     }
 
     #[test]
     fn at_a_leap_the_time_goes_on_or_ends_but_is_not_a_second_wrong() {
         for kernel_follows in [true, false] {
-            let (mut source, phc) = source(PhcScale::Tai(Some(37)));
+            let (mut source, phc) = source(PhcSourceTimescale::Tai(Some(37)));
             for second in 1..=20_i32 {
                 let passed = i32::from(second > 10);
                 // The system clock makes the leap, whether the kernel's number shows it or not.
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn a_device_that_is_not_there_is_named() {
         let path = Path::new("/dev/there-is-none");
-        let Err(fault) = PhcSource::open("phc".into(), path, PhcScale::Utc, CLAIM) else {
+        let Err(fault) = PhcSource::open("phc".into(), path, PhcSourceTimescale::Utc, CLAIM) else {
             panic!("opened");
         };
         assert!(fault.to_string().contains("/dev/there-is-none: no such clock"), "{fault}");

@@ -1,7 +1,10 @@
 //! Reference clocks: sources that deliver samples of a clock, unlike daemons that report estimates
 //! of their own. Configured properties, and conversion of samples to a source estimate.
 
-use horolog_discipline::{CoarseTime, PlausibilityRules, TimeEvidence, TimeJudge, TimeSupport};
+use horolog_discipline::{
+    PlausibilityEvidence, PlausibilityJudge, PlausibilityReason, PlausibilityRules,
+    SentenceOnlyTime,
+};
 use horolog_time::{Monotonic, Span, Timestamp, Utc};
 use horolog_wire::ntp::LeapIndicator;
 
@@ -15,7 +18,7 @@ const FUTURE_MAX: Span = Span::from_ms(10);
 
 /// Configured properties of a reference clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct ReferenceSettings {
+pub(crate) struct ReferenceClockSettings {
     /// Stratum of a server that is synchronised to this clock.
     pub(crate) stratum: u8,
     /// Reference identifier.
@@ -36,24 +39,25 @@ pub(crate) struct SentenceLag {
 
 impl SentenceLag {
     /// Returns the configured lag, or the general one of receivers without a pulse.
-    pub(crate) fn from_claim(claim: &ReferenceSettings) -> Self {
+    pub(crate) fn from_claim(claim: &ReferenceClockSettings) -> Self {
         if claim.uncertainty > Span::ZERO {
             return Self { middle: Span::ZERO, bound: Span::ZERO };
         }
-        let middle = if claim.offset == Span::ZERO { CoarseTime::LAG_MIDDLE } else { Span::ZERO };
-        Self { middle, bound: CoarseTime::LAG_DEVIATION_MAX }
+        let middle =
+            if claim.offset == Span::ZERO { SentenceOnlyTime::LAG_MIDDLE } else { Span::ZERO };
+        Self { middle, bound: SentenceOnlyTime::LAG_DEVIATION_MAX }
     }
 }
 
 /// Samples of a reference clock with its configured properties.
 #[derive(Clone, Debug)]
 pub(crate) struct ReferenceClock {
-    claim: ReferenceSettings,
+    claim: ReferenceClockSettings,
     filter: ClockFilter,
     leap: LeapIndicator,
     has_new_sample: bool,
     refusal: Option<&'static str>,
-    judge: Option<TimeJudge>,
+    judge: Option<PlausibilityJudge>,
     /// Instant of the last plausible sample; `is_plausible` is true if the samples in the filter
     /// are.
     last_plausible: Option<Timestamp<Monotonic>>,
@@ -61,7 +65,7 @@ pub(crate) struct ReferenceClock {
 }
 
 impl ReferenceClock {
-    pub(crate) fn new(claim: ReferenceSettings) -> Self {
+    pub(crate) fn new(claim: ReferenceClockSettings) -> Self {
         Self {
             claim,
             filter: ClockFilter::default(),
@@ -77,11 +81,11 @@ impl ReferenceClock {
     /// Sets the limits of plausible times for samples from now on: of several receivers behind one
     /// source, one may have a wrong date.
     pub(crate) fn judge_by(&mut self, basis: PlausibilityRules) {
-        self.judge = Some(TimeJudge::new(basis));
+        self.judge = Some(PlausibilityJudge::new(basis));
     }
 
     /// Records that the time of this clock was found plausible by all evidence.
-    pub(crate) fn vouch(&mut self, ahead: Span, support: TimeSupport) {
+    pub(crate) fn vouch(&mut self, ahead: Span, support: PlausibilityReason) {
         self.judge.iter_mut().for_each(|judge| judge.accept_judged_time(ahead, support));
     }
 
@@ -91,7 +95,10 @@ impl ReferenceClock {
         let Some(judge) = &self.judge else { return true };
         let (now, system) = (readings.monotonic, Some(readings.realtime_minus_monotonic));
         let is_plausible = judge
-            .judge_without_record(&TimeEvidence { now, system, others: &[] }, utc_minus_monotonic)
+            .judge_without_record(
+                &PlausibilityEvidence { now, system, others: &[] },
+                utc_minus_monotonic,
+            )
             .is_ok();
         if is_plausible {
             self.last_plausible = Some(now);
@@ -189,12 +196,12 @@ pub(crate) fn precision_span(precision: i32) -> Span {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use horolog_sys::adjtimex::{KernelClock, PendingLeap};
+    use horolog_sys::adjtimex::{KernelClockStatus, PendingLeap};
     use horolog_time::NS_PER_S;
 
     use super::*;
 
-    pub(crate) const CLAIM: ReferenceSettings = ReferenceSettings {
+    pub(crate) const CLAIM: ReferenceClockSettings = ReferenceClockSettings {
         stratum: 1,
         reference_id: *b"TEST",
         offset: Span::from_ns(500),
@@ -203,8 +210,8 @@ pub(crate) mod tests {
     pub(crate) const REALTIME_AHEAD: Span = Span::from_ns(1_700_000_000 * NS_PER_S);
 
     /// State of a kernel with this TAI offset.
-    pub(crate) fn kernel(tai_offset_s: i32) -> KernelClock {
-        KernelClock {
+    pub(crate) fn kernel(tai_offset_s: i32) -> KernelClockStatus {
+        KernelClockStatus {
             is_leap_second: false,
             synchronised: true,
             leap: PendingLeap::None,
@@ -282,7 +289,8 @@ pub(crate) mod tests {
     fn the_sentence_lag_is_as_configured_or_up_to_a_second_and_a_half() {
         let lag = |offset_ms, uncertainty_ms| {
             let (offset, uncertainty) = (Span::from_ms(offset_ms), Span::from_ms(uncertainty_ms));
-            let lag = SentenceLag::from_claim(&ReferenceSettings { offset, uncertainty, ..CLAIM });
+            let lag =
+                SentenceLag::from_claim(&ReferenceClockSettings { offset, uncertainty, ..CLAIM });
             (lag.middle.as_ns() / 1_000_000, lag.bound.as_ns() / 1_000_000)
         };
         assert_eq!(lag(0, 0), (500, 1_000));

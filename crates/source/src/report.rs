@@ -1,8 +1,8 @@
 //! Source estimate, common to all time sources, and the trait by which sources are polled. Sources
 //! measure and report; the selection is in the modules `selection` and `selector`.
 
-use horolog_discipline::{PlausibilityRules, TimeSupport};
-use horolog_sys::adjtimex::KernelClock;
+use horolog_discipline::{PlausibilityReason, PlausibilityRules};
+use horolog_sys::adjtimex::KernelClockStatus;
 use horolog_time::leap::LeapSecond;
 use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp, Utc};
 use horolog_wire::ntp::LeapIndicator;
@@ -32,7 +32,7 @@ pub struct ClockReadings {
     /// `CLOCK_REALTIME` minus `CLOCK_MONOTONIC`.
     pub realtime_minus_monotonic: Span,
     /// State of the kernel's clock; `None` if it is not available.
-    pub kernel: Option<KernelClock>,
+    pub kernel: Option<KernelClockStatus>,
     /// Net leap seconds that the server has passed since its start, inserted minus deleted.
     pub leaps_s: i32,
     /// Leap seconds known to the server.
@@ -162,7 +162,7 @@ pub trait TimeSource: Send {
 
     /// Receives the time (as UTC minus the monotonic clock) of this source's last estimate that was
     /// found plausible by all evidence, and the support for it.
-    fn vouch(&mut self, _ahead: Span, _support: TimeSupport) {}
+    fn vouch(&mut self, _ahead: Span, _support: PlausibilityReason) {}
 
     /// Returns the time (as UTC minus the monotonic clock) to which this source has set the system
     /// clock without confirmation. A clock set so neither confirms nor contradicts any source.

@@ -4,7 +4,8 @@
 use std::fmt;
 
 use horolog_discipline::{
-    ImplausibleTime, PlausibilityRules, TimeEvidence, TimeJudge, TimeSupport, is_within_a_day,
+    ImplausibilityReason, PlausibilityEvidence, PlausibilityJudge, PlausibilityReason,
+    PlausibilityRules, is_within_a_day,
 };
 use horolog_time::leap::Date;
 use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp};
@@ -48,9 +49,9 @@ impl fmt::Display for SelectionState {
     }
 }
 
-/// State of a source in the server status.
+/// Status of a source, in the status of the server.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct SourceState {
+pub struct SourceStatus {
     /// Name of the source.
     pub name: String,
     /// Result of the last selection for the source.
@@ -77,14 +78,14 @@ pub struct SourceState {
 
 /// Result of polling all sources once.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct PollRound {
+pub struct SelectorPollOutcome {
     /// Estimate to serve; `None` if no source, or no majority, reports the time.
     pub selected: Option<SourceEstimate>,
     /// UTC minus the monotonic clock by the selected source, if confirmed: by another source, when
     /// not both merely repeat the system clock, or by the operator.
     pub confirmed: Option<Span>,
     /// State of each source, in configuration order.
-    pub states: Vec<SourceState>,
+    pub states: Vec<SourceStatus>,
     /// Notices of changes, one line each.
     pub notices: Vec<String>,
 }
@@ -95,9 +96,9 @@ struct PolledSource {
     /// UTC minus the monotonic clock by the last estimate.
     utc_minus_monotonic: Span,
     error: Option<SourceError>,
-    judge: TimeJudge,
+    judge: PlausibilityJudge,
     /// Reason why the time of the last estimate is implausible.
-    implausibility: Option<ImplausibleTime>,
+    implausibility: Option<ImplausibilityReason>,
     /// Clock of this host that confirms the time and that the source does not merely repeat.
     host_clock: Option<Span>,
     rejected: NamedCounts,
@@ -146,7 +147,7 @@ impl SourceSelector {
     }
 
     /// Polls every source and selects. `read_clocks` is called for each source.
-    pub fn poll(&mut self, read_clocks: impl Fn() -> ClockReadings) -> PollRound {
+    pub fn poll(&mut self, read_clocks: impl Fn() -> ClockReadings) -> SelectorPollOutcome {
         for member in &mut self.members {
             member.poll(&read_clocks());
         }
@@ -172,7 +173,7 @@ impl SourceSelector {
         }
         let selected = self.members.iter().find(|one| one.state == Some(SelectionState::Selected));
         self.selected = selected.map(|member| member.source.name().to_owned());
-        PollRound {
+        SelectorPollOutcome {
             selected: selected.and_then(PolledSource::judged_estimate),
             confirmed: selected
                 .filter(|member| {
@@ -207,7 +208,7 @@ impl SourceSelector {
                 .filter(|(_, mirrors)| !mirrors || !is_mirror && system.is_some())
                 .map(|(ahead, _)| ahead)
                 .collect();
-            member.judge_time(&TimeEvidence { now, system, others: &others });
+            member.judge_time(&PlausibilityEvidence { now, system, others: &others });
         }
     }
 
@@ -325,7 +326,7 @@ impl PolledSource {
             report: None,
             utc_minus_monotonic: Span::ZERO,
             error: None,
-            judge: TimeJudge::new(basis),
+            judge: PlausibilityJudge::new(basis),
             implausibility: None,
             host_clock: None,
             rejected: NamedCounts::default(),
@@ -336,7 +337,7 @@ impl PolledSource {
     }
 
     /// Judges the time of the last estimate.
-    fn judge_time(&mut self, evidence: &TimeEvidence<'_>) {
+    fn judge_time(&mut self, evidence: &PlausibilityEvidence<'_>) {
         self.implausibility = self.judge.judge(evidence, self.utc_minus_monotonic).err();
         self.host_clock = self
             .judge
@@ -352,7 +353,7 @@ impl PolledSource {
     /// Returns the last estimate, with `is_unconfirmed` and `host_clock` as judged; `None` before
     /// the first.
     fn judged_estimate(&self) -> Option<SourceEstimate> {
-        let is_unconfirmed = self.judge.support() == Some(TimeSupport::Unopposed);
+        let is_unconfirmed = self.judge.support() == Some(PlausibilityReason::Unopposed);
         self.report.map(|report| SourceEstimate {
             is_unconfirmed,
             host_clock: self.host_clock,
@@ -399,7 +400,7 @@ impl PolledSource {
 
     /// Returns true if the last estimate takes part in the selection.
     fn is_candidate(&self, now: Timestamp<Monotonic>) -> bool {
-        self.is_fresh(now) && self.implausibility.is_none_or(ImplausibleTime::is_confirmable)
+        self.is_fresh(now) && self.implausibility.is_none_or(ImplausibilityReason::is_confirmable)
     }
 
     fn state_without_vote(&self) -> SelectionState {
@@ -437,11 +438,11 @@ impl PolledSource {
         }
     }
 
-    fn source_state(&self, now: Timestamp<Monotonic>) -> SourceState {
+    fn source_state(&self, now: Timestamp<Monotonic>) -> SourceStatus {
         let state = self.state.unwrap_or(SelectionState::Unresponsive);
         let report = self.report.as_ref();
         let is_unusable = matches!(state, SelectionState::Unresponsive | SelectionState::Unusable);
-        SourceState {
+        SourceStatus {
             name: self.source.name().to_owned(),
             state,
             offset_ns: report.map(|report| report.offset_at(now).as_ns().saturating_neg()),
@@ -456,7 +457,7 @@ impl PolledSource {
 
 /// Describes why a time is rejected, with the command by which the operator can accept it, if
 /// possible.
-fn rejection_text(implausibility: ImplausibleTime) -> String {
+fn rejection_text(implausibility: ImplausibilityReason) -> String {
     if !implausibility.is_confirmable() {
         return implausibility.to_string();
     }

@@ -9,7 +9,7 @@ use horolog_sys::shared_memory::SharedMemory;
 use horolog_time::{Timestamp, Utc};
 use horolog_wire::ntp::LeapIndicator;
 
-use crate::reference::{ReferenceClock, ReferenceSettings, precision_span};
+use crate::reference::{ReferenceClock, ReferenceClockSettings, precision_span};
 use crate::{ClockReadings, SourceError, SourceEstimate, TimeSource};
 
 /// Size of the segment in 32-bit words: `struct shmTime` with a `time_t` of 64 bits.
@@ -85,7 +85,7 @@ impl ShmSource {
     pub(crate) fn open(
         name: String,
         unit: u8,
-        claim: ReferenceSettings,
+        claim: ReferenceClockSettings,
     ) -> Result<Self, SourceError> {
         let memory =
             SharedMemory::attach(KEY + i32::from(unit), permissions(unit)).map_err(|error| {

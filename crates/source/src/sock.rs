@@ -11,7 +11,7 @@ use horolog_sys::explain::explain;
 use horolog_time::{NS_PER_S, Span, Timestamp, Utc};
 use horolog_wire::ntp::LeapIndicator;
 
-use crate::reference::{ReferenceClock, ReferenceSettings};
+use crate::reference::{ReferenceClock, ReferenceClockSettings};
 use crate::shm::report_or_refusal;
 use crate::{ClockReadings, SourceError, SourceEstimate, TimeSource};
 
@@ -95,7 +95,7 @@ impl SockSource {
     pub(crate) fn open(
         name: String,
         path: &Path,
-        claim: ReferenceSettings,
+        claim: ReferenceClockSettings,
     ) -> Result<Self, SourceError> {
         let failed = |error: io::Error| {
             let why = explain(&error);

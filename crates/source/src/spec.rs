@@ -14,11 +14,11 @@ use horolog_time::Span;
 
 use crate::gnss::GnssSource;
 use crate::gpsd::{self, GpsdSource, resolve_address};
-use crate::phc::{PhcScale, PhcSource};
-use crate::reference::ReferenceSettings;
+use crate::phc::{PhcSource, PhcSourceTimescale};
+use crate::reference::ReferenceClockSettings;
 use crate::shm::ShmSource;
 use crate::sock::{self, SockSource};
-use crate::system::{CHRONYD_SOCKET, SystemSource};
+use crate::system::{CHRONYD_SOCKET, SystemClockSource};
 use crate::{SourceError, TimeSource};
 
 /// Specification of a time source, parsed but not opened.
@@ -73,11 +73,11 @@ impl SourceSpec {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum SourceKind {
     System(DaemonChoice),
-    Phc(PathBuf, PhcScale, ReferenceSettings),
-    Shm(u8, ReferenceSettings),
-    Sock(PathBuf, ReferenceSettings),
-    Gpsd(String, ReferenceSettings),
-    Gnss(PathBuf, u32, ReferenceSettings),
+    Phc(PathBuf, PhcSourceTimescale, ReferenceClockSettings),
+    Shm(u8, ReferenceClockSettings),
+    Sock(PathBuf, ReferenceClockSettings),
+    Gpsd(String, ReferenceClockSettings),
+    Gnss(PathBuf, u32, ReferenceClockSettings),
 }
 
 /// Daemon that the source `system` queries about the system clock.
@@ -116,7 +116,7 @@ impl SourceSpec {
         let name = self.text.clone();
         match &self.kind {
             SourceKind::System(choice) => {
-                Ok(Box::new(SystemSource::new(name, choice, server_addresses)))
+                Ok(Box::new(SystemClockSource::new(name, choice, server_addresses)))
             }
             SourceKind::Phc(path, scale, claim) => {
                 Ok(Box::new(PhcSource::open(name, path, *scale, *claim)?))
@@ -214,8 +214,8 @@ fn parse_phc(
         Some(Err(_)) => return spec_error("tai-offset takes whole seconds, as in tai-offset=37"),
     };
     let scale = match (options.take("scale"), tai_offset) {
-        (None | Some("tai"), offset) => PhcScale::Tai(offset),
-        (Some("utc"), None) => PhcScale::Utc,
+        (None | Some("tai"), offset) => PhcSourceTimescale::Tai(offset),
+        (Some("utc"), None) => PhcSourceTimescale::Utc,
         _ => return spec_error("scale takes tai, if necessary with tai-offset=SECONDS, or utc"),
     };
     Ok(SourceKind::Phc(path, scale, parse_settings(*b"PHC\0", options)?))
@@ -269,7 +269,7 @@ pub(crate) fn parse_absolute_path(
 fn parse_settings(
     identifier: [u8; 4],
     options: &mut SpecOptions<'_>,
-) -> Result<ReferenceSettings, SourceSpecError> {
+) -> Result<ReferenceClockSettings, SourceSpecError> {
     let stratum = match options.take("stratum").map(str::parse) {
         None => 1,
         Some(Ok(stratum @ 1..=15)) => stratum,
@@ -293,7 +293,7 @@ fn parse_settings(
     if uncertainty < Span::ZERO {
         return spec_error("uncertainty cannot be negative");
     }
-    Ok(ReferenceSettings { stratum, reference_id, offset, uncertainty })
+    Ok(ReferenceClockSettings { stratum, reference_id, offset, uncertainty })
 }
 
 /// Parses a signed time in seconds or with a unit: ns, us, ms or s.
@@ -387,7 +387,7 @@ mod tests {
 
     #[test]
     fn reference_clocks_have_options() {
-        let claim = |stratum, id: &[u8; 4], offset| ReferenceSettings {
+        let claim = |stratum, id: &[u8; 4], offset| ReferenceClockSettings {
             stratum,
             reference_id: *id,
             offset: Span::from_ns(offset),
@@ -403,9 +403,9 @@ mod tests {
             SourceKind::Phc(_, scale, _) => scale,
             other => panic!("{other:?}"),
         };
-        assert_eq!(scaled("phc:/dev/ptp0"), PhcScale::Tai(None));
-        assert_eq!(scaled("phc:/dev/ptp0,tai-offset=37"), PhcScale::Tai(Some(37)));
-        assert_eq!(scaled("phc:/dev/ptp0,scale=utc"), PhcScale::Utc);
+        assert_eq!(scaled("phc:/dev/ptp0"), PhcSourceTimescale::Tai(None));
+        assert_eq!(scaled("phc:/dev/ptp0,tai-offset=37"), PhcSourceTimescale::Tai(Some(37)));
+        assert_eq!(scaled("phc:/dev/ptp0,scale=utc"), PhcSourceTimescale::Utc);
     }
 
     #[test]

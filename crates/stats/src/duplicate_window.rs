@@ -18,7 +18,7 @@ const MAX_BITS: u64 = 1 << 33;
 
 /// Result of marking a sequence number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MarkOutcome {
+pub enum SequenceMarkOutcome {
     /// The first reply to this request.
     First,
     /// The request had a reply before.
@@ -42,8 +42,8 @@ pub struct WindowTooLarge {
 ///
 /// A reply is recognised while fewer than `reach` further requests have been opened. Choose `reach`
 /// above rate × timeout, and check for lateness first. The ring holds twice the reach: a number is
-/// refused as [`MarkOutcome::Outside`] half a ring before its bit is reused, so a receiver that is
-/// preempted between its check and its mark has that margin.
+/// refused as [`SequenceMarkOutcome::Outside`] half a ring before its bit is reused, so a receiver
+/// that is preempted between its check and its mark has that margin.
 ///
 /// # Ordering
 ///
@@ -97,16 +97,16 @@ impl DuplicateWindow {
 
     /// Marks the request `seq` as answered, and returns whether it was before.
     #[inline]
-    pub fn mark(&self, seq: u64) -> MarkOutcome {
+    pub fn mark(&self, seq: u64) -> SequenceMarkOutcome {
         let age = self.horizon.load(Ordering::Acquire).checked_sub(seq);
         if !age.is_some_and(|age| (1..=self.accepted_len()).contains(&age)) {
-            return MarkOutcome::Outside;
+            return SequenceMarkOutcome::Outside;
         }
         let bit = 1 << (seq % WORD_BITS);
         if self.word(seq).fetch_or(bit, Ordering::Relaxed) & bit == 0 {
-            MarkOutcome::First
+            SequenceMarkOutcome::First
         } else {
-            MarkOutcome::Duplicate
+            SequenceMarkOutcome::Duplicate
         }
     }
 }
@@ -124,17 +124,17 @@ mod tests {
     fn second_reply_is_a_duplicate() {
         let window = DuplicateWindow::new(100).unwrap();
         window.open(0);
-        assert_eq!(window.mark(0), MarkOutcome::First);
-        assert_eq!(window.mark(0), MarkOutcome::Duplicate);
+        assert_eq!(window.mark(0), SequenceMarkOutcome::First);
+        assert_eq!(window.mark(0), SequenceMarkOutcome::Duplicate);
     }
 
     #[test]
     fn a_number_never_opened_is_outside() {
         let window = DuplicateWindow::new(100).unwrap();
-        assert_eq!(window.mark(0), MarkOutcome::Outside);
+        assert_eq!(window.mark(0), SequenceMarkOutcome::Outside);
         window.open(70);
-        assert_eq!(window.mark(128), MarkOutcome::Outside);
-        assert_eq!(window.mark(u64::MAX), MarkOutcome::Outside);
+        assert_eq!(window.mark(128), SequenceMarkOutcome::Outside);
+        assert_eq!(window.mark(u64::MAX), SequenceMarkOutcome::Outside);
     }
 
     #[test]
@@ -145,10 +145,10 @@ mod tests {
             for seq in 0..=newest {
                 window.open(seq);
             }
-            assert_eq!(window.mark(newest - reach), MarkOutcome::First, "reach {reach}");
+            assert_eq!(window.mark(newest - reach), SequenceMarkOutcome::First, "reach {reach}");
             assert_eq!(
                 window.mark(newest - 4 * (reach + 64)),
-                MarkOutcome::Outside,
+                SequenceMarkOutcome::Outside,
                 "reach {reach}"
             );
         }
@@ -159,8 +159,8 @@ mod tests {
         let window = DuplicateWindow::new(64).unwrap();
         assert_eq!(window.words.len() as u64 * WORD_BITS, 256);
         window.open(1_000);
-        assert_eq!(window.mark(1_024 - 128), MarkOutcome::First);
-        assert_eq!(window.mark(1_024 - 129), MarkOutcome::Outside);
+        assert_eq!(window.mark(1_024 - 128), SequenceMarkOutcome::First);
+        assert_eq!(window.mark(1_024 - 129), SequenceMarkOutcome::Outside);
     }
 
     #[test]
@@ -189,8 +189,8 @@ mod tests {
                 while seq >= sent.load(Ordering::Acquire) {
                     std::thread::yield_now();
                 }
-                firsts += u64::from(window.mark(seq) == MarkOutcome::First);
-                assert_eq!(window.mark(seq), MarkOutcome::Duplicate);
+                firsts += u64::from(window.mark(seq) == SequenceMarkOutcome::First);
+                assert_eq!(window.mark(seq), SequenceMarkOutcome::Duplicate);
                 received.store(seq + 1, Ordering::Release);
             }
             firsts
@@ -215,7 +215,7 @@ mod tests {
                     window.open(opened);
                 } else {
                     let seq = opened.saturating_sub(back % (reach + 1));
-                    let expected = if seen.insert(seq) { MarkOutcome::First } else { MarkOutcome::Duplicate };
+                    let expected = if seen.insert(seq) { SequenceMarkOutcome::First } else { SequenceMarkOutcome::Duplicate };
                     prop_assert_eq!(window.mark(seq), expected);
                 }
             }

@@ -17,7 +17,7 @@ pub mod recorder;
 pub mod search;
 pub mod signed;
 
-pub use duplicate_window::{DuplicateWindow, MarkOutcome};
+pub use duplicate_window::{DuplicateWindow, SequenceMarkOutcome};
 pub use exact_summary::ExactSummary;
 pub use histogram::{Histogram, HistogramSummary};
 pub use recorder::Recorder;

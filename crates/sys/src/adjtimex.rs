@@ -21,7 +21,7 @@ pub enum PendingLeap {
 
 /// Status of the kernel's clock discipline for `CLOCK_REALTIME`.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct KernelClock {
+pub struct KernelClockStatus {
     /// True if some program disciplines the clock and has declared it synchronised (no
     /// `STA_UNSYNC`).
     pub synchronised: bool,
@@ -46,7 +46,7 @@ pub struct KernelClock {
 /// # Errors
 ///
 /// None is known for a read-only request; a sandbox may forbid the call.
-pub fn kernel_clock() -> io::Result<KernelClock> {
+pub fn kernel_clock() -> io::Result<KernelClockStatus> {
     // SAFETY: a plain C structure of numbers, for which all bytes zero is valid; no mode bit is
     // set, so nothing is changed.
     let mut state: libc::timex = unsafe { std::mem::zeroed() };
@@ -56,7 +56,7 @@ pub fn kernel_clock() -> io::Result<KernelClock> {
     // The flag stays set until a program clears it; in these states the leap second has passed.
     let is_past = phase == libc::TIME_OOP || phase == libc::TIME_WAIT;
     let leap = if is_past { PendingLeap::None } else { clock.leap };
-    Ok(KernelClock { leap, is_leap_second: phase == libc::TIME_OOP, ..clock })
+    Ok(KernelClockStatus { leap, is_leap_second: phase == libc::TIME_OOP, ..clock })
 }
 
 /// Nominal length of a tick in microseconds: 10^6 / `USER_HZ`, with `USER_HZ` = 100 (adjtimex(2)).
@@ -71,11 +71,11 @@ fn tick_ppb(tick_us: libc::c_long) -> f64 {
     (tick_us - NOMINAL_TICK_US) as f64 / NOMINAL_TICK_US as f64 * 1e9
 }
 
-fn parse_state(state: &libc::timex) -> KernelClock {
+fn parse_state(state: &libc::timex) -> KernelClockStatus {
     /// Conversion factor: `timex.freq` counts in 2^-16 ppm.
     const PPB_PER_UNIT: f64 = 1_000.0 / 65_536.0;
     let is_set = |bit| state.status & bit != 0;
-    KernelClock {
+    KernelClockStatus {
         synchronised: !is_set(libc::STA_UNSYNC),
         leap: match (is_set(libc::STA_INS), is_set(libc::STA_DEL)) {
             (true, false) => PendingLeap::Insert,

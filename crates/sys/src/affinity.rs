@@ -60,7 +60,7 @@ pub fn nice() -> io::Result<i32> {
 
 /// Result of a request for real-time scheduling.
 #[derive(Debug)]
-pub enum Scheduling {
+pub enum RealTimeSchedulingOutcome {
     /// Real-time (`SCHED_FIFO`): precedes all sched-other threads.
     RealTime,
     /// Unchanged, for this reason: usually a lack of `CAP_SYS_NICE`.
@@ -71,10 +71,10 @@ pub enum Scheduling {
 /// unchanged if that is not allowed. A real-time thread must sleep now and then, because the kernel
 /// throttles one that spins (`sched_rt_runtime_us`).
 #[must_use = "says whether real-time scheduling was allowed"]
-pub fn try_real_time(priority: i32) -> Scheduling {
+pub fn try_real_time(priority: i32) -> RealTimeSchedulingOutcome {
     match set_policy(libc::SCHED_FIFO, priority) {
-        Ok(()) => Scheduling::RealTime,
-        Err(error) => Scheduling::Unchanged(error),
+        Ok(()) => RealTimeSchedulingOutcome::RealTime,
+        Err(error) => RealTimeSchedulingOutcome::Unchanged(error),
     }
 }
 
@@ -313,7 +313,7 @@ mod tests {
     #[test]
     fn an_impossible_priority_leaves_the_thread_ordinary() {
         in_a_thread(|| {
-            assert!(matches!(try_real_time(1_000), Scheduling::Unchanged(_)));
+            assert!(matches!(try_real_time(1_000), RealTimeSchedulingOutcome::Unchanged(_)));
             set_timer_slack_ns(1).unwrap();
             assert_eq!(timer_slack_ns().unwrap(), 1);
             set_sched_other().unwrap();

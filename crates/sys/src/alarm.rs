@@ -17,7 +17,7 @@ const PENDING_ALARM_S: u32 = 100;
 
 /// Scheduling of the child process.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct ChildSettings {
+pub struct AlarmChildScheduling {
     /// Timer slack in ns; inherited if `None`.
     pub slack_ns: Option<u32>,
     /// Priority under `SCHED_FIFO`; sched-other if `None`.
@@ -26,7 +26,7 @@ pub struct ChildSettings {
 
 /// Effect of a wait function on a pending alarm.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct AlarmInteraction {
+pub struct PendingAlarmEffect {
     /// Signals `SIGALRM` received.
     pub signals: u32,
     /// Decrease of the remaining alarm time in seconds, rounded up.
@@ -38,7 +38,7 @@ pub struct AlarmInteraction {
 /// # Errors
 ///
 /// If the child cannot be created, its scheduling is refused, or it does not end in time.
-pub fn alarm_and_pause(seconds: u32, settings: ChildSettings) -> io::Result<u64> {
+pub fn alarm_and_pause(seconds: u32, settings: AlarmChildScheduling) -> io::Result<u64> {
     let limit = Duration::from_secs(u64::from(seconds) + 5);
     let [took_ns] = run_in_child(limit, settings, || {
         let begun = now_ns();
@@ -61,9 +61,9 @@ pub fn alarm_and_pause(seconds: u32, settings: ChildSettings) -> io::Result<u64>
 /// # Safety
 ///
 /// `wait` runs in a forked child: it may make system calls, and neither allocate nor lock.
-unsafe fn measure_alarm_interaction(wait: impl Fn()) -> io::Result<AlarmInteraction> {
+unsafe fn measure_alarm_interaction(wait: impl Fn()) -> io::Result<PendingAlarmEffect> {
     let [signals, left_s] =
-        run_in_child(Duration::from_secs(10), ChildSettings::default(), || {
+        run_in_child(Duration::from_secs(10), AlarmChildScheduling::default(), || {
             // SAFETY: numbers alone; the signal has a handler in this process.
             unsafe { libc::alarm(PENDING_ALARM_S) };
             wait();
@@ -72,7 +72,7 @@ unsafe fn measure_alarm_interaction(wait: impl Fn()) -> io::Result<AlarmInteract
             [u64::from(ALARM_SIGNALS.load(Ordering::Relaxed)), u64::from(left_s)]
         })?;
     let elapsed_s = PENDING_ALARM_S.saturating_sub(left_s as u32);
-    Ok(AlarmInteraction { signals: signals as u32, elapsed_s })
+    Ok(PendingAlarmEffect { signals: signals as u32, elapsed_s })
 }
 
 /// Measures the effect of sleep(3) for one second on a pending alarm.
@@ -80,7 +80,7 @@ unsafe fn measure_alarm_interaction(wait: impl Fn()) -> io::Result<AlarmInteract
 /// # Errors
 ///
 /// Errors of [`alarm_and_pause`].
-pub fn sleep_with_pending_alarm() -> io::Result<AlarmInteraction> {
+pub fn sleep_with_pending_alarm() -> io::Result<PendingAlarmEffect> {
     // SAFETY: one call that waits, in the C library a system call alone.
     unsafe {
         measure_alarm_interaction(|| {
@@ -94,7 +94,7 @@ pub fn sleep_with_pending_alarm() -> io::Result<AlarmInteraction> {
 /// Measures the effect of usleep(3) for 20 ms on a pending alarm.
 ///
 /// Errors of [`alarm_and_pause`].
-pub fn usleep_with_pending_alarm() -> io::Result<AlarmInteraction> {
+pub fn usleep_with_pending_alarm() -> io::Result<PendingAlarmEffect> {
     // SAFETY: as above.
     unsafe {
         measure_alarm_interaction(|| {
@@ -111,7 +111,7 @@ extern "C" fn count_signal(_: libc::c_int) {
 /// may only make system calls, because another thread may hold any lock at the fork.
 fn run_in_child<const N: usize>(
     limit: Duration,
-    settings: ChildSettings,
+    settings: AlarmChildScheduling,
     work: impl FnOnce() -> [u64; N],
 ) -> io::Result<[u64; N]> {
     let (reader, writer) = pipe()?;
@@ -143,7 +143,7 @@ fn run_in_child<const N: usize>(
 }
 
 /// Sets up scheduling and signal handler of the child, by system calls only.
-fn prepare_child(settings: ChildSettings) -> io::Result<()> {
+fn prepare_child(settings: AlarmChildScheduling) -> io::Result<()> {
     // SAFETY: numbers alone: it dies with the thread that made it.
     check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) })?;
     let handler: extern "C" fn(libc::c_int) = count_signal;
@@ -163,7 +163,7 @@ fn prepare_child(settings: ChildSettings) -> io::Result<()> {
         set_timer_slack_ns(slack_ns)?;
     }
     match settings.real_time_priority.map(try_real_time) {
-        Some(crate::affinity::Scheduling::Unchanged(error)) => Err(error),
+        Some(crate::affinity::RealTimeSchedulingOutcome::Unchanged(error)) => Err(error),
         _ => Ok(()),
     }
 }
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn an_alarm_ends_a_pause_after_its_second() {
-        let took_ns = alarm_and_pause(1, ChildSettings::default()).unwrap();
+        let took_ns = alarm_and_pause(1, AlarmChildScheduling::default()).unwrap();
         assert!((1_000_000_000..5_000_000_000).contains(&took_ns), "{took_ns}");
     }
 
@@ -229,14 +229,16 @@ mod tests {
         };
         assert_eq!(
             interaction.unwrap(),
-            AlarmInteraction { signals: 1, elapsed_s: PENDING_ALARM_S }
+            PendingAlarmEffect { signals: 1, elapsed_s: PENDING_ALARM_S }
         );
     }
 
     #[test]
     fn an_impossible_priority_is_refused() {
-        let settings =
-            ChildSettings { real_time_priority: Some(1_000), ..ChildSettings::default() };
+        let settings = AlarmChildScheduling {
+            real_time_priority: Some(1_000),
+            ..AlarmChildScheduling::default()
+        };
         let error = alarm_and_pause(1, settings).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
     }

@@ -18,7 +18,7 @@ pub enum SleepClock {
 
 /// Reason for the end of a sleep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SleepEnd {
+pub enum SleepEndReason {
     /// The clock has reached the instant.
     Reached,
     /// A signal handler ran.
@@ -45,7 +45,7 @@ impl SleepClock {
     /// # Errors
     ///
     /// None is known for an instant from 1970 on; `InvalidInput` for one before.
-    pub fn sleep_until_ns(self, ns: i64) -> io::Result<SleepEnd> {
+    pub fn sleep_until_ns(self, ns: i64) -> io::Result<SleepEndReason> {
         let until = timespec(ns);
         // SAFETY: one timespec that outlives the call; the remainder is not requested.
         let error = unsafe {
@@ -57,8 +57,8 @@ impl SleepClock {
             )
         };
         match error {
-            0 => Ok(SleepEnd::Reached),
-            libc::EINTR => Ok(SleepEnd::Interrupted),
+            0 => Ok(SleepEndReason::Reached),
+            libc::EINTR => Ok(SleepEndReason::Interrupted),
             error => Err(io::Error::from_raw_os_error(error)),
         }
     }
@@ -87,9 +87,9 @@ mod tests {
     fn a_sleep_ends_when_the_clock_shows_the_instant() {
         for clock in [SleepClock::Realtime, SleepClock::Tai] {
             let until_ns = clock.now_ns() + 2_000_000;
-            assert_eq!(clock.sleep_until_ns(until_ns).unwrap(), SleepEnd::Reached);
+            assert_eq!(clock.sleep_until_ns(until_ns).unwrap(), SleepEndReason::Reached);
             assert!(clock.now_ns() >= until_ns);
-            assert_eq!(clock.sleep_until_ns(0).unwrap(), SleepEnd::Reached);
+            assert_eq!(clock.sleep_until_ns(0).unwrap(), SleepEndReason::Reached);
         }
         let before = SleepClock::Realtime.sleep_until_ns(-1).unwrap_err();
         assert_eq!(before.kind(), io::ErrorKind::InvalidInput);

@@ -157,7 +157,7 @@ fn timespec(payload: &[u8], index: usize) -> Option<(i64, libc::c_long)> {
 
 /// Source of a requested transmit timestamp.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum TransmitTimestamp {
+pub enum TransmitTimestampSource {
     /// Kernel, when the packet is passed to the driver.
     #[default]
     Kernel,
@@ -170,11 +170,11 @@ pub enum TransmitTimestamp {
 pub(crate) fn write_timestamp_request(
     buffer: &mut ControlBuffer,
     start: usize,
-    source: TransmitTimestamp,
+    source: TransmitTimestampSource,
 ) -> usize {
     let flags = match source {
-        TransmitTimestamp::Kernel => libc::SOF_TIMESTAMPING_TX_SOFTWARE,
-        TransmitTimestamp::Hardware => {
+        TransmitTimestampSource::Kernel => libc::SOF_TIMESTAMPING_TX_SOFTWARE,
+        TransmitTimestampSource::Hardware => {
             libc::SOF_TIMESTAMPING_TX_SOFTWARE | libc::SOF_TIMESTAMPING_TX_HARDWARE
         }
     };
@@ -257,7 +257,7 @@ mod tests {
         let mut buffer = ControlBuffer([0xff; CAPACITY]);
         let local: IpAddr = "2001:db8::1".parse().unwrap();
         let source = write_source(&mut buffer, local);
-        let end = write_timestamp_request(&mut buffer, source, TransmitTimestamp::Hardware);
+        let end = write_timestamp_request(&mut buffer, source, TransmitTimestampSource::Hardware);
         assert_eq!(AncillaryData::parse(&buffer.0[..end]).local, Some(local));
         let (level, kind, flags, rest) = split_message(&buffer.0[source..end]).unwrap();
         assert_eq!((level, kind), (libc::SOL_SOCKET, libc::SO_TIMESTAMPING));

@@ -10,20 +10,20 @@ pub(crate) const BRACKETS: usize = 8;
 
 /// `CLOCK_REALTIME`: UTC as the kernel shows it.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Realtime;
+pub struct ClockRealtime;
 
 /// `CLOCK_MONOTONIC`: slewed like UTC, never stepped.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct MonotonicClock;
+pub struct ClockMonotonic;
 
-impl Clock<Utc> for Realtime {
+impl Clock<Utc> for ClockRealtime {
     fn now(&self) -> Timestamp<Utc> {
         let time = read(libc::CLOCK_REALTIME);
         Timestamp::from_timespec(time.tv_sec, time.tv_nsec)
     }
 }
 
-impl Clock<Monotonic> for MonotonicClock {
+impl Clock<Monotonic> for ClockMonotonic {
     fn now(&self) -> Timestamp<Monotonic> {
         let time = read(libc::CLOCK_MONOTONIC);
         Timestamp::from_timespec(time.tv_sec, time.tv_nsec)
@@ -74,9 +74,9 @@ pub fn realtime_minus_monotonic() -> ClockOffset {
 }
 
 fn read_bracketed() -> ClockOffset {
-    let before = MonotonicClock.now();
-    let between = Realtime.now();
-    let width = (MonotonicClock.now() - before).as_ns();
+    let before = ClockMonotonic.now();
+    let between = ClockRealtime.now();
+    let width = (ClockMonotonic.now() - before).as_ns();
     let middle = before.as_ns() + width / 2;
     ClockOffset {
         offset: Span::from_ns(between.as_ns() - middle),
@@ -118,18 +118,18 @@ mod tests {
     fn the_offset_carries_one_clock_to_the_other() {
         let ClockOffset { offset, uncertainty } = realtime_minus_monotonic();
         assert!(uncertainty > Span::ZERO && uncertainty < Span::from_ms(10), "{uncertainty:?}");
-        let before = Realtime.now();
-        let carried = MonotonicClock.now().as_ns() + offset.as_ns();
-        let after = Realtime.now();
+        let before = ClockRealtime.now();
+        let carried = ClockMonotonic.now().as_ns() + offset.as_ns();
+        let after = ClockRealtime.now();
         assert!(carried >= (before - uncertainty).as_ns(), "{carried} before {before:?}");
         assert!(carried <= (after + uncertainty).as_ns(), "{carried} after {after:?}");
     }
 
     #[test]
     fn sleeping_ends_no_earlier_than_requested() {
-        let until = MonotonicClock.now() + Span::from_ms(2);
+        let until = ClockMonotonic.now() + Span::from_ms(2);
         sleep_until(until);
-        assert!(MonotonicClock.now() >= until);
+        assert!(ClockMonotonic.now() >= until);
         sleep_until(until);
     }
 }

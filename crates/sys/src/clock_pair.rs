@@ -3,7 +3,7 @@
 
 use horolog_time::{Clock, NS_PER_S, Timestamp, Utc};
 
-use crate::clock::{BRACKETS, Realtime, read};
+use crate::clock::{BRACKETS, ClockRealtime, read};
 
 /// Kernel clock other than `CLOCK_REALTIME`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,9 +51,9 @@ impl KernelClockId {
     }
 
     fn read_bracketed(self) -> ClockReading {
-        let before = Realtime.now();
+        let before = ClockRealtime.now();
         let time = read(self.number());
-        let after = Realtime.now();
+        let after = ClockRealtime.now();
         let clock_ns = time.tv_sec.saturating_mul(NS_PER_S).saturating_add(time.tv_nsec);
         ClockReading { before, clock_ns, after }
     }

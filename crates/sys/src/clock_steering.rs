@@ -13,7 +13,7 @@ pub const FREQUENCY_MAX_PPB: f64 = 500_000.0;
 
 /// Status of the clock as other programs read it from the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ClockStatus {
+pub struct DeclaredClockStatus {
     /// True if the clock is synchronised (no `STA_UNSYNC`).
     pub synchronised: bool,
     /// Leap second at the end of this UTC day.
@@ -101,7 +101,7 @@ fn clearing_requests() -> [libc::timex; 2] {
 /// # Errors
 ///
 /// Without `CAP_SYS_TIME`.
-pub fn set_status(status: &ClockStatus) -> io::Result<()> {
+pub fn set_status(status: &DeclaredClockStatus) -> io::Result<()> {
     adjust(&mut status_request(status))?;
     match status.tai_offset_s {
         Some(seconds) => adjust(&mut tai_request(seconds)),
@@ -139,7 +139,7 @@ fn step_request(by: Span) -> libc::timex {
     libc::timex { modes: libc::ADJ_SETOFFSET | libc::ADJ_NANO, time, ..empty_request() }
 }
 
-fn status_request(status: &ClockStatus) -> libc::timex {
+fn status_request(status: &DeclaredClockStatus) -> libc::timex {
     let leap = match status.leap {
         PendingLeap::None => 0,
         PendingLeap::Insert => libc::STA_INS,
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn what_is_declared() {
-        let right = ClockStatus {
+        let right = DeclaredClockStatus {
             synchronised: true,
             leap: PendingLeap::Insert,
             maximum_error: Span::from_ns(1_999),
@@ -209,7 +209,7 @@ mod tests {
         };
         let change = status_request(&right);
         assert_eq!((change.status, change.maxerror, change.esterror), (libc::STA_INS, 2, 1));
-        let wrong = ClockStatus { synchronised: false, leap: PendingLeap::Delete, ..right };
+        let wrong = DeclaredClockStatus { synchronised: false, leap: PendingLeap::Delete, ..right };
         assert_eq!(status_request(&wrong).status, libc::STA_DEL | libc::STA_UNSYNC);
         assert_eq!((tai_request(37).modes, tai_request(37).constant), (libc::ADJ_TAI, 37));
     }

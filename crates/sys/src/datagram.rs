@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use crate::address::RawAddress;
 use crate::ancillary::{AncillaryData, CAPACITY as CONTROL_CAPACITY, ControlBuffer, write_source};
-use crate::message::ReceiveInfo;
+use crate::message::ReceivedDatagramInfo;
 
 /// Blocking mode of a receive call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -80,7 +80,7 @@ pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8], wait: WaitMode) -> io:
 
 /// Buffers for the source address and the ancillary data of a datagram (`struct msghdr`).
 #[derive(Clone)]
-pub struct MessageHeader {
+pub struct MsghdrBuffers {
     address: RawAddress,
     address_len: usize,
     control: ControlBuffer,
@@ -88,19 +88,19 @@ pub struct MessageHeader {
     source: ControlBuffer,
 }
 
-impl Default for MessageHeader {
+impl Default for MsghdrBuffers {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl std::fmt::Debug for MessageHeader {
+impl std::fmt::Debug for MsghdrBuffers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Envelope").finish_non_exhaustive()
     }
 }
 
-impl MessageHeader {
+impl MsghdrBuffers {
     /// Creates empty buffers.
     #[must_use]
     pub fn new() -> Self {
@@ -118,7 +118,7 @@ impl MessageHeader {
         socket: BorrowedFd<'_>,
         buffer: &mut [u8],
         wait: WaitMode,
-    ) -> io::Result<ReceiveInfo> {
+    ) -> io::Result<ReceivedDatagramInfo> {
         self.receive_with(socket, buffer, wait.flags())
     }
 
@@ -132,7 +132,7 @@ impl MessageHeader {
         socket: BorrowedFd<'_>,
         buffer: &mut [u8],
         wait: WaitMode,
-    ) -> io::Result<ReceiveInfo> {
+    ) -> io::Result<ReceivedDatagramInfo> {
         let mut address_len = RawAddress::CAPACITY as libc::socklen_t;
         let flags = wait.flags() | libc::MSG_TRUNC;
         // SAFETY: the buffer and its length, the envelope's own room for an address and its length,
@@ -148,7 +148,7 @@ impl MessageHeader {
             )
         })?;
         self.address_len = (address_len as usize).min(RawAddress::CAPACITY);
-        Ok(ReceiveInfo {
+        Ok(ReceivedDatagramInfo {
             len: len.min(buffer.len()),
             truncated: len > buffer.len(),
             remote: self.address.decode(self.address_len),
@@ -174,7 +174,7 @@ impl MessageHeader {
         socket: BorrowedFd<'_>,
         buffer: &mut [u8],
         flags: libc::c_int,
-    ) -> io::Result<ReceiveInfo> {
+    ) -> io::Result<ReceivedDatagramInfo> {
         let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
         let mut header = empty_header();
         header.msg_name = self.address.as_mut_ptr().cast();
@@ -189,7 +189,7 @@ impl MessageHeader {
             length_or_error(unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, flags) })?;
         self.address_len = (header.msg_namelen as usize).min(RawAddress::CAPACITY);
         let control_len = CONTROL_CAPACITY.min(header.msg_controllen as _);
-        Ok(ReceiveInfo {
+        Ok(ReceivedDatagramInfo {
             len: len.min(buffer.len()),
             truncated: header.msg_flags & libc::MSG_TRUNC != 0,
             remote: self.address.decode(self.address_len),
@@ -271,7 +271,7 @@ mod tests {
         far.enable_traffic_class(at, true).unwrap();
         far.enable_hop_limit(at).unwrap();
         send(near.as_fd(), b"question").unwrap();
-        let (mut envelope, mut buffer) = (MessageHeader::new(), [0; 64]);
+        let (mut envelope, mut buffer) = (MsghdrBuffers::new(), [0; 64]);
         let received = envelope.receive(far.as_fd(), &mut buffer, WaitMode::Blocking).unwrap();
         assert_eq!(&buffer[..received.len], b"question");
         assert_eq!(received.remote, Some(near.local_address().unwrap()));
@@ -288,7 +288,7 @@ mod tests {
     fn a_datagram_is_received_without_ancillary_data_and_answered() {
         let (near, far, _) = pair("127.0.0.1:0");
         send(near.as_fd(), b"question").unwrap();
-        let (mut envelope, mut buffer) = (MessageHeader::new(), [0; 4]);
+        let (mut envelope, mut buffer) = (MsghdrBuffers::new(), [0; 4]);
         let received =
             envelope.receive_with_source(far.as_fd(), &mut buffer, WaitMode::Blocking).unwrap();
         assert_eq!((received.len, received.truncated), (4, true), "cut to the buffer");
@@ -314,7 +314,7 @@ mod tests {
         let (near, _far, at) = pair("127.0.0.1:0");
         near.enable_all_timestamps().unwrap();
         assert!(near.path_mtu(at).unwrap() >= 1_280);
-        let mut envelope = MessageHeader::new();
+        let mut envelope = MsghdrBuffers::new();
         for id in 0..3 {
             send(near.as_fd(), b"x").unwrap();
             let stamp = (0..1_000).find_map(|_| {

@@ -90,7 +90,7 @@ pub struct Channels {
 /// Returns the driver's counters by name, as in `ethtool -S`. A veth counts the results of its XDP
 /// program for each queue (`rx_queue_0_xdp_packets`, `rx_queue_0_drops`).
 pub fn stats(interface: &str) -> Result<Vec<(String, u64)>, EthtoolError> {
-    let device = EthtoolDevice::open(interface, "read the counters")?;
+    let device = EthtoolOperation::open(interface, "read the counters")?;
     for _ in 0..STATS_ATTEMPTS {
         let count = device.stats_count()?;
         let names =
@@ -107,7 +107,7 @@ pub fn stats(interface: &str) -> Result<Vec<(String, u64)>, EthtoolError> {
 
 /// Returns the numbers of queues, as in `ethtool -l`.
 pub fn channels(interface: &str) -> Result<Channels, EthtoolError> {
-    let raw = EthtoolDevice::open(interface, "read the number of queues")?.channels()?;
+    let raw = EthtoolOperation::open(interface, "read the number of queues")?.channels()?;
     Ok(Channels {
         rx_max: raw[1],
         tx_max: raw[2],
@@ -121,7 +121,7 @@ pub fn channels(interface: &str) -> Result<Channels, EthtoolError> {
 /// Sets the numbers of queues in use: `rx`, `tx` and `combined` of `wanted`; the other fields are
 /// ignored. Control queues of the driver are not changed.
 pub fn set_channels(interface: &str, wanted: &Channels) -> Result<(), EthtoolError> {
-    let device = EthtoolDevice::open(interface, "set the number of queues")?;
+    let device = EthtoolOperation::open(interface, "set the number of queues")?;
     let mut raw = device.channels()?;
     raw[0] = ETHTOOL_SCHANNELS;
     (raw[5], raw[6], raw[8]) = (wanted.rx, wanted.tx, wanted.combined);
@@ -130,13 +130,13 @@ pub fn set_channels(interface: &str, wanted: &Channels) -> Result<(), EthtoolErr
 
 /// Returns true if the kernel merges packets received on this interface (generic receive offload).
 pub fn gro(interface: &str) -> Result<bool, EthtoolError> {
-    let device = EthtoolDevice::open(interface, "read the GRO setting")?;
+    let device = EthtoolOperation::open(interface, "read the GRO setting")?;
     Ok(word(&device.query(&[ETHTOOL_GGRO, 0], 0, 0)?, 1) != 0)
 }
 
 /// Enables or disables generic receive offload.
 pub fn set_gro(interface: &str, on: bool) -> Result<(), EthtoolError> {
-    let device = EthtoolDevice::open(interface, "set GRO")?;
+    let device = EthtoolOperation::open(interface, "set GRO")?;
     device.query(&[ETHTOOL_SGRO, u32::from(on)], 0, 0).map(drop)
 }
 
@@ -155,7 +155,7 @@ pub struct TimestampCapabilities {
 
 /// Returns the timestamping capabilities of the driver, as in `ethtool -T`.
 pub fn timestamp_capabilities(interface: &str) -> Result<TimestampCapabilities, EthtoolError> {
-    let device = EthtoolDevice::open(interface, "read the timestamping capabilities")?;
+    let device = EthtoolOperation::open(interface, "read the timestamping capabilities")?;
     // struct ethtool_ts_info: command, kinds, clock, transmit types, three reserved, receive
     // filters, three reserved.
     let mut request = [0; 11];
@@ -169,15 +169,15 @@ pub fn timestamp_capabilities(interface: &str) -> Result<TimestampCapabilities, 
     })
 }
 
-/// Interface and the attempted operation, for error messages.
-pub(crate) struct EthtoolDevice<'a> {
+/// Operation on the driver of one interface; its name is for error messages.
+pub(crate) struct EthtoolOperation<'a> {
     interface: &'a str,
     action: &'static str,
     /// Any socket: it selects the network namespace.
     socket: UdpSocket,
 }
 
-impl<'a> EthtoolDevice<'a> {
+impl<'a> EthtoolOperation<'a> {
     pub(crate) fn open(interface: &'a str, action: &'static str) -> Result<Self, EthtoolError> {
         let possible = (1..libc::IFNAMSIZ).contains(&interface.len()) && !interface.contains('\0');
         if !possible {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use horolog_time::{Clock, Monotonic, Timestamp};
 
-use crate::clock::MonotonicClock;
+use crate::clock::ClockMonotonic;
 use crate::descriptor::{check, check_new};
 
 /// Value of no expiry yet.
@@ -129,7 +129,7 @@ impl TimerFd {
                 size_of::<u64>(),
             )
         };
-        let noticed = MonotonicClock.now();
+        let noticed = ClockMonotonic.now();
         if read == -1 { Err(io::Error::last_os_error()) } else { Ok(noticed) }
     }
 }
@@ -149,7 +149,7 @@ fn one_shot_setting(due: Timestamp<Monotonic>) -> libc::itimerspec {
 }
 
 extern "C" fn record_expiry(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    let noticed_ns = MonotonicClock.now().as_ns();
+    let noticed_ns = ClockMonotonic.now().as_ns();
     // SAFETY: with SA_SIGINFO the kernel gives a valid structure. Its value is read only where
     // a timer sent the signal, and then it is the address of an atomic that is never freed. Both
     // reading the clock and storing are safe in a handler.
@@ -198,7 +198,7 @@ mod tests {
     use horolog_time::Span;
 
     fn later() -> Timestamp<Monotonic> {
-        MonotonicClock.now() + Span::from_ms(1)
+        ClockMonotonic.now() + Span::from_ms(1)
     }
 
     /// In a thread of its own, which keeps the signal blocked.

@@ -66,12 +66,12 @@ impl ExternalTimestamp {
 
 /// Enabled external timestamp channel; dropping it disables the channel.
 #[derive(Debug)]
-pub struct ExternalTimestamps {
+pub struct ExternalTimestampChannel {
     file: File,
     channel: u32,
 }
 
-impl ExternalTimestamps {
+impl ExternalTimestampChannel {
     /// Enables timestamps of rising or falling edges on a channel, and assigns `pin` to the channel
     /// if given. A NIC that can only timestamp both kinds, or the other kind, refuses.
     ///
@@ -113,7 +113,7 @@ impl ExternalTimestamps {
     }
 }
 
-impl Drop for ExternalTimestamps {
+impl Drop for ExternalTimestampChannel {
     fn drop(&mut self) {
         let mut off = ExternalTimestampRequest {
             channel: self.channel,
@@ -156,9 +156,10 @@ mod tests {
 
     #[test]
     fn what_is_no_clock_is_refused() {
-        let none = ExternalTimestamps::open(Path::new("/dev/null"), 0, Some(1), true).unwrap_err();
+        let none =
+            ExternalTimestampChannel::open(Path::new("/dev/null"), 0, Some(1), true).unwrap_err();
         assert_eq!(none.raw_os_error(), Some(libc::ENOTTY));
-        let none = ExternalTimestamps::open(Path::new("/dev/there-is-none"), 0, None, true);
+        let none = ExternalTimestampChannel::open(Path::new("/dev/there-is-none"), 0, None, true);
         assert!(none.is_err());
     }
 }

@@ -73,14 +73,14 @@ pub enum HardwareTimestampError {
 /// Enabled hardware timestamps; dropping this restores the previous setting, as does
 /// [`crate::undo::exit`].
 #[derive(Debug)]
-pub struct HardwareTimestamps {
+pub struct EnabledHardwareTimestamps {
     interface: String,
     clock: u32,
     received: bool,
     _undo: UndoGuard,
 }
 
-impl HardwareTimestamps {
+impl EnabledHardwareTimestamps {
     /// Enables hardware timestamps for all sent packets, and for received packets if the driver can
     /// timestamp all packets or all of the purpose. If this fails, nothing is changed.
     pub fn enable(
@@ -237,8 +237,8 @@ mod tests {
 
     #[test]
     fn loopback_has_none() {
-        let error = HardwareTimestamps::enable("lo", TimestampPurpose::Ntp).unwrap_err();
+        let error = EnabledHardwareTimestamps::enable("lo", TimestampPurpose::Ntp).unwrap_err();
         assert!(error.to_string().contains("'lo'"), "{error}");
-        assert!(HardwareTimestamps::enable("there-is-none", TimestampPurpose::Ntp).is_err());
+        assert!(EnabledHardwareTimestamps::enable("there-is-none", TimestampPurpose::Ntp).is_err());
     }
 }

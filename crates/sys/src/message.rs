@@ -1,4 +1,4 @@
-//! Batches of datagrams in one system call: recvmmsg(2) and sendmmsg(2). A [`MessageTable`] owns
+//! Batches of datagrams in one system call: recvmmsg(2) and sendmmsg(2). A [`MmsghdrTable`] owns
 //! the kernel's structures; the caller owns the payload buffers. No call blocks.
 
 use std::io;
@@ -12,7 +12,7 @@ use crate::ancillary::{
 use crate::descriptor::check;
 use crate::socket::LINK_GROUP_LEN;
 
-pub use crate::ancillary::{AncillaryData, TransmitTimestamp};
+pub use crate::ancillary::{AncillaryData, TransmitTimestampSource};
 
 /// Kernel tables for a batch of datagrams: headers, buffer references, addresses and control
 /// messages. Allocated once.
@@ -21,7 +21,7 @@ pub use crate::ancillary::{AncillaryData, TransmitTimestamp};
 /// them before it uses them, so a table may be moved between calls, and no pointer is followed
 /// outside of a call. The headers must be rewritten anyway, because the kernel overwrites their
 /// lengths.
-pub struct MessageTable {
+pub struct MmsghdrTable {
     headers: Box<[libc::mmsghdr]>,
     buffers: Box<[libc::iovec]>,
     addresses: Box<[RawAddress]>,
@@ -30,11 +30,11 @@ pub struct MessageTable {
 
 // SAFETY: the raw pointers are what keeps the compiler from deriving this; they are never followed
 // outside of a call that has just written them (see the type), so no thread depends on another's.
-unsafe impl Send for MessageTable {}
+unsafe impl Send for MmsghdrTable {}
 
 /// Received datagram, whose bytes are in the buffer of the caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ReceiveInfo {
+pub struct ReceivedDatagramInfo {
     /// Number of bytes in the buffer.
     pub len: usize,
     /// True if the datagram was longer than the buffer (`MSG_TRUNC`).
@@ -45,7 +45,7 @@ pub struct ReceiveInfo {
     pub control: AncillaryData,
 }
 
-impl ReceiveInfo {
+impl ReceivedDatagramInfo {
     /// Returns true if the destination is this host alone, at IP and link layer. Requires
     /// [`crate::socket::Socket::enable_unicast_detection`].
     #[must_use]
@@ -64,11 +64,11 @@ pub struct OutgoingDatagram<'a> {
     /// Source address; `None` for the socket's or the kernel's choice.
     pub local: Option<IpAddr>,
     /// Requested transmit timestamp, which returns with a copy of the packet; see
-    /// [`MessageTable::receive_errors`].
-    pub transmit_timestamp: Option<TransmitTimestamp>,
+    /// [`MmsghdrTable::receive_errors`].
+    pub transmit_timestamp: Option<TransmitTimestampSource>,
 }
 
-impl MessageTable {
+impl MmsghdrTable {
     /// Creates tables for up to `slots` datagrams in a call.
     #[must_use]
     pub fn new(slots: usize) -> Self {
@@ -88,7 +88,7 @@ impl MessageTable {
     }
 
     /// Receives pending datagrams, without blocking, one into each of `buffers` (at most
-    /// [`MessageTable::slots`]). Returns their number; [`MessageTable::received`] describes each.
+    /// [`MmsghdrTable::slots`]). Returns their number; [`MmsghdrTable::received`] describes each.
     ///
     /// # Errors
     ///
@@ -101,9 +101,9 @@ impl MessageTable {
         self.receive_with(socket, buffers, libc::MSG_DONTWAIT)
     }
 
-    /// Receives from the socket's error queue like [`MessageTable::receive`]: copies of sent
+    /// Receives from the socket's error queue like [`MmsghdrTable::receive`]: copies of sent
     /// packets for which a transmit timestamp was requested, including the link header if the
-    /// device has one. The timestamps are in [`ReceiveInfo::control`].
+    /// device has one. The timestamps are in [`ReceivedDatagramInfo::control`].
     ///
     /// # Errors
     ///
@@ -150,10 +150,10 @@ impl MessageTable {
     ///
     /// If there is no such slot.
     #[must_use]
-    pub fn received(&self, slot: usize) -> ReceiveInfo {
+    pub fn received(&self, slot: usize) -> ReceivedDatagramInfo {
         let header = &self.headers[slot];
         let control_len = CONTROL_CAPACITY.min(header.msg_hdr.msg_controllen as _);
-        ReceiveInfo {
+        ReceivedDatagramInfo {
             len: (header.msg_len as usize).min(self.buffers[slot].iov_len),
             truncated: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
             remote: self.addresses[slot].decode(header.msg_hdr.msg_namelen as usize),
@@ -161,7 +161,7 @@ impl MessageTable {
         }
     }
 
-    /// Sends `messages` in order (at most [`MessageTable::slots`]), without blocking. Returns the
+    /// Sends `messages` in order (at most [`MmsghdrTable::slots`]), without blocking. Returns the
     /// number sent; it is lower if a message was refused, and sending from that message on returns
     /// its error.
     ///
@@ -226,7 +226,7 @@ impl MessageTable {
     }
 }
 
-impl std::fmt::Debug for MessageTable {
+impl std::fmt::Debug for MmsghdrTable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("MessageTable").field("slots", &self.slots()).finish_non_exhaustive()
     }
@@ -237,7 +237,7 @@ fn empty_header() -> libc::mmsghdr {
     unsafe { std::mem::zeroed() }
 }
 
-/// Returns true if an error of [`MessageTable::send`] concerns only the one packet (device queue
+/// Returns true if an error of [`MmsghdrTable::send`] concerns only the one packet (device queue
 /// full, no route, too long, firewall, invalid address), so that the next may be tried. Other
 /// errors concern the socket or the interface.
 #[must_use]

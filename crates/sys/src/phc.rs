@@ -36,7 +36,7 @@ const CROSS_TIMESTAMPING: usize = 6;
 
 /// `struct ptp_sys_offset_extended`: system clock, device, system clock for each reading.
 #[repr(C)]
-struct ExtendedOffset {
+struct PtpSysOffsetExtended {
     readings: u32,
     reserved: [u32; 3],
     times: [[PtpTime; 3]; READINGS_MAX],
@@ -44,7 +44,7 @@ struct ExtendedOffset {
 
 /// `struct ptp_sys_offset`: system clock and device alternately.
 #[repr(C)]
-struct BasicOffset {
+struct PtpSysOffset {
     readings: u32,
     reserved: [u32; 3],
     times: [PtpTime; 2 * READINGS_MAX + 1],
@@ -53,7 +53,7 @@ struct BasicOffset {
 /// `struct ptp_sys_offset_precise`: one cross timestamp.
 #[repr(C)]
 #[derive(Default)]
-struct PreciseOffset {
+struct PtpSysOffsetPrecise {
     device: PtpTime,
     realtime: PtpTime,
     raw: PtpTime,
@@ -67,9 +67,9 @@ const fn request<T>(direction: u64, number: u64) -> u64 {
 const READ: u64 = 2;
 const WRITE: u64 = 1;
 const GET_CAPABILITIES: u64 = request::<PtpClockCaps>(READ, 1);
-const BASIC: u64 = request::<BasicOffset>(WRITE, 5);
-const PRECISE: u64 = request::<PreciseOffset>(READ | WRITE, 8);
-const EXTENDED: u64 = request::<ExtendedOffset>(READ | WRITE, 9);
+const BASIC: u64 = request::<PtpSysOffset>(WRITE, 5);
+const PRECISE: u64 = request::<PtpSysOffsetPrecise>(READ | WRITE, 8);
+const EXTENDED: u64 = request::<PtpSysOffsetExtended>(READ | WRITE, 9);
 
 /// Reading of a PTP hardware clock between two readings of the system clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -130,14 +130,14 @@ impl PhcDevice {
     }
 
     fn read_precise(&self) -> io::Result<PhcReading> {
-        let mut answer = PreciseOffset::default();
+        let mut answer = PtpSysOffsetPrecise::default();
         call_ioctl(&self.file, PRECISE, &mut answer)?;
         let realtime = Timestamp::from_ns(answer.realtime.as_ns());
         Ok(PhcReading { before: realtime, phc_ns: answer.device.as_ns(), after: realtime })
     }
 
     fn read_extended(&self) -> io::Result<PhcReading> {
-        let mut answer = ExtendedOffset {
+        let mut answer = PtpSysOffsetExtended {
             readings: READINGS_PER_REQUEST as u32,
             reserved: [0; 3],
             times: [[PtpTime::default(); 3]; READINGS_MAX],
@@ -147,7 +147,7 @@ impl PhcDevice {
     }
 
     fn read_basic(&self) -> io::Result<PhcReading> {
-        let mut answer = BasicOffset {
+        let mut answer = PtpSysOffset {
             readings: READINGS_PER_REQUEST as u32,
             reserved: [0; 3],
             times: [PtpTime::default(); 2 * READINGS_MAX + 1],

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::affinity::{self, Scheduling};
+use crate::affinity::{self, RealTimeSchedulingOutcome};
 use crate::descriptor::check;
 
 use channel::Channel;
@@ -155,8 +155,8 @@ fn run_peer(channel: &Channel, placement: PeerPlacement) {
 fn apply_placement(placement: PeerPlacement) -> io::Result<()> {
     affinity::pin_to_core(placement.core)?;
     match placement.priority.map(|priority| affinity::try_real_time(priority.into())) {
-        Some(Scheduling::Unchanged(error)) => Err(error),
-        Some(Scheduling::RealTime) | None => Ok(()),
+        Some(RealTimeSchedulingOutcome::Unchanged(error)) => Err(error),
+        Some(RealTimeSchedulingOutcome::RealTime) | None => Ok(()),
     }
 }
 

@@ -92,14 +92,14 @@ pub struct PpsEdges {
 
 /// Kinds of edges to capture.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PpsCapture {
+pub struct PpsCaptureMode {
     /// True to capture assert edges.
     pub assert: bool,
     /// True to capture clear edges.
     pub clear: bool,
 }
 
-impl PpsCapture {
+impl PpsCaptureMode {
     const fn mode(self) -> i32 {
         (if self.assert { CAPTURE_ASSERT } else { 0 })
             | (if self.clear { CAPTURE_CLEAR } else { 0 })
@@ -120,7 +120,7 @@ impl PpsDevice {
     /// If there is no such device, it may not be read, it is no source of pulses (`ENOTTY`), it
     /// cannot capture these edges (`Unsupported`), or they are not captured and this process may
     /// not change that (`CAP_SYS_TIME`).
-    pub fn open(path: &Path, capture: PpsCapture) -> io::Result<Self> {
+    pub fn open(path: &Path, capture: PpsCaptureMode) -> io::Result<Self> {
         let file = File::open(path)?;
         let (mut able, mut parameters) = (0_i32, PpsParameters::default());
         call_ioctl(&file, GET_CAPABILITIES, &mut able)?;
@@ -209,13 +209,13 @@ mod tests {
         let PpsEdges { assert, clear } = info.edges();
         assert_eq!((assert.sequence, assert.at.to_timespec()), (7, (1_700_000_000, 12)));
         assert_eq!((clear.sequence, clear.at.to_timespec()), (6, (1_699_999_999, 100_000_012)));
-        let both = PpsCapture { assert: true, clear: true };
-        assert_eq!((both.mode(), PpsCapture { assert: false, ..both }.mode()), (3, 2));
+        let both = PpsCaptureMode { assert: true, clear: true };
+        assert_eq!((both.mode(), PpsCaptureMode { assert: false, ..both }.mode()), (3, 2));
     }
 
     #[test]
     fn what_is_no_source_of_pulses_is_refused() {
-        let capture = PpsCapture { assert: true, clear: false };
+        let capture = PpsCaptureMode { assert: true, clear: false };
         let none = PpsDevice::open(Path::new("/dev/null"), capture).unwrap_err();
         assert_eq!(none.raw_os_error(), Some(libc::ENOTTY));
         let gone = PpsDevice::open(Path::new("/dev/there-is-none"), capture).unwrap_err();

@@ -106,7 +106,7 @@ pub struct SessionCounts {
 
 /// Datagrams lost at the far end's host after they had arrived there.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct HostLosses {
+pub struct FarEndHostLosses {
     /// Counted probes of the session that were not echoed because of the rate limit.
     pub limited: u64,
     /// Datagrams, of any sender, dropped at the full socket buffer.
@@ -174,7 +174,7 @@ impl Header {
 
     /// Adds the losses of the far end's host to a counts datagram.
     #[must_use]
-    pub fn with_losses(self, losses: HostLosses) -> Self {
+    pub fn with_losses(self, losses: FarEndHostLosses) -> Self {
         Self {
             flags: self.flags | FLAG_LOSSES,
             received_ns: losses.limited.cast_signed(),
@@ -186,9 +186,9 @@ impl Header {
     /// Returns the losses of the far end's host in a counts datagram; `None` if it does not report
     /// them.
     #[must_use]
-    pub fn losses(&self) -> Option<HostLosses> {
+    pub fn losses(&self) -> Option<FarEndHostLosses> {
         let (limited, dropped) = (self.received_ns.cast_unsigned(), self.sent_ns.cast_unsigned());
-        (self.flags & FLAG_LOSSES != 0).then_some(HostLosses { limited, dropped })
+        (self.flags & FLAG_LOSSES != 0).then_some(FarEndHostLosses { limited, dropped })
     }
 
     /// Parses the header; returns it with the padding after it.
@@ -269,7 +269,7 @@ mod tests {
     fn a_tally_reports_losses_by_its_flag() {
         let tally = Header::new(PathDatagramKind::Counts, 1, 0);
         assert_eq!(tally.losses(), None, "of a far end that does not know of them");
-        let losses = HostLosses { limited: 3, dropped: 1 << 33 };
+        let losses = FarEndHostLosses { limited: 3, dropped: 1 << 33 };
         let mut bytes = [0; HEADER_LEN];
         tally.with_losses(losses).emit(&mut bytes);
         assert_eq!((bytes[6], bytes[39], bytes[43]), (8, 3, 2));

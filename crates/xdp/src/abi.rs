@@ -6,7 +6,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// Fields of `struct clock_slot` after its sequence: the clock values of one timeline.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-pub(crate) struct ClockFields {
+pub(crate) struct ClockSlotFields {
     pub(crate) anchor_ns: u64,
     pub(crate) ntp_at_anchor: u64,
     pub(crate) expires_ns: u64,
@@ -31,7 +31,7 @@ pub(crate) struct ClockFields {
 #[repr(C)]
 pub(crate) struct ClockSlot {
     pub(crate) sequence: u64,
-    pub(crate) fields: ClockFields,
+    pub(crate) fields: ClockSlotFields,
 }
 
 /// `struct clock_page`: two sets of slots, one for each timeline, of which one set is active.
@@ -89,7 +89,7 @@ pub(crate) struct PtpPortKey {
 /// `struct ptp_client_key`: prefix of clients permitted to use `NetSync` Monitor at a port.
 #[derive(Clone, Copy, Debug, IntoBytes, Immutable)]
 #[repr(C)]
-pub(crate) struct PtpClientKey {
+pub(crate) struct PtpMonitorClientKey {
     pub(crate) length: u32,
     pub(crate) port: PtpPortKey,
     pub(crate) address: [u8; 16],
@@ -154,7 +154,7 @@ pub(crate) struct ResponderConfig {
 /// `struct limit_set`: one set of the rate-limit table, with one word for each of its clients.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-pub(crate) struct LimitSet {
+pub(crate) struct LimitTableSet {
     pub(crate) words: [u64; LIMIT_WAYS],
 }
 
@@ -193,7 +193,7 @@ pub struct LimitRules {
 /// `struct list_key_ipv4`: key of the longest-prefix-match map of IPv4 lists.
 #[derive(Clone, Copy, Debug, IntoBytes, Immutable)]
 #[repr(C)]
-pub(crate) struct ListKeyIpv4 {
+pub(crate) struct PrefixListKeyIpv4 {
     pub(crate) length: u32,
     pub(crate) address: [u8; 4],
 }
@@ -201,7 +201,7 @@ pub(crate) struct ListKeyIpv4 {
 /// `struct list_key_ipv6`: key of the longest-prefix-match map of IPv6 lists.
 #[derive(Clone, Copy, Debug, IntoBytes, Immutable)]
 #[repr(C)]
-pub(crate) struct ListKeyIpv6 {
+pub(crate) struct PrefixListKeyIpv6 {
     pub(crate) length: u32,
     pub(crate) address: [u8; 16],
 }
@@ -209,7 +209,7 @@ pub(crate) struct ListKeyIpv6 {
 /// `struct responder_state`: counters and cached lookups of one CPU.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-pub(crate) struct ResponderState {
+pub(crate) struct ResponderCpuState {
     pub(crate) answered_ipv4: u64,
     pub(crate) answered_ipv6: u64,
     pub(crate) answered_interleaved: u64,
@@ -312,7 +312,7 @@ const OFFSET_HALF_BITS: u32 = 18;
 /// `struct lane_offset_counts`: offsets of the server's timestamps measured by one CPU, in ns.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-pub struct LaneOffsetCounts {
+pub struct LaneServerOffsetCounts {
     pub(crate) squares_high: u64,
     pub(crate) products: u64,
     pub(crate) squares_low: u64,
@@ -324,7 +324,7 @@ pub struct LaneOffsetCounts {
     pub positive: RawHistogram,
 }
 
-impl LaneOffsetCounts {
+impl LaneServerOffsetCounts {
     /// Returns the sum of the squares of the offsets, in ns².
     #[must_use]
     pub fn squares(&self) -> u128 {
@@ -334,10 +334,10 @@ impl LaneOffsetCounts {
     }
 }
 
-/// `struct lane`: schedule and progress of the lane that a CPU sends.
+/// `struct lane`: schedule and progress of the generator's lane that a CPU sends.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-pub struct LanePosition {
+pub struct GeneratorLane {
     /// Start of the schedule on the monotonic clock, in ns.
     pub start_ns: u64,
     /// Next intended send time since the start, in 2^-16 ns.
@@ -462,7 +462,7 @@ pub(crate) struct GeneratorConfig {
 /// `struct sink_count`: frames counted by one CPU.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-pub(crate) struct SinkCount {
+pub(crate) struct SinkFrameCount {
     pub(crate) frames: u64,
     pub(crate) reserved: [u64; 7],
 }
@@ -474,14 +474,14 @@ const _: () = {
     assert!(size_of::<StationKey>() == 16);
     assert!(size_of::<SocketRange>() == 8);
     assert!(size_of::<ResponderConfig>() == 56);
-    assert!(size_of::<LimitSet>() == 32);
+    assert!(size_of::<LimitTableSet>() == 32);
     assert!(size_of::<LimitRules>() == 56);
-    assert!(size_of::<ResponderState>() == 256);
+    assert!(size_of::<ResponderCpuState>() == 256);
     assert!(size_of::<LaneCounts>() == 256 + 3 * (32 + 8 * HISTOGRAM_BUCKETS));
-    assert!(size_of::<LaneOffsetCounts>() == 32 + 2 * (32 + 8 * HISTOGRAM_BUCKETS));
-    assert!(size_of::<LanePosition>() == 128);
+    assert!(size_of::<LaneServerOffsetCounts>() == 32 + 2 * (32 + 8 * HISTOGRAM_BUCKETS));
+    assert!(size_of::<GeneratorLane>() == 128);
     assert!(size_of::<RateSegment>() == 56);
     assert!(size_of::<ClientCounts>() == 8);
-    assert!(size_of::<SinkCount>() == 64);
+    assert!(size_of::<SinkFrameCount>() == 64);
     assert!(size_of::<GeneratorConfig>() == 152 + 32 + REQUEST_MAX);
 };

@@ -16,12 +16,12 @@ use zerocopy::FromZeros;
 
 use crate::XdpError;
 use crate::abi::{
-    ClientCounts, DUPLICATE_WORDS, EXPONENTIAL_ENTRIES, GeneratorConfig, LANES_MAX, LaneCounts,
-    LaneOffsetCounts, LanePosition, RATE_SEGMENTS_MAX, REQUEST_MAX, RateSegment, RawHistogram,
+    ClientCounts, DUPLICATE_WORDS, EXPONENTIAL_ENTRIES, GeneratorConfig, GeneratorLane, LANES_MAX,
+    LaneCounts, LaneServerOffsetCounts, RATE_SEGMENTS_MAX, REQUEST_MAX, RateSegment, RawHistogram,
 };
 use crate::attach::{Attachment, Interface};
-use crate::map::SharedArray;
-use crate::object::{self, LoadedObject, possible_processors};
+use crate::map::MappedArrayMap;
+use crate::object::{self, LoadedBpfObject, possible_processors};
 use crate::test_run::{self, TestRunOutcome};
 
 const NAME: &str = "generator";
@@ -33,7 +33,7 @@ const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/generator.o"));
 /// Protocol of the requests, in the order of `enum protocol`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub enum Protocol {
+pub enum RequestProtocol {
     /// NTP requests.
     Ntp = 0,
     /// PTP delay requests.
@@ -45,7 +45,7 @@ pub enum Protocol {
 /// Settings of offset measurement: the server's timestamps relative to the instants at which the
 /// program receives its replies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct OffsetSettings {
+pub struct ServerOffsetSettings {
     /// Correction subtracted from each offset, in ns.
     pub correction_ns: i64,
     /// True for the mean of the server's receive and transmit timestamps, false for the transmit
@@ -58,16 +58,16 @@ pub struct OffsetSettings {
 #[allow(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
 pub struct GeneratorSettings {
     /// Protocol of the requests.
-    pub protocol: Protocol,
+    pub protocol: RequestProtocol,
     /// True if requests go to a multicast group, to which replies may be sent too. Not together
-    /// with [`Protocol::PtpMonitor`].
+    /// with [`RequestProtocol::PtpMonitor`].
     pub multicast: bool,
     /// PTP domain.
     pub domain: u8,
     /// MAC address of the target for PTP over Ethernet (IEEE 1588-2019, annex E); `None` for IP.
     pub ethernet: Option<[u8; 6]>,
     /// Offset measurement, if any; in interleaved mode it takes 8 bytes more for each client.
-    pub offsets: Option<OffsetSettings>,
+    pub offsets: Option<ServerOffsetSettings>,
     /// Interface by which requests leave and replies arrive.
     pub interface: Interface,
     /// Address of the server.
@@ -77,7 +77,7 @@ pub struct GeneratorSettings {
     /// NTP version of the requests.
     pub version: u8,
     /// Most lanes of a trial, 1 to [`crate::LANES_MAX`]. Each takes 2 MiB of memory; with
-    /// [`Protocol::PtpMonitor`] up to 40 MiB, but at most 80 MiB together.
+    /// [`RequestProtocol::PtpMonitor`] up to 40 MiB, but at most 80 MiB together.
     pub lanes: u32,
     /// True if the target is a reflector, which returns requests unchanged.
     pub echo: bool,
@@ -85,7 +85,7 @@ pub struct GeneratorSettings {
     /// [`TrialSettings::random_addresses`].
     pub interleaved: bool,
     /// Most clients of a trial. Each takes 8 bytes of memory in interleaved mode, 4 with
-    /// [`Protocol::PtpMonitor`].
+    /// [`RequestProtocol::PtpMonitor`].
     pub clients: u32,
     /// True if requests and replies are counted for each client, which takes 8 bytes more for each.
     /// Not together with [`TrialSettings::random_addresses`].
@@ -144,19 +144,19 @@ pub struct TrialSettings {
 /// In-kernel generator, loaded and attached.
 pub struct Generator {
     _attachment: Option<Attachment>,
-    config: SharedArray<GeneratorConfig>,
-    lanes: SharedArray<LanePosition>,
-    lane_counts: SharedArray<LaneCounts>,
-    origins: SharedArray<u64>,
-    offsets: SharedArray<LaneOffsetCounts>,
-    sequences_before: SharedArray<u32>,
-    rate_segments: SharedArray<RateSegment>,
-    clients: SharedArray<ClientCounts>,
+    config: MappedArrayMap<GeneratorConfig>,
+    lanes: MappedArrayMap<GeneratorLane>,
+    lane_counts: MappedArrayMap<LaneCounts>,
+    origins: MappedArrayMap<u64>,
+    offsets: MappedArrayMap<LaneServerOffsetCounts>,
+    sequences_before: MappedArrayMap<u32>,
+    rate_segments: MappedArrayMap<RateSegment>,
+    clients: MappedArrayMap<ClientCounts>,
     counts_clients: bool,
     processors: u32,
     open_intervals: u32,
     frame_len: usize,
-    loaded: LoadedObject,
+    loaded: LoadedBpfObject,
 }
 
 impl Generator {
@@ -215,7 +215,7 @@ impl Generator {
             if open_intervals > 1 { settings.lanes * RATE_SEGMENTS_MAX as u32 } else { 1 };
         let clients = if settings.counts_each_client { settings.clients.max(1) } else { 1 };
         let receive_entries = if settings.offsets.is_some() { origin_entries } else { 1 };
-        let loaded = LoadedObject::load(NAME, OBJECT, |open| {
+        let loaded = LoadedBpfObject::load(NAME, OBJECT, |open| {
             object::set_constants(open, NAME, &constants)?;
             object::set_map_entries(open, NAME, "lanes", processors)?;
             object::set_map_entries(open, NAME, "lane_counts", lane_counts)?;
@@ -233,18 +233,19 @@ impl Generator {
             object::set_map_entries(open, NAME, "offsets", offset_counts)?;
             object::set_map_entries(open, NAME, "last_received", receive_entries)
         })?;
-        let config = SharedArray::map(loaded.map("config")?.as_fd(), 1)?;
-        let lanes = SharedArray::map(loaded.map("lanes")?.as_fd(), processors)?;
-        let lane_counts = SharedArray::map(loaded.map("lane_counts")?.as_fd(), lane_counts)?;
-        let rate_segments = SharedArray::map(loaded.map("rate_segments")?.as_fd(), rate_segments)?;
-        let clients = SharedArray::map(loaded.map("clients")?.as_fd(), clients)?;
-        let origins = SharedArray::map(loaded.map("origins")?.as_fd(), origin_entries)?;
-        let offsets = SharedArray::map(loaded.map("offsets")?.as_fd(), offset_counts)?;
+        let config = MappedArrayMap::map(loaded.map("config")?.as_fd(), 1)?;
+        let lanes = MappedArrayMap::map(loaded.map("lanes")?.as_fd(), processors)?;
+        let lane_counts = MappedArrayMap::map(loaded.map("lane_counts")?.as_fd(), lane_counts)?;
+        let rate_segments =
+            MappedArrayMap::map(loaded.map("rate_segments")?.as_fd(), rate_segments)?;
+        let clients = MappedArrayMap::map(loaded.map("clients")?.as_fd(), clients)?;
+        let origins = MappedArrayMap::map(loaded.map("origins")?.as_fd(), origin_entries)?;
+        let offsets = MappedArrayMap::map(loaded.map("offsets")?.as_fd(), offset_counts)?;
         let lanes_max = LANES_MAX as u32;
         let sequences_before =
-            SharedArray::map(loaded.map("sequences_before")?.as_fd(), lanes_max)?;
+            MappedArrayMap::map(loaded.map("sequences_before")?.as_fd(), lanes_max)?;
         let entries = EXPONENTIAL_ENTRIES as u32;
-        let table = SharedArray::<u32>::map(loaded.map("exponential")?.as_fd(), entries)?;
+        let table = MappedArrayMap::<u32>::map(loaded.map("exponential")?.as_fd(), entries)?;
         for (index, quantile) in (0..entries).zip(settings.exponential) {
             table.write(index, quantile);
         }
@@ -252,8 +253,10 @@ impl Generator {
         // A length changed by the far end persists in the recycled frame: the kernel restores it
         // only if the program has changed it as well. PTP replies are longer than requests.
         let frame_len = match settings.protocol {
-            Protocol::Ntp => settings.request.len(),
-            Protocol::PtpDelay | Protocol::PtpMonitor => settings.request.len() + FRAME_EXCESS,
+            RequestProtocol::Ntp => settings.request.len(),
+            RequestProtocol::PtpDelay | RequestProtocol::PtpMonitor => {
+                settings.request.len() + FRAME_EXCESS
+            }
         };
         let generator = Self {
             _attachment: None,
@@ -299,9 +302,10 @@ impl Generator {
 
     fn clear_offsets(&self, entry: u32) {
         self.offsets.clear(entry);
-        for histogram in
-            [offset_of!(LaneOffsetCounts, negative), offset_of!(LaneOffsetCounts, positive)]
-        {
+        for histogram in [
+            offset_of!(LaneServerOffsetCounts, negative),
+            offset_of!(LaneServerOffsetCounts, positive),
+        ] {
             let min = histogram + offset_of!(RawHistogram, min);
             self.offsets.write_part(entry, min, &u64::MAX);
         }
@@ -337,18 +341,18 @@ impl Generator {
     }
 
     /// Sets the lane of a CPU.
-    pub fn set_lane(&self, processor: u32, lane: &LanePosition) {
+    pub fn set_lane(&self, processor: u32, lane: &GeneratorLane) {
         self.lanes.write(processor, lane);
     }
 
     /// Ends the schedule of a CPU's lane, which may be sending.
     pub fn end_lane(&self, processor: u32) {
-        self.lanes.atomic(processor, offset_of!(LanePosition, end)).store(0, Relaxed);
+        self.lanes.atomic(processor, offset_of!(GeneratorLane, end)).store(0, Relaxed);
     }
 
     /// Returns the state of a CPU's lane.
     #[must_use]
-    pub fn lane(&self, processor: u32) -> LanePosition {
+    pub fn lane(&self, processor: u32) -> GeneratorLane {
         self.lanes.read(processor)
     }
 
@@ -393,7 +397,7 @@ impl GeneratorSettings {
     /// Returns the number of stored requests of each lane, a power of two.
     const fn exchanges_per_lane(&self) -> u32 {
         match self.protocol {
-            Protocol::PtpMonitor => {
+            RequestProtocol::PtpMonitor => {
                 let share = TOTAL_EXCHANGES_MAX / self.lanes.next_power_of_two();
                 if share < LANE_EXCHANGES_MAX { share } else { LANE_EXCHANGES_MAX }
             }
@@ -403,7 +407,7 @@ impl GeneratorSettings {
 
     /// Returns the number of clients whose latest request is stored, at least 1.
     fn tracked_clients(&self) -> u32 {
-        if self.protocol == Protocol::PtpMonitor { self.clients.max(1) } else { 1 }
+        if self.protocol == RequestProtocol::PtpMonitor { self.clients.max(1) } else { 1 }
     }
 }
 

@@ -8,14 +8,14 @@ use std::os::fd::AsFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use horolog_sys::clock::MonotonicClock;
+use horolog_sys::clock::ClockMonotonic;
 use horolog_time::{Clock, Span};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::XdpError;
 use crate::abi::RawHistogram;
-use crate::map::SharedArray;
-use crate::object::LoadedObject;
+use crate::map::MappedArrayMap;
+use crate::object::LoadedBpfObject;
 use crate::test_run;
 
 const NAME: &str = "timer";
@@ -53,17 +53,17 @@ pub struct TimerHandlerDelays {
 
 /// BPF program that arms a kernel timer and measures the delay of its callback.
 pub struct KernelTimerProgram {
-    plans: SharedArray<TimerPlan>,
-    delays: SharedArray<RawHistogram>,
-    loaded: LoadedObject,
+    plans: MappedArrayMap<TimerPlan>,
+    delays: MappedArrayMap<RawHistogram>,
+    loaded: LoadedBpfObject,
 }
 
 impl KernelTimerProgram {
     /// Loads the program.
     pub fn load() -> Result<Self, XdpError> {
-        let loaded = LoadedObject::load(NAME, OBJECT, |_| Ok(()))?;
-        let plans = SharedArray::map(loaded.map("plans")?.as_fd(), 1)?;
-        let delays = SharedArray::map(loaded.map("delays")?.as_fd(), 1)?;
+        let loaded = LoadedBpfObject::load(NAME, OBJECT, |_| Ok(()))?;
+        let plans = MappedArrayMap::map(loaded.map("plans")?.as_fd(), 1)?;
+        let delays = MappedArrayMap::map(loaded.map("delays")?.as_fd(), 1)?;
         Ok(Self { plans, delays, loaded })
     }
 
@@ -77,7 +77,7 @@ impl KernelTimerProgram {
         should_stop: &dyn Fn() -> bool,
     ) -> Result<TimerHandlerDelays, XdpError> {
         let interval_min_ns = interval_min.as_nanos() as u64;
-        let first = MonotonicClock.now() + FIRST_EXPIRY_DELAY;
+        let first = ClockMonotonic.now() + FIRST_EXPIRY_DELAY;
         self.delays.clear(0);
         self.delays.write_part(0, offset_of!(RawHistogram, min), &u64::MAX);
         self.plans.write(

@@ -29,32 +29,33 @@ mod test_run;
 mod xsk;
 
 pub use abi::{
-    ClientCounts, EXPONENTIAL_ENTRIES, HISTOGRAM_BUCKETS, INVALID_REASONS, LANE_PORT_BASE,
-    LANES_MAX, LIST_PREFIXES_MAX, LaneCounts, LaneOffsetCounts, LanePosition, LimitRules,
+    ClientCounts, EXPONENTIAL_ENTRIES, GeneratorLane, HISTOGRAM_BUCKETS, INVALID_REASONS,
+    LANE_PORT_BASE, LANES_MAX, LIST_PREFIXES_MAX, LaneCounts, LaneServerOffsetCounts, LimitRules,
     RATE_SEGMENTS_MAX, RateSegment, RawHistogram,
 };
 pub use attach::{AttachMode, Attachment, Interface, reported_redirect_support, supports_redirect};
 pub use error::XdpError;
 pub use generator::{
-    Generator, GeneratorCounts, GeneratorSettings, OffsetSettings, Protocol, TrialSettings,
+    Generator, GeneratorCounts, GeneratorSettings, RequestProtocol, ServerOffsetSettings,
+    TrialSettings,
 };
 pub use kernel_timer::{KernelTimerProgram, TimerHandlerDelays};
-pub use limits::{LimitSettings, ListedPrefix, ResponderSettings};
+pub use limits::{LimitTableSettings, ListedPrefix, ResponderSettings};
 pub use ptp::{PtpPort, PtpTransport};
 pub use reflector::XdpReflector;
 pub use relay::{
     RELAY_INTERFACES_MAX, RELAY_LENGTH_MAX, RelayChild, RelayChildCounts, RelayCounts, RelayGroup,
     RelayGroupCounts, RelayGroupError, RelayLimit, RelayPassedReason, RelayPrograms,
-    RelayRateState, RelayRefusal, RelaySettings, RemovedChildren, RemovedGroup,
+    RelayRateState, RelayRefusal, RelayTableCapacities, RemovedChildren, RemovedGroup,
 };
-pub use reply_drop::{ReplyDrop, ReplyDropSettings};
+pub use reply_drop::{ReplyDropProgram, ReplyDropSettings};
 pub use responder::{
-    AdmissionRefusal, ClockUpdate, ClockWriter, InterleavedHandling, PassedReason, ReplyPath,
-    Responder, ResponderCounts, StationAddress,
+    AdmissionRefusal, ClockPageUpdate, InterleavedHandling, PassedReason, Responder,
+    ResponderClockPageWriter, ResponderCounts, StationAddress, XdpReplyAction,
 };
 pub use sink::CountingSink;
 pub use stream::{
-    STREAM_MARK_LEN, StreamChildCounts, StreamFrame, StreamLane, StreamSink, StreamSource,
+    STREAM_MARK_LEN, StreamChildCounts, StreamFrameTemplate, StreamLane, StreamSink, StreamSource,
     StreamTrial,
 };
 pub use test_run::{TestRunOutcome, XdpAction, live_frames_supported};

@@ -11,11 +11,11 @@ use zerocopy::IntoBytes;
 
 use crate::XdpError;
 use crate::abi::{
-    LIMIT_WAYS, LISTED_ALLOWED, LISTED_DENIED, LimitRules, LimitSet, ListKeyIpv4, ListKeyIpv6,
-    ResponderConfig,
+    LIMIT_WAYS, LISTED_ALLOWED, LISTED_DENIED, LimitRules, LimitTableSet, PrefixListKeyIpv4,
+    PrefixListKeyIpv6, ResponderConfig,
 };
-use crate::map::SharedArray;
-use crate::object::{self, LoadedObject};
+use crate::map::MappedArrayMap;
+use crate::object::{self, LoadedBpfObject};
 
 /// Number of epochs of the lists that a word of the rate-limit table can hold, 1 to 15; 0 marks an
 /// unchecked client.
@@ -33,7 +33,7 @@ pub struct ResponderSettings {
     /// mode.
     pub interleaved_slots: u32,
     /// Limits and lists, if there are any.
-    pub limits: Option<LimitSettings>,
+    pub limits: Option<LimitTableSettings>,
     /// Receive queues of all interfaces from which requests longer than one header are redirected
     /// to `AF_XDP` sockets; 0 if such requests are passed.
     pub af_xdp_queues: u32,
@@ -41,9 +41,9 @@ pub struct ResponderSettings {
     pub ptp_monitor: bool,
 }
 
-/// Constant settings of the limits.
+/// Constant settings of the rate-limit table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct LimitSettings {
+pub struct LimitTableSettings {
     /// Number of sets of the rate-limit table, a power of two; each holds four clients.
     pub sets: u32,
     /// Bits of an IPv4 address, as the lower half of the word that it is the end of, that identify
@@ -65,7 +65,7 @@ impl ResponderSettings {
 
     pub(crate) fn responder_config(&self) -> ResponderConfig {
         let limits =
-            self.limits.unwrap_or(LimitSettings { sets: 1, ipv4_mask: 0, ipv6_mask: [0; 2] });
+            self.limits.unwrap_or(LimitTableSettings { sets: 1, ipv4_mask: 0, ipv6_mask: [0; 2] });
         ResponderConfig {
             hash_key: self.key,
             ipv4_mask: limits.ipv4_mask,
@@ -106,8 +106,8 @@ pub struct ListedPrefix {
 
 /// Maps of rate limits and lists. Only one thread may change them at a time.
 pub(crate) struct LimitMaps {
-    rules: SharedArray<LimitRules>,
-    sets: SharedArray<LimitSet>,
+    rules: MappedArrayMap<LimitRules>,
+    sets: MappedArrayMap<LimitTableSet>,
     installed: InstalledPrefixes,
     /// True if the last change failed before it was complete.
     is_change_incomplete: bool,
@@ -152,7 +152,10 @@ impl InstalledPrefixes {
 }
 
 impl LimitMaps {
-    pub(crate) fn new(rules: SharedArray<LimitRules>, sets: SharedArray<LimitSet>) -> Self {
+    pub(crate) fn new(
+        rules: MappedArrayMap<LimitRules>,
+        sets: MappedArrayMap<LimitTableSet>,
+    ) -> Self {
         Self { rules, sets, installed: InstalledPrefixes::default(), is_change_incomplete: false }
     }
 
@@ -169,7 +172,7 @@ impl LimitMaps {
     /// keeps its partial effect; the next call completes it.
     pub(crate) fn set_rules(
         &mut self,
-        loaded: &LoadedObject,
+        loaded: &LoadedBpfObject,
         rules: &LimitRules,
         prefixes: &[ListedPrefix],
     ) -> Result<(), XdpError> {
@@ -231,10 +234,10 @@ fn with_map_key(
     let length = prefix.length.into();
     match prefix.address {
         IpAddr::V4(ip) => {
-            call("list_ipv4", ListKeyIpv4 { length, address: ip.octets() }.as_bytes())
+            call("list_ipv4", PrefixListKeyIpv4 { length, address: ip.octets() }.as_bytes())
         }
         IpAddr::V6(ip) => {
-            call("list_ipv6", ListKeyIpv6 { length, address: ip.octets() }.as_bytes())
+            call("list_ipv6", PrefixListKeyIpv6 { length, address: ip.octets() }.as_bytes())
         }
     }
 }

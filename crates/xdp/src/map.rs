@@ -12,7 +12,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use crate::XdpError;
 
 /// A memory-mapped array map (`BPF_F_MMAPABLE`) of entries of type `T`.
-pub(crate) struct SharedArray<T> {
+pub(crate) struct MappedArrayMap<T> {
     base: NonNull<u8>,
     bytes: usize,
     stride: usize,
@@ -22,11 +22,11 @@ pub(crate) struct SharedArray<T> {
 
 // SAFETY: the mapping belongs to the process, not to a thread, and is only reached through volatile
 // accesses to plain data that is valid in every bit pattern.
-unsafe impl<T: Send> Send for SharedArray<T> {}
+unsafe impl<T: Send> Send for MappedArrayMap<T> {}
 // SAFETY: as above; concurrent writers of one entry would at worst mix plain bytes.
-unsafe impl<T: Sync> Sync for SharedArray<T> {}
+unsafe impl<T: Sync> Sync for MappedArrayMap<T> {}
 
-impl<T: FromBytes + IntoBytes + Immutable + KnownLayout> SharedArray<T> {
+impl<T: FromBytes + IntoBytes + Immutable + KnownLayout> MappedArrayMap<T> {
     /// Maps `entries` entries of the map behind `descriptor`. The kernel pads each entry to a
     /// multiple of 8 bytes.
     pub(crate) fn map(descriptor: BorrowedFd<'_>, entries: u32) -> Result<Self, XdpError> {
@@ -126,7 +126,7 @@ impl<T: FromBytes + IntoBytes + Immutable + KnownLayout> SharedArray<T> {
     }
 }
 
-impl<T> Drop for SharedArray<T> {
+impl<T> Drop for MappedArrayMap<T> {
     fn drop(&mut self) {
         // SAFETY: exactly the mapping that `map` made; nothing borrows from it any more.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };

@@ -20,12 +20,12 @@ fn store_last_message(_: PrintLevel, message: String) {
 }
 
 /// Loaded BPF object: its programs and maps.
-pub(crate) struct LoadedObject {
+pub(crate) struct LoadedBpfObject {
     name: &'static str,
     object: Object,
 }
 
-impl LoadedObject {
+impl LoadedBpfObject {
     /// Loads the object in `bytes`, after `prepare` has set map sizes and constants.
     pub(crate) fn load(
         name: &'static str,

@@ -7,7 +7,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use zerocopy::IntoBytes;
 
 use crate::abi::{
-    PTP_MONITOR_MAX, PTP_PORT_HYBRID, PTP_PORT_MONITOR, PTP_PORT_MULTICAST, PtpClientKey,
+    PTP_MONITOR_MAX, PTP_PORT_HYBRID, PTP_PORT_MONITOR, PTP_PORT_MULTICAST, PtpMonitorClientKey,
     PtpPortFields, PtpPortKey, ptp_monitor_len,
 };
 use crate::object;
@@ -146,7 +146,7 @@ impl Responder {
         admit: bool,
     ) -> Result<(), XdpError> {
         let port = PtpPortKey { interface, transport: transport as u32 };
-        let mut key = PtpClientKey {
+        let mut key = PtpMonitorClientKey {
             length: 8 * size_of::<PtpPortKey>() as u32 + u32::from(length),
             port,
             address: [0; 16],

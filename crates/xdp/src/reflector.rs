@@ -8,7 +8,7 @@ use libbpf_rs::{MapCore, MapFlags};
 
 use crate::XdpError;
 use crate::attach::{AttachMode, Attachment, Interface};
-use crate::object::{self, LoadedObject};
+use crate::object::{self, LoadedBpfObject};
 
 const NAME: &str = "reflector";
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/reflector.o"));
@@ -23,13 +23,13 @@ const MONITOR_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/ptp_moni
 /// Reflector program attached to an interface; dropping it detaches the program.
 pub struct XdpReflector {
     _attachment: Attachment,
-    _loaded: LoadedObject,
+    _loaded: LoadedBpfObject,
 }
 
 impl XdpReflector {
     /// Loads the program for `port` and attaches it in native mode to the interface.
     pub fn attach(interface: &Interface, port: u16) -> Result<Self, XdpError> {
-        let loaded = LoadedObject::load(NAME, OBJECT, |open| {
+        let loaded = LoadedBpfObject::load(NAME, OBJECT, |open| {
             object::set_constants(open, NAME, &port.to_be_bytes())
         })?;
         Self::attach_program(loaded, interface)
@@ -37,12 +37,12 @@ impl XdpReflector {
 
     /// Loads the program for PTP and attaches it in native mode to the interface.
     pub fn attach_ptp(interface: &Interface) -> Result<Self, XdpError> {
-        Self::attach_program(LoadedObject::load(PTP_NAME, PTP_OBJECT, |_| Ok(()))?, interface)
+        Self::attach_program(LoadedBpfObject::load(PTP_NAME, PTP_OBJECT, |_| Ok(()))?, interface)
     }
 
     /// Loads the program for `NetSync` Monitor and attaches it in native mode to the interface.
     pub fn attach_monitor(interface: &Interface) -> Result<Self, XdpError> {
-        let loaded = LoadedObject::load(MONITOR_NAME, MONITOR_OBJECT, |_| Ok(()))?;
+        let loaded = LoadedBpfObject::load(MONITOR_NAME, MONITOR_OBJECT, |_| Ok(()))?;
         let copies = loaded.map("copies")?;
         let program = loaded.program("finish_copy")?.as_raw_fd().cast_unsigned();
         // struct bpf_devmap_val of linux/bpf.h: a copy's egress interface, and the program that
@@ -56,7 +56,7 @@ impl XdpReflector {
         Self::attach_program(loaded, interface)
     }
 
-    fn attach_program(loaded: LoadedObject, interface: &Interface) -> Result<Self, XdpError> {
+    fn attach_program(loaded: LoadedBpfObject, interface: &Interface) -> Result<Self, XdpError> {
         let attachment =
             Attachment::new(loaded.program("reflect")?, interface, AttachMode::Native)?;
         Ok(Self { _attachment: attachment, _loaded: loaded })

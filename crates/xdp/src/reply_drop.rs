@@ -11,7 +11,7 @@ use zerocopy::{Immutable, IntoBytes};
 
 use crate::XdpError;
 use crate::attach::{self, Interface};
-use crate::object::{self, LoadedObject};
+use crate::object::{self, LoadedBpfObject};
 
 const NAME: &str = "reply_drop";
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/reply_drop.o"));
@@ -33,7 +33,7 @@ pub struct ReplyDropSettings {
 
 /// Attached program that drops the replies; dropping this value detaches it.
 #[derive(Debug)]
-pub struct ReplyDrop {
+pub struct ReplyDropProgram {
     _link: OwnedFd,
 }
 
@@ -48,7 +48,7 @@ struct ReplyDropConstants {
     ipv6: u32,
 }
 
-impl ReplyDrop {
+impl ReplyDropProgram {
     /// Loads the program and attaches it.
     pub fn attach(settings: &ReplyDropSettings) -> Result<Self, XdpError> {
         let constants = ReplyDropConstants {
@@ -58,7 +58,7 @@ impl ReplyDrop {
             ports: [settings.ports.start(), settings.ports.end()].map(|port| port.to_ne_bytes()),
             ipv6: u32::from(settings.target.is_ipv6()),
         };
-        let loaded = LoadedObject::load(NAME, OBJECT, |open| {
+        let loaded = LoadedBpfObject::load(NAME, OBJECT, |open| {
             object::set_constants(open, NAME, constants.as_bytes())
         })?;
         let program = loaded.program("drop_replies")?;

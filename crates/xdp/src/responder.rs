@@ -7,19 +7,19 @@ use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use horolog_sys::netlink::{Link, MacAddress, VlanId};
-use horolog_time::leap::UtcTimeline;
+use horolog_time::leap::LeapSecondRepresentation;
 use horolog_time::{Monotonic, Timebase, Timestamp};
 use libbpf_rs::{MapCore, MapFlags};
 use zerocopy::IntoBytes;
 
 use crate::abi::{
-    ClockFields, ClockPage, ClockSlot, LimitRules, ListenKey, PASSED_REASONS, REFUSALS,
-    ResponderState, SocketRange, StationKey, TIMELINES,
+    ClockPage, ClockSlot, ClockSlotFields, LimitRules, ListenKey, PASSED_REASONS, REFUSALS,
+    ResponderCpuState, SocketRange, StationKey, TIMELINES,
 };
 use crate::attach::{AttachMode, Attachment, Interface};
 use crate::limits::{LimitMaps, ListedPrefix, ResponderSettings};
-use crate::map::SharedArray;
-use crate::object::{self, LoadedObject};
+use crate::map::MappedArrayMap;
+use crate::object::{self, LoadedBpfObject};
 use crate::test_run::{self, TestRunOutcome};
 use crate::{XdpError, XskSocket, object::possible_processors};
 
@@ -28,7 +28,7 @@ const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/responder.o"));
 
 /// Page update: clock values of replies until the next update.
 #[derive(Clone, Copy, Debug)]
-pub struct ClockUpdate {
+pub struct ClockPageUpdate {
     /// Conversion from monotonic to NTP time, with its expiry.
     pub timebase: Timebase,
     /// Leap indicator, 0 to 3, before the leap-second step of the time base.
@@ -79,7 +79,7 @@ impl StationAddress {
 
 /// Action that sends replies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ReplyPath {
+pub enum XdpReplyAction {
     /// `XDP_TX`, the fastest. On a veth the peer end must run an XDP program; otherwise its
     /// receiver is not woken.
     Transmit,
@@ -180,31 +180,36 @@ pub struct ResponderCounts {
 
 /// Loaded responder; it answers on the interfaces to which it is attached.
 pub struct Responder {
-    page: Arc<SharedArray<ClockPage>>,
-    states: SharedArray<ResponderState>,
+    page: Arc<MappedArrayMap<ClockPage>>,
+    states: MappedArrayMap<ResponderCpuState>,
     limits: Mutex<LimitMaps>,
-    pub(crate) loaded: LoadedObject,
+    pub(crate) loaded: LoadedBpfObject,
 }
 
 impl Responder {
     /// Loads the program and returns it with the writer of its clock page. It answers nothing until
     /// a clock page is published, addresses are set and it is attached.
-    pub fn load(settings: &ResponderSettings) -> Result<(Self, ClockWriter), XdpError> {
+    pub fn load(
+        settings: &ResponderSettings,
+    ) -> Result<(Self, ResponderClockPageWriter), XdpError> {
         let processors = possible_processors();
         let sizes = settings.map_sizes();
-        let loaded = LoadedObject::load(NAME, OBJECT, |open| {
+        let loaded = LoadedBpfObject::load(NAME, OBJECT, |open| {
             object::set_map_entries(open, NAME, "states", processors)?;
             sizes
                 .iter()
                 .try_for_each(|&(map, size)| object::set_map_entries(open, NAME, map, size))?;
             object::set_constants(open, NAME, settings.responder_config().as_bytes())
         })?;
-        let page = Arc::new(SharedArray::map(loaded.map("clock_pages")?.as_fd(), 1)?);
-        let states = SharedArray::map(loaded.map("states")?.as_fd(), processors)?;
-        let rules = SharedArray::map(loaded.map("limit_rules")?.as_fd(), 1)?;
-        let sets = SharedArray::map(loaded.map("limit_sets")?.as_fd(), sizes[0].1)?;
+        let page = Arc::new(MappedArrayMap::map(loaded.map("clock_pages")?.as_fd(), 1)?);
+        let states = MappedArrayMap::map(loaded.map("states")?.as_fd(), processors)?;
+        let rules = MappedArrayMap::map(loaded.map("limit_rules")?.as_fd(), 1)?;
+        let sets = MappedArrayMap::map(loaded.map("limit_sets")?.as_fd(), sizes[0].1)?;
         let limits = Mutex::new(LimitMaps::new(rules, sets));
-        Ok((Self { page: Arc::clone(&page), states, limits, loaded }, ClockWriter { page }))
+        Ok((
+            Self { page: Arc::clone(&page), states, limits, loaded },
+            ResponderClockPageWriter { page },
+        ))
     }
 
     /// Attaches the program for this reply path and handling of interleaved requests to the
@@ -213,14 +218,14 @@ impl Responder {
         &self,
         interface: &Interface,
         mode: AttachMode,
-        path: ReplyPath,
+        path: XdpReplyAction,
         interleaved: InterleavedHandling,
     ) -> Result<Attachment, XdpError> {
         let program = match (path, interleaved) {
-            (ReplyPath::Transmit, InterleavedHandling::Answer) => "respond",
-            (ReplyPath::Redirect, InterleavedHandling::Answer) => "respond_by_redirect",
-            (ReplyPath::Transmit, InterleavedHandling::Pass) => "respond_basic",
-            (ReplyPath::Redirect, InterleavedHandling::Pass) => "respond_basic_by_redirect",
+            (XdpReplyAction::Transmit, InterleavedHandling::Answer) => "respond",
+            (XdpReplyAction::Redirect, InterleavedHandling::Answer) => "respond_by_redirect",
+            (XdpReplyAction::Transmit, InterleavedHandling::Pass) => "respond_basic",
+            (XdpReplyAction::Redirect, InterleavedHandling::Pass) => "respond_basic_by_redirect",
         };
         Attachment::new(self.loaded.program(program)?, interface, mode)
     }
@@ -277,14 +282,14 @@ impl Responder {
     /// Starts to answer requests to this address and port with UTC. An unspecified address is not
     /// expanded: name every address of the host.
     pub fn answer_at(&self, address: SocketAddr) -> Result<(), XdpError> {
-        self.answer_with_timeline(address, UtcTimeline::Stepped)
+        self.answer_with_timeline(address, LeapSecondRepresentation::Stepped)
     }
 
     /// Starts to answer requests to this address and port with the time of `timeline`.
     pub fn answer_with_timeline(
         &self,
         address: SocketAddr,
-        timeline: UtcTimeline,
+        timeline: LeapSecondRepresentation,
     ) -> Result<(), XdpError> {
         let key = listen_key(address);
         self.loaded
@@ -385,14 +390,14 @@ impl Responder {
 }
 
 /// Writer of a responder's clock page; there is only one.
-pub struct ClockWriter {
-    page: Arc<SharedArray<ClockPage>>,
+pub struct ResponderClockPageWriter {
+    page: Arc<MappedArrayMap<ClockPage>>,
 }
 
-impl ClockWriter {
+impl ResponderClockPageWriter {
     /// Publishes the clock values of both timelines: writes the inactive slots and then makes them
     /// active. `&mut self` ensures that one update is written at a time.
-    pub fn publish(&mut self, stepped: &ClockUpdate, smeared: &ClockUpdate) {
+    pub fn publish(&mut self, stepped: &ClockPageUpdate, smeared: &ClockPageUpdate) {
         let active = self.page.atomic(0, offset_of!(ClockPage, active));
         let next = 1 - (active.load(Ordering::Relaxed) & 1);
         for (timeline, update) in (0..).zip([stepped, smeared]) {
@@ -401,7 +406,7 @@ impl ClockWriter {
         active.store(next, Ordering::Release);
     }
 
-    fn write(&self, slot: usize, update: &ClockUpdate) {
+    fn write(&self, slot: usize, update: &ClockPageUpdate) {
         let slot = offset_of!(ClockPage, slots) + slot * size_of::<ClockSlot>();
         let sequence = self.page.atomic(0, slot + offset_of!(ClockSlot, sequence));
         let odd = sequence.load(Ordering::Relaxed).wrapping_add(1) | 1;
@@ -420,8 +425,8 @@ pub(crate) fn listen_key(socket_address: SocketAddr) -> ListenKey {
     ListenKey { address, port: socket_address.port().to_be_bytes(), reserved: [0; 2] }
 }
 
-fn clock_fields(update: &ClockUpdate) -> ClockFields {
-    ClockFields {
+fn clock_fields(update: &ClockPageUpdate) -> ClockSlotFields {
+    ClockSlotFields {
         anchor_ns: update.timebase.anchor.as_ns() as u64,
         ntp_at_anchor: update.timebase.ntp_at_anchor.to_bits(),
         expires_ns: update.timebase.expires.as_ns() as u64,

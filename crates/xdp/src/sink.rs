@@ -5,10 +5,10 @@ use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::XdpError;
-use crate::abi::SinkCount;
+use crate::abi::SinkFrameCount;
 use crate::attach::{AttachMode, Attachment, Interface};
-use crate::map::SharedArray;
-use crate::object::{self, LoadedObject, possible_processors};
+use crate::map::MappedArrayMap;
+use crate::object::{self, LoadedBpfObject, possible_processors};
 
 const NAME: &str = "sink";
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sink.o"));
@@ -16,19 +16,19 @@ const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sink.o"));
 /// Counting program attached to an interface; dropping it detaches the program.
 pub struct CountingSink {
     _attachment: Attachment,
-    counts: SharedArray<SinkCount>,
-    _loaded: LoadedObject,
+    counts: MappedArrayMap<SinkFrameCount>,
+    _loaded: LoadedBpfObject,
 }
 
 impl CountingSink {
     /// Loads the program for `port` and attaches it in native mode to the interface.
     pub fn attach(interface: &Interface, port: u16) -> Result<Self, XdpError> {
         let processors = possible_processors();
-        let loaded = LoadedObject::load(NAME, OBJECT, |open| {
+        let loaded = LoadedBpfObject::load(NAME, OBJECT, |open| {
             object::set_constants(open, NAME, &port.to_be_bytes())?;
             object::set_map_entries(open, NAME, "counts", processors)
         })?;
-        let counts = SharedArray::map(loaded.map("counts")?.as_fd(), processors)?;
+        let counts = MappedArrayMap::map(loaded.map("counts")?.as_fd(), processors)?;
         let attachment = Attachment::new(loaded.program("count")?, interface, AttachMode::Native)?;
         Ok(Self { _attachment: attachment, counts, _loaded: loaded })
     }

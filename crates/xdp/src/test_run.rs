@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use libbpf_sys::{BPF_F_TEST_XDP_LIVE_FRAMES, bpf_prog_test_run_opts, bpf_test_run_opts, xdp_md};
 
 use crate::XdpError;
-use crate::object::LoadedObject;
+use crate::object::LoadedBpfObject;
 
 /// BPF object with a program that passes every frame.
 const PASS_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/pass.o"));
@@ -100,7 +100,7 @@ pub(crate) fn run_live(
 /// Returns true if this kernel can send frames from a test run, found by a program that passes one
 /// frame to the loopback interface.
 pub fn live_frames_supported() -> Result<bool, XdpError> {
-    let loaded = LoadedObject::load("pass", PASS_OBJECT, |_| Ok(()))?;
+    let loaded = LoadedBpfObject::load("pass", PASS_OBJECT, |_| Ok(()))?;
     match run_live(loaded.program("pass")?, &[0; 64], 1, 1) {
         Ok(()) => Ok(true),
         Err(XdpError::NoLiveFrames) => Ok(false),

@@ -4,7 +4,7 @@
 //! hosts with `campaign_local`.
 
 use anyhow::{Context, Result, bail, ensure};
-use horolog_record::{CampaignResult, InstanceEnd, MergedResults};
+use horolog_record::{CampaignInstanceOutcome, CampaignResult, MergedResults};
 use libtest_mimic::Trial;
 
 use crate::campaign_lab::{Field, Program};
@@ -26,7 +26,7 @@ fn run(field: &Field, plan: &str, sets: &[&str]) -> Result<CampaignResult> {
     let mut controller = Program::start(&mut command, log)?;
     let result = serde_json::from_value(field.result(&mut controller, 0)?);
     let result: CampaignResult = result.context("it is no result of a campaign")?;
-    let is_done = |end: InstanceEnd| end == InstanceEnd::Done;
+    let is_done = |end: CampaignInstanceOutcome| end == CampaignInstanceOutcome::Done;
     ensure!(result.parts.iter().all(|part| is_done(part.end)), "{:?}", result.parts);
     ensure!(!result.local && result.start.is_some(), "{plan}: it says nothing of its start");
     Ok(result)

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use horolog_record::InvalidReason;
+use horolog_record::InvalidReplyReason;
 use horolog_wire::ptp::message::{DELAY_RESP_LEN, MANAGEMENT_LEN, TIMESTAMP_MESSAGE_LEN};
 use horolog_wire::ptp::tlv::{UNICAST_LEN_MAX, UnicastCancellation, UnicastNegotiation};
 use horolog_wire::ptp::{
@@ -48,11 +48,15 @@ impl FaultAction {
 /// A kind of fault: its name, what is to be found of it, and how it is committed.
 pub(super) type Fault = (&'static str, FaultOutcome, FaultAction);
 
-const fn invalid(reason: InvalidReason) -> FaultOutcome {
+const fn invalid(reason: InvalidReplyReason) -> FaultOutcome {
     FaultOutcome::As(ExpectedFinding::Invalid(reason))
 }
 
-const fn changed(name: &'static str, reason: InvalidReason, change: fn(&mut Vec<u8>)) -> Fault {
+const fn changed(
+    name: &'static str,
+    reason: InvalidReplyReason,
+    change: fn(&mut Vec<u8>),
+) -> Fault {
     (name, invalid(reason), FaultAction::Change(change))
 }
 
@@ -91,26 +95,30 @@ fn retype(message: &mut [u8], kind: u8) {
 
 /// What can be wrong with any message.
 pub(super) const OF_ANY: [Fault; 24] = [
-    changed("nothing in it", InvalidReason::Length, Vec::clear),
-    changed("cut off in its header", InvalidReason::Length, |m| m.truncate(HEADER_LEN - 1)),
-    changed("cut off behind its header", InvalidReason::Length, |m| m.truncate(HEADER_LEN)),
-    changed("a byte short", InvalidReason::Length, |m| m.truncate(m.len() - 1)),
-    changed("more behind it", InvalidReason::Length, |m| m.extend([0xa5; 20])),
-    changed("as long as can be", InvalidReason::Length, |m| m.resize(1_452, 0xa5)),
-    changed("no length", InvalidReason::Length, |m| set_length(m, 0)),
-    changed("a length within its header", InvalidReason::Length, |m| {
+    changed("nothing in it", InvalidReplyReason::Length, Vec::clear),
+    changed("cut off in its header", InvalidReplyReason::Length, |m| m.truncate(HEADER_LEN - 1)),
+    changed("cut off behind its header", InvalidReplyReason::Length, |m| m.truncate(HEADER_LEN)),
+    changed("a byte short", InvalidReplyReason::Length, |m| m.truncate(m.len() - 1)),
+    changed("more behind it", InvalidReplyReason::Length, |m| m.extend([0xa5; 20])),
+    changed("as long as can be", InvalidReplyReason::Length, |m| m.resize(1_452, 0xa5)),
+    changed("no length", InvalidReplyReason::Length, |m| set_length(m, 0)),
+    changed("a length within its header", InvalidReplyReason::Length, |m| {
         set_length(m, HEADER_LEN - 1);
     }),
-    changed("a length within its body", InvalidReason::Length, |m| {
+    changed("a length within its body", InvalidReplyReason::Length, |m| {
         set_length(m, HEADER_LEN + 9);
     }),
-    changed("a length beyond its end", InvalidReason::Length, |m| {
+    changed("a length beyond its end", InvalidReplyReason::Length, |m| {
         let length = m.len() + 1;
         set_length(m, length);
     }),
-    changed("garbage behind it that it counts", InvalidReason::Length, |m| append(m, &[0xff; 9])),
-    changed("half a TLV", InvalidReason::Length, |m| append(m, &[0x7f, 0])),
-    changed("a TLV of an odd length", InvalidReason::Length, |m| append(m, &[0x7f, 0, 0, 1, 0])),
+    changed("garbage behind it that it counts", InvalidReplyReason::Length, |m| {
+        append(m, &[0xff; 9]);
+    }),
+    changed("half a TLV", InvalidReplyReason::Length, |m| append(m, &[0x7f, 0])),
+    changed("a TLV of an odd length", InvalidReplyReason::Length, |m| {
+        append(m, &[0x7f, 0, 0, 1, 0]);
+    }),
     (
         "a TLV that nobody knows",
         NOTHING,
@@ -120,22 +128,22 @@ pub(super) const OF_ANY: [Fault; 24] = [
             append(m, &tlv);
         }),
     ),
-    changed("a request", InvalidReason::Mode, |m| retype(m, 0x1)),
-    changed("management", InvalidReason::Mode, |m| {
+    changed("a request", InvalidReplyReason::Mode, |m| retype(m, 0x1)),
+    changed("management", InvalidReplyReason::Mode, |m| {
         m.resize(MANAGEMENT_LEN, 0);
         set_length(m, MANAGEMENT_LEN);
         retype(m, 0xd);
     }),
-    changed("a reserved type", InvalidReason::Mode, |m| retype(m, 0x5)),
-    changed("version 1", InvalidReason::Version, |m| m[1] = 1),
-    changed("version 3", InvalidReason::Version, |m| m[1] = 3),
-    changed("another domain", InvalidReason::Domain, |m| m[DOMAIN_OFFSET] ^= 1),
-    changed("another profile", InvalidReason::Domain, |m| m[0] |= 0x10),
-    changed("for everybody", InvalidReason::Flags, |m| {
+    changed("a reserved type", InvalidReplyReason::Mode, |m| retype(m, 0x5)),
+    changed("version 1", InvalidReplyReason::Version, |m| m[1] = 1),
+    changed("version 3", InvalidReplyReason::Version, |m| m[1] = 3),
+    changed("another domain", InvalidReplyReason::Domain, |m| m[DOMAIN_OFFSET] ^= 1),
+    changed("another profile", InvalidReplyReason::Domain, |m| m[0] |= 0x10),
+    changed("for everybody", InvalidReplyReason::Flags, |m| {
         m[FLAGS_OFFSET] &= !((PtpFlags::UNICAST.0 >> 8) as u8);
     }),
-    changed("another clock", InvalidReason::Source, |m| m[SOURCE_OFFSET] ^= 1),
-    changed("another port of the clock", InvalidReason::Source, |m| m[SOURCE_OFFSET + 9] ^= 2),
+    changed("another clock", InvalidReplyReason::Source, |m| m[SOURCE_OFFSET] ^= 1),
+    changed("another port of the clock", InvalidReplyReason::Source, |m| m[SOURCE_OFFSET + 9] ^= 2),
 ];
 
 /// What can be wrong with the way of any message.
@@ -169,16 +177,18 @@ fn moved(context: &Context<'_>, change: fn(&mut Datagram)) -> Vec<Datagram> {
 
 /// What can be wrong with a timestamp.
 pub(super) const OF_A_TIME: [Fault; 3] = [
-    changed("no time", InvalidReason::Timestamp, |m| m[HEADER_LEN..TIMESTAMP_MESSAGE_LEN].fill(0)),
-    changed("a second of 10^9 ns", InvalidReason::Timestamp, |m| {
+    changed("no time", InvalidReplyReason::Timestamp, |m| {
+        m[HEADER_LEN..TIMESTAMP_MESSAGE_LEN].fill(0);
+    }),
+    changed("a second of 10^9 ns", InvalidReplyReason::Timestamp, |m| {
         m[NANOSECONDS].copy_from_slice(&1_000_000_000_u32.to_be_bytes());
     }),
-    changed("after the end of time", InvalidReason::Timestamp, |m| m[SECONDS].fill(0xff)),
+    changed("after the end of time", InvalidReplyReason::Timestamp, |m| m[SECONDS].fill(0xff)),
 ];
 
 /// What can be wrong with the number of an answer.
 pub(super) const OF_A_NUMBER: [Fault; 1] =
-    [changed("the number of no request", InvalidReason::Sequence, |m| {
+    [changed("the number of no request", InvalidReplyReason::Sequence, |m| {
         m[SEQUENCE_ID_OFFSET] ^= 0x40;
     })];
 
@@ -192,15 +202,15 @@ pub(super) const OF_A_DELAY: [Fault; 4] = [
     sent("late", FaultOutcome::As(ExpectedFinding::Late), |context| {
         Some(moved(context, |last| last.after = LATE))
     }),
-    sent("of a clock that did not ask", invalid(InvalidReason::Origin), |context| {
+    sent("of a clock that did not ask", invalid(InvalidReplyReason::Origin), |context| {
         // The bit that tells which of a request's timestamps it is.
         let PortIdentity { clock, port } = context.request.port;
         Some(to_another(context, PortIdentity { clock: clock ^ 1, port }))
     }),
-    sent("of a port that did not ask", invalid(InvalidReason::Origin), |context| {
+    sent("of a port that did not ask", invalid(InvalidReplyReason::Origin), |context| {
         Some(to_another(context, PortIdentity { port: 77, ..context.request.port }))
     }),
-    changed("a Sync", InvalidReason::Mode, |m| {
+    changed("a Sync", InvalidReplyReason::Mode, |m| {
         m.truncate(TIMESTAMP_MESSAGE_LEN);
         set_length(m, TIMESTAMP_MESSAGE_LEN);
         retype(m, 0x0);
@@ -209,7 +219,7 @@ pub(super) const OF_A_DELAY: [Fault; 4] = [
 
 /// What takes several clients.
 pub(super) const OF_CLIENTS: [Fault; 1] =
-    [sent("another client's answer", invalid(InvalidReason::Client), |context| {
+    [sent("another client's answer", invalid(InvalidReplyReason::Client), |context| {
         let mut last = context.other?.right().pop()?;
         last.to.set_ip(context.request.from);
         Some(vec![last])
@@ -242,19 +252,19 @@ pub(super) const OF_MONITOR: [Fault; 10] = [
         all.reverse();
         Some(all)
     }),
-    sent("nothing of the master", invalid(InvalidReason::Monitor), |context| {
+    sent("nothing of the master", invalid(InvalidReplyReason::Monitor), |context| {
         Some(with_suffix(context, &[]))
     }),
-    sent("too little of the master", invalid(InvalidReason::Monitor), |context| {
+    sent("too little of the master", invalid(InvalidReplyReason::Monitor), |context| {
         Some(with_suffix(context, &[0x21, 0xff, 0, 2, 6, 0]))
     }),
     sent("traceable to nothing", FaultOutcome::As(ExpectedFinding::Unsynchronised), |context| {
         Some(with_suffix(context, &monitor_suffix(PtpFlags::default())))
     }),
-    changed("sent before it was asked for", InvalidReason::Timestamp, |m| {
+    changed("sent before it was asked for", InvalidReplyReason::Timestamp, |m| {
         m[NANOSECONDS].copy_from_slice(&1_000_u32.to_be_bytes());
     }),
-    sent("a Sync of another domain", invalid(InvalidReason::Domain), |context| {
+    sent("a Sync of another domain", invalid(InvalidReplyReason::Domain), |context| {
         let mut all = context.request.right();
         all[1].payload[DOMAIN_OFFSET] ^= 1;
         Some(all)
@@ -263,7 +273,7 @@ pub(super) const OF_MONITOR: [Fault; 10] = [
 
 /// What another client is owed in NetSync Monitor: nothing in it tells whose it is but its number.
 pub(super) const OF_MONITORS_CLIENTS: [Fault; 1] =
-    [sent("another client's follow-up", invalid(InvalidReason::Sequence), |context| {
+    [sent("another client's follow-up", invalid(InvalidReplyReason::Sequence), |context| {
         let mut all = context.request.right();
         let mut other = context.other?.right().pop()?;
         other.to.set_ip(context.request.from);
@@ -304,15 +314,15 @@ pub(super) const OF_A_NEGOTIATION: [Fault; 15] = [
     sent("denied", FaultOutcome::Denied, |context| {
         negotiated(context, |request, kind, _| request.grant(kind, 0))
     }),
-    sent("grants others", invalid(InvalidReason::UnicastTerms), |context| {
+    sent("grants others", invalid(InvalidReplyReason::UnicastTerms), |context| {
         negotiated(context, |request, _, duration_s| {
             request.grant(MessageType::Management, duration_s)
         })
     }),
-    sent("denies others", invalid(InvalidReason::UnicastTerms), |context| {
+    sent("denies others", invalid(InvalidReplyReason::UnicastTerms), |context| {
         negotiated(context, |request, _, _| request.grant(MessageType::FollowUp, 0))
     }),
-    sent("asks as well", invalid(InvalidReason::UnicastTerms), |context| {
+    sent("asks as well", invalid(InvalidReplyReason::UnicastTerms), |context| {
         negotiated(context, |_, kind, duration_s| UnicastNegotiation::Request {
             kind,
             log_interval: 0,
@@ -326,30 +336,30 @@ pub(super) const OF_A_NEGOTIATION: [Fault; 15] = [
         let cancel = negotiated(context, |_, kind, _| UnicastNegotiation::Cancel(ended(kind)))?;
         Some([context.request.right(), cancel].concat())
     }),
-    sent("takes others back", invalid(InvalidReason::UnicastTerms), |context| {
+    sent("takes others back", invalid(InvalidReplyReason::UnicastTerms), |context| {
         negotiated(context, |_, _, _| UnicastNegotiation::Cancel(ended(MessageType::Management)))
     }),
-    sent("acknowledges an end", invalid(InvalidReason::UnicastTerms), |context| {
+    sent("acknowledges an end", invalid(InvalidReplyReason::UnicastTerms), |context| {
         negotiated(context, |_, kind, _| UnicastNegotiation::AcknowledgeCancel(ended(kind)))
     }),
-    sent("says nothing", invalid(InvalidReason::UnicastTerms), |context| {
+    sent("says nothing", invalid(InvalidReplyReason::UnicastTerms), |context| {
         Some(vec![context.request.signaling(context.request.port, &[])])
     }),
-    sent("a grant that is too short", invalid(InvalidReason::UnicastTerms), |context| {
+    sent("a grant that is too short", invalid(InvalidReplyReason::UnicastTerms), |context| {
         Some(vec![context.request.signaling(context.request.port, &[0, 5, 0, 2, 0xb0, 0])])
     }),
-    sent("grants a reserved type", invalid(InvalidReason::UnicastTerms), |context| {
+    sent("grants a reserved type", invalid(InvalidReplyReason::UnicastTerms), |context| {
         let tlv = [0, 5, 0, 8, 0x50, 0, 0, 0, 0, 9, 0, 1];
         Some(vec![context.request.signaling(context.request.port, &tlv)])
     }),
-    sent("a clock that did not ask", invalid(InvalidReason::Origin), |context| {
+    sent("a clock that did not ask", invalid(InvalidReplyReason::Origin), |context| {
         let PortIdentity { clock, port } = context.request.port;
         to_another_port(context, PortIdentity { clock: clock ^ 1, port })
     }),
-    sent("to all ports", invalid(InvalidReason::Origin), |context| {
+    sent("to all ports", invalid(InvalidReplyReason::Origin), |context| {
         to_another_port(context, PortIdentity::ALL)
     }),
-    changed("a delay response", InvalidReason::Mode, |m| {
+    changed("a delay response", InvalidReplyReason::Mode, |m| {
         m.truncate(DELAY_RESP_LEN);
         set_length(m, DELAY_RESP_LEN);
         retype(m, 0x9);

@@ -8,13 +8,13 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use horolog_lab::{Lab, LabConfig};
 use horolog_load::nts::NtsSessions;
-use horolog_load::{LoadOptions, LoadRun, Observer};
+use horolog_load::{LoadObserver, LoadOptions, LoadRun};
 use horolog_nts::{
-    Algorithm, AuthenticRequest, CookieKeys, MasterSecret, NonceStream, PAST_PERIODS_DEFAULT,
-    ROTATION_DEFAULT, open_request, seal_reply, write_nak,
+    AeadAlgorithm, AuthenticRequest, CookieKeys, CookieMasterSecret, NonceStream,
+    PAST_PERIODS_DEFAULT, ROTATION_DEFAULT, open_request, seal_reply, write_nak,
 };
-use horolog_record::{InvalidReason, LoadEngineKind};
-use horolog_sys::clock::Realtime;
+use horolog_record::{InvalidReplyReason, LoadEngineKind};
+use horolog_sys::clock::ClockRealtime;
 use horolog_time::Clock;
 use horolog_wire::ntp::HEADER_LEN;
 use libtest_mimic::Trial;
@@ -60,7 +60,7 @@ impl Making<'_> {
 
 type FaultFn = fn(&mut Making<'_>) -> Vec<Vec<u8>>;
 
-const NTS: ExpectedFinding = ExpectedFinding::Invalid(InvalidReason::Nts);
+const NTS: ExpectedFinding = ExpectedFinding::Invalid(InvalidReplyReason::Nts);
 
 const FAULTS: [(&str, ExpectedFinding, FaultFn); 9] = [
     ("a bit of the tag", NTS, |making| {
@@ -81,11 +81,11 @@ const FAULTS: [(&str, ExpectedFinding, FaultFn); 9] = [
         making.changed(|reply| reply.truncate(length))
     }),
     ("cut short", NTS, |making| making.changed(|reply| reply.truncate(reply.len() - 4))),
-    ("longer than the request", ExpectedFinding::Invalid(InvalidReason::Length), |making| {
+    ("longer than the request", ExpectedFinding::Invalid(InvalidReplyReason::Length), |making| {
         let length = making.opened.request_len + 4;
         making.changed(|reply| reply.resize(length, 0))
     }),
-    ("kiss NTSN", ExpectedFinding::Invalid(InvalidReason::KissNtsn), |making| {
+    ("kiss NTSN", ExpectedFinding::Invalid(InvalidReplyReason::KissNtsn), |making| {
         let mut kiss = vec![0; 256];
         let length = write_nak(making.opened.unique_id, &making.header, &mut kiss);
         kiss.truncate(length);
@@ -98,12 +98,12 @@ const FAULTS: [(&str, ExpectedFinding, FaultFn); 9] = [
 fn start_server(
     lab: &Lab,
     at: SocketAddr,
-    secret: &MasterSecret,
+    secret: &CookieMasterSecret,
     commit: FaultFn,
 ) -> Result<FaultyResponder> {
     let socket = lab.server().run(|| UdpSocket::bind(at))??;
     socket.set_read_timeout(Some(Duration::from_millis(10)))?;
-    let keys = CookieKeys::new(secret, ROTATION_DEFAULT, PAST_PERIODS_DEFAULT, Realtime.now());
+    let keys = CookieKeys::new(secret, ROTATION_DEFAULT, PAST_PERIODS_DEFAULT, ClockRealtime.now());
     let mut nonces = NonceStream::new().map_err(|error| anyhow::anyhow!("{error}"))?;
     Ok(FaultyResponder::start(move |state| {
         let mut buffer = [0; 2_048];
@@ -132,7 +132,7 @@ fn start_server(
 /// Watches a run and says nothing.
 struct NullObserver;
 
-impl Observer for NullObserver {
+impl LoadObserver for NullObserver {
     fn trial_ended(&mut self, _: usize, _: &horolog_record::Trial) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
@@ -145,10 +145,14 @@ pub(crate) fn each_fault_of_authentication_is_counted_as_one() -> Result<()> {
     let mut wrong = Vec::new();
     for engine in [LoadEngineKind::Udp, LoadEngineKind::Packet] {
         for (name, found, commit) in FAULTS {
-            let secret = MasterSecret::generate()?;
+            let secret = CookieMasterSecret::generate()?;
             let server = start_server(&lab, at, &secret, commit)?;
-            let sessions =
-                NtsSessions::from_master_secret(&secret, Algorithm::AesSivCmac256, SESSIONS, 100)?;
+            let sessions = NtsSessions::from_master_secret(
+                &secret,
+                AeadAlgorithm::AesSivCmac256,
+                SESSIONS,
+                100,
+            )?;
             let options = LoadOptions {
                 engine: Some(engine),
                 sessions: Some(Arc::new(sessions)),

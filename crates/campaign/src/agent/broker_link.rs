@@ -13,7 +13,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::{sleep, timeout};
 
 use super::clock;
-use super::run::{AgentEvent, AgentOptions, utc_ns};
+use super::run::{AgentLoopEvent, AgentOptions, utc_ns};
 use crate::assignment::Assignment;
 use crate::nats::{BrokerOptions, BrokerStore, NatsError, StoredValue};
 use crate::order::{AgentClockState, AgentState};
@@ -108,7 +108,7 @@ struct IncarnationHeader {
 /// Sends heartbeats until an agent of the same name with a greater incarnation appears.
 pub(super) async fn send_heartbeats(
     shared: Arc<AgentContext>,
-    event_sender: UnboundedSender<AgentEvent>,
+    event_sender: UnboundedSender<AgentLoopEvent>,
 ) {
     let AgentContext { options, store, .. } = &*shared;
     let mut is_lost = false;
@@ -119,18 +119,19 @@ pub(super) async fn send_heartbeats(
                     let waiting = shared.spool().len();
                     let notice =
                         format!("reconnected to the NATS server; {waiting} reports are queued");
-                    let _ = event_sender.send(AgentEvent::Log(notice));
+                    let _ = event_sender.send(AgentLoopEvent::Log(notice));
                 }
                 is_lost = false;
             }
             Ok(false) => {
-                let _ = event_sender.send(AgentEvent::Replaced);
+                let _ = event_sender.send(AgentLoopEvent::Replaced);
                 return;
             }
             Err(error) => {
                 if !is_lost {
-                    let _ = event_sender
-                        .send(AgentEvent::Log(format!("{error}; this agent continues without it")));
+                    let _ = event_sender.send(AgentLoopEvent::Log(format!(
+                        "{error}; this agent continues without it"
+                    )));
                 }
                 is_lost = true;
                 // A broker that restarted without its data has no buckets.
@@ -157,7 +158,7 @@ async fn send_heartbeat(shared: &AgentContext) -> Result<bool, NatsError> {
 /// Reads the assignment at each wake-up, and periodically without one.
 pub(super) async fn watch_assignment(
     shared: Arc<AgentContext>,
-    event_sender: UnboundedSender<AgentEvent>,
+    event_sender: UnboundedSender<AgentLoopEvent>,
 ) {
     let AgentContext { options, store, .. } = &*shared;
     let mut wakeups = loop {
@@ -166,7 +167,7 @@ pub(super) async fn watch_assignment(
             Err(_) => sleep(HEARTBEAT_INTERVAL).await,
         }
     };
-    let mut tracker = RevisionTracker::default();
+    let mut tracker = AssignmentRevisionTracker::default();
     let mut revision_min = 0;
     loop {
         if let Ok(order) = read_assignment(store, &options.name, revision_min).await
@@ -175,7 +176,7 @@ pub(super) async fn watch_assignment(
             // An empty value marks a deleted order.
             let order = order.filter(|order| !order.bytes.is_empty());
             let order = order.map(|order| Assignment::unpack(&order.bytes)).transpose();
-            let _ = event_sender.send(AgentEvent::AssignmentRead(order));
+            let _ = event_sender.send(AgentLoopEvent::AssignmentRead(order));
         }
         // A lost wake-up costs one heartbeat interval.
         revision_min = match timeout(HEARTBEAT_INTERVAL, wakeups.next()).await {
@@ -213,7 +214,7 @@ async fn read_assignment(
 /// failed delivery is retried after all later reports have been tried.
 pub(super) async fn deliver_reports(
     shared: Arc<AgentContext>,
-    event_sender: UnboundedSender<AgentEvent>,
+    event_sender: UnboundedSender<AgentLoopEvent>,
 ) {
     let (mut wait, mut last_tried) = (RETRY_MIN, 0);
     loop {
@@ -237,7 +238,7 @@ pub(super) async fn deliver_reports(
             Err(error) => Err(error),
         };
         if let Err(error) = failed {
-            let _ = event_sender.send(AgentEvent::Log(error.to_string()));
+            let _ = event_sender.send(AgentLoopEvent::Log(error.to_string()));
             sleep(RETRY_MAX).await;
         }
     }
@@ -277,12 +278,12 @@ const CONFLICTING_READS_MAX: u32 = 4;
 
 /// Last accepted revision of the assignment, and the number of older ones read since.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct RevisionTracker {
+pub(super) struct AssignmentRevisionTracker {
     revision: Option<u64>,
     conflicting_reads: u32,
 }
 
-impl RevisionTracker {
+impl AssignmentRevisionTracker {
     /// Records a read of `revision` (`None`: no value is stored). Returns true if the revision
     /// replaces the accepted one. The deletion of an order is a later revision too.
     pub(super) fn is_new(&mut self, revision: Option<u64>) -> bool {
@@ -306,7 +307,7 @@ mod tests {
     use super::*;
 
     fn classify_reads(reads: &[Option<u64>]) -> Vec<bool> {
-        let mut tracker = RevisionTracker::default();
+        let mut tracker = AssignmentRevisionTracker::default();
         reads.iter().map(|revision| tracker.is_new(*revision)).collect()
     }
 

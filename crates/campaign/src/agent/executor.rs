@@ -10,7 +10,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::Duration;
 
-use crate::job::{EventSink, ExecutionEnv, JobEvent, JobGroup};
+use crate::job::{JobEvent, JobEventSink, JobExecutionEnvironment, JobGroup};
 use crate::order::{AgentClockState, JobEnd, JobOutcome, Order, OrderEvent};
 
 /// Longest time until services are ready.
@@ -47,9 +47,9 @@ impl JobExecutor {
     /// the order yields exactly one outcome, even if the thread cannot be started.
     pub(super) fn begin(
         order: Order,
-        environment: ExecutionEnv,
+        environment: JobExecutionEnvironment,
         clock: Option<AgentClockState>,
-        event_sink: EventSink,
+        event_sink: JobEventSink,
     ) -> Self {
         let (command_sender, commands) = mpsc::channel();
         let (order_copy, sink_copy) = (order.clone(), Arc::clone(&event_sink));
@@ -102,7 +102,7 @@ fn execute_commands(mut group: JobGroup, commands: &Receiver<ExecutorCommand>) {
 }
 
 /// Reports that an order cannot be started, with a refusal as the outcome of each job.
-fn report_start_failure(order: &Order, reason: &str, event_sink: &EventSink) {
+fn report_start_failure(order: &Order, reason: &str, event_sink: &JobEventSink) {
     if let Some(job) = order.jobs.first() {
         let (job, reason) = (job.id.clone(), reason.to_owned());
         event_sink(JobEvent::OrderEvent(OrderEvent::NotReady { job, reason }));

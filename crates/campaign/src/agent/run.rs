@@ -20,11 +20,11 @@ use super::state_machine::{
 };
 use crate::assignment::{Assignment, AssignmentError};
 use crate::id::IdError;
-use crate::job::{self, ExecutionEnv};
+use crate::job::{self, JobExecutionEnvironment};
 use crate::nats::{BrokerOptions, BrokerStore, NatsError};
 use crate::order::{AgentCapabilities, Order, PROTOCOL};
-use crate::policy::Policy;
-use crate::report::{AgentReport, ReportContent};
+use crate::policy::AgentPolicy;
+use crate::report::{AgentReport, AgentReportContent};
 use crate::spool::{Spool, SpoolEntry, SpoolError, SpoolLimits};
 use crate::{AgentName, CampaignId};
 
@@ -55,7 +55,7 @@ pub struct AgentOptions {
     /// Capabilities.
     pub capabilities: AgentCapabilities,
     /// Policy on what the agent may run.
-    pub policy: Policy,
+    pub policy: AgentPolicy,
     /// Directory of the spool, the persistent state and the jobs.
     pub state: PathBuf,
     /// Time server for comparison with the local clock; the kernel's clock state by default.
@@ -96,7 +96,7 @@ pub enum AgentError {
 }
 
 /// Event of the main loop.
-pub(super) enum AgentEvent {
+pub(super) enum AgentLoopEvent {
     /// New assignment of this agent; `Ok(None)` if the order was deleted.
     AssignmentRead(Result<Option<Assignment>, AssignmentError>),
     /// Event of a campaign's processes.
@@ -205,8 +205,8 @@ struct Agent<'a> {
     executor: Option<JobExecutor>,
     /// Directory of job files.
     jobs: PathBuf,
-    event_sender: UnboundedSender<AgentEvent>,
-    events: UnboundedReceiver<AgentEvent>,
+    event_sender: UnboundedSender<AgentLoopEvent>,
+    events: UnboundedReceiver<AgentLoopEvent>,
     progress_events: mpsc::Sender<(CampaignId, Vec<u8>)>,
     /// Number of reports made since the agent was started.
     report_count: u64,
@@ -296,14 +296,14 @@ impl<'a> Agent<'a> {
         self.execute_actions(actions);
     }
 
-    fn handle_event(&mut self, event: AgentEvent) -> Vec<AgentAction> {
+    fn handle_event(&mut self, event: AgentLoopEvent) -> Vec<AgentAction> {
         match event {
-            AgentEvent::AssignmentRead(assignment) => {
+            AgentLoopEvent::AssignmentRead(assignment) => {
                 let room = self.shared.spool().check_capacity().map_err(|error| error.to_string());
                 self.machine.on_assignment(assignment, room, self.now())
             }
             // Late events of an ended campaign are ignored.
-            AgentEvent::Job(campaign, event) if self.machine.busy() == Some(&campaign) => {
+            AgentLoopEvent::Job(campaign, event) if self.machine.busy() == Some(&campaign) => {
                 match event {
                     job::JobEvent::OrderEvent(order_event) => {
                         self.machine.on_job_event(order_event, self.now())
@@ -311,9 +311,9 @@ impl<'a> Agent<'a> {
                     job::JobEvent::Outcome(outcome) => self.machine.on_outcome(outcome),
                 }
             }
-            AgentEvent::Job(..) => Vec::new(),
-            AgentEvent::Log(text) => vec![AgentAction::Log(text)],
-            AgentEvent::Replaced => {
+            AgentLoopEvent::Job(..) => Vec::new(),
+            AgentLoopEvent::Log(text) => vec![AgentAction::Log(text)],
+            AgentLoopEvent::Replaced => {
                 self.replaced = true;
                 Vec::new()
             }
@@ -361,7 +361,7 @@ impl<'a> Agent<'a> {
         }
     }
 
-    fn queue_report(&mut self, campaign: CampaignId, content: ReportContent) {
+    fn queue_report(&mut self, campaign: CampaignId, content: AgentReportContent) {
         self.report_count += 1;
         let report = AgentReport {
             protocol: PROTOCOL,
@@ -404,11 +404,14 @@ impl<'a> Agent<'a> {
         let campaign = order.campaign.clone();
         let (event_sender, event_campaign) = (self.event_sender.clone(), campaign.clone());
         let event_sink = Arc::new(move |event| {
-            drop(event_sender.send(AgentEvent::Job(event_campaign.clone(), event)));
+            drop(event_sender.send(AgentLoopEvent::Job(event_campaign.clone(), event)));
         });
         let directory = self.jobs.clone();
-        let environment =
-            ExecutionEnv { program: self.shared.options.program.clone(), directory, host: None };
+        let environment = JobExecutionEnvironment {
+            program: self.shared.options.program.clone(),
+            directory,
+            host: None,
+        };
         self.executor =
             Some(JobExecutor::begin(order, environment, self.shared.clock(), event_sink));
     }
@@ -416,7 +419,7 @@ impl<'a> Agent<'a> {
 
 fn without_result(report: &AgentReport) -> AgentReport {
     let mut report = report.clone();
-    if let ReportContent::Outcome(outcome) = &mut report.content {
+    if let AgentReportContent::Outcome(outcome) = &mut report.content {
         outcome.result = None;
         outcome
             .stderr_tail

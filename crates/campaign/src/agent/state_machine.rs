@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use crate::assignment::{Assignment, AssignmentError};
 use crate::file_error::count_text;
 use crate::order::{Job, JobEnd, JobOutcome, LEAD_NS_MAX, Order, OrderCommand, OrderEvent};
-use crate::policy::Policy;
-use crate::report::ReportContent;
+use crate::policy::AgentPolicy;
+use crate::report::AgentReportContent;
 use crate::{AgentName, CampaignId, JobId};
 
 /// Longest time between the acceptance of an order and its start command, in ns; then the agent
@@ -33,14 +33,14 @@ pub struct AgentIdentity {
     /// Version of horolog.
     pub version: String,
     /// Policy on what the agent may run.
-    pub policy: Policy,
+    pub policy: AgentPolicy,
 }
 
 /// Action that the caller of the state machine must execute.
 #[derive(Clone, PartialEq, Debug)]
 pub enum AgentAction {
     /// Queue a report for the controller of a campaign (reliable event).
-    QueueReport(CampaignId, ReportContent),
+    QueueReport(CampaignId, AgentReportContent),
     /// Send an event to the controller of a campaign (best-effort event).
     SendProgress(CampaignId, OrderEvent),
     /// Create the processes of an order and start its services.
@@ -201,10 +201,10 @@ impl AgentStateMachine {
         job: JobId,
         ending: JobEnd,
         intended_ns: Option<i64>,
-    ) -> ReportContent {
+    ) -> AgentReportContent {
         let agent = self.identity.name.clone();
         let outcome = JobOutcome::new(campaign.clone(), agent, job, ending);
-        ReportContent::Outcome(Box::new(JobOutcome { intended_ns, ..outcome }))
+        AgentReportContent::Outcome(Box::new(JobOutcome { intended_ns, ..outcome }))
     }
 
     /// Handles the assignment read from the broker. `room` is an error if the spool has no room for
@@ -256,7 +256,7 @@ impl AgentStateMachine {
         }
         self.remember_ended(campaign.clone());
         let notice = AgentAction::Log(format!("refused {campaign}: {reason}"));
-        let refused = ReportContent::Event(OrderEvent::Refused { reason });
+        let refused = AgentReportContent::Event(OrderEvent::Refused { reason });
         vec![notice, AgentAction::QueueReport(campaign, refused), AgentAction::Persist]
     }
 
@@ -293,7 +293,7 @@ impl AgentStateMachine {
             )),
             AgentAction::QueueReport(
                 campaign,
-                ReportContent::Event(OrderEvent::Accepted { at_ns: now.utc_ns }),
+                AgentReportContent::Event(OrderEvent::Accepted { at_ns: now.utc_ns }),
             ),
             AgentAction::Begin(order),
         ]
@@ -371,7 +371,7 @@ impl AgentStateMachine {
         match event {
             OrderEvent::Ready => {
                 let mut actions =
-                    vec![AgentAction::QueueReport(campaign, ReportContent::Event(event))];
+                    vec![AgentAction::QueueReport(campaign, AgentReportContent::Event(event))];
                 if current.phase == OrderPhase::Preparing {
                     current.phase = OrderPhase::Waiting;
                 }
@@ -382,14 +382,14 @@ impl AgentStateMachine {
             OrderEvent::NotReady { .. } => {
                 current.phase = OrderPhase::Ending;
                 vec![
-                    AgentAction::QueueReport(campaign, ReportContent::Event(event)),
+                    AgentAction::QueueReport(campaign, AgentReportContent::Event(event)),
                     AgentAction::Abandon,
                 ]
             }
             OrderEvent::Started { .. }
             | OrderEvent::Accepted { .. }
             | OrderEvent::Refused { .. } => {
-                vec![AgentAction::QueueReport(campaign, ReportContent::Event(event))]
+                vec![AgentAction::QueueReport(campaign, AgentReportContent::Event(event))]
             }
             OrderEvent::Progress { .. } | OrderEvent::Ended { .. } => {
                 vec![AgentAction::SendProgress(campaign, event)]
@@ -408,7 +408,8 @@ impl AgentStateMachine {
         }
         let (campaign, job) = (outcome.campaign.clone(), outcome.job.clone());
         // The report is written to disk before the persistent state counts it as made.
-        let mut actions = vec![AgentAction::QueueReport(campaign, ReportContent::Outcome(outcome))];
+        let mut actions =
+            vec![AgentAction::QueueReport(campaign, AgentReportContent::Outcome(outcome))];
         actions.extend(self.close_job(&job));
         actions.push(AgentAction::Persist);
         actions

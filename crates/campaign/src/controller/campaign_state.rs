@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::eligibility::EligibleAgents;
+use super::eligibility::PresentAgents;
 use super::run::CampaignError;
 use crate::file_error::sanitised;
 use crate::order::{AgentState, PROTOCOL, SHOWN_MAX};
@@ -38,7 +38,7 @@ pub(super) struct CampaignState {
 
 /// Part of the state that is the same in all versions of horolog.
 #[derive(Deserialize)]
-struct StateHeader {
+struct CampaignStateHeader {
     protocol: u32,
     version: String,
 }
@@ -48,7 +48,7 @@ impl CampaignState {
         version: &str,
         plan: String,
         settings: Vec<(String, String)>,
-        eligible: EligibleAgents,
+        eligible: PresentAgents,
     ) -> Self {
         let version = version.to_owned();
         Self {
@@ -84,7 +84,7 @@ impl CampaignState {
     pub(super) fn unpack(packed: &[u8], version: &str) -> Result<Self, String> {
         let unknown = || "another version".to_owned();
         let text = packing::unpack(packed, BYTES_MAX).ok().flatten().ok_or_else(unknown)?;
-        let head: StateHeader = serde_json::from_slice(&text).map_err(|_| unknown())?;
+        let head: CampaignStateHeader = serde_json::from_slice(&text).map_err(|_| unknown())?;
         if head.protocol != PROTOCOL || head.version != version {
             return Err(sanitised(&head.version, SHOWN_MAX));
         }

@@ -10,11 +10,11 @@ use tokio::time::Instant;
 
 use super::campaign_state::CampaignState;
 use super::clocks::{ClockExchange, clock_problem};
-use super::event::ControllerEvent;
+use super::event::CampaignProgressEvent;
 use super::ledger::Ledger;
-use super::presence::Presence;
-use super::reader::ReportReader;
-use super::run::{CampaignError, CampaignSource, CollectedResults, ControllerOptions};
+use super::presence::AgentPresenceTracker;
+use super::reader::AgentReportReader;
+use super::run::{CampaignError, CollectedResults, ControllerOptions, NewOrResumedCampaign};
 use super::wait::ControllerWaitOutcome;
 use crate::nats::BrokerStore;
 use crate::order::{Order, OrderCommand};
@@ -47,7 +47,7 @@ impl IssuedOrder {
 /// Campaign in progress.
 pub(super) struct Controller<'a> {
     pub(super) options: ControllerOptions,
-    pub(super) event_sink: &'a dyn Fn(&ControllerEvent<'_>),
+    pub(super) event_sink: &'a dyn Fn(&CampaignProgressEvent<'_>),
     pub(super) flow: &'a dyn Fn() -> ControlFlow<()>,
     pub(super) store: BrokerStore,
     pub(super) id: CampaignId,
@@ -57,9 +57,9 @@ pub(super) struct Controller<'a> {
     pub(super) placement: Placement,
     pub(super) issued_orders: BTreeMap<AgentName, IssuedOrder>,
     pub(super) ledger: Ledger,
-    pub(super) reader: ReportReader,
+    pub(super) reader: AgentReportReader,
     /// Presence of the agents whose reports are incomplete.
-    pub(super) presence: Presence,
+    pub(super) presence: AgentPresenceTracker,
     pub(super) agents_read_at: Instant,
     pub(super) lost: BTreeSet<AgentName>,
     /// Time at which the broker became unreachable; `None` if it is reachable.
@@ -93,7 +93,7 @@ impl Controller<'_> {
 
     /// Runs the campaign from orders to outcomes.
     pub(super) async fn drive(&mut self) -> Result<CollectedResults, CampaignError> {
-        (self.event_sink)(&ControllerEvent::Begun(&self.id, &self.placement));
+        (self.event_sink)(&CampaignProgressEvent::Begun(&self.id, &self.placement));
         if !self.is_started() {
             self.prepare().await?;
             if !self.abandoned {
@@ -141,7 +141,7 @@ impl Controller<'_> {
     async fn prepare(&mut self) -> Result<(), CampaignError> {
         // The replies that a resuming controller reads are older than its own request would be.
         self.requested_ns =
-            matches!(self.options.source, CampaignSource::Plan(..)).then(|| self.utc_ns());
+            matches!(self.options.source, NewOrResumedCampaign::Plan(..)).then(|| self.utc_ns());
         if let Err(error) = self.assign_all(None).await {
             return match error {
                 CampaignError::NotStarted(why) => self.abandon_before_start(why).await,
@@ -227,7 +227,7 @@ impl Controller<'_> {
     /// reports, and releases the agents.
     async fn finish(&mut self) -> Result<(), CampaignError> {
         if self.abandoned {
-            (self.event_sink)(&ControllerEvent::Abandoned);
+            (self.event_sink)(&CampaignProgressEvent::Abandoned);
         }
         // A controller that resumes this campaign reads here that it was abandoned. If another
         // controller has taken over, this fails, and that one sends the last commands.
@@ -247,7 +247,7 @@ impl Controller<'_> {
         let missing = self.ledger.measuring().into_iter().chain(self.ledger.serving());
         self.lost = missing.cloned().collect();
         for name in &self.lost {
-            (self.event_sink)(&ControllerEvent::Lost(name));
+            (self.event_sink)(&CampaignProgressEvent::Lost(name));
         }
     }
 

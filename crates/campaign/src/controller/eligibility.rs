@@ -13,7 +13,7 @@ const STATE_BYTES_MAX: usize = 64 << 10;
 
 /// Present agents, divided into usable and unusable ones.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct EligibleAgents {
+pub struct PresentAgents {
     /// Agents that can be used.
     pub usable: Vec<AgentState>,
     /// Names of the other agents, and the reasons.
@@ -34,8 +34,8 @@ pub fn classify_agents<'a>(
     states: impl IntoIterator<Item = &'a [u8]>,
     version: &str,
     max_offset: Option<Duration>,
-) -> EligibleAgents {
-    let mut eligible = EligibleAgents::default();
+) -> PresentAgents {
+    let mut eligible = PresentAgents::default();
     for state in states {
         let Some(head) = parse_header(state) else {
             eligible.unusable.push(("?".to_owned(), "unreadable state".to_owned()));
@@ -49,7 +49,7 @@ pub fn classify_agents<'a>(
     eligible
 }
 
-impl EligibleAgents {
+impl PresentAgents {
     /// Moves agents that execute an order to the unusable ones.
     #[must_use]
     pub fn without_busy(self) -> Self {
@@ -130,7 +130,7 @@ mod tests {
         })
     }
 
-    fn classify_one(state: &serde_json::Value) -> EligibleAgents {
+    fn classify_one(state: &serde_json::Value) -> PresentAgents {
         let text = state.to_string();
         classify_agents([text.as_bytes()], "0.1.0", Some(Duration::from_millis(1)))
     }

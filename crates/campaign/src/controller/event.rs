@@ -10,7 +10,7 @@ use crate::{AgentName, CampaignId, JobId};
 
 /// Progress event of a campaign.
 #[derive(Debug)]
-pub enum ControllerEvent<'a> {
+pub enum CampaignProgressEvent<'a> {
     /// The campaign has its identifier and its placement.
     Begun(&'a CampaignId, &'a Placement),
     /// An agent reports an event of its order.
@@ -29,7 +29,7 @@ pub enum ControllerEvent<'a> {
     BrokerGone(&'a NatsError),
 }
 
-impl Display for ControllerEvent<'_> {
+impl Display for CampaignProgressEvent<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::Begun(id, placement) => {

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::order::{JobOutcome, Order, OrderEvent};
-use crate::report::{AgentReport, ReportContent};
+use crate::report::{AgentReport, AgentReportContent};
 use crate::{AgentName, CampaignId, JobId};
 
 /// Progress of one agent in its order.
@@ -75,11 +75,11 @@ impl Ledger {
             return IngestedReport::Ignored;
         };
         match report.content {
-            ReportContent::Event(event) => {
+            AgentReportContent::Event(event) => {
                 let ingested = IngestedReport::Event(report.agent, event.clone());
                 if progress.ingest(event) { ingested } else { IngestedReport::Ignored }
             }
-            ReportContent::Outcome(outcome) => {
+            AgentReportContent::Outcome(outcome) => {
                 let is_assigned = outcome.campaign == self.campaign
                     && outcome.agent == report.agent
                     && progress.has_job(&outcome.job);

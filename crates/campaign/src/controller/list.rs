@@ -1,7 +1,7 @@
 //! Listing of the agents and campaigns at a broker. Missing buckets are created; nothing else is
 //! changed.
 
-use super::eligibility::{EligibleAgents, classify_agents};
+use super::eligibility::{PresentAgents, classify_agents};
 use super::run::CampaignError;
 use super::setup::INBOX;
 use crate::nats::{BrokerOptions, BrokerStore};
@@ -10,7 +10,7 @@ use crate::nats::{BrokerOptions, BrokerStore};
 #[derive(Clone, Debug)]
 pub struct BrokerListing {
     /// Present agents.
-    pub agents: EligibleAgents,
+    pub agents: PresentAgents,
     /// Identifiers of the campaigns whose state is stored at the broker.
     pub campaigns: Vec<String>,
 }

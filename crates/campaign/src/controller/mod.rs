@@ -16,8 +16,8 @@ mod setup;
 mod start;
 mod wait;
 
-pub use eligibility::{EligibleAgents, classify_agents};
-pub use event::ControllerEvent;
+pub use eligibility::{PresentAgents, classify_agents};
+pub use event::CampaignProgressEvent;
 pub use ledger::{AgentProgress, IngestedReport, Ledger};
 pub use list::{BrokerListing, list};
-pub use run::{CampaignError, CampaignSource, CollectedResults, ControllerOptions, run};
+pub use run::{CampaignError, CollectedResults, ControllerOptions, NewOrResumedCampaign, run};

@@ -16,11 +16,11 @@ struct LastHeartbeat {
     since_last: Duration,
 }
 
-/// Last heartbeats of the agents whose reports are incomplete.
+/// Tracker of the presence of the agents whose reports are incomplete, by their last heartbeats.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct Presence(BTreeMap<AgentName, LastHeartbeat>);
+pub(super) struct AgentPresenceTracker(BTreeMap<AgentName, LastHeartbeat>);
 
-impl Presence {
+impl AgentPresenceTracker {
     /// Records a read of an agent's heartbeat: its revision, or `None` if it has expired at the
     /// broker. `elapsed` is the time since the previous read.
     pub(super) fn record_read(
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn absence_counts_from_the_last_word() {
-        let (mut presence, name) = (Presence::default(), "n1".parse().unwrap());
+        let (mut presence, name) = (AgentPresenceTracker::default(), "n1".parse().unwrap());
         assert_eq!(presence.missing_for(&name), None);
         for word in [Some(3), Some(4), Some(4), Some(4), Some(4), Some(4)] {
             presence.record_read(&name, word, BEAT);
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn an_agent_without_any_heartbeat_has_been_missing_for_the_heartbeat_ttl() {
-        let (mut presence, name) = (Presence::default(), "n1".parse().unwrap());
+        let (mut presence, name) = (AgentPresenceTracker::default(), "n1".parse().unwrap());
         presence.record_read(&name, None, BEAT);
         assert_eq!(presence.missing_for(&name), Some(HEARTBEAT_TTL));
     }

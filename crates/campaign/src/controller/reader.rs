@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use crate::nats::{BrokerStore, NatsError};
 use crate::order::OrderEvent;
-use crate::report::{AgentReport, Fragment, MessageError, Reassembly};
+use crate::report::{AgentReport, AgentReportError, ReportFragment, ReportReassembly};
 use crate::{AgentName, CampaignId};
 
 /// Longest wait between two reads.
@@ -22,10 +22,10 @@ const BATCH: usize = 512;
 const PROGRESS_BYTES_MAX: usize = 16 << 10;
 
 /// Position in the stream of reports, and the incomplete reports before it.
-pub(super) struct ReportReader {
+pub(super) struct AgentReportReader {
     /// Agents of the campaign. Fragments from others are not reassembled.
     agents: BTreeSet<String>,
-    reassembly: Reassembly,
+    reassembly: ReportReassembly,
     next_sequence: u64,
     /// Creation time of the stream to which the position belongs: UTC, in ns since 1970.
     created_ns: i128,
@@ -36,7 +36,7 @@ pub(super) struct ReportReader {
     pub(super) unreadable: u64,
 }
 
-impl ReportReader {
+impl AgentReportReader {
     /// Opens the reader at the beginning.
     pub(super) async fn open(
         store: &BrokerStore,
@@ -44,7 +44,7 @@ impl ReportReader {
         agents: BTreeSet<String>,
     ) -> Result<Self, NatsError> {
         let progress_events = store.progress_events(campaign).await?;
-        let reassembly = Reassembly::default();
+        let reassembly = ReportReassembly::default();
         let created_ns = store.stream_created_ns().await?;
         Ok(Self {
             agents,
@@ -63,7 +63,7 @@ impl ReportReader {
         let created_ns = store.stream_created_ns().await?;
         if created_ns != self.created_ns {
             (self.created_ns, self.next_sequence, self.reassembly) =
-                (created_ns, 1, Reassembly::default());
+                (created_ns, 1, ReportReassembly::default());
         }
         Ok(())
     }
@@ -97,8 +97,8 @@ impl ReportReader {
         &mut self,
         agent: &str,
         message: &[u8],
-    ) -> Result<Option<AgentReport>, MessageError> {
-        let packed = self.reassembly.add_fragment(agent, &Fragment::parse(message)?)?;
+    ) -> Result<Option<AgentReport>, AgentReportError> {
+        let packed = self.reassembly.add_fragment(agent, &ReportFragment::parse(message)?)?;
         packed.map(|packed| AgentReport::unpack(&packed)).transpose()
     }
 

@@ -6,12 +6,12 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use super::driver::Controller;
-use super::event::ControllerEvent;
+use super::event::CampaignProgressEvent;
 use crate::nats::{BrokerOptions, NatsError};
 use crate::order::{AgentState, JobOutcome};
 use crate::placement::{Placement, PlacementError};
 use crate::plan::Plan;
-use crate::{AgentName, CampaignId, FileError, JobId};
+use crate::{AgentName, CampaignId, FileContentError, JobId};
 
 /// Options of a controller.
 #[derive(Clone, Debug)]
@@ -21,7 +21,7 @@ pub struct ControllerOptions {
     /// Version of horolog.
     pub version: String,
     /// Campaign to run or resume.
-    pub source: CampaignSource,
+    pub source: NewOrResumedCampaign,
     /// Time from the announcement of the start time to the start time.
     pub lead: Duration,
     /// Grace period after the deadline of the jobs, in which they end and deliver their results.
@@ -35,9 +35,9 @@ pub struct ControllerOptions {
     pub injected_offset_ns: i64,
 }
 
-/// Source of the campaign.
+/// Campaign that a controller begins or resumes.
 #[derive(Clone, Debug)]
-pub enum CampaignSource {
+pub enum NewOrResumedCampaign {
     /// Plan, with values of its parameters.
     Plan(String, Vec<(String, String)>),
     /// Campaign that another controller began.
@@ -80,7 +80,7 @@ pub struct CollectedResults {
 pub enum CampaignError {
     /// The plan is invalid.
     #[error("{0}")]
-    Plan(FileError),
+    Plan(FileContentError),
     /// The plan cannot be placed.
     #[error("{fault}{}", excluded(.fault, .unusable))]
     Placement {
@@ -160,7 +160,7 @@ fn excluded(fault: &PlacementError, unusable: &[(String, String)]) -> String {
 /// Nothing was started, or the campaign can be resumed; see [`CampaignError`].
 pub fn run<T>(
     options: ControllerOptions,
-    event_sink: &dyn Fn(&ControllerEvent<'_>),
+    event_sink: &dyn Fn(&CampaignProgressEvent<'_>),
     flow: &dyn Fn() -> ControlFlow<()>,
     store_results: impl FnOnce(CollectedResults) -> (T, bool),
 ) -> Result<T, CampaignError> {

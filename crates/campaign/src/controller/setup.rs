@@ -10,12 +10,12 @@ use tokio::time::{Instant, sleep};
 
 use super::campaign_state::CampaignState;
 use super::driver::{Controller, IssuedOrder};
-use super::eligibility::{EligibleAgents, classify_agents};
-use super::event::ControllerEvent;
+use super::eligibility::{PresentAgents, classify_agents};
+use super::event::CampaignProgressEvent;
 use super::ledger::Ledger;
-use super::presence::Presence;
-use super::reader::ReportReader;
-use super::run::{CampaignError, CampaignSource, ControllerOptions};
+use super::presence::AgentPresenceTracker;
+use super::reader::AgentReportReader;
+use super::run::{CampaignError, ControllerOptions, NewOrResumedCampaign};
 use super::wait::RETRY;
 use crate::CampaignId;
 use crate::assignment::Assignment;
@@ -47,11 +47,11 @@ impl<'a> Controller<'a> {
     /// Connects, and finds or creates the campaign.
     pub(super) async fn begin(
         options: ControllerOptions,
-        event_sink: &'a dyn Fn(&ControllerEvent<'_>),
+        event_sink: &'a dyn Fn(&CampaignProgressEvent<'_>),
         flow: &'a dyn Fn() -> ControlFlow<()>,
     ) -> Result<Self, CampaignError> {
         match options.source.clone() {
-            CampaignSource::Plan(text, settings) => {
+            NewOrResumedCampaign::Plan(text, settings) => {
                 // An invalid plan is detected without a broker.
                 let plan = Plan::parse(&text, &settings).map_err(CampaignError::Plan)?;
                 let store = open_broker(&options).await?;
@@ -64,7 +64,7 @@ impl<'a> Controller<'a> {
                 controller.save_state().await?;
                 Ok(controller)
             }
-            CampaignSource::Resume(id) => {
+            NewOrResumedCampaign::Resume(id) => {
                 let store = open_broker(&options).await?;
                 let stored = store.campaign(&id).await?;
                 let stored = stored.ok_or_else(|| CampaignError::Unknown(id.clone()))?;
@@ -87,7 +87,7 @@ impl<'a> Controller<'a> {
     async fn from_setup(
         setup: CampaignSetup,
         options: ControllerOptions,
-        event_sink: &'a dyn Fn(&ControllerEvent<'_>),
+        event_sink: &'a dyn Fn(&CampaignProgressEvent<'_>),
         flow: &'a dyn Fn() -> ControlFlow<()>,
     ) -> Result<Self, CampaignError> {
         let CampaignSetup { store, id, mut state, plan, placement } = setup;
@@ -100,7 +100,7 @@ impl<'a> Controller<'a> {
         };
         Ok(Self {
             ledger: Ledger::new(id.clone(), &orders),
-            reader: ReportReader::open(&store, &id, agents).await?,
+            reader: AgentReportReader::open(&store, &id, agents).await?,
             issued_orders: orders.iter().map(entry).collect(),
             abandoned: state.abandoned,
             options,
@@ -114,7 +114,7 @@ impl<'a> Controller<'a> {
             placement,
             requested_ns: None,
             clock_exchanges: Vec::new(),
-            presence: Presence::default(),
+            presence: AgentPresenceTracker::default(),
             agents_read_at: Instant::now(),
             lost: BTreeSet::new(),
             broker_unreachable_since: None,
@@ -206,7 +206,7 @@ async fn await_placement(
     store: &BrokerStore,
     plan: &Plan,
     options: &ControllerOptions,
-) -> Result<(EligibleAgents, Placement), CampaignError> {
+) -> Result<(PresentAgents, Placement), CampaignError> {
     let started = Instant::now();
     loop {
         let states = store.agents().await?;

@@ -6,7 +6,7 @@
 
 use super::assign::OrderOwner;
 use super::driver::Controller;
-use super::event::ControllerEvent;
+use super::event::CampaignProgressEvent;
 use super::run::CampaignError;
 use crate::AgentName;
 use crate::assignment::Assignment;
@@ -25,7 +25,7 @@ impl Controller<'_> {
             self.assign_all(Some(OrderCommand::Start { at_ns })).await?;
             let is_announced = self.issued_orders.values().any(|issued| issued.command.is_some());
             if is_announced || (self.flow)().is_break() {
-                (self.event_sink)(&ControllerEvent::StartTime(at_ns));
+                (self.event_sink)(&CampaignProgressEvent::StartTime(at_ns));
                 return Ok(());
             }
         }

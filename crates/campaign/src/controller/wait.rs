@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 
 use super::clocks::ClockExchange;
 use super::driver::Controller;
-use super::event::ControllerEvent;
+use super::event::CampaignProgressEvent;
 use super::ledger::IngestedReport;
 use super::run::CampaignError;
 use crate::AgentName;
@@ -91,7 +91,7 @@ impl Controller<'_> {
         }
         for (agent, event) in self.reader.wait().await {
             if let OrderEvent::Progress { job, text } = &event {
-                (self.event_sink)(&ControllerEvent::Progress(&agent, job, text));
+                (self.event_sink)(&CampaignProgressEvent::Progress(&agent, job, text));
             }
         }
         Ok(began.elapsed())
@@ -113,12 +113,12 @@ impl Controller<'_> {
     fn publish_ingested(&self, ingested: &IngestedReport) {
         match ingested {
             IngestedReport::Event(agent, event) => {
-                (self.event_sink)(&ControllerEvent::AgentEvent(agent, event));
+                (self.event_sink)(&CampaignProgressEvent::AgentEvent(agent, event));
             }
             IngestedReport::Outcome(job) => {
                 if let Some(outcome) = self.ledger.outcomes().get(job) {
                     let left = self.placement.jobs.len() - self.ledger.outcomes().len();
-                    (self.event_sink)(&ControllerEvent::Outcome(outcome, left));
+                    (self.event_sink)(&CampaignProgressEvent::Outcome(outcome, left));
                 }
             }
             IngestedReport::Ignored => {}
@@ -168,7 +168,7 @@ impl Controller<'_> {
         error: NatsError,
     ) -> Result<(), CampaignError> {
         let since = *self.broker_unreachable_since.get_or_insert_with(|| {
-            (self.event_sink)(&ControllerEvent::BrokerGone(&error));
+            (self.event_sink)(&CampaignProgressEvent::BrokerGone(&error));
             Instant::now()
         });
         if since.elapsed() > self.options.broker_timeout {

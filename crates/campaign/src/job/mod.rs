@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use horolog_sys::namespace::NetNs;
 
 use self::process::PreparedJob;
-use self::ready::{Readiness, ReadinessNotifier};
+use self::ready::{ServiceReadiness, ServiceReadinessSender};
 pub use self::start_gate::wait_for_start as pass_gate;
 use crate::id::{AgentName, CampaignId, JobId};
 use crate::order::{AgentClockState, Job, JobEnd, JobOutcome, Order, OrderEvent};
@@ -33,7 +33,7 @@ const SERVICE_IDLE_MAX: Duration = Duration::from_mins(10);
 
 /// Environment in which jobs run.
 #[derive(Clone, Debug)]
-pub struct ExecutionEnv {
+pub struct JobExecutionEnvironment {
     /// Binary of horolog, or another program that calls [`pass_gate`] before its work.
     pub program: PathBuf,
     /// Private directory, in which each job gets a temporary directory of its own.
@@ -52,7 +52,7 @@ pub enum JobEvent {
 }
 
 /// Callback that receives job events, on any thread.
-pub type EventSink = Arc<dyn Fn(JobEvent) + Send + Sync>;
+pub type JobEventSink = Arc<dyn Fn(JobEvent) + Send + Sync>;
 
 /// Reason why an order cannot be started.
 #[derive(Debug, thiserror::Error)]
@@ -90,7 +90,7 @@ pub struct ServiceNotReady {
 
 /// Requested state of the processes of an order; it only ever increases.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum JobControl {
+enum RequestedJobGroupState {
     /// Processes run.
     Continue = 0,
     /// Jobs that are not services end; services continue.
@@ -103,7 +103,7 @@ enum JobControl {
 struct JobGroupContext {
     campaign: CampaignId,
     agent: AgentName,
-    event_sink: EventSink,
+    event_sink: JobEventSink,
     control: AtomicU8,
     /// True if services must end because all other jobs have ended.
     is_finished: AtomicBool,
@@ -112,15 +112,15 @@ struct JobGroupContext {
 }
 
 impl JobGroupContext {
-    fn control(&self) -> JobControl {
+    fn control(&self) -> RequestedJobGroupState {
         match self.control.load(Ordering::SeqCst) {
-            0 => JobControl::Continue,
-            1 => JobControl::Stop,
-            _ => JobControl::Abandon,
+            0 => RequestedJobGroupState::Continue,
+            1 => RequestedJobGroupState::Stop,
+            _ => RequestedJobGroupState::Abandon,
         }
     }
 
-    fn escalate_control(&self, control: JobControl) {
+    fn escalate_control(&self, control: RequestedJobGroupState) {
         self.control.fetch_max(control as u8, Ordering::SeqCst);
     }
 
@@ -164,15 +164,15 @@ impl JobGroup {
     /// Options are invalid, or a directory cannot be written to.
     pub fn begin(
         order: &Order,
-        environment: &ExecutionEnv,
+        environment: &JobExecutionEnvironment,
         clock: Option<AgentClockState>,
-        event_sink: EventSink,
+        event_sink: JobEventSink,
     ) -> Result<Self, OrderStartError> {
         let context = Arc::new(JobGroupContext {
             campaign: order.campaign.clone(),
             agent: order.agent.clone(),
             event_sink,
-            control: AtomicU8::new(JobControl::Continue as u8),
+            control: AtomicU8::new(RequestedJobGroupState::Continue as u8),
             is_finished: AtomicBool::new(false),
             service_deadline: Mutex::new(Instant::now() + SERVICE_IDLE_MAX),
         });
@@ -201,7 +201,7 @@ impl JobGroup {
             self.spawn_job_thread(
                 process,
                 None,
-                Some(ReadinessNotifier {
+                Some(ServiceReadinessSender {
                     sender: readiness_sender.clone(),
                     deadline: ready_deadline,
                 }),
@@ -241,15 +241,15 @@ impl JobGroup {
     /// that no measurement sees a service end. Jobs that were not started are reported as
     /// abandoned.
     pub fn stop(&mut self) {
-        self.apply_control(JobControl::Stop);
+        self.apply_control(RequestedJobGroupState::Stop);
     }
 
     /// Terminates all jobs. Those that were not started are reported as abandoned.
     pub fn abandon(&mut self) {
-        self.apply_control(JobControl::Abandon);
+        self.apply_control(RequestedJobGroupState::Abandon);
     }
 
-    fn apply_control(&mut self, control: JobControl) {
+    fn apply_control(&mut self, control: RequestedJobGroupState) {
         self.context.escalate_control(control);
         for process in self.services.drain(..).chain(self.measurements.drain(..)) {
             self.context.publish_outcome(self.context.outcome(process.id(), JobEnd::Abandoned));
@@ -284,7 +284,7 @@ impl JobGroup {
         &mut self,
         process: PreparedJob,
         at_ns: Option<i64>,
-        readiness_notifier: Option<ReadinessNotifier>,
+        readiness_notifier: Option<ServiceReadinessSender>,
     ) {
         let (context, id) = (Arc::clone(&self.context), process.id().clone());
         let (deadline, clock) = (self.deadline, self.clock.clone());
@@ -316,7 +316,7 @@ impl Drop for JobGroup {
 
 /// Waits until all of these services are ready, or one fails.
 fn await_readiness(
-    readiness_receiver: &Receiver<Readiness>,
+    readiness_receiver: &Receiver<ServiceReadiness>,
     service_ids: &[JobId],
 ) -> Result<(), ServiceNotReady> {
     let mut missing: Vec<_> = service_ids.iter().collect();
@@ -331,7 +331,10 @@ fn await_readiness(
     missing.first().map(not_started).map_or(Ok(()), Err)
 }
 
-fn prepare_job(job: &Job, environment: &ExecutionEnv) -> Result<PreparedJob, OrderStartError> {
+fn prepare_job(
+    job: &Job,
+    environment: &JobExecutionEnvironment,
+) -> Result<PreparedJob, OrderStartError> {
     let files_error =
         |source| OrderStartError::Files { directory: environment.directory.clone(), source };
     let job_directory = tempfile::Builder::new().prefix("job-").tempdir_in(&environment.directory);

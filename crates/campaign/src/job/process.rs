@@ -1,6 +1,6 @@
 //! Process of one job. It is created before its start time and waits for it by itself
 //! ([`start_gate`]). Its supervisor terminates it at the deadline or on request, and reads its
-//! result. Its exit status is interpreted by [`Terminator`].
+//! result. Its exit status is interpreted by [`TerminationEscalation`].
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -21,11 +21,11 @@ use horolog_sys::spawn::{
 };
 use tempfile::TempDir;
 
-use super::ready::{NOTIFY_VARIABLE, Notification, NotifySocket, ReadinessNotifier};
+use super::ready::{NOTIFY_VARIABLE, NotifySocket, ProcessNotification, ServiceReadinessSender};
 use super::start_gate;
 use super::streams::StandardStreams;
-use super::termination::{EscalationStep, TerminationCause, Terminator};
-use super::{ExecutionEnv, JobControl, JobGroupContext};
+use super::termination::{EscalationStep, TerminationCause, TerminationEscalation};
+use super::{JobExecutionEnvironment, JobGroupContext, RequestedJobGroupState};
 use crate::id::JobId;
 use crate::order::{AgentClockState, Job, JobEnd, JobOutcome, OrderEvent};
 use crate::role::RoleKind;
@@ -48,7 +48,7 @@ pub(super) fn utc_ns() -> i64 {
 pub(super) struct PreparedJob {
     job: Job,
     argv: Vec<OsString>,
-    environment: ExecutionEnv,
+    environment: JobExecutionEnvironment,
     /// Directory that is removed with the job.
     directory: TempDir,
 }
@@ -61,16 +61,16 @@ struct SpawnedJob {
     notify_socket: NotifySocket,
 }
 
-/// State of the supervision of a process.
-struct Supervision<'a> {
+/// Supervisor of the process of one job.
+struct JobSupervisor<'a> {
     context: &'a JobGroupContext,
     job: &'a Job,
-    readiness_notifier: Option<ReadinessNotifier>,
+    readiness_notifier: Option<ServiceReadinessSender>,
     /// Time at which its work began, UTC in ns since 1970.
     started_ns: Option<i64>,
     /// Deadline of the job; `None` for a service, whose deadline the group has.
     deadline: Option<Instant>,
-    terminator: Terminator,
+    terminator: TerminationEscalation,
     reported_at: Option<Instant>,
 }
 
@@ -78,7 +78,7 @@ impl PreparedJob {
     pub(super) const fn new(
         job: Job,
         argv: Vec<OsString>,
-        environment: ExecutionEnv,
+        environment: JobExecutionEnvironment,
         directory: TempDir,
     ) -> Self {
         Self { job, argv, environment, directory }
@@ -99,7 +99,7 @@ impl PreparedJob {
         at_ns: Option<i64>,
         deadline: Duration,
         clock: Option<AgentClockState>,
-        readiness_notifier: Option<ReadinessNotifier>,
+        readiness_notifier: Option<ServiceReadinessSender>,
     ) -> JobOutcome {
         let run =
             || self.run_in_current_namespace(context, at_ns, deadline, clock, readiness_notifier);
@@ -117,17 +117,17 @@ impl PreparedJob {
         at_ns: Option<i64>,
         deadline: Duration,
         clock: Option<AgentClockState>,
-        readiness_notifier: Option<ReadinessNotifier>,
+        readiness_notifier: Option<ServiceReadinessSender>,
     ) -> JobOutcome {
         let mut outcome = context.outcome(&self.job.id, JobEnd::Abandoned);
         (outcome.intended_ns, outcome.clock) = (at_ns, clock);
-        let mut supervision = Supervision {
+        let mut supervision = JobSupervisor {
             context,
             job: &self.job,
             readiness_notifier,
             started_ns: None,
             deadline: None,
-            terminator: Terminator::default(),
+            terminator: TerminationEscalation::default(),
             reported_at: None,
         };
         let ended = self.spawn_process(context, at_ns).and_then(|spawned| {
@@ -172,7 +172,7 @@ impl PreparedJob {
         context: &JobGroupContext,
         at_ns: Option<i64>,
     ) -> io::Result<Option<SpawnedJob>> {
-        if context.control() >= JobControl::Stop {
+        if context.control() >= RequestedJobGroupState::Stop {
             return Ok(None);
         }
         let notify_socket = NotifySocket::open(self.directory.path())?;
@@ -213,7 +213,7 @@ impl PreparedJob {
     fn record_end(
         &self,
         outcome: &mut JobOutcome,
-        supervision: &Supervision<'_>,
+        supervision: &JobSupervisor<'_>,
         status: ExitStatus,
         streams: &StandardStreams,
     ) {
@@ -266,7 +266,7 @@ fn read_result(path: &Path) -> Result<serde_json::Value, String> {
     serde_json::from_slice(&bytes).map_err(|error| format!("its result is not JSON: {error}"))
 }
 
-impl Supervision<'_> {
+impl JobSupervisor<'_> {
     /// Supervises a process until it has ended.
     fn supervise(&mut self, spawned: &mut SpawnedJob) -> io::Result<()> {
         loop {
@@ -303,8 +303,8 @@ impl Supervision<'_> {
     fn process_notifications(&mut self, now: Instant, spawned: &mut SpawnedJob) {
         while let Some(notification) = spawned.notify_socket.receive() {
             match notification {
-                Notification::Ready => self.report_readiness(Ok(())),
-                Notification::Started(at_ns) => self.record_start(at_ns),
+                ProcessNotification::Ready => self.report_readiness(Ok(())),
+                ProcessNotification::Started(at_ns) => self.record_start(at_ns),
             }
         }
         if self.readiness_notifier.as_ref().is_some_and(|waiter| now >= waiter.deadline) {
@@ -332,8 +332,8 @@ impl Supervision<'_> {
     /// Returns the reason to terminate the process, if any.
     fn termination_cause(&self, now: Instant) -> Option<TerminationCause> {
         match self.context.control() {
-            JobControl::Abandon => Some(TerminationCause::Abandoned),
-            JobControl::Stop if !self.job.service => Some(TerminationCause::Abandoned),
+            RequestedJobGroupState::Abandon => Some(TerminationCause::Abandoned),
+            RequestedJobGroupState::Stop if !self.job.service => Some(TerminationCause::Abandoned),
             _ if self.job.service && self.context.is_finished.load(Ordering::SeqCst) => {
                 Some(TerminationCause::Finished)
             }

@@ -21,12 +21,12 @@ const BYTES_MAX: usize = 4_096;
 const SOCKET_NAME: &str = "notify";
 
 /// Service, and `Ok` if it is ready or the reason why it is not.
-pub(super) type Readiness = (JobId, Result<(), String>);
+pub(super) type ServiceReadiness = (JobId, Result<(), String>);
 
 /// Channel by which the supervisor of a service reports its readiness, and the deadline for it.
 #[derive(Clone, Debug)]
-pub(super) struct ReadinessNotifier {
-    pub(super) sender: Sender<Readiness>,
+pub(super) struct ServiceReadinessSender {
+    pub(super) sender: Sender<ServiceReadiness>,
     pub(super) deadline: Instant,
 }
 
@@ -39,14 +39,14 @@ pub(super) struct NotifySocket {
 
 /// Notification of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Notification {
+pub(super) enum ProcessNotification {
     /// The service is ready.
     Ready,
     /// The measurement began at this time: UTC, in ns since 1970.
     Started(i64),
 }
 
-impl Notification {
+impl ProcessNotification {
     fn parse(line: &[u8]) -> Option<Self> {
         let line = std::str::from_utf8(line).ok()?;
         match line.strip_prefix(STARTED) {
@@ -73,11 +73,11 @@ impl NotifySocket {
     }
 
     /// Returns the next notification received so far.
-    pub(super) fn receive(&self) -> Option<Notification> {
+    pub(super) fn receive(&self) -> Option<ProcessNotification> {
         let mut bytes = [0; BYTES_MAX];
         while let Ok(length) = self.socket.recv(&mut bytes) {
             let mut lines = bytes[..length].split(|byte| *byte == b'\n');
-            let notification = lines.find_map(Notification::parse);
+            let notification = lines.find_map(ProcessNotification::parse);
             if notification.is_some() {
                 return notification;
             }
@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(listener.receive(), None);
         send("STATUS=up\nREADY=1\n");
         send("PASSED=-7");
-        assert_eq!(listener.receive(), Some(Notification::Ready));
-        assert_eq!(listener.receive(), Some(Notification::Started(-7)));
+        assert_eq!(listener.receive(), Some(ProcessNotification::Ready));
+        assert_eq!(listener.receive(), Some(ProcessNotification::Started(-7)));
     }
 }

@@ -18,13 +18,13 @@ const LINE_MAX: usize = 200;
 /// Standard output and standard error of one process.
 #[derive(Debug)]
 pub(super) struct StandardStreams {
-    pub(super) output: OutputStream,
-    pub(super) errors: OutputStream,
+    pub(super) output: OutputTail,
+    pub(super) errors: OutputTail,
 }
 
-/// Last output of one stream.
+/// Tail of one output stream: its last bytes, and the end from which they are read.
 #[derive(Debug)]
-pub(super) struct OutputStream {
+pub(super) struct OutputTail {
     reader: UnixStream,
     buffer: Vec<u8>,
     bytes_max: usize,
@@ -36,8 +36,8 @@ impl StandardStreams {
     /// Opens both streams. Also returns the ends to which a process writes: standard output and
     /// standard error.
     pub(super) fn open() -> io::Result<(Self, [OwnedFd; 2])> {
-        let (output, to_output) = OutputStream::open(OUTPUT_BYTES)?;
-        let (errors, to_errors) = OutputStream::open(ERRORS_BYTES)?;
+        let (output, to_output) = OutputTail::open(OUTPUT_BYTES)?;
+        let (errors, to_errors) = OutputTail::open(ERRORS_BYTES)?;
         Ok((Self { output, errors }, [to_output, to_errors]))
     }
 
@@ -48,7 +48,7 @@ impl StandardStreams {
     }
 }
 
-impl OutputStream {
+impl OutputTail {
     fn open(bytes_max: usize) -> io::Result<(Self, OwnedFd)> {
         let (reader, writer) = UnixStream::pair()?;
         reader.set_nonblocking(true)?;

@@ -45,14 +45,14 @@ const ESCALATION: [(EscalationStep, Duration); 3] = [
     (EscalationStep::Kill, RESULT_GRACE_PERIOD.saturating_add(TERM_GRACE_PERIOD)),
 ];
 
-/// Progress of the termination escalation of one process.
+/// Termination escalation of one process, with its progress.
 #[derive(Debug, Default)]
-pub(super) struct Terminator {
+pub(super) struct TerminationEscalation {
     requested: Option<(TerminationCause, Instant)>,
     steps_done: usize,
 }
 
-impl Terminator {
+impl TerminationEscalation {
     /// Requests the termination; later requests have no effect.
     pub(super) fn request_termination(&mut self, cause: TerminationCause, now: Instant) {
         self.requested.get_or_insert((cause, now));
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn a_process_is_interrupted_before_it_is_killed() {
         let now = Instant::now();
-        let mut ender = Terminator::default();
+        let mut ender = TerminationEscalation::default();
         assert_eq!(ender.next_due_step(now), None);
         ender.request_termination(TerminationCause::TimedOut, now);
         assert_eq!(ender.next_due_step(now), Some(EscalationStep::Interrupt));
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn ends_are_interpreted_by_status_and_cause() {
-        let ender = Terminator::default();
+        let ender = TerminationEscalation::default();
         let ending = |status, last, lack: Option<&str>| {
             ender.job_end(false, status, last, lack.map(ToOwned::to_owned))
         };
@@ -144,12 +144,12 @@ mod tests {
         let message = "none".to_owned();
         assert_eq!(ending(exited(0), None, Some("none")), JobEnd::Failed { status: 0, message });
         assert_eq!(ending(ExitStatus::from_raw(11), None, None), JobEnd::Signalled { signal: 11 });
-        let mut finished = Terminator::default();
+        let mut finished = TerminationEscalation::default();
         finished.request_termination(TerminationCause::Finished, Instant::now());
         assert_eq!(finished.job_end(true, exited(0), None, None), JobEnd::Done { status: 0 });
         let killed = finished.job_end(true, ExitStatus::from_raw(9), None, None);
         assert!(matches!(killed, JobEnd::Failed { status: 137, .. }), "{killed:?}");
-        let early = Terminator::default().job_end(true, exited(0), None, None);
+        let early = TerminationEscalation::default().job_end(true, exited(0), None, None);
         let message = "it ended before it was terminated".to_owned();
         assert_eq!(early, JobEnd::Failed { status: 0, message });
     }

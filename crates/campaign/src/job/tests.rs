@@ -30,8 +30,8 @@ impl StandIn {
         Self { directory }
     }
 
-    fn means(&self) -> ExecutionEnv {
-        ExecutionEnv {
+    fn means(&self) -> JobExecutionEnvironment {
+        JobExecutionEnvironment {
             program: self.directory.path().join("program"),
             directory: self.directory.path().to_owned(),
             host: None,
@@ -63,7 +63,7 @@ fn order(jobs: Vec<Job>) -> Order {
 fn begin(order: &Order, stand_in: &StandIn) -> (JobGroup, Receiver<JobEvent>) {
     let (to, events) = mpsc::channel();
     let to = Mutex::new(to);
-    let event_sink: EventSink = Arc::new(move |event| drop(to.lock().unwrap().send(event)));
+    let event_sink: JobEventSink = Arc::new(move |event| drop(to.lock().unwrap().send(event)));
     (JobGroup::begin(order, &stand_in.means(), None, event_sink).unwrap(), events)
 }
 

@@ -19,11 +19,13 @@ use horolog_sys::alarm_clock::SleepClock;
 use horolog_sys::netlink::{Prefix, PrefixError};
 
 use crate::id::{AgentName, CampaignId, JobId};
-use crate::job::{EventSink, ExecutionEnv, JobEvent, JobGroup, OrderStartError, ServiceNotReady};
+use crate::job::{
+    JobEvent, JobEventSink, JobExecutionEnvironment, JobGroup, OrderStartError, ServiceNotReady,
+};
 use crate::merge::{MergeInput, merge};
 use crate::order::{AgentClockState, JobOutcome, Order, OrderEvent};
 use crate::placement::{AgentCandidate, Placement, PlacementError, agents_needed, assign_roles};
-use crate::plan::{Instances, Plan};
+use crate::plan::{Plan, RoleInstanceSpec};
 use crate::role::RoleKind;
 
 /// Largest number of lab hosts that can replace agents: all of a lab except the forwarding one.
@@ -43,7 +45,7 @@ const TICK: Duration = Duration::from_millis(50);
 
 /// Reason why a campaign cannot run locally.
 #[derive(Debug, thiserror::Error)]
-pub enum LocalError {
+pub enum LocalCampaignError {
     /// The plan needs more agents than the [`AGENTS_MAX`] possible lab hosts.
     #[error("the plan needs {0} agents, and one machine supports up to {AGENTS_MAX} lab hosts")]
     Agents(usize),
@@ -70,7 +72,7 @@ pub enum LocalError {
     NotReady(#[from] ServiceNotReady),
 }
 
-impl LocalError {
+impl LocalCampaignError {
     /// Returns true if the error is in the plan and not caused by the machine.
     #[must_use]
     pub const fn is_usage_error(&self) -> bool {
@@ -83,18 +85,18 @@ impl LocalError {
 
 /// Options of a local run.
 #[derive(Clone, Debug)]
-pub struct LocalOptions {
+pub struct LocalCampaignOptions {
     /// Binary of horolog.
     pub program: PathBuf,
     /// Command line, as stated in the result.
     pub command: Vec<String>,
     /// Address family of the traffic between the lab hosts.
-    pub addresses: LabAddresses,
+    pub addresses: LabAddressFamily,
 }
 
 /// Address family of lab hosts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LabAddresses {
+pub enum LabAddressFamily {
     /// IPv4 addresses.
     V4,
     /// IPv6 addresses.
@@ -128,17 +130,17 @@ pub struct LocalPlacement {
 /// The plan needs more than [`AGENTS_MAX`] agents, or cannot be placed.
 pub fn assign_to_lab_hosts(
     plan: &Plan,
-    addresses: LabAddresses,
-) -> Result<LocalPlacement, LocalError> {
+    addresses: LabAddressFamily,
+) -> Result<LocalPlacement, LocalCampaignError> {
     let mut plan = plan.clone();
     for role in &mut plan.roles {
-        if let Instances::Count { labels, .. } = &mut role.instances {
+        if let RoleInstanceSpec::Count { labels, .. } = &mut role.instances {
             labels.clear();
         }
     }
     let needed = agents_needed(&plan).max(1);
     if needed > AGENTS_MAX {
-        return Err(LocalError::Agents(needed));
+        return Err(LocalCampaignError::Agents(needed));
     }
     let candidates: Vec<_> =
         (1..=needed).filter_map(|number| candidate(number, addresses)).collect();
@@ -151,13 +153,13 @@ pub fn assign_to_lab_hosts(
 }
 
 /// Returns the lab host of this number as a candidate; its address is assigned by the lab.
-fn candidate(number: usize, addresses: LabAddresses) -> Option<AgentCandidate> {
+fn candidate(number: usize, addresses: LabAddressFamily) -> Option<AgentCandidate> {
     let address: IpAddr = match addresses {
-        LabAddresses::V4 => {
+        LabAddressFamily::V4 => {
             let (network, _) = LINK_NETWORK;
             Ipv4Addr::from_bits(network.to_bits() + 4 * (number as u32 - 1) + 2).into()
         }
-        LabAddresses::V6 => {
+        LabAddressFamily::V6 => {
             let (network, _) = LINK_NETWORK_V6;
             Ipv6Addr::from_bits(network.to_bits() + ((number as u128) << 64) + 2).into()
         }
@@ -177,17 +179,17 @@ fn candidate(number: usize, addresses: LabAddresses) -> Option<AgentCandidate> {
 /// The run cannot be started; nothing was measured.
 pub fn run(
     plan: &Plan,
-    options: &LocalOptions,
+    options: &LocalCampaignOptions,
     observer: &mut dyn CampaignObserver,
-) -> Result<CampaignResult, LocalError> {
+) -> Result<CampaignResult, LocalCampaignError> {
     let LocalPlacement { plan, placement, hosts } = assign_to_lab_hosts(plan, options.addresses)?;
     let started = rfc3339_now();
     let now_ms = (SleepClock::Realtime.now_ns() / 1_000_000).max(0).unsigned_abs();
     let campaign = CampaignId::generate(&plan.name, now_ms);
-    let campaign = campaign.map_err(|error| LocalError::System(io::Error::other(error)))?;
+    let campaign = campaign.map_err(|error| LocalCampaignError::System(io::Error::other(error)))?;
     let lab = create_lab(hosts.len(), options.addresses)?;
     let made = directory::create_run_directory(&std::env::temp_dir(), &campaign);
-    let (directory, _directory_guard) = made.map_err(LocalError::System)?;
+    let (directory, _directory_guard) = made.map_err(LocalCampaignError::System)?;
     let orders = placement.orders(&campaign, env!("CARGO_PKG_VERSION"), &plan);
     let (event_sender, events) = mpsc::channel();
     let event_sender = Arc::new(Mutex::new(event_sender));
@@ -196,7 +198,7 @@ pub fn run(
         // Always found, because the plan was placed on these hosts.
         let number = hosts.iter().position(|name| *name == order.agent).unwrap_or(0) + 1;
         let host = lab.host(number);
-        let environment = ExecutionEnv {
+        let environment = JobExecutionEnvironment {
             program: options.program.clone(),
             directory: directory.clone(),
             host: Some(host.netns.clone()),
@@ -236,37 +238,40 @@ fn shared_clock_state() -> AgentClockState {
 }
 
 /// Creates a lab with a star topology, whose central host forwards packets between the others.
-fn create_lab(agents: usize, addresses: LabAddresses) -> Result<Lab, LocalError> {
+fn create_lab(agents: usize, addresses: LabAddressFamily) -> Result<Lab, LocalCampaignError> {
     let ((v4, length_v4), (v6, length_v6)) = (LINK_NETWORK, LINK_NETWORK_V6);
     let links = [Prefix::new(v4.into(), length_v4)?, Prefix::new(v6.into(), length_v6)?];
     let config = LabConfig {
         hosts: agents + 1,
-        ipv6: addresses == LabAddresses::V6,
+        ipv6: addresses == LabAddressFamily::V6,
         client_networks: links.to_vec(),
         ..LabConfig::default()
     };
     let lab = Lab::new(&config)?;
     let switch = match addresses {
-        LabAddresses::V4 => "/proc/sys/net/ipv4/ip_forward",
-        LabAddresses::V6 => "/proc/sys/net/ipv6/conf/all/forwarding",
+        LabAddressFamily::V4 => "/proc/sys/net/ipv4/ip_forward",
+        LabAddressFamily::V6 => "/proc/sys/net/ipv6/conf/all/forwarding",
     };
-    lab.client().run(|| fs::write(switch, "1"))?.map_err(LocalError::Forwarding)?;
+    lab.client().run(|| fs::write(switch, "1"))?.map_err(LocalCampaignError::Forwarding)?;
     let mut hosts = (1..).zip(&lab.hosts()[1..]);
     debug_assert!(hosts.all(|(number, host)| has_expected_address(number, host, addresses)));
     Ok(lab)
 }
 
-fn has_expected_address(number: usize, host: &LabHost, addresses: LabAddresses) -> bool {
+fn has_expected_address(number: usize, host: &LabHost, addresses: LabAddressFamily) -> bool {
     let actual = match addresses {
-        LabAddresses::V4 => Some(host.first_interface().ipv4.into()),
-        LabAddresses::V6 => host.first_interface().ipv6.map(IpAddr::V6),
+        LabAddressFamily::V4 => Some(host.first_interface().ipv4.into()),
+        LabAddressFamily::V6 => host.first_interface().ipv6.map(IpAddr::V6),
     };
     candidate(number, addresses).is_some_and(|agent| agent.addresses.first() == actual.as_ref())
 }
 
 type AgentJobEvent = (AgentName, JobEvent);
 
-fn event_sink(order: &Order, event_sender: &Arc<Mutex<mpsc::Sender<AgentJobEvent>>>) -> EventSink {
+fn event_sink(
+    order: &Order,
+    event_sender: &Arc<Mutex<mpsc::Sender<AgentJobEvent>>>,
+) -> JobEventSink {
     let (agent, event_sender) = (order.agent.clone(), Arc::clone(event_sender));
     Arc::new(move |event| {
         let event_sender = event_sender.lock().unwrap_or_else(PoisonError::into_inner);
@@ -350,15 +355,15 @@ mod tests {
         let text = "schema = \"horolog.plan/2\"\nname = \"p\"\n[[role]]\nname = \"t\"\n\
                     kind = \"host-timer\"\ncount = 3\nlabels = { site = \"a\" }\n";
         let plan = Plan::parse(text, &[]).unwrap();
-        let here = assign_to_lab_hosts(&plan, LabAddresses::V4).unwrap();
+        let here = assign_to_lab_hosts(&plan, LabAddressFamily::V4).unwrap();
         let at: Vec<_> = here.placement.jobs.iter().map(|job| job.address.to_string()).collect();
         assert_eq!(at, ["192.0.2.2", "192.0.2.6", "192.0.2.10"]);
-        let here = assign_to_lab_hosts(&plan, LabAddresses::V6).unwrap();
+        let here = assign_to_lab_hosts(&plan, LabAddressFamily::V6).unwrap();
         let at: Vec<_> = here.placement.jobs.iter().map(|job| job.address.to_string()).collect();
         assert_eq!(at, ["2001:db8:0:1::2", "2001:db8:0:2::2", "2001:db8:0:3::2"]);
         let many = text.replace("count = 3", "count = 65");
         let many = Plan::parse(&many, &[]).unwrap();
-        let error = assign_to_lab_hosts(&many, LabAddresses::V4).unwrap_err();
+        let error = assign_to_lab_hosts(&many, LabAddressFamily::V4).unwrap_err();
         assert!(error.is_usage_error() && error.to_string().contains("needs 65 agents"), "{error}");
     }
 
@@ -368,7 +373,7 @@ mod tests {
             let read = Plan::parse(plan.text, &[]).unwrap();
             assert_eq!(read.name, plan.name);
             assert!(!read.description.is_empty(), "{}", plan.name);
-            assign_to_lab_hosts(&read, LabAddresses::V4).unwrap();
+            assign_to_lab_hosts(&read, LabAddressFamily::V4).unwrap();
         }
     }
 }

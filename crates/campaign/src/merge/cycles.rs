@@ -3,8 +3,8 @@
 //! maps each node of the result to its job and agent.
 
 use horolog_record::{
-    CampaignNodeTask, CampaignTask, CycleNode, CycleResult, CycleRun, CycleTask, Distribution,
-    MergedResults,
+    CampaignNodeTaskResult, CampaignTaskResult, CycleNodeResult, CycleResult, CycleRunResult,
+    CycleTaskResult, Distribution, MergedResults,
 };
 use serde::Deserialize;
 
@@ -19,7 +19,7 @@ pub(super) fn merge(
     let (mut tasks, mut nodes) = (Vec::new(), Vec::new());
     for part in role_parts {
         let Some(result) = part.parse_result::<CycleResult>(failures) else { continue };
-        let cluster = Cluster { leader_part: part, parts };
+        let cluster = CycleClusterOutcomes { leader_part: part, parts };
         for (run, run_result) in result.runs.iter().enumerate() {
             nodes.extend(cluster.nodes(run, run_result));
             tasks.extend(cluster.tasks(run, run_result, failures));
@@ -37,16 +37,18 @@ pub(super) fn location_text(
 ) -> String {
     let result = lead.result().map(CycleResult::deserialize);
     let Some(Ok(result)) = result else { return String::new() };
-    Cluster { leader_part: lead, parts }.location_sentence(message, &result).unwrap_or_default()
+    CycleClusterOutcomes { leader_part: lead, parts }
+        .location_sentence(message, &result)
+        .unwrap_or_default()
 }
 
-/// Leader of a cluster, and all parts of the campaign, among them the other nodes.
-struct Cluster<'a> {
+/// Outcome of a cluster's leader, and of all instances of the campaign, among them the other nodes.
+struct CycleClusterOutcomes<'a> {
     leader_part: &'a InstanceOutcome<'a>,
     parts: &'a [InstanceOutcome<'a>],
 }
 
-impl Cluster<'_> {
+impl CycleClusterOutcomes<'_> {
     fn leader_id(&self) -> String {
         self.leader_part.placed.job.id.to_string()
     }
@@ -68,11 +70,11 @@ impl Cluster<'_> {
         })
     }
 
-    fn nodes(&self, run: usize, run_result: &CycleRun) -> Vec<CampaignNodeTask> {
+    fn nodes(&self, run: usize, run_result: &CycleRunResult) -> Vec<CampaignNodeTaskResult> {
         let all = run_result.nodes.iter().enumerate();
         all.flat_map(|(index, node)| {
             let part = self.node_part(index, &node.name);
-            node.tasks.iter().map(move |task| CampaignNodeTask {
+            node.tasks.iter().map(move |task| CampaignNodeTaskResult {
                 leader: self.leader_id(),
                 run,
                 node: node.name.clone(),
@@ -93,24 +95,25 @@ impl Cluster<'_> {
     fn tasks(
         &self,
         run: usize,
-        run_result: &CycleRun,
+        run_result: &CycleRunResult,
         failures: &mut MergeFailures<'_>,
-    ) -> Vec<CampaignTask> {
+    ) -> Vec<CampaignTaskResult> {
         let (skew_ns, skew_error_ns) = skew(&run_result.nodes);
         let names = run_result.nodes.first().into_iter().flat_map(|node| &node.tasks);
-        let merge_task = |(index, first): (usize, &CycleTask)| {
+        let merge_task = |(index, first): (usize, &CycleTaskResult)| {
             let all: Vec<_> =
                 run_result.nodes.iter().filter_map(|node| node.tasks.get(index)).collect();
-            let sum = |count: fn(&CycleTask) -> u64| {
+            let sum = |count: fn(&CycleTaskResult) -> u64| {
                 all.iter().fold(0_u64, |sum, task| sum.saturating_add(count(task)))
             };
-            let mut distribution = |distribution_of: fn(&CycleTask) -> Option<&Distribution>| {
-                failures.merge_distributions(
-                    &all.iter().filter_map(|task| distribution_of(task)).collect::<Vec<_>>(),
-                )
-            };
+            let mut distribution =
+                |distribution_of: fn(&CycleTaskResult) -> Option<&Distribution>| {
+                    failures.merge_distributions(
+                        &all.iter().filter_map(|task| distribution_of(task)).collect::<Vec<_>>(),
+                    )
+                };
             let shared = run_result.shared.iter().find(|shared| shared.task == first.name);
-            CampaignTask {
+            CampaignTaskResult {
                 leader: self.leader_id(),
                 run,
                 task: first.name.clone(),
@@ -142,13 +145,13 @@ impl Cluster<'_> {
     }
 }
 
-fn straggler_periods(run: &CycleRun, task: &str, node: usize) -> Option<u64> {
+fn straggler_periods(run: &CycleRunResult, task: &str, node: usize) -> Option<u64> {
     run.shared.iter().find(|shared| shared.task == task)?.straggler_periods.get(node).copied()
 }
 
 /// Returns the largest offset between the clocks of two nodes and its error bound, in ns. The
 /// reported offsets are relative to the first node's clock.
-fn skew(nodes: &[CycleNode]) -> (u64, u64) {
+fn skew(nodes: &[CycleNodeResult]) -> (u64, u64) {
     let clocks = || nodes.iter().filter_map(|node| node.clocks.first());
     let ahead = || clocks().map(|clock| clock.ahead_ns).chain([0]);
     let (most, least) = (ahead().max().unwrap_or(0), ahead().min().unwrap_or(0));

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use horolog_record::{CampaignDistribution, Distribution, MergedResults};
+use horolog_record::{Distribution, MergedDistribution, MergedResults};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -32,7 +32,7 @@ pub(super) fn merge(
     }
     let merge_at_path = |(path, all): (String, Vec<Distribution>)| {
         let distribution = failures.merge_distributions(&all.iter().collect::<Vec<_>>())?;
-        Some(CampaignDistribution { path, results: all.len() as u64, distribution })
+        Some(MergedDistribution { path, results: all.len() as u64, distribution })
     };
     let distributions = by_path.into_iter().take(PATHS_MAX).filter_map(merge_at_path).collect();
     MergedResults::Distributions { distributions }

@@ -13,7 +13,7 @@ use crate::plan::Plan;
 const SPREAD_MAX_NS: u64 = 5_000_000;
 
 /// Context of the run.
-pub(super) struct CampaignRunContext<'a> {
+pub(super) struct CampaignFindingsContext<'a> {
     pub(super) plan: &'a Plan,
     pub(super) local: bool,
     pub(super) interrupted: bool,
@@ -38,7 +38,7 @@ pub(super) fn unmerged_finding(role: &str, what: &str) -> Finding {
 }
 
 pub(super) fn add_findings(
-    context: &CampaignRunContext<'_>,
+    context: &CampaignFindingsContext<'_>,
     parts: &[InstanceOutcome<'_>],
     findings: &mut Vec<Finding>,
 ) {
@@ -95,7 +95,7 @@ fn lost_agent_findings(
 
 /// Returns the finding on a part that did not complete; `None` if it did.
 fn failed_part_finding(
-    context: &CampaignRunContext<'_>,
+    context: &CampaignFindingsContext<'_>,
     part: &InstanceOutcome<'_>,
 ) -> Option<Finding> {
     let ending = &part.outcome.as_ref()?.ending;

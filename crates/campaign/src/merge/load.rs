@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use horolog_record::{
     CampaignCapacity, CampaignTrial, CapacityLimit, Distribution, LimitingSide, LoadResult,
-    MergedResults, RequestClassCounts, ResponseCounts, Trial,
+    MergedResults, ReplyKindCounts, RequestClassCounts, Trial,
 };
 
 use super::{InstanceOutcome, MergeFailures};
@@ -142,10 +142,10 @@ fn sum_present(all: impl Iterator<Item = Option<u64>>) -> Option<u64> {
     all.flatten().reduce(u64::saturating_add)
 }
 
-fn sum_responses(trials: &[&Trial]) -> ResponseCounts {
-    let add = |sum: ResponseCounts, trial: &&Trial| {
+fn sum_responses(trials: &[&Trial]) -> ReplyKindCounts {
+    let add = |sum: ReplyKindCounts, trial: &&Trial| {
         let one = trial.responses;
-        ResponseCounts {
+        ReplyKindCounts {
             basic: sum.basic.saturating_add(one.basic),
             interleaved: sum.interleaved.saturating_add(one.interleaved),
             nts: sum.nts.saturating_add(one.nts),
@@ -157,7 +157,7 @@ fn sum_responses(trials: &[&Trial]) -> ResponseCounts {
             granted_messages: sum.granted_messages.saturating_add(one.granted_messages),
         }
     };
-    trials.iter().fold(ResponseCounts::default(), add)
+    trials.iter().fold(ReplyKindCounts::default(), add)
 }
 
 fn sum_authenticated(trials: &[&Trial]) -> Option<RequestClassCounts> {

@@ -14,9 +14,9 @@ mod relays;
 use std::collections::BTreeMap;
 
 use horolog_record::{
-    CAMPAIGN_SCHEMA, CampaignExclusions, CampaignInstance, CampaignPlan, CampaignResult,
-    CampaignRole, Distribution, Finding, Host, InstanceClockState, InstanceEnd, SignedDistribution,
-    StartAccuracy,
+    CAMPAIGN_SCHEMA, CampaignExclusions, CampaignInstanceOutcome, CampaignInstanceResult,
+    CampaignPlan, CampaignResult, CampaignRoleResult, Distribution, Finding, Host,
+    InstanceClockState, SignedDistribution, StartAccuracy,
 };
 use horolog_stats::SignedRecorder;
 use serde::de::DeserializeOwned;
@@ -78,7 +78,7 @@ pub fn merge(input: MergeInput<'_>) -> CampaignResult {
     let start = input.at_ns.and_then(|at_ns| start_accuracy(at_ns, &parts));
     let roles = input.plan.roles.iter().map(|role| merge_role(role, &parts, &mut findings));
     let roles = roles.collect();
-    let context = findings::CampaignRunContext {
+    let context = findings::CampaignFindingsContext {
         plan: input.plan,
         local: input.local,
         interrupted: input.interrupted,
@@ -115,7 +115,7 @@ fn merge_role(
     role: &Role,
     parts: &[InstanceOutcome<'_>],
     findings: &mut Vec<Finding>,
-) -> CampaignRole {
+) -> CampaignRoleResult {
     let role_parts: Vec<&InstanceOutcome<'_>> =
         parts.iter().filter(|part| part.placed.job.id.role == role.name).collect();
     let mut failures = MergeFailures { role: role.name.as_str(), findings };
@@ -131,7 +131,7 @@ fn merge_role(
         | RoleKind::HostTimer
         | RoleKind::CycleJoin => distributions::merge(&role_parts, &mut failures),
     };
-    CampaignRole {
+    CampaignRoleResult {
         role: role.name.to_string(),
         kind: role.kind.to_string(),
         instances: role_parts.len() as u64,
@@ -172,7 +172,7 @@ impl MergeFailures<'_> {
     }
 }
 
-fn campaign_instance(part: InstanceOutcome<'_>, placement: &Placement) -> CampaignInstance {
+fn campaign_instance(part: InstanceOutcome<'_>, placement: &Placement) -> CampaignInstanceResult {
     let PlacedJob { agent, address, job, colocation } = part.placed;
     let to = match colocation {
         Colocation::Pair(_, other) => {
@@ -182,7 +182,7 @@ fn campaign_instance(part: InstanceOutcome<'_>, placement: &Placement) -> Campai
         Colocation::None | Colocation::With(_) => None,
     };
     let (end, status, message) = end_status(part.outcome.as_ref());
-    let mut record = CampaignInstance {
+    let mut record = CampaignInstanceResult {
         job: job.id.to_string(),
         role: job.id.role.to_string(),
         kind: job.kind.to_string(),
@@ -215,20 +215,26 @@ fn campaign_instance(part: InstanceOutcome<'_>, placement: &Placement) -> Campai
 }
 
 /// Returns how a part ended, its exit status and the reason, if known.
-fn end_status(outcome: Option<&JobOutcome>) -> (InstanceEnd, Option<i32>, Option<String>) {
-    let Some(outcome) = outcome else { return (InstanceEnd::Lost, None, None) };
+fn end_status(
+    outcome: Option<&JobOutcome>,
+) -> (CampaignInstanceOutcome, Option<i32>, Option<String>) {
+    let Some(outcome) = outcome else { return (CampaignInstanceOutcome::Lost, None, None) };
     match &outcome.ending {
-        JobEnd::Done { status } => (InstanceEnd::Done, Some(*status), None),
+        JobEnd::Done { status } => (CampaignInstanceOutcome::Done, Some(*status), None),
         JobEnd::Failed { status, message } => {
-            (InstanceEnd::Failed, Some(*status), Some(message.clone()))
+            (CampaignInstanceOutcome::Failed, Some(*status), Some(message.clone()))
         }
         JobEnd::Signalled { signal } => {
-            (InstanceEnd::Signalled, None, Some(format!("signal {signal}")))
+            (CampaignInstanceOutcome::Signalled, None, Some(format!("signal {signal}")))
         }
-        JobEnd::TimedOut => (InstanceEnd::TimedOut, None, None),
-        JobEnd::Abandoned => (InstanceEnd::Abandoned, None, None),
-        JobEnd::Refused { reason } => (InstanceEnd::Refused, None, Some(reason.clone())),
-        JobEnd::Interrupted { reason } => (InstanceEnd::Interrupted, None, Some(reason.clone())),
+        JobEnd::TimedOut => (CampaignInstanceOutcome::TimedOut, None, None),
+        JobEnd::Abandoned => (CampaignInstanceOutcome::Abandoned, None, None),
+        JobEnd::Refused { reason } => {
+            (CampaignInstanceOutcome::Refused, None, Some(reason.clone()))
+        }
+        JobEnd::Interrupted { reason } => {
+            (CampaignInstanceOutcome::Interrupted, None, Some(reason.clone()))
+        }
     }
 }
 

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use horolog_record::{
-    CampaignPathPairRow, CampaignPathRow, Distribution, MergedResults, PathCounts, PathRow,
-    PathUdpResult,
+    CampaignPathPairRow, CampaignPathRow, Distribution, MergedResults, PathRequestCounts,
+    PathUdpResult, PathUdpRow,
 };
 
 use super::{InstanceOutcome, MergeFailures};
@@ -21,7 +21,7 @@ pub(super) fn merge(
     failures: &mut MergeFailures<'_>,
 ) -> MergedResults {
     let mut pairs = Vec::new();
-    let mut by_key: BTreeMap<PathRowKey, Vec<PathRow>> = BTreeMap::new();
+    let mut by_key: BTreeMap<PathRowKey, Vec<PathUdpRow>> = BTreeMap::new();
     for part in role_parts {
         let Some(result) = part.parse_result::<PathUdpResult>(failures) else { continue };
         let to = far_end_agent(part, parts, &result);
@@ -44,7 +44,10 @@ pub(super) fn merge(
             length,
             load_ratio: f64::from_bits(load),
             paths: rows.len() as u64,
-            counts: rows.iter().map(|row| row.counts).fold(PathCounts::default(), add_counts),
+            counts: rows
+                .iter()
+                .map(|row| row.counts)
+                .fold(PathRequestCounts::default(), add_counts),
             rtt_ns: failures.merge_distributions(&all),
         }
     });
@@ -66,8 +69,8 @@ fn far_end_agent(
     far.map_or_else(|| result.target.address.to_string(), |far| far.placed.agent.to_string())
 }
 
-fn add_counts(sum: PathCounts, one: PathCounts) -> PathCounts {
-    PathCounts {
+fn add_counts(sum: PathRequestCounts, one: PathRequestCounts) -> PathRequestCounts {
+    PathRequestCounts {
         sent: sum.sent.saturating_add(one.sent),
         received: sum.received.saturating_add(one.received),
         lost: sum.lost.saturating_add(one.lost),

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use horolog_record::{CampaignRelay, CampaignRelayChild, MergedResults};
+use horolog_record::{CampaignRelayChildCounts, CampaignRelayCounts, MergedResults};
 use serde::Deserialize;
 
 use super::load::sum_counts;
@@ -15,22 +15,22 @@ use crate::role::RoleKind;
 /// Fields of a relay's result that the merge reads.
 #[derive(Deserialize)]
 struct RelayListingExtract {
-    groups: Vec<GroupExtract>,
+    groups: Vec<RelayGroupExtract>,
 }
 
 #[derive(Deserialize)]
-struct GroupExtract {
+struct RelayGroupExtract {
     packets: u64,
     #[serde(default)]
     refused: BTreeMap<String, u64>,
     #[serde(default)]
     socket_dropped: Option<u64>,
     #[serde(default)]
-    children: Vec<RelayChildRecord>,
+    children: Vec<RelayChildExtract>,
 }
 
 #[derive(Deserialize)]
-struct RelayChildRecord {
+struct RelayChildExtract {
     address: SocketAddr,
     packets: u64,
     #[serde(default)]
@@ -68,9 +68,9 @@ pub(super) fn merge(
 }
 
 impl RelayListings<'_> {
-    fn relay(&self, listing: &RelayListingExtract, placed: &PlacedJob) -> CampaignRelay {
+    fn relay(&self, listing: &RelayListingExtract, placed: &PlacedJob) -> CampaignRelayCounts {
         let dropped = listing.groups.iter().filter_map(|group| group.socket_dropped);
-        CampaignRelay {
+        CampaignRelayCounts {
             agent: placed.agent.to_string(),
             job: placed.job.id.to_string(),
             packets: listing.packets(),
@@ -80,12 +80,12 @@ impl RelayListings<'_> {
         }
     }
 
-    fn child(&self, child: &RelayChildRecord) -> CampaignRelayChild {
+    fn child(&self, child: &RelayChildExtract) -> CampaignRelayChildCounts {
         let child_relay = self.0.iter().find(|(_, placed)| is_listening_on(placed, child.address));
         let children = self.0.iter().flat_map(|(listing, _)| listing.children());
         let parents = children.filter(|other| other.address == child.address).count();
         let received = child_relay.filter(|_| parents == 1).map(|(listing, _)| listing.packets());
-        CampaignRelayChild {
+        CampaignRelayChildCounts {
             address: child.address,
             job: child_relay.map(|(_, placed)| placed.job.id.to_string()),
             sent: child.packets,
@@ -96,7 +96,7 @@ impl RelayListings<'_> {
 }
 
 impl RelayListingExtract {
-    fn children(&self) -> impl Iterator<Item = &RelayChildRecord> {
+    fn children(&self) -> impl Iterator<Item = &RelayChildExtract> {
         self.groups.iter().flat_map(|group| &group.children)
     }
 

@@ -2,7 +2,8 @@
 
 use horolog_record::{
     CampaignCapacity, FindingCode, LimitingSide, LoadEngineKind, LoadTarget, MergedResults,
-    PATH_UDP_SCHEMA, PathCounts, RequestMode, RequestSpacing, ResponseCounts, Severity, Trial,
+    PATH_UDP_SCHEMA, PathRequestCounts, ReplyKindCounts, RequestMode, RequestSpacing, Severity,
+    Trial,
 };
 use horolog_stats::Recorder;
 use proptest::collection::vec;
@@ -101,7 +102,7 @@ pub(super) fn trial(rate: f64, rtts: &[u64]) -> Trial {
         late: 1,
         unsynchronised: 0,
         invalid: BTreeMap::new(),
-        responses: ResponseCounts { basic: received, ..ResponseCounts::default() },
+        responses: ReplyKindCounts { basic: received, ..ReplyKindCounts::default() },
         authenticated: None,
         cookies_reused: None,
         fairness: None,
@@ -250,7 +251,7 @@ fn what_is_lacking_is_named() {
     let late = of(FindingCode::PartUnmeasured);
     assert!(late.message.contains("load.2 on n3 exceeded the plan's duration-max"), "{late:?}");
     assert_eq!(late.severity, Severity::Error);
-    assert_eq!(result.parts[1].end, InstanceEnd::Lost);
+    assert_eq!(result.parts[1].end, CampaignInstanceOutcome::Lost);
     assert_eq!(result.roles[1].results, 1);
 }
 
@@ -433,8 +434,12 @@ fn paths_make_a_matrix() {
                 [[role]]\nname = \"probe\"\nkind = \"path-udp\"\nfor-each-pair = \"ends\"\n\
                 [role.options]\ntarget = \"{to}:1\"\n";
     let record = |rtts: &[u64]| {
-        let counts =
-            PathCounts { sent: 9, received: rtts.len() as u64, lost: 1, ..PathCounts::default() };
+        let counts = PathRequestCounts {
+            sent: 9,
+            received: rtts.len() as u64,
+            lost: 1,
+            ..PathRequestCounts::default()
+        };
         let row = json!({ "length": 64, "fragments": 1, "duration_s": 1.0, "achieved_rate": 9.0,
             "load": { "planned_ratio": 0.0, "ratio": 0.0, "sent": 0, "sent_in_all": 0 },
             "counts": counts, "rtt_ns": distribution(rtts) });

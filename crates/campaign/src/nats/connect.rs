@@ -33,7 +33,7 @@ pub struct BrokerOptions {
     /// Servers, as `nats://HOST:PORT` or `tls://HOST:PORT`; the client connects to any one of them.
     pub servers: Vec<String>,
     /// Identity of the client.
-    pub identity: BrokerIdentity,
+    pub identity: BrokerClientIdentity,
     /// Encryption of the connection.
     pub tls: TlsOptions,
     /// Number of replicas in a cluster for each stream and bucket that is created.
@@ -42,7 +42,7 @@ pub struct BrokerOptions {
 
 /// Identity of the client at the broker.
 #[derive(Clone, Default, Debug)]
-pub enum BrokerIdentity {
+pub enum BrokerClientIdentity {
     /// No identity.
     #[default]
     Anonymous,
@@ -191,7 +191,7 @@ impl BrokerOptions {
     pub fn unencrypted(servers: Vec<String>) -> Self {
         Self {
             servers,
-            identity: BrokerIdentity::Anonymous,
+            identity: BrokerClientIdentity::Anonymous,
             tls: TlsOptions::default(),
             replicas: 1,
         }
@@ -270,8 +270,8 @@ impl BrokerOptions {
 
     fn add_identity(&self, options: ConnectOptions) -> Result<ConnectOptions, NatsError> {
         match &self.identity {
-            BrokerIdentity::Anonymous => Ok(options),
-            BrokerIdentity::Credentials(path) => {
+            BrokerClientIdentity::Anonymous => Ok(options),
+            BrokerClientIdentity::Credentials(path) => {
                 let text = read_secret(path)?;
                 options.credentials(&text).map_err(|_| NatsError::File {
                     path: path.clone(),
@@ -279,7 +279,7 @@ impl BrokerOptions {
                         .into(),
                 })
             }
-            BrokerIdentity::Key(path) => {
+            BrokerClientIdentity::Key(path) => {
                 let text = read_secret(path)?;
                 let seed = text.lines().map(str::trim).find(|line| line.starts_with("SU"));
                 let wrong = || NatsError::File {
@@ -292,7 +292,7 @@ impl BrokerOptions {
                 nkeys::KeyPair::from_seed(seed).map_err(|_| wrong())?;
                 Ok(options.nkey(seed.to_owned()))
             }
-            BrokerIdentity::User { name, password } => {
+            BrokerClientIdentity::User { name, password } => {
                 let text = read_secret(password)?;
                 let password = text.lines().next().unwrap_or_default().to_owned();
                 Ok(options.user_and_password(name.clone(), password))
@@ -310,7 +310,7 @@ impl BrokerOptions {
         match error.kind() {
             ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => {
                 match self.identity {
-                    BrokerIdentity::Anonymous => NatsError::AuthenticationRequired(servers),
+                    BrokerClientIdentity::Anonymous => NatsError::AuthenticationRequired(servers),
                     _ => NatsError::AuthenticationFailed(servers),
                 }
             }
@@ -385,26 +385,28 @@ mod tests {
             ..BrokerOptions::unencrypted(vec!["nats://b".into()])
         };
         let why = |identity| with(identity).connect_options("n").map(drop).unwrap_err().to_string();
-        assert!(why(BrokerIdentity::Key(path.clone())).contains("cannot be read: "));
+        assert!(why(BrokerClientIdentity::Key(path.clone())).contains("cannot be read: "));
         fs::write(&path, "hidden").unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
-        assert!(why(BrokerIdentity::Credentials(path.clone())).contains("run 'chmod o=' on it"));
+        assert!(
+            why(BrokerClientIdentity::Credentials(path.clone())).contains("run 'chmod o=' on it")
+        );
         fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
         for (identity, what) in [
-            (BrokerIdentity::Credentials(path.clone()), "contains no user credentials"),
-            (BrokerIdentity::Key(path.clone()), "contains no seed of a user key"),
+            (BrokerClientIdentity::Credentials(path.clone()), "contains no user credentials"),
+            (BrokerClientIdentity::Key(path.clone()), "contains no seed of a user key"),
         ] {
             let error = why(identity);
             assert!(error.contains(what) && !error.contains("hidden"), "{error}");
         }
-        let user = BrokerIdentity::User { name: "me".into(), password: path.clone() };
+        let user = BrokerClientIdentity::User { name: "me".into(), password: path.clone() };
         let options = with(user).connect_options("n").unwrap();
         assert!(!format!("{options:?}").contains("hidden"));
         let seed = nkeys::KeyPair::new_user().seed().unwrap();
         fs::write(&path, format!("# a key\n{seed}\n")).unwrap();
-        with(BrokerIdentity::Key(path.clone())).connect_options("n").unwrap();
+        with(BrokerClientIdentity::Key(path.clone())).connect_options("n").unwrap();
         fs::write(&path, seed.replace('S', "T")).unwrap();
-        assert!(why(BrokerIdentity::Key(path)).contains("contains no seed"));
+        assert!(why(BrokerClientIdentity::Key(path)).contains("contains no seed"));
     }
 
     #[test]
@@ -418,8 +420,10 @@ mod tests {
                 };
                 broker.connect_error(&kind.into()).to_string()
             };
-            assert!(why(BrokerIdentity::Anonymous).contains("requires authentication"));
-            assert!(why(BrokerIdentity::Key("k".into())).contains("refused these credentials"));
+            assert!(why(BrokerClientIdentity::Anonymous).contains("requires authentication"));
+            assert!(
+                why(BrokerClientIdentity::Key("k".into())).contains("refused these credentials")
+            );
         }
     }
 

@@ -3,5 +3,5 @@
 mod connect;
 mod store;
 
-pub use connect::{BrokerIdentity, BrokerOptions, NatsError, TlsOptions};
+pub use connect::{BrokerClientIdentity, BrokerOptions, NatsError, TlsOptions};
 pub use store::{BrokerStore, HEARTBEAT_TTL, StoredMessage, StoredValue, WriteOutcome};

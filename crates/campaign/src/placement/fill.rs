@@ -10,22 +10,24 @@ use std::time::Duration;
 use super::{AgentCandidate, Colocation, PlacedJob, Placement, PlacementError};
 use crate::id::{JobId, RoleName};
 use crate::order::{Job, VALUES_MAX};
-use crate::plan::{InstanceSelector, Instances, Plan, Role, TemplateReference, TemplateValue};
-use crate::role::ParsedValue;
+use crate::plan::{
+    InstanceSelector, Plan, ResolvedReference, Role, RoleInstanceSpec, TemplateReference,
+};
+use crate::role::ParsedOptionValue;
 
 /// Option for the duration of a measurement, or of each of its trials or rows.
 const TIME: &str = "time";
 
 /// Instance of a role, and the index of the agent that runs it.
 #[derive(Clone, Debug)]
-struct Instance {
+struct RoleInstance {
     agent: usize,
     colocation: Colocation,
     /// Index of the agent of the other instance of a pair.
     far_agent: Option<usize>,
 }
 
-type InstancesByRole<'a> = BTreeMap<&'a RoleName, Vec<Instance>>;
+type InstancesByRole<'a> = BTreeMap<&'a RoleName, Vec<RoleInstance>>;
 
 struct TemplateResolver<'a> {
     plan: &'a Plan,
@@ -68,27 +70,27 @@ fn known_instances(
     role: &Role,
     agents_by_role: &BTreeMap<&RoleName, Vec<usize>>,
     known: &InstancesByRole<'_>,
-) -> Option<Vec<Instance>> {
+) -> Option<Vec<RoleInstance>> {
     match &role.instances {
-        Instances::Count { .. } => {
-            let one = |agent: &usize| Instance {
+        RoleInstanceSpec::Count { .. } => {
+            let one = |agent: &usize| RoleInstance {
                 agent: *agent,
                 colocation: Colocation::None,
                 far_agent: None,
             };
             Some(agents_by_role.get(&role.name)?.iter().map(one).collect())
         }
-        Instances::ForEach(other) => {
-            let one = |(index, base): (usize, &Instance)| {
+        RoleInstanceSpec::ForEach(other) => {
+            let one = |(index, base): (usize, &RoleInstance)| {
                 let colocation = Colocation::With(job_id(other, index));
-                Instance { agent: base.agent, colocation, far_agent: None }
+                RoleInstance { agent: base.agent, colocation, far_agent: None }
             };
             Some(known.get(other)?.iter().enumerate().map(one).collect())
         }
-        Instances::ForEachPair(other) => {
+        RoleInstanceSpec::ForEachPair(other) => {
             let all = known.get(other)?;
             let indices = (0..all.len()).flat_map(|from| (0..all.len()).map(move |to| (from, to)));
-            let pair = |(from, to): (usize, usize)| Instance {
+            let pair = |(from, to): (usize, usize)| RoleInstance {
                 agent: all[from].agent,
                 colocation: Colocation::Pair(job_id(other, from), job_id(other, to)),
                 far_agent: Some(all[to].agent),
@@ -103,7 +105,7 @@ impl TemplateResolver<'_> {
         &self,
         role: &Role,
         number: u32,
-        instance: &Instance,
+        instance: &RoleInstance,
     ) -> Result<PlacedJob, PlacementError> {
         let mut options = BTreeMap::new();
         for option in &role.options {
@@ -129,7 +131,7 @@ impl TemplateResolver<'_> {
         let read =
             role.kind.parse_options(&options).map_err(|fault| wrong(fault.option(), &fault))?;
         let read = read.iter().find(|(spec, _)| spec.name == TIME);
-        if let Some((_, [ParsedValue::Time(time)])) =
+        if let Some((_, [ParsedOptionValue::Time(time)])) =
             read.map(|(spec, parsed)| (spec, parsed.as_slice()))
         {
             self.check_duration(*time).map_err(|why| wrong(TIME, &why))?;
@@ -172,18 +174,18 @@ impl TemplateResolver<'_> {
         &self,
         role: &Role,
         number: u32,
-        instance: &Instance,
+        instance: &RoleInstance,
         reference: &TemplateReference,
-    ) -> TemplateValue {
+    ) -> ResolvedReference {
         let address_of = |agent: usize| self.address(instance.agent, agent);
         let agents: Vec<usize> = match reference {
-            TemplateReference::Instance => return TemplateValue::Text(number.to_string()),
+            TemplateReference::Instance => return ResolvedReference::Text(number.to_string()),
             TemplateReference::SelfAddress | TemplateReference::From => vec![instance.agent],
             TemplateReference::To => instance.far_agent.into_iter().collect(),
             TemplateReference::Role(name, which) => {
                 let all = self.instances.get(name).map_or(&[][..], Vec::as_slice);
                 let own = self.instances.get(&role.name).map_or(1, Vec::len);
-                let is_selected = |(index, _): &(usize, &Instance)| match which {
+                let is_selected = |(index, _): &(usize, &RoleInstance)| match which {
                     InstanceSelector::One(number) => *index + 1 == number.get() as usize,
                     InstanceSelector::All => true,
                     InstanceSelector::Share => index % own == number as usize - 1,
@@ -191,6 +193,6 @@ impl TemplateResolver<'_> {
                 all.iter().enumerate().filter(is_selected).map(|(_, one)| one.agent).collect()
             }
         };
-        TemplateValue::Addresses(agents.into_iter().map(address_of).collect())
+        ResolvedReference::Addresses(agents.into_iter().map(address_of).collect())
     }
 }

@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use self::search::{RoleDemand, search};
 use crate::id::{AgentName, CampaignId, JobId, RoleName};
 use crate::order::{AgentState, Job, Order, PROTOCOL};
-use crate::plan::{Instances, Plan, Role};
+use crate::plan::{Plan, Role, RoleInstanceSpec};
 use crate::role::RoleKind;
 
 /// Largest number of agents named in a message.
@@ -48,7 +48,7 @@ pub struct Placement {
     pub jobs: Vec<PlacedJob>,
 }
 
-/// Instance of a role and its placement.
+/// Job of one instance of a role, with its placement.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PlacedJob {
     /// Agent that runs it.
@@ -127,7 +127,7 @@ impl Placement {
 #[must_use]
 pub fn agents_needed(plan: &Plan) -> usize {
     let count = |role: &Role| match role.instances {
-        Instances::Count { count, .. } => count as usize,
+        RoleInstanceSpec::Count { count, .. } => count as usize,
         _ => 0,
     };
     let largest = plan.roles.iter().map(count).max().unwrap_or(0);
@@ -170,11 +170,11 @@ pub fn assign_roles(
 
 /// Returns the roles with a count. The other roles run on the agents of these.
 fn roles_with_count(plan: &Plan) -> impl Iterator<Item = &Role> {
-    plan.roles.iter().filter(|role| matches!(role.instances, Instances::Count { .. }))
+    plan.roles.iter().filter(|role| matches!(role.instances, RoleInstanceSpec::Count { .. }))
 }
 
 fn role_demand(plan: &Plan, role: &Role, suitable: Vec<usize>) -> RoleDemand {
-    let Instances::Count { count, apart_from, .. } = &role.instances else {
+    let RoleInstanceSpec::Count { count, apart_from, .. } = &role.instances else {
         return RoleDemand { count: 0, suitable_agents: suitable, apart_from: Vec::new() };
     };
     let index_of = |name: &RoleName| roles_with_count(plan).position(|role| role.name == *name);
@@ -191,7 +191,8 @@ fn required_kinds(plan: &Plan, role: &Role) -> BTreeSet<RoleKind> {
     // Each pass adds the roles whose `for-each` role was added by an earlier one.
     for _ in &plan.roles {
         for other in &plan.roles {
-            if let Instances::ForEach(base) | Instances::ForEachPair(base) = &other.instances
+            if let RoleInstanceSpec::ForEach(base) | RoleInstanceSpec::ForEachPair(base) =
+                &other.instances
                 && names.contains(base)
             {
                 names.insert(&other.name);
@@ -209,7 +210,9 @@ fn suitable_agents(
     role: &Role,
     agents: &[&AgentCandidate],
 ) -> Result<Vec<usize>, PlacementError> {
-    let Instances::Count { count, labels, .. } = &role.instances else { return Ok(Vec::new()) };
+    let RoleInstanceSpec::Count { count, labels, .. } = &role.instances else {
+        return Ok(Vec::new());
+    };
     let kinds = required_kinds(plan, role);
     let is_fit = |agent: &AgentCandidate| {
         labels.iter().all(|label| has_label(agent, label))

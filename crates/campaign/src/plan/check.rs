@@ -3,11 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use super::{INSTANCES_MAX, InstanceSelector, Instances, Plan, Role, TemplateReference};
-use crate::file_error::FileError;
+use super::{INSTANCES_MAX, InstanceSelector, Plan, Role, RoleInstanceSpec, TemplateReference};
+use crate::file_error::FileContentError;
 use crate::id::RoleName;
 
-pub(super) fn check_consistency(plan: &Plan) -> Result<(), FileError> {
+pub(super) fn check_consistency(plan: &Plan) -> Result<(), FileContentError> {
     let mut visited = BTreeSet::new();
     if let Some(role) = plan.roles.iter().find(|role| !visited.insert(&role.name)) {
         return Err(role_error(role, format!("role '{}' occurs twice", role.name)));
@@ -16,21 +16,25 @@ pub(super) fn check_consistency(plan: &Plan) -> Result<(), FileError> {
     plan.roles.iter().try_for_each(|role| check_references(plan, role))?;
     if plan.roles.iter().all(|role| role.kind.is_service()) {
         let reason = "no role measures: all are services, or the plan has none";
-        return Err(FileError::new(None, reason));
+        return Err(FileContentError::new(None, reason));
     }
     let all = plan.instances();
     if all > INSTANCES_MAX {
         let reason = format!("its roles have {all} instances; {INSTANCES_MAX} are supported");
-        return Err(FileError::new(None, reason));
+        return Err(FileContentError::new(None, reason));
     }
     Ok(())
 }
 
-fn role_error(role: &Role, reason: String) -> FileError {
-    FileError::new(Some(role.line), reason)
+fn role_error(role: &Role, reason: String) -> FileContentError {
+    FileContentError::new(Some(role.line), reason)
 }
 
-fn find_role<'a>(plan: &'a Plan, role: &Role, name: &RoleName) -> Result<&'a Role, FileError> {
+fn find_role<'a>(
+    plan: &'a Plan,
+    role: &Role,
+    name: &RoleName,
+) -> Result<&'a Role, FileContentError> {
     plan.role(name).ok_or_else(|| role_error(role, unknown_role_text(plan, name)))
 }
 
@@ -39,25 +43,25 @@ fn unknown_role_text(plan: &Plan, name: &RoleName) -> String {
     format!("unknown role or parameter '{name}'; the roles are {}", names.join(", "))
 }
 
-fn check_instances(plan: &Plan, role: &Role) -> Result<(), FileError> {
+fn check_instances(plan: &Plan, role: &Role) -> Result<(), FileContentError> {
     let name = &role.name;
     match &role.instances {
-        Instances::Count { apart_from, .. } => apart_from.iter().try_for_each(|other| {
+        RoleInstanceSpec::Count { apart_from, .. } => apart_from.iter().try_for_each(|other| {
             if other == name {
                 let reason = format!("instances of '{name}' are on different agents already");
                 return Err(role_error(role, reason));
             }
             match find_role(plan, role, other)?.instances {
-                Instances::Count { .. } => Ok(()),
+                RoleInstanceSpec::Count { .. } => Ok(()),
                 _ => Err(role_error(
                     role,
                     format!("'{other}' uses the agents of another role; name that role"),
                 )),
             }
         }),
-        Instances::ForEach(other) | Instances::ForEachPair(other) => {
+        RoleInstanceSpec::ForEach(other) | RoleInstanceSpec::ForEachPair(other) => {
             check_acyclic(plan, role)?;
-            if matches!(find_role(plan, role, other)?.instances, Instances::ForEachPair(_)) {
+            if matches!(find_role(plan, role, other)?.instances, RoleInstanceSpec::ForEachPair(_)) {
                 let reason = format!("'{other}' is itself for each pair; name a role that is not");
                 return Err(role_error(role, reason));
             }
@@ -74,10 +78,12 @@ fn check_instances(plan: &Plan, role: &Role) -> Result<(), FileError> {
 
 /// Checks that the `for-each` chain of a role is not circular, so that it ends at a role with a
 /// count.
-fn check_acyclic(plan: &Plan, role: &Role) -> Result<(), FileError> {
+fn check_acyclic(plan: &Plan, role: &Role) -> Result<(), FileContentError> {
     let mut current = role;
     let mut visited = BTreeSet::from([&role.name]);
-    while let Instances::ForEach(other) | Instances::ForEachPair(other) = &current.instances {
+    while let RoleInstanceSpec::ForEach(other) | RoleInstanceSpec::ForEachPair(other) =
+        &current.instances
+    {
         if !visited.insert(other) {
             let reason = format!("the for-each of '{}' and '{other}' is circular", role.name);
             return Err(role_error(role, reason));
@@ -87,10 +93,10 @@ fn check_acyclic(plan: &Plan, role: &Role) -> Result<(), FileError> {
     Ok(())
 }
 
-fn check_references(plan: &Plan, role: &Role) -> Result<(), FileError> {
+fn check_references(plan: &Plan, role: &Role) -> Result<(), FileContentError> {
     for option in &role.options {
         for reference in option.values.iter().flat_map(super::ValueTemplate::references) {
-            let wrong = |reason: String| FileError::new(Some(option.line), reason);
+            let wrong = |reason: String| FileContentError::new(Some(option.line), reason);
             check_reference(plan, role, reference).map_err(wrong)?;
         }
     }
@@ -101,7 +107,7 @@ fn check_reference(plan: &Plan, role: &Role, reference: &TemplateReference) -> R
     match reference {
         TemplateReference::SelfAddress | TemplateReference::Instance => Ok(()),
         TemplateReference::From | TemplateReference::To => match role.instances {
-            Instances::ForEachPair(_) => Ok(()),
+            RoleInstanceSpec::ForEachPair(_) => Ok(()),
             _ => {
                 Err("{from} and {to} are the ends of a pair; this role has no for-each-pair".into())
             }

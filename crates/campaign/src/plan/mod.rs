@@ -11,11 +11,11 @@ mod template;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-pub(crate) use template::{InstanceSelector, TemplateReference, TemplateValue, ValueTemplate};
+pub(crate) use template::{InstanceSelector, ResolvedReference, TemplateReference, ValueTemplate};
 
-use crate::file_error::FileError;
+use crate::file_error::FileContentError;
 use crate::id::RoleName;
-use crate::role::{OptionSpec, RoleKind};
+use crate::role::{RoleKind, RoleOptionSpec};
 
 /// Name and version of the schema.
 pub const PLAN_SCHEMA: &str = "horolog.plan/2";
@@ -63,7 +63,7 @@ pub struct Role {
     /// Kind of role.
     pub kind: RoleKind,
     /// Number and placement of its instances.
-    pub instances: Instances,
+    pub instances: RoleInstanceSpec,
     /// True if errors and warnings in the results of the role become findings of the campaign.
     pub affects_verdict: bool,
     pub(crate) options: Vec<RoleOption>,
@@ -72,14 +72,14 @@ pub struct Role {
 /// Option of a role.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct RoleOption {
-    pub(crate) spec: &'static OptionSpec,
+    pub(crate) spec: &'static RoleOptionSpec,
     pub(crate) line: usize,
     pub(crate) values: Vec<ValueTemplate>,
 }
 
 /// Number and placement of the instances of a role.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Instances {
+pub enum RoleInstanceSpec {
     /// This number of instances, each on an agent of its own.
     Count {
         /// Number of instances.
@@ -101,7 +101,7 @@ impl Plan {
     /// # Errors
     ///
     /// The first error, with its line if it has one.
-    pub fn parse(text: &str, settings: &[(String, String)]) -> Result<Self, FileError> {
+    pub fn parse(text: &str, settings: &[(String, String)]) -> Result<Self, FileContentError> {
         let plan = read::parse_plan(text, settings)?;
         check::check_consistency(&plan)?;
         Ok(plan)
@@ -125,9 +125,9 @@ impl Plan {
             return 0;
         };
         match &role.instances {
-            Instances::Count { count, .. } => u64::from(*count),
-            Instances::ForEach(other) => self.count_within(other, rest),
-            Instances::ForEachPair(other) => {
+            RoleInstanceSpec::Count { count, .. } => u64::from(*count),
+            RoleInstanceSpec::ForEach(other) => self.count_within(other, rest),
+            RoleInstanceSpec::ForEachPair(other) => {
                 let count = self.count_within(other, rest);
                 count * count.saturating_sub(1)
             }

@@ -12,10 +12,10 @@ use toml::{Spanned, Value};
 
 use super::template::{RESERVED, ValueTemplate};
 use super::{
-    COUNT_MAX, DURATION_MAX, Instances, OFFSET_MAX, PLAN_BYTES_MAX, PLAN_SCHEMA, Plan, ROLES_MAX,
-    Role, RoleOption,
+    COUNT_MAX, DURATION_MAX, OFFSET_MAX, PLAN_BYTES_MAX, PLAN_SCHEMA, Plan, ROLES_MAX, Role,
+    RoleInstanceSpec, RoleOption,
 };
-use crate::file_error::{FileError, line_at_offset};
+use crate::file_error::{FileContentError, line_at_offset};
 use crate::id::RoleName;
 use crate::order::DEADLINE_NS_MAX;
 use crate::role::{RoleKind, RoleOptionError};
@@ -25,10 +25,13 @@ const NAME_MAX: usize = 64;
 
 type PlanParameters = BTreeMap<String, String>;
 
-pub(super) fn parse_plan(text: &str, settings: &[(String, String)]) -> Result<Plan, FileError> {
+pub(super) fn parse_plan(
+    text: &str,
+    settings: &[(String, String)],
+) -> Result<Plan, FileContentError> {
     if text.len() > PLAN_BYTES_MAX {
         let reason = format!("a plan is limited to {PLAN_BYTES_MAX} bytes");
-        return Err(FileError::new(None, reason));
+        return Err(FileContentError::new(None, reason));
     }
     let source = PlanText(text);
     let raw = source.read()?;
@@ -50,7 +53,7 @@ pub(super) fn parse_plan(text: &str, settings: &[(String, String)]) -> Result<Pl
     let duration_max =
         parse_duration(source, raw.duration_max.as_ref(), &parameters, DURATION_MAX)?;
     if duration_max > Duration::from_nanos(DEADLINE_NS_MAX) {
-        return Err(FileError::new(None, "duration-max is at most 7d"));
+        return Err(FileContentError::new(None, "duration-max is at most 7d"));
     }
     if raw.role.len() > ROLES_MAX {
         let reason = format!("a plan has up to {ROLES_MAX} roles");
@@ -81,7 +84,7 @@ fn effective_parameters(
     source: PlanText<'_>,
     raw: &RawPlan,
     settings: &[(String, String)],
-) -> Result<PlanParameters, FileError> {
+) -> Result<PlanParameters, FileContentError> {
     let mut parameters = PlanParameters::new();
     for (name, value) in &raw.parameters {
         let wrong = |reason: String| Err(source.error_at(value, reason));
@@ -103,11 +106,11 @@ fn effective_parameters(
         let Some(parameter) = parameters.get_mut(name) else {
             let known = if known.is_empty() { "none".into() } else { known.join(", ") };
             let reason = format!("unknown parameter '{name}'; its parameters: {known}");
-            return Err(FileError::new(None, reason));
+            return Err(FileContentError::new(None, reason));
         };
         if value.contains(['{', '}']) {
             let reason = format!("the parameter '{name}' cannot contain references");
-            return Err(FileError::new(None, reason));
+            return Err(FileContentError::new(None, reason));
         }
         parameter.clone_from(value);
     }
@@ -134,7 +137,7 @@ fn parse_duration(
     configured: Option<&Spanned<String>>,
     parameters: &PlanParameters,
     default_duration: Duration,
-) -> Result<Duration, FileError> {
+) -> Result<Duration, FileContentError> {
     let Some(configured) = configured else { return Ok(default_duration) };
     let template = ValueTemplate::parse(configured.get_ref(), parameters);
     let template = template.map_err(|why| source.error_at(configured, why))?;
@@ -150,7 +153,7 @@ struct PlanReader<'a> {
 }
 
 impl PlanReader<'_> {
-    fn parse_role(&self, raw: &RawRole) -> Result<Role, FileError> {
+    fn parse_role(&self, raw: &RawRole) -> Result<Role, FileContentError> {
         let name = self.role_name(&raw.name)?;
         if RESERVED.contains(&name.as_str()) || self.parameters.contains_key(name.as_str()) {
             let reason = format!("'{name}' is in use already; choose another name for the role");
@@ -171,14 +174,14 @@ impl PlanReader<'_> {
         })
     }
 
-    fn role_name(&self, text: &Spanned<String>) -> Result<RoleName, FileError> {
+    fn role_name(&self, text: &Spanned<String>) -> Result<RoleName, FileContentError> {
         text.get_ref().parse().map_err(|why: crate::IdError| {
             let why = why.to_string();
             self.source.error_at(text, why)
         })
     }
 
-    fn parse_instances(&self, raw: &RawRole) -> Result<Instances, FileError> {
+    fn parse_instances(&self, raw: &RawRole) -> Result<RoleInstanceSpec, FileContentError> {
         let colocated_role = |other: &Spanned<String>| {
             let name = &raw.name;
             let reason = match (&raw.count, raw.labels.is_empty(), raw.apart_from.is_empty()) {
@@ -193,13 +196,13 @@ impl PlanReader<'_> {
             (Some(_), Some(pair)) => {
                 Err(self.source.error_at(pair, "for-each and for-each-pair exclude one another"))
             }
-            (Some(other), None) => colocated_role(other).map(Instances::ForEach),
-            (None, Some(other)) => colocated_role(other).map(Instances::ForEachPair),
+            (Some(other), None) => colocated_role(other).map(RoleInstanceSpec::ForEach),
+            (None, Some(other)) => colocated_role(other).map(RoleInstanceSpec::ForEachPair),
             (None, None) => self.counted_instances(raw),
         }
     }
 
-    fn counted_instances(&self, raw: &RawRole) -> Result<Instances, FileError> {
+    fn counted_instances(&self, raw: &RawRole) -> Result<RoleInstanceSpec, FileContentError> {
         let count = raw.count.as_ref().map_or(Ok(1), |count| self.parse_count(count))?;
         let mut labels = BTreeMap::new();
         for (name, value) in &raw.labels {
@@ -211,10 +214,10 @@ impl PlanReader<'_> {
             labels.insert(name.clone(), text.clone());
         }
         let apart = raw.apart_from.iter().map(|other| self.role_name(other));
-        Ok(Instances::Count { count, labels, apart_from: apart.collect::<Result<_, _>>()? })
+        Ok(RoleInstanceSpec::Count { count, labels, apart_from: apart.collect::<Result<_, _>>()? })
     }
 
-    fn parse_count(&self, value: &Spanned<Value>) -> Result<u32, FileError> {
+    fn parse_count(&self, value: &Spanned<Value>) -> Result<u32, FileContentError> {
         let form = format!("a count is a number from 1 to {COUNT_MAX}, or a difference as in 3-1");
         let wrong = || self.source.error_at(value, form.clone());
         let written = scalar_text(value.get_ref()).ok_or_else(wrong)?;
@@ -235,7 +238,7 @@ impl PlanReader<'_> {
         raw: &RawRole,
         kind: RoleKind,
         line: usize,
-    ) -> Result<Vec<RoleOption>, FileError> {
+    ) -> Result<Vec<RoleOption>, FileContentError> {
         let options = raw.options.iter().map(|(name, value)| self.parse_option(kind, name, value));
         let options: Vec<_> = options.collect::<Result<_, _>>()?;
         let is_set = |name| options.iter().any(|option: &RoleOption| option.spec.name == name);
@@ -244,7 +247,7 @@ impl PlanReader<'_> {
             Some(spec) => {
                 let (option, help) = (spec.name, spec.help);
                 let reason = RoleOptionError::Missing { kind, option, help }.to_string();
-                Err(FileError::new(Some(line), reason))
+                Err(FileContentError::new(Some(line), reason))
             }
             None => Ok(options),
         }
@@ -255,7 +258,7 @@ impl PlanReader<'_> {
         kind: RoleKind,
         name: &str,
         value: &Spanned<Value>,
-    ) -> Result<RoleOption, FileError> {
+    ) -> Result<RoleOption, FileContentError> {
         let wrong = |why: RoleOptionError| self.source.error_at(value, why.to_string());
         let Some(spec) = kind.option(name) else {
             return Err(wrong(RoleOptionError::Unknown { kind, option: name.to_owned() }));
@@ -340,16 +343,20 @@ pub(super) struct RawRole {
 pub(super) struct PlanText<'a>(pub(super) &'a str);
 
 impl PlanText<'_> {
-    pub(super) fn read(self) -> Result<RawPlan, FileError> {
-        toml::from_str(self.0).map_err(|error| FileError::from_toml_error(self.0, &error))
+    pub(super) fn read(self) -> Result<RawPlan, FileContentError> {
+        toml::from_str(self.0).map_err(|error| FileContentError::from_toml_error(self.0, &error))
     }
 
     pub(super) fn line<T>(self, value: &Spanned<T>) -> usize {
         line_at_offset(self.0, value.span().start)
     }
 
-    pub(super) fn error_at<T>(self, value: &Spanned<T>, reason: impl Into<String>) -> FileError {
-        FileError::new(Some(self.line(value)), reason)
+    pub(super) fn error_at<T>(
+        self,
+        value: &Spanned<T>,
+        reason: impl Into<String>,
+    ) -> FileContentError {
+        FileContentError::new(Some(self.line(value)), reason)
     }
 }
 

@@ -52,7 +52,7 @@ pub(crate) enum InstanceSelector {
 
 /// Resolved value of a reference.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum TemplateValue {
+pub(crate) enum ResolvedReference {
     /// Text.
     Text(String),
     /// Addresses of the referenced instances.
@@ -111,7 +111,7 @@ impl ValueTemplate {
     /// Returns the values with all references resolved: one for each combination of addresses.
     pub(crate) fn fill(
         &self,
-        resolve: impl Fn(&TemplateReference) -> TemplateValue,
+        resolve: impl Fn(&TemplateReference) -> ResolvedReference,
     ) -> Vec<String> {
         let is_only_piece = self.pieces.len() == 1;
         // An IPv6 address next to other text, such as a port, needs brackets.
@@ -124,8 +124,8 @@ impl ValueTemplate {
             let variants = match piece {
                 TemplatePiece::Text(text) => vec![text.clone()],
                 TemplatePiece::Reference(reference) => match resolve(reference) {
-                    TemplateValue::Text(text) => vec![text],
-                    TemplateValue::Addresses(all) => all.iter().map(shown).collect(),
+                    ResolvedReference::Text(text) => vec![text],
+                    ResolvedReference::Addresses(all) => all.iter().map(shown).collect(),
                 },
             };
             let with_each = |value: &String| {
@@ -191,8 +191,8 @@ mod tests {
     fn fill(text: &str, addresses: &[&str]) -> Vec<String> {
         let addresses: Vec<IpAddr> = addresses.iter().map(|text| text.parse().unwrap()).collect();
         parse(text).unwrap().fill(|reference| match reference {
-            TemplateReference::Instance => TemplateValue::Text("3".into()),
-            _ => TemplateValue::Addresses(addresses.clone()),
+            TemplateReference::Instance => ResolvedReference::Text("3".into()),
+            _ => ResolvedReference::Addresses(addresses.clone()),
         })
     }
 
@@ -237,7 +237,7 @@ mod tests {
         fn text_without_braces_is_itself(text in "[^{}]{0,40}") {
             let template = parse(&text).unwrap();
             prop_assert_eq!(template.as_text(), Some(&*text));
-            prop_assert_eq!(template.fill(|_| TemplateValue::Text(String::new())), vec![text]);
+            prop_assert_eq!(template.fill(|_| ResolvedReference::Text(String::new())), vec![text]);
         }
 
         #[test]

@@ -204,7 +204,7 @@ proptest! {
         ));
         let plan = Plan::parse(&text, &[]).unwrap();
         let role = &plan.roles[0];
-        prop_assert_eq!(&role.instances, &Instances::Count {
+        prop_assert_eq!(&role.instances, &RoleInstanceSpec::Count {
             count,
             labels: BTreeMap::from([(label, "x".to_owned())]),
             apart_from: vec![],

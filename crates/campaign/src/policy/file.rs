@@ -9,14 +9,14 @@ use horolog_time::text;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{POLICY_SCHEMA, Policy, RoleBounds, unmap_ipv4};
-use crate::file_error::{FileError, line_at_offset};
-use crate::role::{OptionType, ParsedValue, RoleKind};
+use super::{AgentPolicy, POLICY_SCHEMA, RoleBounds, unmap_ipv4};
+use crate::file_error::{FileContentError, line_at_offset};
+use crate::role::{ParsedOptionValue, RoleKind, RoleOptionType};
 
 /// Contents of the file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct RawPolicy {
+struct RawAgentPolicy {
     schema: Spanned<String>,
     kinds: Option<Vec<Spanned<String>>>,
     max_jobs: Option<Spanned<u32>>,
@@ -25,22 +25,22 @@ struct RawPolicy {
     max_rate: Option<Spanned<String>>,
     max_time: Option<Spanned<String>>,
     #[serde(default)]
-    kind: BTreeMap<Spanned<String>, RawBounds>,
+    kind: BTreeMap<Spanned<String>, RawRoleBounds>,
 }
 
 /// Bounds of one kind of roles; missing ones are those of all kinds.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct RawBounds {
+struct RawRoleBounds {
     targets: Option<Vec<Spanned<String>>>,
     listen: Option<Vec<Spanned<String>>>,
     max_rate: Option<Spanned<String>>,
     max_time: Option<Spanned<String>>,
 }
 
-pub(super) fn parse(text: &str) -> Result<Policy, FileError> {
-    let raw: RawPolicy =
-        toml::from_str(text).map_err(|error| FileError::from_toml_error(text, &error))?;
+pub(super) fn parse(text: &str) -> Result<AgentPolicy, FileContentError> {
+    let raw: RawAgentPolicy =
+        toml::from_str(text).map_err(|error| FileContentError::from_toml_error(text, &error))?;
     if raw.schema.get_ref() != POLICY_SCHEMA {
         let reason = format!(
             "unsupported schema; this version reads policies of the schema \
@@ -48,8 +48,8 @@ pub(super) fn parse(text: &str) -> Result<Policy, FileError> {
         );
         return Err(error_at(text, &raw.schema, reason));
     }
-    let default = Policy::default();
-    let common_bounds = RawBounds {
+    let default = AgentPolicy::default();
+    let common_bounds = RawRoleBounds {
         targets: raw.targets,
         listen: raw.listen,
         max_rate: raw.max_rate,
@@ -85,16 +85,20 @@ pub(super) fn parse(text: &str) -> Result<Policy, FileError> {
         Some(jobs) => jobs.into_inner(),
         None => default.jobs_max,
     };
-    Ok(Policy { jobs_max: jobs, default_bounds: defaults, kinds })
+    Ok(AgentPolicy { jobs_max: jobs, default_bounds: defaults, kinds })
 }
 
-fn error_at<T>(text: &str, value: &Spanned<T>, reason: impl Into<String>) -> FileError {
-    FileError::new(Some(line_at_offset(text, value.span().start)), reason)
+fn error_at<T>(text: &str, value: &Spanned<T>, reason: impl Into<String>) -> FileContentError {
+    FileContentError::new(Some(line_at_offset(text, value.span().start)), reason)
 }
 
-impl RawBounds {
+impl RawRoleBounds {
     /// Returns these bounds, with missing ones taken from `defaults`.
-    fn fill_missing(self, text: &str, defaults: &RoleBounds) -> Result<RoleBounds, FileError> {
+    fn fill_missing(
+        self,
+        text: &str,
+        defaults: &RoleBounds,
+    ) -> Result<RoleBounds, FileContentError> {
         let networks = |list: Option<Vec<Spanned<String>>>, default_networks: &[Prefix]| match list
         {
             Some(list) => list.iter().map(|one| parse_network(text, one)).collect(),
@@ -117,16 +121,16 @@ impl RawBounds {
     }
 }
 
-fn parse_network(text: &str, one: &Spanned<String>) -> Result<Prefix, FileError> {
-    match OptionType::Network.parse(one.get_ref()) {
-        Ok(ParsedValue::Network(network)) => Ok(unmap_ipv4(network.network())),
+fn parse_network(text: &str, one: &Spanned<String>) -> Result<Prefix, FileContentError> {
+    match RoleOptionType::Network.parse(one.get_ref()) {
+        Ok(ParsedOptionValue::Network(network)) => Ok(unmap_ipv4(network.network())),
         Ok(_) => Err(error_at(text, one, "write a network such as 10.0.0.0/8")),
         Err(why) => Err(error_at(text, one, why)),
     }
 }
 
-pub(super) fn to_toml(policy: &Policy) -> String {
-    let Policy { jobs_max: jobs, default_bounds: usual, kinds } = policy;
+pub(super) fn to_toml(policy: &AgentPolicy) -> String {
+    let AgentPolicy { jobs_max: jobs, default_bounds: usual, kinds } = policy;
     let names: Vec<_> = kinds.keys().map(ToString::to_string).collect();
     // Writing to memory cannot fail.
     let mut text = format!("schema = \"{POLICY_SCHEMA}\"\n");

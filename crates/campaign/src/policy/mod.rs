@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use horolog_sys::netlink::Prefix;
 
-use crate::file_error::{FileError, count_text};
+use crate::file_error::{FileContentError, count_text};
 use crate::id::JobId;
 use crate::order::{Job, Order};
-use crate::role::{OptionSpec, ParsedValue, PolicyBound, RoleKind};
+use crate::role::{ParsedOptionValue, PolicyBoundKind, RoleKind, RoleOptionSpec};
 
 /// Name and version of the schema.
 pub const POLICY_SCHEMA: &str = "horolog.policy/1";
@@ -47,7 +47,7 @@ const DEFAULT_JOBS: u32 = 64;
 
 /// Policy on what an agent may run.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Policy {
+pub struct AgentPolicy {
     jobs_max: u32,
     default_bounds: RoleBounds,
     kinds: BTreeMap<RoleKind, RoleBounds>,
@@ -72,7 +72,7 @@ pub struct OrderRefusal {
     pub reason: String,
 }
 
-impl Default for Policy {
+impl Default for AgentPolicy {
     /// Allows all kinds of roles except those that can saturate a path (`path-tcp`) or a CPU with a
     /// real-time priority (`cycle-lead`, `cycle-join`), within private networks, at up to 100,000
     /// requests or packets per second, for up to 10 minutes, with up to 64 jobs in an order.
@@ -95,7 +95,7 @@ impl Default for Policy {
     }
 }
 
-impl Policy {
+impl AgentPolicy {
     /// Returns a policy that allows all orders, for isolated lab hosts.
     #[must_use]
     pub fn allow_all() -> Self {
@@ -117,7 +117,7 @@ impl Policy {
     /// # Errors
     ///
     /// The first error, with its line.
-    pub fn parse(text: &str) -> Result<Self, FileError> {
+    pub fn parse(text: &str) -> Result<Self, FileContentError> {
         file::parse(text)
     }
 
@@ -198,20 +198,20 @@ impl RoleBounds {
     fn check_value(
         &self,
         option: &str,
-        bound: Option<PolicyBound>,
-        value: &ParsedValue,
+        bound: Option<PolicyBoundKind>,
+        value: &ParsedOptionValue,
     ) -> Result<(), String> {
         match (value, bound) {
-            (ParsedValue::Address(address, _), Some(PolicyBound::Listens)) => {
+            (ParsedOptionValue::Address(address, _), Some(PolicyBoundKind::Listens)) => {
                 check_within(&self.listens, Prefix::host(*address), option, "listen")
             }
-            (ParsedValue::Address(address, _), _) => {
+            (ParsedOptionValue::Address(address, _), _) => {
                 check_within(&self.targets, Prefix::host(*address), option, "targets")
             }
-            (ParsedValue::Network(network), _) => {
+            (ParsedOptionValue::Network(network), _) => {
                 check_within(&self.targets, *network, option, "targets")
             }
-            (ParsedValue::Time(time), _) => self.check_time(*time, option),
+            (ParsedOptionValue::Time(time), _) => self.check_time(*time, option),
             _ => Ok(()),
         }
     }
@@ -267,27 +267,27 @@ const FLOW_RATE: f64 = 100_000.0;
 /// that only reply or whose traffic the policy does not limit by rate.
 pub(super) fn job_rate(
     kind: RoleKind,
-    read: &[(&OptionSpec, Vec<ParsedValue>)],
+    read: &[(&RoleOptionSpec, Vec<ParsedOptionValue>)],
 ) -> (&'static str, f64) {
     let values = |name: &str| {
         let found = read.iter().find(|(spec, _)| spec.name == name);
         found.map_or(&[][..], |(_, values)| values.as_slice())
     };
     let rate = values("rate").iter().find_map(|value| match value {
-        ParsedValue::Rate(rate) => Some(*rate),
+        ParsedOptionValue::Rate(rate) => Some(*rate),
         _ => None,
     });
     match kind {
         RoleKind::Query => {
             let interval = match values("interval") {
-                [ParsedValue::Time(interval)] => *interval,
+                [ParsedOptionValue::Time(interval)] => *interval,
                 _ => QUERY_INTERVAL,
             };
             ("interval", values("target").len() as f64 / interval.as_secs_f64())
         }
         RoleKind::PathUdp => {
             let flows = match values("flows") {
-                [ParsedValue::Number(flows)] => *flows as f64,
+                [ParsedOptionValue::Number(flows)] => *flows as f64,
                 _ => 1.0,
             };
             // A rate applies to all flows together.

@@ -30,13 +30,13 @@ fn load(target: &str, rate: &str) -> Job {
     job(RoleKind::LoadNtp, &[("target", target), ("rate", rate)])
 }
 
-fn refusal(policy: &Policy, job: Job) -> String {
+fn refusal(policy: &AgentPolicy, job: Job) -> String {
     policy.check(&order(vec![job])).unwrap_err().to_string()
 }
 
 #[test]
 fn without_a_file_private_networks_may_be_measured_modestly() {
-    let policy = Policy::default();
+    let policy = AgentPolicy::default();
     for target in ["10.1.2.3", "127.0.0.1:123", "[fd00::1]:123", "::1", "192.0.2.1"] {
         policy.check(&order(vec![load(target, "1k-100k")])).unwrap();
     }
@@ -77,7 +77,7 @@ fn the_policy_that_is_installed_with_kubernetes_is_one() {
     let manifest = include_str!("../../../../packaging/kubernetes/horolog-agents.yaml");
     let text = block(manifest, "policy.toml").join("\n");
     assert!(text.contains(POLICY_SCHEMA), "{text}");
-    assert_eq!(Policy::parse(&text), Ok(Policy::default()));
+    assert_eq!(AgentPolicy::parse(&text), Ok(AgentPolicy::default()));
     // What a container is told to read is what the manifest has.
     assert!(manifest.contains("--policy=/etc/horolog/policy/policy.toml"));
     assert!(manifest.contains("mountPath: /etc/horolog/policy\n"));
@@ -85,7 +85,7 @@ fn the_policy_that_is_installed_with_kubernetes_is_one() {
 
 #[test]
 fn times_jobs_and_forms_are_judged() {
-    let policy = Policy::default();
+    let policy = AgentPolicy::default();
     let mut long = order(vec![load("10.0.0.1", "1k")]);
     long.deadline_ns = 601_000_000_000;
     let why = policy.check(&long).unwrap_err().to_string();
@@ -109,7 +109,7 @@ fn a_relay_is_judged_by_its_copies() {
         pairs.extend(children.iter().map(|child| ("child", *child)));
         job(RoleKind::RelayRun, &pairs)
     };
-    let policy = Policy::default();
+    let policy = AgentPolicy::default();
     policy.check(&order(vec![relay("50k", &["10.0.0.2:1", "10.0.0.3:1"])])).unwrap();
     let why = refusal(&policy, relay("60k", &["10.0.0.2:1", "10.0.0.3:1"]));
     assert!(why.contains("rate: 120000 per second"), "{why}");
@@ -121,7 +121,7 @@ fn a_relay_is_judged_by_its_copies() {
 
 #[test]
 fn rates_are_limited_whichever_option_sets_them_and_in_total() {
-    let policy = Policy::parse("schema = \"horolog.policy/1\"\nmax-rate = \"1k\"\n").unwrap();
+    let policy = AgentPolicy::parse("schema = \"horolog.policy/1\"\nmax-rate = \"1k\"\n").unwrap();
     let query = |interval| {
         let pairs = [("target", "10.0.0.1"), ("target", "10.0.0.2"), ("interval", interval)];
         job(RoleKind::Query, &pairs)
@@ -133,8 +133,8 @@ fn rates_are_limited_whichever_option_sets_them_and_in_total() {
     policy.check(&order(vec![path("rate", "1k")])).unwrap();
     assert!(refusal(&policy, path("rate", "2k")).contains("rate: 2000 per"), "too fast");
     assert!(refusal(&policy, path("flows", "1")).contains("flows without a rate: 100000 per"));
-    Policy::default().check(&order(vec![path("flows", "1")])).unwrap();
-    assert!(refusal(&Policy::default(), path("flows", "2")).contains("200000 per"));
+    AgentPolicy::default().check(&order(vec![path("flows", "1")])).unwrap();
+    assert!(refusal(&AgentPolicy::default(), path("flows", "2")).contains("200000 per"));
     let several = order(vec![load("10.0.0.1", "600"), load("10.0.0.2", "500")]);
     let why = policy.check(&several).unwrap_err().to_string();
     assert!(why.contains("the total of all jobs of this agent exceeds"), "{why}");
@@ -143,7 +143,7 @@ fn rates_are_limited_whichever_option_sets_them_and_in_total() {
 
 #[test]
 fn networks_of_ipv4_in_the_clothes_of_ipv6_keep_their_length() {
-    let policy = Policy::default();
+    let policy = AgentPolicy::default();
     let relay = |source| {
         let pairs = [("listen", "10.0.0.1:5000"), ("source", source), ("rate", "1")];
         job(RoleKind::RelayRun, &pairs)
@@ -156,14 +156,14 @@ fn networks_of_ipv4_in_the_clothes_of_ipv6_keep_their_length() {
         assert!(why.contains("is outside the policy's 'targets'"), "{source}: {why}");
     }
     let mapped = "schema = \"horolog.policy/1\"\ntargets = [\"::ffff:8.8.0.0/112\"]\n";
-    let mapped = Policy::parse(mapped).unwrap();
+    let mapped = AgentPolicy::parse(mapped).unwrap();
     mapped.check(&order(vec![load("8.8.8.8", "1k")])).unwrap();
     assert!(refusal(&mapped, load("8.9.8.8", "1k")).contains("'targets'"));
 }
 
 #[test]
 fn a_file_widens_and_narrows() {
-    let policy = Policy::parse(
+    let policy = AgentPolicy::parse(
         "schema = \"horolog.policy/1\"\nkinds = [\"load-ntp\", \"path-tcp\"]\nmax-rate = \"1k\"\n\
          targets = [\"8.8.8.8\"]\n[kind.load-ntp]\nmax-rate = \"1M\"\n",
     )
@@ -172,7 +172,7 @@ fn a_file_widens_and_narrows() {
     policy.check(&order(vec![load("8.8.8.8", "1M")])).unwrap();
     policy.check(&order(vec![job(RoleKind::PathTcp, &[("target", "8.8.8.8")])])).unwrap();
     assert!(refusal(&policy, load("10.0.0.1", "1k")).contains("'targets'"));
-    assert!(Policy::allow_all().check(&order(vec![load("8.8.8.8", "20M")])).is_ok());
+    assert!(AgentPolicy::allow_all().check(&order(vec![load("8.8.8.8", "20M")])).is_ok());
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn faults_have_lines() {
         (&format!("{head}kinds = []\n[kind.serve]\n"), Some(3), "add \"serve\" to the kinds"),
         (&format!("{head}max-jobs = 0\n"), Some(2), "at least 1"),
     ] {
-        let fault = Policy::parse(text).unwrap_err();
+        let fault = AgentPolicy::parse(text).unwrap_err();
         assert_eq!(fault.line, line, "{text}: {fault}");
         assert!(fault.reason.contains(named), "{text}: {fault}");
     }
@@ -197,18 +197,18 @@ fn faults_have_lines() {
 
 #[test]
 fn the_effective_policy_round_trips_as_a_file() {
-    let own = Policy::parse(
+    let own = AgentPolicy::parse(
         "schema = \"horolog.policy/1\"\nmax-time = \"1.5s\"\n[kind.query]\nmax-time = \"2h\"\n",
     );
-    for policy in [Policy::default(), own.unwrap()] {
-        assert_eq!(Policy::parse(&policy.to_toml()), Ok(policy));
+    for policy in [AgentPolicy::default(), own.unwrap()] {
+        assert_eq!(AgentPolicy::parse(&policy.to_toml()), Ok(policy));
     }
 }
 
 #[test]
 fn the_guide_has_the_default_policy() {
     let guide = include_str!("../../../../docs/campaign.md");
-    let policy = Policy::default().to_toml().trim_end().replace('\n', "\n    ");
+    let policy = AgentPolicy::default().to_toml().trim_end().replace('\n', "\n    ");
     assert!(guide.contains(&policy), "{policy}");
 }
 
@@ -221,7 +221,7 @@ proptest! {
             let policy = format!(
                 "schema = \"horolog.policy/1\"\ntargets = [\"10.1.2.3/{length}\"]\n"
             );
-            Policy::parse(&policy).unwrap().check(&order(vec![load(&target, "1k")])).is_ok()
+            AgentPolicy::parse(&policy).unwrap().check(&order(vec![load(&target, "1k")])).is_ok()
         };
         prop_assert!(!of(length) || of(length.saturating_sub(1)), "{target}/{length}");
     }
@@ -230,7 +230,7 @@ proptest! {
     fn any_text_is_read_or_refused(
         text in "(?s).{0,80}|(schema = \"horolog.policy/1\"\n|kinds|targets|=|\\[|\\]|\"|10.0.0.0/8|\n){0,20}"
     ) {
-        if let Err(fault) = Policy::parse(&text) {
+        if let Err(fault) = AgentPolicy::parse(&text) {
             let lines = 1 + text.matches('\n').count();
             prop_assert!(fault.line.is_none_or(|line| (1..=lines).contains(&line)), "{fault}");
         }

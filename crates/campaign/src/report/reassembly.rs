@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::{Fragment, FragmentHeader, MessageError, REPORT_BYTES_MAX};
+use super::{AgentReportError, REPORT_BYTES_MAX, ReportFragment, ReportFragmentHeader};
 
 /// Largest number of incomplete reports of one agent. An agent sends one report at a time, so
 /// further incomplete ones are from before a restart.
@@ -12,18 +12,18 @@ const INCOMPLETE_BYTES_MAX: usize = REPORT_BYTES_MAX as usize;
 /// Incomplete reports of all agents. They are separate for each agent, so that fragments of one
 /// agent neither complete a report of another nor use its limits.
 #[derive(Default, Debug)]
-pub struct Reassembly {
-    agents: BTreeMap<String, IncompleteReports>,
+pub struct ReportReassembly {
+    agents: BTreeMap<String, IncompleteAgentReports>,
 }
 
 /// Incomplete reports of one agent, oldest first.
 #[derive(Default, Debug)]
-struct IncompleteReports {
+struct IncompleteAgentReports {
     reports: VecDeque<(String, Vec<Option<Vec<u8>>>)>,
     bytes: usize,
 }
 
-impl Reassembly {
+impl ReportReassembly {
     /// Adds a fragment received on the subject of `agent`, and returns the packed report that it
     /// completes; otherwise `None`. A repeated fragment is ignored; one that states another number
     /// of fragments restarts its report. If an agent has too many incomplete reports, the oldest
@@ -35,8 +35,8 @@ impl Reassembly {
     pub fn add_fragment(
         &mut self,
         agent: &str,
-        part: &Fragment<'_>,
-    ) -> Result<Option<Vec<u8>>, MessageError> {
+        part: &ReportFragment<'_>,
+    ) -> Result<Option<Vec<u8>>, AgentReportError> {
         let incomplete = self.agents.entry(agent.to_owned()).or_default();
         let completed = incomplete.add_fragment(part);
         if incomplete.reports.is_empty() {
@@ -46,9 +46,12 @@ impl Reassembly {
     }
 }
 
-impl IncompleteReports {
-    fn add_fragment(&mut self, part: &Fragment<'_>) -> Result<Option<Vec<u8>>, MessageError> {
-        let FragmentHeader { id, part: number, parts } = &part.header;
+impl IncompleteAgentReports {
+    fn add_fragment(
+        &mut self,
+        part: &ReportFragment<'_>,
+    ) -> Result<Option<Vec<u8>>, AgentReportError> {
+        let ReportFragmentHeader { id, part: number, parts } = &part.header;
         if *parts == 1 {
             self.remove(id);
             return Ok(Some(part.content.to_vec()));
@@ -79,12 +82,12 @@ impl IncompleteReports {
 
     /// Drops the oldest other reports until the limits are met. If the report `id` alone exceeds
     /// them, drops it and returns an error.
-    fn enforce_limits(&mut self, id: &str) -> Result<Option<Vec<u8>>, MessageError> {
+    fn enforce_limits(&mut self, id: &str) -> Result<Option<Vec<u8>>, AgentReportError> {
         while self.reports.len() > INCOMPLETE_MAX || self.bytes > INCOMPLETE_BYTES_MAX {
             let other = self.reports.iter().map(|(other, _)| other).find(|other| *other != id);
             let Some(other) = other.cloned() else {
                 self.remove(id);
-                return Err(MessageError::TooLarge);
+                return Err(AgentReportError::TooLarge);
             };
             self.remove(&other);
         }
@@ -107,14 +110,14 @@ mod tests {
     use super::*;
     use crate::report::fragments;
 
-    fn first_of_two(id: &str, agent: &str, assembly: &mut Reassembly) {
+    fn first_of_two(id: &str, agent: &str, assembly: &mut ReportReassembly) {
         let part = fragments(id, b"ab", 1).next().unwrap();
         assert_eq!(assembly.add_fragment(agent, &part).unwrap(), None);
     }
 
     #[test]
     fn incomplete_reports_take_no_room_of_other_agents() {
-        let mut assembly = Reassembly::default();
+        let mut assembly = ReportReassembly::default();
         first_of_two("whole", "n2", &mut assembly);
         for number in 0..=INCOMPLETE_MAX {
             first_of_two(&number.to_string(), "n1", &mut assembly);
@@ -130,7 +133,7 @@ mod tests {
 
     #[test]
     fn parts_of_two_agents_are_not_mixed() {
-        let mut assembly = Reassembly::default();
+        let mut assembly = ReportReassembly::default();
         first_of_two("r", "n1", &mut assembly);
         let foreign = fragments("r", b"xy", 1).nth(1).unwrap();
         assert_eq!(assembly.add_fragment("n2", &foreign).unwrap(), None);

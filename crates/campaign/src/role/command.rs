@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::Path;
 
-use super::{ArgMapping, OptionSpec, ParsedValue, RoleKind};
+use super::{ParsedOptionValue, RoleKind, RoleOptionMapping, RoleOptionSpec};
 use crate::file_error::sanitised;
 
 /// Name of a role's packet group in a relay's table file.
@@ -106,15 +106,16 @@ const SHOWN_MAX: usize = 60;
 pub(super) fn parse_options(
     kind: RoleKind,
     options: &BTreeMap<String, Vec<String>>,
-) -> Result<Vec<(&'static OptionSpec, Vec<ParsedValue>)>, RoleOptionError> {
+) -> Result<Vec<(&'static RoleOptionSpec, Vec<ParsedOptionValue>)>, RoleOptionError> {
     if let Some(option) = options.keys().find(|name| kind.option(name).is_none()) {
         return Err(RoleOptionError::Unknown { kind, option: sanitised(option, SHOWN_MAX) });
     }
-    let is_missing = |option: &&OptionSpec| option.required && !options.contains_key(option.name);
-    if let Some(OptionSpec { name, help, .. }) = kind.options().iter().find(is_missing) {
+    let is_missing =
+        |option: &&RoleOptionSpec| option.required && !options.contains_key(option.name);
+    if let Some(RoleOptionSpec { name, help, .. }) = kind.options().iter().find(is_missing) {
         return Err(RoleOptionError::Missing { kind, option: name, help });
     }
-    let values_of = |spec: &'static OptionSpec| Some((spec, options.get(spec.name)?));
+    let values_of = |spec: &'static RoleOptionSpec| Some((spec, options.get(spec.name)?));
     let present = kind.options().iter().filter_map(values_of);
     let read = present.map(|(spec, values)| Ok((spec, parse_values(kind, spec, values)?)));
     let read = read.collect::<Result<Vec<_>, RoleOptionError>>()?;
@@ -125,14 +126,14 @@ pub(super) fn parse_options(
 /// Checks that the node numbers in `slow-node` do not exceed `nodes`.
 fn check_node_numbers(
     kind: RoleKind,
-    read: &[(&'static OptionSpec, Vec<ParsedValue>)],
+    read: &[(&'static RoleOptionSpec, Vec<ParsedOptionValue>)],
 ) -> Result<(), RoleOptionError> {
     let values = |name: &str| read.iter().find(|(spec, _)| spec.name == name);
     let Some((_, nodes)) = values("nodes") else { return Ok(()) };
     let Some((spec, named)) = values("slow-node") else { return Ok(()) };
-    let [ParsedValue::Number(nodes)] = nodes.as_slice() else { return Ok(()) };
+    let [ParsedOptionValue::Number(nodes)] = nodes.as_slice() else { return Ok(()) };
     for value in named {
-        let ParsedValue::Text(text) = value else { continue };
+        let ParsedOptionValue::Text(text) = value else { continue };
         let node = text.split('=').next().and_then(|node| node.parse::<u64>().ok());
         if let Some(node) = node.filter(|node| node > nodes) {
             let reason = format!("node {node} does not exist; nodes are 1 to {nodes}");
@@ -149,9 +150,9 @@ fn check_node_numbers(
 
 fn parse_values(
     kind: RoleKind,
-    spec: &'static OptionSpec,
+    spec: &'static RoleOptionSpec,
     values: &[String],
-) -> Result<Vec<ParsedValue>, RoleOptionError> {
+) -> Result<Vec<ParsedOptionValue>, RoleOptionError> {
     if values.is_empty() || (values.len() > 1 && !spec.many) {
         let (option, many, count) = (spec.name, spec.many, values.len());
         return Err(RoleOptionError::Values { kind, option, count, many });
@@ -200,15 +201,19 @@ pub(super) fn command_line(
         let values = options.get(spec.name).map_or(&[][..], Vec::as_slice);
         match spec.maps_to {
             // The value `none` of `core`: the flag is omitted.
-            ArgMapping::Flag(_) if *parsed == [ParsedValue::Switch(false)] => {}
-            ArgMapping::Flag(flag) => {
+            RoleOptionMapping::Flag(_) if *parsed == [ParsedOptionValue::Switch(false)] => {}
+            RoleOptionMapping::Flag(flag) => {
                 argv.extend(values.iter().map(|value| OsString::from(format!("{flag}={value}"))));
             }
-            ArgMapping::Switch(flag) if parsed.contains(&ParsedValue::Switch(true)) => {
+            RoleOptionMapping::Switch(flag)
+                if parsed.contains(&ParsedOptionValue::Switch(true)) =>
+            {
                 argv.push(flag.into());
             }
-            ArgMapping::Argument => arguments.extend(values.iter().map(OsString::from)),
-            ArgMapping::Switch(_) | ArgMapping::Key(_) | ArgMapping::Table(_) => {}
+            RoleOptionMapping::Argument => arguments.extend(values.iter().map(OsString::from)),
+            RoleOptionMapping::Switch(_)
+            | RoleOptionMapping::Key(_)
+            | RoleOptionMapping::Table(_) => {}
         }
     }
     argv.extend(has_json_flag.then(|| file_flag("--json", files.result)));
@@ -231,11 +236,11 @@ pub(super) fn command_line(
 /// Returns the text of the task file and the names of the options that it replaces; `None` without
 /// a task file.
 fn task_file(
-    read: &[(&'static OptionSpec, Vec<ParsedValue>)],
+    read: &[(&'static RoleOptionSpec, Vec<ParsedOptionValue>)],
     options: &BTreeMap<String, Vec<String>>,
 ) -> Option<(String, &'static [&'static str])> {
     read.iter().find_map(|(spec, parsed)| match (spec.maps_to, parsed.as_slice()) {
-        (ArgMapping::Table(replaced), [ParsedValue::Text(_)]) => {
+        (RoleOptionMapping::Table(replaced), [ParsedOptionValue::Text(_)]) => {
             Some((options.get(spec.name)?.concat(), replaced))
         }
         _ => None,
@@ -251,17 +256,17 @@ fn file_flag(flag: &str, path: &Path) -> OsString {
 
 /// Formats a relay's table file with one group. The values were validated, so none needs escapes.
 fn relay_table(
-    read: &[(&'static OptionSpec, Vec<ParsedValue>)],
+    read: &[(&'static RoleOptionSpec, Vec<ParsedOptionValue>)],
     options: &BTreeMap<String, Vec<String>>,
 ) -> String {
     let mut text = format!("[[group]]\nname = \"{GROUP}\"\n");
     let mut destinations = String::new();
     for (spec, parsed) in read {
-        let ArgMapping::Key(key) = spec.maps_to else { continue };
+        let RoleOptionMapping::Key(key) = spec.maps_to else { continue };
         let values = options.get(spec.name).map_or(&[][..], Vec::as_slice);
         let quoted: Vec<_> = values.iter().map(|value| format!("\"{value}\"")).collect();
         let value = match parsed.as_slice() {
-            [ParsedValue::Rate(rate)] => format!("{}", rate.ceil() as u64),
+            [ParsedOptionValue::Rate(rate)] => format!("{}", rate.ceil() as u64),
             _ if spec.many => format!("[{}]", quoted.join(", ")),
             _ => quoted.concat(),
         };
@@ -276,9 +281,9 @@ fn relay_table(
 
 /// Formats the key `destinations` of the table file: the addresses of the children, which the
 /// policy has checked.
-fn destinations_of(children: &[ParsedValue]) -> String {
-    let address = |child: &ParsedValue| match child {
-        ParsedValue::Address(address, _) => Some(format!("\"{address}\"")),
+fn destinations_of(children: &[ParsedOptionValue]) -> String {
+    let address = |child: &ParsedOptionValue| match child {
+        ParsedOptionValue::Address(address, _) => Some(format!("\"{address}\"")),
         _ => None,
     };
     let addresses: Vec<_> = children.iter().filter_map(address).collect();

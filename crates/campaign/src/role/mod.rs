@@ -16,7 +16,7 @@ use crate::file_error::sanitised;
 use crate::order::SHOWN_MAX;
 
 pub use command::{CommandFiles, RoleCommandLine, RoleOptionError};
-pub use value::{OptionType, ParsedValue, PolicyBound};
+pub use value::{ParsedOptionValue, PolicyBoundKind, RoleOptionType};
 
 /// Kind of role.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -48,7 +48,7 @@ pub enum RoleKind {
 
 /// Mapping of an option to the command line or the table file of its command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ArgMapping {
+pub enum RoleOptionMapping {
     /// Flag of this name with its value, as in `--rate=5k`.
     Flag(&'static str),
     /// Flag of this name without a value, if the option is true.
@@ -63,17 +63,17 @@ pub enum ArgMapping {
 
 /// Option of a kind of roles.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct OptionSpec {
+pub struct RoleOptionSpec {
     /// Name in plans and orders.
     pub name: &'static str,
     /// Type of the values.
-    pub value_type: OptionType,
+    pub value_type: RoleOptionType,
     /// True if the option is required.
     pub required: bool,
     /// True if the option may have several values.
     pub many: bool,
     /// Mapping to the command.
-    pub maps_to: ArgMapping,
+    pub maps_to: RoleOptionMapping,
     /// Short description.
     pub help: &'static str,
 }
@@ -138,13 +138,13 @@ impl RoleKind {
 
     /// Returns the options of this kind.
     #[must_use]
-    pub const fn options(self) -> &'static [OptionSpec] {
+    pub const fn options(self) -> &'static [RoleOptionSpec] {
         table::option_specs(self)
     }
 
     /// Returns the option of this name.
     #[must_use]
-    pub fn option(self, name: &str) -> Option<&'static OptionSpec> {
+    pub fn option(self, name: &str) -> Option<&'static RoleOptionSpec> {
         self.options().iter().find(|option| option.name == name)
     }
 
@@ -157,7 +157,7 @@ impl RoleKind {
     pub fn parse_options(
         self,
         options: &BTreeMap<String, Vec<String>>,
-    ) -> Result<Vec<(&'static OptionSpec, Vec<ParsedValue>)>, RoleOptionError> {
+    ) -> Result<Vec<(&'static RoleOptionSpec, Vec<ParsedOptionValue>)>, RoleOptionError> {
         command::parse_options(self, options)
     }
 

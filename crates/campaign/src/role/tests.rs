@@ -29,22 +29,22 @@ fn refused(kind: RoleKind, pairs: &[(&str, &[&str])]) -> String {
 }
 
 /// A value of each type.
-pub(crate) fn example(value: OptionType) -> &'static str {
+pub(crate) fn example(value: RoleOptionType) -> &'static str {
     match value {
-        OptionType::Target | OptionType::Network => "192.0.2.1",
-        OptionType::TargetPort | OptionType::Listen => "[2001:db8::1]:123",
-        OptionType::Rate => "1.5k",
-        OptionType::Rates => "1k-2k",
-        OptionType::Time => "100ms",
-        OptionType::Count(_) => "1",
-        OptionType::Size => "64",
-        OptionType::Sizes(..) => "64,1000..5000:1000",
-        OptionType::Factor => "1=1.5",
-        OptionType::Cores => "0,1",
-        OptionType::Tasks => "[[task]]\nname = \"a\"\nperiod = \"10ms\"\n",
-        OptionType::Name => "node-2",
-        OptionType::Choice(words) => words[0],
-        OptionType::Switch => "true",
+        RoleOptionType::Target | RoleOptionType::Network => "192.0.2.1",
+        RoleOptionType::TargetPort | RoleOptionType::Listen => "[2001:db8::1]:123",
+        RoleOptionType::Rate => "1.5k",
+        RoleOptionType::Rates => "1k-2k",
+        RoleOptionType::Time => "100ms",
+        RoleOptionType::Count(_) => "1",
+        RoleOptionType::Size => "64",
+        RoleOptionType::Sizes(..) => "64,1000..5000:1000",
+        RoleOptionType::Factor => "1=1.5",
+        RoleOptionType::Cores => "0,1",
+        RoleOptionType::Tasks => "[[task]]\nname = \"a\"\nperiod = \"10ms\"\n",
+        RoleOptionType::Name => "node-2",
+        RoleOptionType::Choice(words) => words[0],
+        RoleOptionType::Switch => "true",
     }
 }
 
@@ -117,10 +117,10 @@ fn a_task_file_replaces_one_task() {
     let one = "cycle run --join-timeout=30s --listen=192.0.2.1:4460 --nodes=2 --period=20ms --compute=2ms \
                --release-signal=udp --json=/j/result";
     assert_eq!((&*words, table), (one, None));
-    let (words, table) = line(example(OptionType::Tasks));
+    let (words, table) = line(example(RoleOptionType::Tasks));
     let several = "cycle run --join-timeout=30s --listen=192.0.2.1:4460 --nodes=2 --release-signal=udp \
                    --json=/j/result /j/table";
-    assert_eq!((&*words, table.as_deref()), (several, Some(example(OptionType::Tasks))));
+    assert_eq!((&*words, table.as_deref()), (several, Some(example(RoleOptionType::Tasks))));
 }
 
 #[test]
@@ -204,22 +204,22 @@ fn what_no_command_takes_is_refused_before() {
     assert_eq!(lead("3", &["3=5", "7=5"]), Err(why.to_owned()));
 }
 
-fn value() -> impl Strategy<Value = OptionType> {
+fn value() -> impl Strategy<Value = RoleOptionType> {
     prop_oneof![
-        Just(OptionType::Target),
-        Just(OptionType::TargetPort),
-        Just(OptionType::Network),
-        Just(OptionType::Rate),
-        Just(OptionType::Rates),
-        Just(OptionType::Time),
-        Just(OptionType::Count(10)),
-        Just(OptionType::Size),
-        Just(OptionType::Sizes(1, 1_000)),
-        Just(OptionType::Factor),
-        Just(OptionType::Cores),
-        Just(OptionType::Name),
-        Just(OptionType::Choice(&["auto", "udp"])),
-        Just(OptionType::Switch),
+        Just(RoleOptionType::Target),
+        Just(RoleOptionType::TargetPort),
+        Just(RoleOptionType::Network),
+        Just(RoleOptionType::Rate),
+        Just(RoleOptionType::Rates),
+        Just(RoleOptionType::Time),
+        Just(RoleOptionType::Count(10)),
+        Just(RoleOptionType::Size),
+        Just(RoleOptionType::Sizes(1, 1_000)),
+        Just(RoleOptionType::Factor),
+        Just(RoleOptionType::Cores),
+        Just(RoleOptionType::Name),
+        Just(RoleOptionType::Choice(&["auto", "udp"])),
+        Just(RoleOptionType::Switch),
     ]
 }
 

@@ -19,7 +19,7 @@ const NAME_BYTES_MAX: usize = 32;
 
 /// Type of an option's values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum OptionType {
+pub enum RoleOptionType {
     /// Destination of packets: an address, with or without a port. Host names are excluded, because
     /// the policy checks addresses.
     Target,
@@ -58,7 +58,7 @@ pub enum OptionType {
 
 /// Kind of policy bound that applies to the values of an option.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum PolicyBound {
+pub enum PolicyBoundKind {
     /// Networks to which packets may be sent.
     Targets,
     /// Networks of local addresses on which the agent may listen.
@@ -71,7 +71,7 @@ pub enum PolicyBound {
 
 /// Parsed value.
 #[derive(Clone, PartialEq, Debug)]
-pub enum ParsedValue {
+pub enum ParsedOptionValue {
     /// Address, with or without a port.
     Address(IpAddr, Option<u16>),
     /// Network.
@@ -88,7 +88,7 @@ pub enum ParsedValue {
     Switch(bool),
 }
 
-impl OptionType {
+impl RoleOptionType {
     /// Returns the name of the type for tables of options.
     #[must_use]
     pub fn name(self) -> String {
@@ -113,12 +113,12 @@ impl OptionType {
 
     /// Returns the kind of policy bound that applies; `None` if the values are not bounded.
     #[must_use]
-    pub const fn bound(self) -> Option<PolicyBound> {
+    pub const fn bound(self) -> Option<PolicyBoundKind> {
         match self {
-            Self::Target | Self::TargetPort => Some(PolicyBound::Targets),
-            Self::Listen => Some(PolicyBound::Listens),
-            Self::Rate | Self::Rates => Some(PolicyBound::Rate),
-            Self::Time => Some(PolicyBound::Time),
+            Self::Target | Self::TargetPort => Some(PolicyBoundKind::Targets),
+            Self::Listen => Some(PolicyBoundKind::Listens),
+            Self::Rate | Self::Rates => Some(PolicyBoundKind::Rate),
+            Self::Time => Some(PolicyBoundKind::Time),
             Self::Network
             | Self::Count(_)
             | Self::Size
@@ -137,27 +137,29 @@ impl OptionType {
     /// # Errors
     ///
     /// The expected form, as an imperative sentence.
-    pub fn parse(self, input: &str) -> Result<ParsedValue, String> {
+    pub fn parse(self, input: &str) -> Result<ParsedOptionValue, String> {
         match self {
             Self::Target => parse_target(input),
             Self::TargetPort | Self::Listen => parse_socket_address(input),
             Self::Network => parse_network(input),
-            Self::Rate => text::rate(input).map(ParsedValue::Rate),
-            Self::Rates => text::rates(input).map(|(_, high)| ParsedValue::Rate(high)),
-            Self::Time => text::positive_duration(input).map(ParsedValue::Time),
+            Self::Rate => text::rate(input).map(ParsedOptionValue::Rate),
+            Self::Rates => text::rates(input).map(|(_, high)| ParsedOptionValue::Rate(high)),
+            Self::Time => text::positive_duration(input).map(ParsedOptionValue::Time),
             Self::Count(max) => parse_count(input, max),
-            Self::Size => text::size(input).map(ParsedValue::Number),
+            Self::Size => text::size(input).map(ParsedOptionValue::Number),
             Self::Sizes(min, max) => parse_sizes(input, min, max),
             Self::Factor => parse_factor(input),
             Self::Cores => parse_cores(input),
-            Self::Tasks if input == "none" => Ok(ParsedValue::Switch(false)),
-            Self::Tasks => check_task_file(input).map(|()| ParsedValue::Text(input.to_owned())),
+            Self::Tasks if input == "none" => Ok(ParsedOptionValue::Switch(false)),
+            Self::Tasks => {
+                check_task_file(input).map(|()| ParsedOptionValue::Text(input.to_owned()))
+            }
             Self::Name => parse_name(input),
             Self::Choice(words) if words.contains(&input) => {
-                Ok(ParsedValue::Text(input.to_owned()))
+                Ok(ParsedOptionValue::Text(input.to_owned()))
             }
             Self::Choice(words) => Err(format!("write one of {}", words.join(", "))),
-            Self::Switch => input.parse().map(ParsedValue::Switch).map_err(|_| {
+            Self::Switch => input.parse().map(ParsedOptionValue::Switch).map_err(|_| {
                 let form = "write true or false";
                 form.to_owned()
             }),
@@ -167,9 +169,9 @@ impl OptionType {
 
 /// Parses an address with or without a port: `192.0.2.1`, `192.0.2.1:123`, `2001:db8::1`,
 /// `[2001:db8::1]:123`.
-fn parse_target(input: &str) -> Result<ParsedValue, String> {
+fn parse_target(input: &str) -> Result<ParsedOptionValue, String> {
     refuse_zone(input)?;
-    let bare = input.parse::<IpAddr>().map(|address| ParsedValue::Address(address, None));
+    let bare = input.parse::<IpAddr>().map(|address| ParsedOptionValue::Address(address, None));
     bare.or_else(|_| parse_socket_address(input)).map_err(|_| {
         "write an address, with a port or without, such as 192.0.2.1 or [2001:db8::1]:123; names \
          are not supported, since an agent checks destinations by address"
@@ -188,45 +190,45 @@ fn refuse_zone(input: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn parse_socket_address(input: &str) -> Result<ParsedValue, String> {
+fn parse_socket_address(input: &str) -> Result<ParsedOptionValue, String> {
     refuse_zone(input)?;
     let parsed = input.parse::<SocketAddr>().ok();
-    let address = parsed.map(|at| ParsedValue::Address(at.ip(), Some(at.port())));
+    let address = parsed.map(|at| ParsedOptionValue::Address(at.ip(), Some(at.port())));
     let form = "write an address and a port, such as 192.0.2.1:123 or [2001:db8::1]:123";
     address.ok_or_else(|| form.to_owned())
 }
 
-fn parse_network(input: &str) -> Result<ParsedValue, String> {
+fn parse_network(input: &str) -> Result<ParsedOptionValue, String> {
     let address = input.parse::<IpAddr>().map(Prefix::host);
     let network = address.or_else(|_| input.parse::<Prefix>());
-    network.map(ParsedValue::Network).map_err(|error| error.to_string())
+    network.map(ParsedOptionValue::Network).map_err(|error| error.to_string())
 }
 
-fn parse_count(input: &str, max: u32) -> Result<ParsedValue, String> {
+fn parse_count(input: &str, max: u32) -> Result<ParsedOptionValue, String> {
     match text::count(input) {
-        Ok(count) if count <= max => Ok(ParsedValue::Number(count.into())),
+        Ok(count) if count <= max => Ok(ParsedOptionValue::Number(count.into())),
         _ => Err(format!("write a number from 1 to {max}")),
     }
 }
 
-fn parse_factor(input: &str) -> Result<ParsedValue, String> {
+fn parse_factor(input: &str) -> Result<ParsedOptionValue, String> {
     let form = || "write a node and a factor from 0.01 to 100, such as 2=3".to_owned();
     let (node, factor) = input.split_once('=').ok_or_else(form)?;
     let is_decimal = factor.chars().all(|c| c.is_ascii_digit() || c == '.');
     let factor = factor.parse().ok().filter(|times| is_decimal && (0.01..=100.0).contains(times));
     parse_count(node, u16::MAX.into()).ok().zip(factor).ok_or_else(form)?;
-    Ok(ParsedValue::Text(input.to_owned()))
+    Ok(ParsedOptionValue::Text(input.to_owned()))
 }
 
 /// Parses a list of cores; `none` yields `Switch(false)`, for which the flag is omitted.
-fn parse_cores(input: &str) -> Result<ParsedValue, String> {
+fn parse_cores(input: &str) -> Result<ParsedOptionValue, String> {
     let is_core =
         |core: &str| core.len() <= 4 && core.parse::<u16>().is_ok_and(|_| is_digits(core));
     let count = input.split(',').count();
     match input {
-        "none" => Ok(ParsedValue::Switch(false)),
+        "none" => Ok(ParsedOptionValue::Switch(false)),
         _ if count <= CORES_MAX && input.split(',').all(is_core) => {
-            Ok(ParsedValue::Text(input.to_owned()))
+            Ok(ParsedOptionValue::Text(input.to_owned()))
         }
         _ => Err("write cores such as 0,1, or none".to_owned()),
     }
@@ -236,17 +238,17 @@ fn is_digits(text: &str) -> bool {
     text.chars().all(|c| c.is_ascii_digit())
 }
 
-fn parse_name(input: &str) -> Result<ParsedValue, String> {
+fn parse_name(input: &str) -> Result<ParsedOptionValue, String> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     let begins = input.starts_with(|c: char| c.is_ascii_alphanumeric());
     if begins && input.len() <= NAME_BYTES_MAX && input.chars().all(is_part) {
-        Ok(ParsedValue::Text(input.to_owned()))
+        Ok(ParsedOptionValue::Text(input.to_owned()))
     } else {
         Err(format!("write up to {NAME_BYTES_MAX} letters, digits, '-', '_' and '.'"))
     }
 }
 
-fn parse_sizes(input: &str, min: u64, max: u64) -> Result<ParsedValue, String> {
+fn parse_sizes(input: &str, min: u64, max: u64) -> Result<ParsedOptionValue, String> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || ",.:*".contains(c);
     let fits = (1..=SIZES_BYTES_MAX).contains(&input.len());
     if !fits || !input.starts_with(|c: char| c.is_ascii_digit()) || !input.chars().all(is_part) {
@@ -258,7 +260,7 @@ fn parse_sizes(input: &str, min: u64, max: u64) -> Result<ParsedValue, String> {
             return Err(format!("'{end}' is outside {min} to {max} bytes"));
         }
     }
-    Ok(ParsedValue::Text(input.to_owned()))
+    Ok(ParsedOptionValue::Text(input.to_owned()))
 }
 
 /// Returns a single size, or the first and the last size of a range. The step of a range is checked

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use horolog_counters::{
-    CounterQuery, CounterReader, ServerCounts, ServerCountsResult, ServerQueryFn, Token,
+    BearerToken, CounterQuery, CounterReader, ServerCounts, ServerCountsResult, ServerQueryFn,
     render_text,
 };
 use horolog_http::{HttpRequest, HttpResponder};
@@ -86,7 +86,7 @@ pub(crate) fn run(args: CountersArgs) -> Result<(), CommandFailure> {
         let shown = if args.json { snapshot.to_json() } else { render_text(&snapshot) };
         return output::print_line(shown.trim_end());
     };
-    let token = Token::load(&file).map_err(CommandFailure::usage)?;
+    let token = BearerToken::load(&file).map_err(CommandFailure::usage)?;
     let cannot = |error| {
         CommandFailure::environment(format!(
             "cannot serve counters at {listen}: {error}; choose another address with --listen \

@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use clap::Args;
 use horolog_lab::{Lab, LabConfig, LabError};
-use horolog_load::{LoadError, LoadJob, LoadOptions, LoadRun};
+use horolog_load::{LoadError, LoadOptions, LoadProcedure, LoadRun};
 use horolog_record::{
-    DEMO_SCHEMA, DemoCandidate, DemoResult, Finding, FindingCode, Host, LoadEngineKind, LoadResult,
-    SearchKind, Severity, rfc3339_now,
+    CapacitySearchGoal, DEMO_SCHEMA, DemoCandidateResult, DemoResult, Finding, FindingCode, Host,
+    LoadEngineKind, LoadResult, Severity, rfc3339_now,
 };
 use horolog_report::{RenderResult, to_json};
 use horolog_stats::{LossGoal, SearchConfig};
@@ -77,7 +77,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), CommandFailure> {
         output::print_note(&format!("horolog: {}; {}", finding.message, finding.advice));
     }
     let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let mut candidates: Vec<DemoCandidate> = Vec::new();
+    let mut candidates: Vec<DemoCandidateResult> = Vec::new();
     // Load engine of the first measurement, with which the others run too.
     let mut engine = None;
     for server_config in environment.server_configs(cores) {
@@ -205,7 +205,7 @@ fn measure_candidate(
     server_config: &DemoServerConfig,
     engine: Option<LoadEngineKind>,
     time: Duration,
-) -> Result<DemoCandidate, CommandFailure> {
+) -> Result<DemoCandidateResult, CommandFailure> {
     let server = start_server(environment, server_config)?;
     let mut options = LoadOptions::new(
         server_under_test::target_name(environment.server_address())?,
@@ -223,7 +223,7 @@ fn measure_candidate(
     observer.finish();
     let server_command = server.command.clone();
     let candidate =
-        DemoCandidate { label: server_config.label.clone(), server_command, load: load? };
+        DemoCandidateResult { label: server_config.label.clone(), server_command, load: load? };
     if candidate.load.search.is_some() {
         let rate = horolog_report::highest(&candidate.load);
         output::print_note(&format!("horolog: {}: {rate} without loss", candidate.label));
@@ -232,11 +232,11 @@ fn measure_candidate(
 }
 
 /// Returns a search whose trials take about `time` in total.
-fn search_job(time: Duration) -> LoadJob {
+fn search_job(time: Duration) -> LoadProcedure {
     let mut config = SearchConfig::new(LossGoal::NDR, 1e3, 20e6);
     // With final trials of 1 s, the default, a search sends for about 10 s.
     output::scale_search(&mut config, time / 10);
-    LoadJob::Search { kind: SearchKind::Ndr, config }
+    LoadProcedure::Search { kind: CapacitySearchGoal::Ndr, config }
 }
 
 fn start_server(

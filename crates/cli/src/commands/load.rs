@@ -6,11 +6,11 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use horolog_load::limit::RequiredFeature;
+use horolog_load::limit::MetricPrerequisite;
 use horolog_load::ramp::Ramp;
 use horolog_load::target::{AddressFamily, RouteHints, TargetName};
-use horolog_load::{LoadJob, LoadOptions, LoadRun};
-use horolog_record::{LoadEngineKind, RequestSpacing, SearchKind};
+use horolog_load::{LoadOptions, LoadProcedure, LoadRun};
+use horolog_record::{CapacitySearchGoal, LoadEngineKind, RequestSpacing};
 use horolog_report::{RenderResult as _, table};
 use horolog_stats::{LossGoal, SearchConfig};
 use horolog_sys::netlink::Prefix;
@@ -30,11 +30,11 @@ mod ptp;
 mod trial_printer;
 
 use flags::{
-    ClientMeasurementArgs, LoadLimitArgs, PacketCaptureArgs, RemoteCounterArgs,
+    LoadMetricLimitArgs, PacketCaptureArgs, PerClientMeasurementArgs, RemoteCounterArgs,
     TimestampOffsetArgs, TrailerArgs,
 };
 use mix::LoadMixArgs;
-use nts::LoadNtsArgs;
+use nts::RequestNtsArgs;
 use nts_ke::LoadNtsKeArgs;
 use outputs::{LoadOutputArgs, LoadOutputs};
 use profile::{LoadProfileArgs, LoadRowKind};
@@ -68,7 +68,7 @@ enum LoadCommand {
 #[derive(Args, Debug)]
 pub(crate) struct LoadNtpArgs {
     #[command(flatten)]
-    run: LoadRunArgs,
+    run: LoadCommonArgs,
     /// NTP version of the requests, 1 to 4.
     #[arg(long, value_name = "N", default_value_t = 4)]
     ntp_version: u8,
@@ -77,7 +77,7 @@ pub(crate) struct LoadNtpArgs {
     #[arg(long, conflicts_with = "random_sources")]
     interleaved: bool,
     #[command(flatten)]
-    nts: LoadNtsArgs,
+    nts: RequestNtsArgs,
     #[command(flatten)]
     trailer: TrailerArgs,
 }
@@ -85,7 +85,7 @@ pub(crate) struct LoadNtpArgs {
 // Options common to all kinds of requests. No doc comment: it would be a help text.
 #[derive(Args, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
-pub(crate) struct LoadRunArgs {
+pub(crate) struct LoadCommonArgs {
     /// Server: ADDRESS, ADDRESS:PORT, [IPV6]:PORT, NAME or NAME:PORT; a link-local address as
     /// IPV6%INTERFACE or [IPV6%INTERFACE]:PORT.
     #[arg(required_unless_present = "address")]
@@ -159,9 +159,9 @@ pub(crate) struct LoadRunArgs {
     #[command(flatten)]
     profile: LoadProfileArgs,
     #[command(flatten)]
-    client_measurements: ClientMeasurementArgs,
+    client_measurements: PerClientMeasurementArgs,
     #[command(flatten)]
-    limits: LoadLimitArgs,
+    limits: LoadMetricLimitArgs,
     /// Use only IPv4 addresses of a name.
     #[arg(short = '4', conflicts_with = "ipv6")]
     ipv4: bool,
@@ -204,10 +204,13 @@ enum SearchArg {
 impl SearchArg {
     /// Returns the kind of the search and its loss goal, in which `loss_ratio` (0 to 1) replaces
     /// the default of the kind.
-    fn goal(self, loss_ratio: Option<f64>) -> Result<(SearchKind, LossGoal), CommandFailure> {
+    fn goal(
+        self,
+        loss_ratio: Option<f64>,
+    ) -> Result<(CapacitySearchGoal, LossGoal), CommandFailure> {
         let (kind, goal) = match self {
-            Self::Ndr => (SearchKind::Ndr, LossGoal::NDR),
-            Self::Pdr => (SearchKind::Pdr, LossGoal::PDR),
+            Self::Ndr => (CapacitySearchGoal::Ndr, LossGoal::NDR),
+            Self::Pdr => (CapacitySearchGoal::Pdr, LossGoal::PDR),
         };
         Ok((kind, loss_ratio.map_or(Ok(goal), LossGoal::new).map_err(CommandFailure::usage)?))
     }
@@ -231,15 +234,20 @@ impl LoadNtpArgs {
     }
 }
 
-impl LoadRunArgs {
-    fn job(&self) -> Result<LoadJob, CommandFailure> {
+impl LoadCommonArgs {
+    fn job(&self) -> Result<LoadProcedure, CommandFailure> {
         if let Some(job) = self.profile.job(self.rate, self.search.is_some())? {
             return Ok(job);
         }
         let Some(search) = self.search else {
             let (min, max) = self.rate.unwrap_or((1e3, 1e6));
             let duration = self.time.unwrap_or(Duration::from_secs(2));
-            return Ok(LoadJob::Ramp(Ramp { min, max, multiplier: self.multiplier, duration }));
+            return Ok(LoadProcedure::Ramp(Ramp {
+                min,
+                max,
+                multiplier: self.multiplier,
+                duration,
+            }));
         };
         let (kind, goal) = search.goal(self.loss_ratio)?;
         let (min, max) = self.rate.unwrap_or((1e3, SEARCH_RATE_MAX));
@@ -247,7 +255,7 @@ impl LoadRunArgs {
         if let Some(time) = self.time {
             output::scale_search(&mut config, time);
         }
-        Ok(LoadJob::Search { kind, config })
+        Ok(LoadProcedure::Search { kind, config })
     }
 
     fn resolve(self) -> Result<(LoadOptions, LoadOutputs), CommandFailure> {
@@ -261,15 +269,17 @@ impl LoadRunArgs {
             _ => None,
         };
         let search = match &job {
-            LoadJob::Search { kind, .. } => Some(*kind),
+            LoadProcedure::Search { kind, .. } => Some(*kind),
             _ => None,
         };
         let overload_test = self.profile.overload_test(self.time, search.is_some());
         let row_kind = self.profile.row_kind();
         let features = [
-            search.map(RequiredFeature::Search),
-            self.offset.is_measured().then_some(RequiredFeature::Offsets),
-            self.client_measurements.compliant_clients().map(|_| RequiredFeature::CompliantClients),
+            search.map(MetricPrerequisite::Search),
+            self.offset.is_measured().then_some(MetricPrerequisite::Offsets),
+            self.client_measurements
+                .compliant_clients()
+                .map(|_| MetricPrerequisite::CompliantClients),
         ];
         let limits = self.limits.resolve(&features.into_iter().flatten().collect::<Vec<_>>())?;
         let remote_counters = self.remote_counters.resolve()?;

@@ -9,15 +9,15 @@ use std::time::Duration;
 use clap::Args;
 use horolog_io::target::{AddressFamily, TargetName};
 use horolog_probe::query::{
-    Algorithm, COUNT, KE_PORT, Query, QueryNtsOptions, QueryOptions, TrustAnchors,
+    AeadAlgorithm, COUNT, KE_PORT, Query, QueryNtsOptions, QueryOptions, TrustAnchors,
 };
 use horolog_record::QueryResult;
 use horolog_report::{RenderResult, csv, to_json};
 
-use crate::ci::CiArgs;
+use crate::ci::CiOutputArgs;
 use crate::failure::CommandFailure;
 use crate::files::ResultFiles;
-use crate::limit::Limit;
+use crate::limit::MetricLimit;
 use crate::output::{self, ProgressLine};
 use crate::result_store::StoreResultArgs;
 use crate::values;
@@ -110,10 +110,10 @@ pub(crate) struct QueryArgs {
     ///
     /// Metrics: offset (absolute), bound, delay, of the exchange with the least delay; jitter;
     /// mean, rms, max (absolute), of all offsets; loss, unsynchronised (shares of the requests).
-    #[arg(long, value_name = "LIMIT", value_parser = Limit::<QueryResult>::parse)]
-    fail_if: Vec<Limit<QueryResult>>,
+    #[arg(long, value_name = "LIMIT", value_parser = MetricLimit::<QueryResult>::parse)]
+    fail_if: Vec<MetricLimit<QueryResult>>,
     #[command(flatten)]
-    ci: CiArgs,
+    ci: CiOutputArgs,
     #[command(flatten)]
     store_args: StoreResultArgs,
     /// Write every sample to FILE as a line of comma-separated values; '-' writes them to standard
@@ -134,7 +134,7 @@ impl QueryArgs {
                 name: self.nts_name,
                 trust: TrustAnchors::from_pem_file(self.ca.as_deref())
                     .map_err(CommandFailure::usage)?,
-                algorithms: vec![Algorithm::AesSivCmac256, Algorithm::Aes128GcmSiv],
+                algorithms: vec![AeadAlgorithm::AesSivCmac256, AeadAlgorithm::Aes128GcmSiv],
             })
         } else {
             None

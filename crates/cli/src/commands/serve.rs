@@ -21,7 +21,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use horolog_server::{ClockTrust, Dispatch, EngineSelection, ServerConfig, XdpReplyMethod, status};
+use horolog_server::{
+    ClockTrust, EngineSelection, ServerConfig, SocketDispatch, XdpReplyMethod, status,
+};
 use horolog_sys::affinity;
 use horolog_sys::listen::WildcardAddresses;
 use horolog_time::Span;
@@ -68,8 +70,8 @@ pub(crate) struct ServeArgs {
     /// Distribution of work over the threads. per-thread: a socket for each, with batched system
     /// calls; shared-lock: one socket for all, with a lock for receiving and one for sending, one
     /// packet at a time.
-    #[arg(long, value_enum, default_value_t = DispatchArg::PerThread)]
-    dispatch: DispatchArg,
+    #[arg(long, value_enum, default_value_t = SocketDispatchArg::PerThread)]
+    dispatch: SocketDispatchArg,
     /// Steer each packet to the thread on the core that received it, instead of by a hash of its
     /// addresses: faster if the NIC spreads packets over the cores.
     #[arg(long)]
@@ -115,9 +117,9 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     leap_seconds: flags::ServeLeapSecondArgs,
     #[command(flatten)]
-    source: source::ServeSourceArgs,
+    source: source::ServeTimeSourceArgs,
     #[command(flatten)]
-    calibration: calibration::ServeCalibrationArgs,
+    calibration: calibration::ServeGnssArgs,
     #[command(flatten)]
     nts: flags::ServeNtsArgs,
     #[command(flatten)]
@@ -143,7 +145,7 @@ enum XdpReplyArg {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum DispatchArg {
+enum SocketDispatchArg {
     PerThread,
     SharedLock,
 }
@@ -175,8 +177,8 @@ impl ServeArgs {
                 .threads
                 .unwrap_or_else(|| self.calibration.request_cores(allowed_core_count())),
             dispatch: match self.dispatch {
-                DispatchArg::PerThread => Dispatch::PerThread,
-                DispatchArg::SharedLock => Dispatch::SharedLock,
+                SocketDispatchArg::PerThread => SocketDispatch::PerThread,
+                SocketDispatchArg::SharedLock => SocketDispatch::SharedLock,
             },
             steer_by_cpu: self.steer_by_cpu,
             trust: if self.local { ClockTrust::Local } else { ClockTrust::Kernel },

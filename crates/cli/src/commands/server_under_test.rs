@@ -9,9 +9,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use horolog_lab::RunningProgram;
-use horolog_load::Observer;
-use horolog_load::counter_watch::ServerCounterSource;
-use horolog_load::loss_attribution::ServerCounters;
+use horolog_load::LoadObserver;
+use horolog_load::counter_watch::ServerRequestCountsFn;
+use horolog_load::loss_attribution::ServerRequestCounts;
 use horolog_load::target::TargetName;
 use horolog_record::Trial;
 use horolog_server::status;
@@ -41,7 +41,7 @@ impl SearchProgress {
     }
 }
 
-impl Observer for SearchProgress {
+impl LoadObserver for SearchProgress {
     fn trial_started(&mut self, rate: f64, duration: Duration) {
         self.progress.show_trial(rate, duration);
     }
@@ -91,7 +91,7 @@ impl ServerUnderTest {
 
     /// Returns a function that reads the server's counters; it yields `None` once the server has
     /// ended.
-    pub(crate) fn counter_source(&self) -> ServerCounterSource {
+    pub(crate) fn counter_source(&self) -> ServerRequestCountsFn {
         let socket = self.socket.clone();
         Box::new(move || read_counters(&socket))
     }
@@ -114,10 +114,10 @@ fn server_start_failure(error: impl std::fmt::Display) -> CommandFailure {
 
 /// Reads the sums of requests and replies over the socket and the XDP engine from the status
 /// socket; `None` if it cannot be read.
-fn read_counters(socket: &Path) -> Option<ServerCounters> {
+fn read_counters(socket: &Path) -> Option<ServerRequestCounts> {
     let status = status::fetch_status(socket).ok()?;
     let (received, answered) = (status.requests_received(), status.requests_answered());
-    Some(ServerCounters { received, answered })
+    Some(ServerRequestCounts { received, answered })
 }
 
 /// Removes the prefix "horolog: " from an error of a server, since this program prints it again.

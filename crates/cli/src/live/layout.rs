@@ -1,7 +1,7 @@
 //! Layout of the live view of a run: progress of the current part (trial, phase or row), rates,
 //! latency and counts, sparklines, losses, finished parts, and findings. Pure.
 
-use horolog_record::{LiveRun, LiveState, PartSummary, Percentiles, Snapshot};
+use horolog_record::{LivePartSummary, LiveRun, LiveSnapshot, LiveState, Percentiles};
 
 use horolog_report::units::{ABSENT, full_count, human_ns, human_rate, percent};
 use horolog_report::{location_name, severity_name};
@@ -46,7 +46,7 @@ pub(crate) fn layout(run: &LiveRun, columns: usize) -> Vec<Line<'static>> {
 }
 
 /// Returns the line on the progress of the current part: its number, elapsed and planned time.
-fn progress(run: &LiveRun, snapshot: &Snapshot) -> String {
+fn progress(run: &LiveRun, snapshot: &LiveSnapshot) -> String {
     let part = &snapshot.part;
     let total = run.parts.map(|parts| format!(" of {parts}")).unwrap_or_default();
     let name = if part.name.is_empty() { String::new() } else { format!(" ({})", part.name) };
@@ -64,7 +64,7 @@ fn progress(run: &LiveRun, snapshot: &Snapshot) -> String {
     }
 }
 
-fn value_lines(snapshot: &Snapshot) -> Vec<String> {
+fn value_lines(snapshot: &LiveSnapshot) -> Vec<String> {
     let counts = &snapshot.counts;
     let named = |name: &str, text: &str| format!("{name:<NAME$} {text}");
     let byte_count = format!("bytes {}", full_count(counts.bytes));
@@ -123,8 +123,8 @@ fn percentiles_text(percentiles: Option<&Percentiles>) -> String {
 fn sparkline_lines(run: &LiveRun, columns: usize) -> Vec<Line<'static>> {
     let width = columns.saturating_sub(NAME + 2).max(1);
     let (_, snapshots) = run.snapshots.since(run.snapshots.next().saturating_sub(width as u64));
-    let snapshots: Vec<&Snapshot> = snapshots.collect();
-    let line = |name: &str, value_of: fn(&Snapshot) -> Option<f64>| {
+    let snapshots: Vec<&LiveSnapshot> = snapshots.collect();
+    let line = |name: &str, value_of: fn(&LiveSnapshot) -> Option<f64>| {
         let values: Vec<_> = snapshots.iter().map(|snapshot| value_of(snapshot)).collect();
         let has_value = values.iter().any(Option::is_some);
         has_value.then(|| Line::from(format!("{name:<NAME$} {}", sparkline(&values, width))))
@@ -158,7 +158,7 @@ fn loss_bars(run: &LiveRun) -> Vec<Line<'static>> {
 }
 
 /// Function that formats a value of a finished part; `None` if the part does not have it.
-type PartColumnFormatter = fn(&PartSummary) -> Option<String>;
+type PartColumnFormatter = fn(&LivePartSummary) -> Option<String>;
 
 /// Optional columns of the table of finished parts, shown if at least one part has the value.
 const OPTIONAL_COLUMNS: [(&str, PartColumnFormatter); 2] = [
@@ -175,7 +175,7 @@ fn row(cells: [String; 6], optional_cells: impl Iterator<Item = String>) -> Stri
     )
 }
 
-fn cells(part: &PartSummary) -> [String; 6] {
+fn cells(part: &LivePartSummary) -> [String; 6] {
     let absent = || ABSENT.to_owned();
     let name = if part.name.is_empty() { String::new() } else { format!(" {}", part.name) };
     let lost = (part.sent > 0).then(|| percent(part.lost as f64 / part.sent as f64));
@@ -195,7 +195,7 @@ fn cells(part: &PartSummary) -> [String; 6] {
 /// Returns the table of finished parts, the latest first.
 fn ended_parts(run: &LiveRun) -> Vec<Line<'static>> {
     let (_, parts) = run.ended.since(0);
-    let parts: Vec<&PartSummary> = parts.collect();
+    let parts: Vec<&LivePartSummary> = parts.collect();
     if parts.is_empty() {
         return Vec::new();
     }
@@ -220,7 +220,9 @@ fn ended_parts(run: &LiveRun) -> Vec<Line<'static>> {
 
 #[cfg(test)]
 mod tests {
-    use horolog_record::{Finding, FindingCode, LiveCounts, LossLocation, PartProgress, Severity};
+    use horolog_record::{
+        Finding, FindingCode, LiveCounts, LivePartProgress, LossLocation, Severity,
+    };
 
     use super::*;
 
@@ -229,26 +231,26 @@ mod tests {
         let percentiles =
             Percentiles { p50: 10_000, p90: 20_000, p99: 30_000, p99_9: 40_000, max: 50_000 };
         for number in 1..=10 {
-            run.snapshots.push(Snapshot {
+            run.snapshots.push(LiveSnapshot {
                 intended_rate: Some(1e5),
                 sent_rate: 1e4 * f64::from(number),
                 received_rate: 1e4 * f64::from(number),
                 counts: LiveCounts { sent: 12_345, received: 12_000, ..LiveCounts::default() },
-                part: PartProgress {
+                part: LivePartProgress {
                     index: 1,
                     name: "overload".to_owned(),
                     elapsed_s: 1.0,
                     duration_s: Some(2.0),
-                    ..PartProgress::default()
+                    ..LivePartProgress::default()
                 },
                 latency_ns: Some(percentiles),
                 lateness_ns: Some(percentiles),
-                ..Snapshot::default()
+                ..LiveSnapshot::default()
             });
         }
         let lost_at = [(LossLocation::Server, 3), (LossLocation::Unknown, 1)].into();
-        let part = PartSummary { sent: 100, lost: 4, lost_at, ..PartSummary::default() };
-        (0..15).for_each(|index| run.end_part(PartSummary { index, ..part.clone() }));
+        let part = LivePartSummary { sent: 100, lost: 4, lost_at, ..LivePartSummary::default() };
+        (0..15).for_each(|index| run.end_part(LivePartSummary { index, ..part.clone() }));
         run.findings.push(Finding {
             code: FindingCode::SharedMachine,
             severity: Severity::Note,
@@ -290,12 +292,17 @@ mod tests {
         for number in 1..=4 {
             let counts = LiveCounts { bytes: 5_000_000, ..LiveCounts::default() };
             let byte_rate = Some(2e6 * f64::from(number));
-            run.snapshots.push(Snapshot { byte_rate, counts, ..Snapshot::default() });
+            run.snapshots.push(LiveSnapshot { byte_rate, counts, ..LiveSnapshot::default() });
         }
         assert!(!drawn(&run, 100).contains("retrans"), "nothing is over");
-        run.end_part(PartSummary { sent: 10, ..PartSummary::default() });
+        run.end_part(LivePartSummary { sent: 10, ..LivePartSummary::default() });
         let (byte_rate, retransmitted) = (Some(1.5e6), Some(7));
-        run.end_part(PartSummary { index: 1, byte_rate, retransmitted, ..PartSummary::default() });
+        run.end_part(LivePartSummary {
+            index: 1,
+            byte_rate,
+            retransmitted,
+            ..LivePartSummary::default()
+        });
         let screen = drawn(&run, 100);
         for text in ["bytes        8.00 M/s", "total        bytes 5,000,000", "▂▄▆█", "retrans"]
         {

@@ -11,7 +11,7 @@ use std::io::{self, IsTerminal};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use horolog_probe::path::PathObserver;
-use horolog_record::{Finding, LiveRun, LiveState, PartSummary, Snapshot};
+use horolog_record::{Finding, LivePartSummary, LiveRun, LiveSnapshot, LiveState};
 
 use crate::failure::CommandFailure;
 
@@ -69,11 +69,11 @@ impl LiveFeed {
         TerminalView::start(move |columns| layout(&feed.lock_run(), columns))
     }
 
-    pub(crate) fn push(&self, snapshot: Snapshot) {
+    pub(crate) fn push(&self, snapshot: LiveSnapshot) {
         self.lock_run().snapshots.push(snapshot);
     }
 
-    pub(crate) fn end_part(&self, part: PartSummary) {
+    pub(crate) fn end_part(&self, part: LivePartSummary) {
         self.lock_run().end_part(part);
     }
 
@@ -90,11 +90,11 @@ impl LiveFeed {
 }
 
 impl PathObserver for LiveFeed {
-    fn snapshot(&self, snapshot: Snapshot) {
+    fn snapshot(&self, snapshot: LiveSnapshot) {
         self.lock_run().snapshots.push(snapshot);
     }
 
-    fn row_ended(&self, row: PartSummary) {
+    fn row_ended(&self, row: LivePartSummary) {
         self.lock_run().end_part(row);
     }
 }

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use horolog_http::{AccessPolicy, HttpRequest, HttpResponder, HttpResponse, Token};
+use horolog_http::{AccessPolicy, BearerToken, HttpRequest, HttpResponder, HttpResponse};
 use horolog_report::html::{LivePageKind, live};
 use horolog_report::load_metrics;
 
@@ -45,7 +45,7 @@ pub(crate) struct LivePageServer {
 }
 
 /// Listening socket and access policy of the live page, opened before the run.
-pub(crate) struct BoundPageServer {
+pub(crate) struct BoundLivePageServer {
     listener: TcpListener,
     access_policy: AccessPolicy,
     linger: Duration,
@@ -54,9 +54,9 @@ pub(crate) struct BoundPageServer {
 impl LivePageArgs {
     /// Reads the token and binds the address, so that errors are found before the run. `None`
     /// without `--web`.
-    pub(crate) fn open(&self) -> Result<Option<BoundPageServer>, CommandFailure> {
+    pub(crate) fn open(&self) -> Result<Option<BoundLivePageServer>, CommandFailure> {
         let Some(address) = self.web else { return Ok(None) };
-        let token = self.web_token_file.as_deref().map(Token::load).transpose();
+        let token = self.web_token_file.as_deref().map(BearerToken::load).transpose();
         let guard = AccessPolicy::new(token.map_err(CommandFailure::usage)?);
         if !guard.allows_address(address) {
             return Err(CommandFailure::usage(format!(
@@ -71,7 +71,7 @@ impl LivePageArgs {
                     --web=ADDR:PORT"
             ))
         })?;
-        Ok(Some(BoundPageServer {
+        Ok(Some(BoundLivePageServer {
             listener,
             access_policy: guard,
             linger: self.web_linger.unwrap_or_default(),
@@ -79,7 +79,7 @@ impl LivePageArgs {
     }
 }
 
-impl BoundPageServer {
+impl BoundLivePageServer {
     /// Starts a thread that serves the live values of `feed`, and prints the URL on standard error.
     pub(crate) fn start(self, feed: LiveFeed) -> Result<LivePageServer, CommandFailure> {
         let Self { listener, access_policy: guard, linger } = self;
@@ -124,7 +124,7 @@ fn handle_request(
 #[cfg(test)]
 mod tests {
     use horolog_http::respond;
-    use horolog_record::{LiveCounts, LiveRun, Snapshot};
+    use horolog_record::{LiveCounts, LiveRun, LiveSnapshot};
 
     use super::*;
 
@@ -132,7 +132,7 @@ mod tests {
         let feed = LiveFeed::new(LiveRun::new("load", "a server".to_owned(), "trial"));
         for sent in 0..3 {
             let counts = LiveCounts { sent, ..LiveCounts::default() };
-            feed.push(Snapshot { counts, ..Snapshot::default() });
+            feed.push(LiveSnapshot { counts, ..LiveSnapshot::default() });
         }
         let request = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n");
         let reply = respond(request.as_bytes(), &|request| {

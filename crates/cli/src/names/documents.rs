@@ -4,8 +4,8 @@
 
 use std::path::Path;
 
-use horolog_ke::KeCounts;
-use horolog_server::SocketCounts;
+use horolog_ke::NtsKeCounts;
+use horolog_server::SocketEngineCounts;
 use serde_json::Value;
 
 use super::serde_fields::{FieldListing, SerdeSources, TypeReference};
@@ -42,8 +42,8 @@ const TOML_FILES: [(&str, &str); 6] = [
 pub(super) fn serde_sources() -> SerdeSources {
     let value = |value: serde_json::Result<Value>| value.unwrap();
     let macro_types = [
-        ("SocketCounts", value(serde_json::to_value(SocketCounts::default()))),
-        ("KeCounts", value(serde_json::to_value(KeCounts::default()))),
+        ("SocketEngineCounts", value(serde_json::to_value(SocketEngineCounts::default()))),
+        ("NtsKeCounts", value(serde_json::to_value(NtsKeCounts::default()))),
     ];
     SerdeSources::read(&CRATES, macro_types.into())
 }

@@ -4,8 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use horolog_record::{LiveRun, LossLocation, Percentiles, Snapshot};
-use horolog_relay::{ChildListing, GroupListing, LimitsListing, RelayListing, TableSpec};
+use horolog_record::{LiveRun, LiveSnapshot, LossLocation, Percentiles};
+use horolog_relay::{ChildListing, GroupListing, LimitsListing, RelayListing, RoutingTableSpec};
 
 pub(super) fn metric_names() -> Vec<String> {
     let texts = [
@@ -36,10 +36,10 @@ fn example_run() -> LiveRun {
     let percentiles = Percentiles { p50: 1, p90: 1, p99: 1, p99_9: 1, max: 1 };
     let mut run = LiveRun::new("load", String::new(), "trial");
     run.lost_at = BTreeMap::from([(LossLocation::Link, 1)]);
-    run.snapshots.push(Snapshot {
+    run.snapshots.push(LiveSnapshot {
         latency_ns: Some(percentiles),
         lateness_ns: Some(percentiles),
-        ..Snapshot::default()
+        ..LiveSnapshot::default()
     });
     run
 }
@@ -71,7 +71,7 @@ fn example_relay() -> RelayListing {
         limits: LimitsListing::default(),
         interfaces: Vec::new(),
         send_interface: None,
-        table: TableSpec { destinations: Vec::new(), copy_rate: 0, groups: Vec::new() },
+        table: RoutingTableSpec { destinations: Vec::new(), copy_rate: 0, groups: Vec::new() },
         groups: vec![group],
         receive_errors: 0,
         changes_refused: 0,

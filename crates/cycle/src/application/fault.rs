@@ -4,18 +4,19 @@
 use horolog_record::CycleTestFaultKind as FaultKind;
 use horolog_time::{Span, SplitMix64};
 
-use super::plan::TestPlan;
-use crate::node::Disposition;
+use super::plan::ApplicationTestPlan;
+use crate::node::MessageDisposition;
 
-/// Faults that one node injects.
-pub(super) struct NodeFaults<'a> {
-    plan: &'a TestPlan,
+/// Injector of the faults of the plan at one node: decides which messages and computations they
+/// affect.
+pub(super) struct NodeFaultInjector<'a> {
+    plan: &'a ApplicationTestPlan,
     node: u16,
     rng: SplitMix64,
 }
 
-impl<'a> NodeFaults<'a> {
-    pub(super) fn new(plan: &'a TestPlan, node: u16) -> Self {
+impl<'a> NodeFaultInjector<'a> {
+    pub(super) fn new(plan: &'a ApplicationTestPlan, node: u16) -> Self {
         let rng = SplitMix64::new(plan.seed ^ (u64::from(node) + 1) << 48);
         Self { plan, node, rng }
     }
@@ -36,7 +37,7 @@ impl<'a> NodeFaults<'a> {
 
     /// Returns the disposition of a message in a period released at `due_ns` of the run, and the
     /// index of the fault that causes it, if any.
-    pub(super) fn disposition(&mut self, due_ns: u64) -> (Disposition, Option<u16>) {
+    pub(super) fn disposition(&mut self, due_ns: u64) -> (MessageDisposition, Option<u16>) {
         let node = self.node;
         let active_faults = (0..).zip(&self.plan.faults).filter(move |(_, fault)| {
             fault.is_message_fault()
@@ -48,12 +49,16 @@ impl<'a> NodeFaults<'a> {
                 let delay = Span::from_ns(fault.delay_ns as i64);
                 let is_lost = fault.kind == FaultKind::LostMessage;
                 return (
-                    if is_lost { Disposition::Dropped } else { Disposition::Delayed(delay) },
+                    if is_lost {
+                        MessageDisposition::Dropped
+                    } else {
+                        MessageDisposition::Delayed(delay)
+                    },
                     Some(at),
                 );
             }
         }
-        (Disposition::Sent, None)
+        (MessageDisposition::Sent, None)
     }
 }
 
@@ -69,24 +74,25 @@ mod tests {
 
     #[test]
     fn each_node_has_its_own() {
-        let plan = TestPlan::parse(PLAN).unwrap();
-        let (first, mut second) = (NodeFaults::new(&plan, 0), NodeFaults::new(&plan, 1));
+        let plan = ApplicationTestPlan::parse(PLAN).unwrap();
+        let (first, mut second) =
+            (NodeFaultInjector::new(&plan, 0), NodeFaultInjector::new(&plan, 1));
         let at = |ms: u64| ms * 1_000_000;
-        let slowness = |faults: &NodeFaults<'_>, ms| {
+        let slowness = |faults: &NodeFaultInjector<'_>, ms| {
             let (factor, which) = faults.compute_factor(at(ms));
             (factor, which.collect::<Vec<_>>())
         };
         assert_eq!(slowness(&first, 1_500), (1.0, vec![]));
         assert_eq!(slowness(&second, 1_500), (3.0, vec![0]));
         assert_eq!(slowness(&second, 2_000), (1.0, vec![]));
-        assert_eq!(second.disposition(at(2_000)), (Disposition::Sent, None));
+        assert_eq!(second.disposition(at(2_000)), (MessageDisposition::Sent, None));
         let lost = (0..1_000)
-            .filter(|_| second.disposition(at(3_500)) == (Disposition::Dropped, Some(1)))
+            .filter(|_| second.disposition(at(3_500)) == (MessageDisposition::Dropped, Some(1)))
             .count();
         assert!((400..600).contains(&lost), "{lost}");
-        let late = (Disposition::Delayed(Span::from_ms(4)), Some(2));
+        let late = (MessageDisposition::Delayed(Span::from_ms(4)), Some(2));
         for node in 0..2 {
-            assert_eq!(NodeFaults::new(&plan, node).disposition(at(5_000)), late);
+            assert_eq!(NodeFaultInjector::new(&plan, node).disposition(at(5_000)), late);
         }
     }
 }

@@ -3,14 +3,14 @@
 #[cfg(test)]
 mod tests;
 
-use horolog_record::{CycleTestFaultKind as FaultKind, TaskPolicy};
+use horolog_record::{CycleTestFaultKind as FaultKind, TaskSchedulingPolicy};
 use horolog_time::text;
 use serde::Deserialize;
 use toml::Spanned;
 
 use super::plan::{
-    ArrivalProfile, DEADLINE_POLICY_ERROR, Delivery, FaultSpec, MessageDestination, ReportSize,
-    ReportSource, Stage, StateSpec, TestPlan,
+    ApplicationTestPlan, ArrivalProfile, DEADLINE_POLICY_ERROR, FaultSpec, MessageDestination,
+    PipelineStage, ReportDeliveryMode, ReportLengthDistribution, RunStateSpec, SimulatedSource,
 };
 use crate::task::{DEFAULT_PRIORITY, TaskSetError as Wrong, check_name};
 
@@ -110,7 +110,7 @@ struct RawState {
     to: Spanned<String>,
 }
 
-impl TestPlan {
+impl ApplicationTestPlan {
     /// Parses a test file.
     ///
     /// # Errors
@@ -172,15 +172,17 @@ impl TestPlanReader<'_> {
         Wrong::at_byte(self.text, at.span().start, reason)
     }
 
-    fn parse_header(&self, raw: &RawTestPlan) -> Result<TestPlan, Wrong> {
+    fn parse_header(&self, raw: &RawTestPlan) -> Result<ApplicationTestPlan, Wrong> {
         if raw.schema.get_ref() != SCHEMA {
             let reason = format!("unsupported schema; this version reads schema = \"{SCHEMA}\"");
             return Err(self.error_at(&raw.schema, reason));
         }
         let policy = match &raw.policy {
-            None => TaskPolicy::Fifo,
-            Some(name) => match TaskPolicy::parse(name.get_ref()) {
-                Ok(TaskPolicy::Deadline) => return Err(self.error_at(name, DEADLINE_POLICY_ERROR)),
+            None => TaskSchedulingPolicy::Fifo,
+            Some(name) => match TaskSchedulingPolicy::parse(name.get_ref()) {
+                Ok(TaskSchedulingPolicy::Deadline) => {
+                    return Err(self.error_at(name, DEADLINE_POLICY_ERROR));
+                }
                 read => read.map_err(|why| self.error_at(name, why))?,
             },
         };
@@ -189,7 +191,7 @@ impl TestPlanReader<'_> {
             return Err(self.error_at(&raw.period, "a period is 1ms to 1h long"));
         }
         let deadline_ns = self.time_or(raw.deadline.as_ref(), period_ns)?;
-        Ok(TestPlan {
+        Ok(ApplicationTestPlan {
             name: self.label(&raw.name)?,
             nodes: raw.nodes.unwrap_or(2),
             time_ns: self.time_ns(&raw.time)?,
@@ -214,7 +216,7 @@ impl TestPlanReader<'_> {
         })
     }
 
-    fn stage(&self, raw: &RawStage, plan: &TestPlan) -> Result<Stage, Wrong> {
+    fn stage(&self, raw: &RawStage, plan: &ApplicationTestPlan) -> Result<PipelineStage, Wrong> {
         let to = match &raw.to {
             None => MessageDestination::All,
             Some(to) => match to.get_ref().as_str() {
@@ -235,7 +237,7 @@ impl TestPlanReader<'_> {
             text::duration(time.get_ref()).map(|_| time).map_err(|_| self.invalid_time(time))?;
             Ok(fractional_ns(time.get_ref()))
         };
-        Ok(Stage {
+        Ok(PipelineStage {
             name: self.name(&raw.name)?,
             intake: raw.intake.unwrap_or(false),
             compute_ns: self.time_or(raw.compute.as_ref(), 0)?,
@@ -249,7 +251,11 @@ impl TestPlanReader<'_> {
         })
     }
 
-    fn source(&self, spanned: &Spanned<RawSource>, plan: &TestPlan) -> Result<ReportSource, Wrong> {
+    fn source(
+        &self,
+        spanned: &Spanned<RawSource>,
+        plan: &ApplicationTestPlan,
+    ) -> Result<SimulatedSource, Wrong> {
         let raw = spanned.get_ref();
         let name = self.name(&raw.name)?;
         if plan.sources.iter().any(|other| other.name == name) {
@@ -279,11 +285,11 @@ impl TestPlanReader<'_> {
             return Err(self.error_at(spanned, format!("the profile of the source lacks {key}")));
         }
         let to = match raw.to.as_ref().map(|to| (to, to.get_ref().as_str())) {
-            None | Some((_, "turn")) => Delivery::Turn,
-            Some((_, "all")) => Delivery::All,
+            None | Some((_, "turn")) => ReportDeliveryMode::Turn,
+            Some((_, "all")) => ReportDeliveryMode::All,
             Some((to, _)) => return Err(self.error_at(to, "write turn or all")),
         };
-        Ok(ReportSource {
+        Ok(SimulatedSource {
             name,
             rate: raw.rate,
             profile,
@@ -300,10 +306,10 @@ impl TestPlanReader<'_> {
         })
     }
 
-    fn size(&self, size: &Spanned<RawSize>) -> Result<ReportSize, Wrong> {
+    fn size(&self, size: &Spanned<RawSize>) -> Result<ReportLengthDistribution, Wrong> {
         match size.get_ref() {
-            RawSize::Single(size) => Ok(ReportSize::OneOf(vec![*size])),
-            RawSize::List(sizes) => Ok(ReportSize::OneOf(sizes.clone())),
+            RawSize::Single(size) => Ok(ReportLengthDistribution::OneOf(vec![*size])),
+            RawSize::List(sizes) => Ok(ReportLengthDistribution::OneOf(sizes.clone())),
             RawSize::Range(text) => {
                 let bounds = text.split_once("..").and_then(|(least, most)| {
                     Some((text::size(least).ok()?, text::size(most).ok()?))
@@ -311,7 +317,7 @@ impl TestPlanReader<'_> {
                 let form = "write a size in bytes such as 200, several such as [64, 256], or any \
                             between two such as \"100..1400\"";
                 bounds
-                    .map(|(least, most)| ReportSize::Between(least, most))
+                    .map(|(least, most)| ReportLengthDistribution::Between(least, most))
                     .ok_or_else(|| self.error_at(size, form))
             }
         }
@@ -320,7 +326,7 @@ impl TestPlanReader<'_> {
     fn fault(
         &self,
         spanned: &Spanned<RawFault>,
-        sources: &[ReportSource],
+        sources: &[SimulatedSource],
     ) -> Result<FaultSpec, Wrong> {
         let raw = spanned.get_ref();
         let named = FaultKind::ALL.into_iter().find(|kind| kind.name() == raw.kind.get_ref());
@@ -399,9 +405,13 @@ impl TestPlanReader<'_> {
         Ok(())
     }
 
-    fn state(&self, spanned: &Spanned<RawState>, before: &[StateSpec]) -> Result<StateSpec, Wrong> {
+    fn state(
+        &self,
+        spanned: &Spanned<RawState>,
+        before: &[RunStateSpec],
+    ) -> Result<RunStateSpec, Wrong> {
         let raw = spanned.get_ref();
-        let state = StateSpec {
+        let state = RunStateSpec {
             name: self.label(&raw.name)?,
             from_ns: self.time_ns(&raw.from)?,
             to_ns: self.time_ns(&raw.to)?,
@@ -410,7 +420,7 @@ impl TestPlanReader<'_> {
             return Err(self.error_at(spanned, "a state begins before it ends"));
         }
         let overlaps =
-            |other: &&StateSpec| other.from_ns < state.to_ns && state.from_ns < other.to_ns;
+            |other: &&RunStateSpec| other.from_ns < state.to_ns && state.from_ns < other.to_ns;
         if let Some(other) = before.iter().find(overlaps) {
             let reason = format!("the state '{}' overlaps in time", other.name);
             return Err(self.error_at(spanned, reason));

@@ -2,15 +2,15 @@
 
 use horolog_conditions::{self as conditions, REAL_TIME_ADVICE, finding};
 use horolog_record::{
-    CyclePredictPercentile, CycleTestFault, CycleTestResult, CycleTestRun, Finding, FindingCode,
-    Severity,
+    CyclePredictPercentile, CycleTestFault, CycleTestResult, CycleTestRunResult, Finding,
+    FindingCode, Severity,
 };
 
 use crate::predict::{CostInput, source};
 
 /// Circumstances of the end of a run.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub(super) struct TestEnd {
+pub(super) struct ApplicationTestEnd {
     /// True if the user ended the run early.
     pub(super) is_interrupted: bool,
     /// True if the run was ended because it took much longer than planned.
@@ -27,7 +27,7 @@ pub(super) struct TestEnd {
 
 pub(super) fn findings(
     result: &CycleTestResult,
-    ending: &TestEnd,
+    ending: &ApplicationTestEnd,
     measured: &[CostInput],
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -44,7 +44,11 @@ pub(super) fn findings(
     findings
 }
 
-fn add_run_findings(run: &CycleTestRun, result: &CycleTestResult, findings: &mut Vec<Finding>) {
+fn add_run_findings(
+    run: &CycleTestRunResult,
+    result: &CycleTestResult,
+    findings: &mut Vec<Finding>,
+) {
     let refused = run.nodes.iter().find_map(|node| Some((node, node.scheduling.error.as_ref()?)));
     if let Some((node, error)) = refused {
         findings.push(finding(
@@ -115,7 +119,11 @@ fn add_run_findings(run: &CycleTestRun, result: &CycleTestResult, findings: &mut
 }
 
 /// Adds the finding on missed deadlines that no fault can explain.
-fn add_missed_finding(run: &CycleTestRun, ending: &TestEnd, findings: &mut Vec<Finding>) {
+fn add_missed_finding(
+    run: &CycleTestRunResult,
+    ending: &ApplicationTestEnd,
+    findings: &mut Vec<Finding>,
+) {
     if ending.missed_unexplained > 0 {
         let periods: u64 = run.nodes.iter().map(|node| node.periods).sum();
         findings.push(finding(
@@ -152,7 +160,7 @@ fn fault_finding(fault: &CycleTestFault) -> Option<Finding> {
     None
 }
 
-fn add_end_findings(ending: &TestEnd, findings: &mut Vec<Finding>) {
+fn add_end_findings(ending: &ApplicationTestEnd, findings: &mut Vec<Finding>) {
     for (node, how) in &ending.exited {
         findings.push(finding(
             FindingCode::NodeLost,

@@ -10,14 +10,14 @@ use std::time::Duration;
 use horolog_record::{CycleTestReportSource, Distribution};
 use horolog_stats::Recorder;
 use horolog_sys::affinity::SchedulingParameters;
-use horolog_sys::clock::{MonotonicClock, sleep_until};
+use horolog_sys::clock::{ClockMonotonic, sleep_until};
 use horolog_sys::datagram;
 use horolog_sys::socket::Socket;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
-use super::plan::{REPORT_MAX, TestPlan};
-use super::report::ReportHeader;
-use super::script::{ReportErrorKind, ReportSchedule, ScheduledReport};
+use super::plan::{ApplicationTestPlan, REPORT_MAX};
+use super::report::SimulatedReportHeader;
+use super::script::{InjectedReportFaultKind, ScheduledSimulatedReport, SimulatedReportSchedule};
 
 /// Longest sleep between two checks of the stop flag.
 const POLL_INTERVAL: Span = Span::from_ms(20);
@@ -26,8 +26,8 @@ const BATCH: usize = 256;
 /// Longest single wait for space in a full send buffer.
 const SEND_BUFFER_WAIT: Duration = Duration::from_micros(500);
 
-/// Outcome of the generator.
-pub(super) struct GeneratorOutcome {
+/// Outcome of the sender: what it sent for each source and injected for each fault.
+pub(super) struct SimulatedReportSenderOutcome {
     /// Record of each source.
     pub(super) sources: Vec<CycleTestReportSource>,
     /// For each fault, number of injections and time of the first one, in ns of the run.
@@ -36,7 +36,7 @@ pub(super) struct GeneratorOutcome {
 
 /// Opens a socket for each source. Nodes attribute a damaged report to its source by this socket's
 /// address.
-pub(super) fn open_sockets(plan: &TestPlan) -> io::Result<Vec<(Socket, SocketAddr)>> {
+pub(super) fn open_sockets(plan: &ApplicationTestPlan) -> io::Result<Vec<(Socket, SocketAddr)>> {
     let open = |_| {
         let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let socket = Socket::udp(loopback)?;
@@ -47,9 +47,9 @@ pub(super) fn open_sockets(plan: &TestPlan) -> io::Result<Vec<(Socket, SocketAdd
     plan.sources.iter().map(open).collect()
 }
 
-/// Counts of a source.
+/// Counts of the reports of a simulated source.
 #[derive(Default)]
-struct SourceCounts {
+struct SimulatedSourceCounts {
     due: u64,
     sent: u64,
     unsent: u64,
@@ -58,24 +58,24 @@ struct SourceCounts {
     last_ns: u64,
 }
 
-/// Generator of the reports of all sources.
-pub(super) struct ReportGenerator<'a> {
-    plan: &'a TestPlan,
-    script: ReportSchedule<'a>,
+/// Sender of the scheduled reports of all simulated sources to the nodes.
+pub(super) struct SimulatedReportSender<'a> {
+    plan: &'a ApplicationTestPlan,
+    script: SimulatedReportSchedule<'a>,
     sockets: Vec<(Socket, SocketAddr)>,
     nodes: Vec<SocketAddr>,
     begin: Timestamp<Monotonic>,
     until_ns: u64,
-    counts: Vec<SourceCounts>,
+    counts: Vec<SimulatedSourceCounts>,
     faults: Vec<(u64, Option<u64>)>,
     buffer: Vec<u8>,
 }
 
-impl<'a> ReportGenerator<'a> {
+impl<'a> SimulatedReportSender<'a> {
     /// Sends to these addresses of the nodes, from `begin` until two periods before the end of the
     /// plan, so that the nodes can still process all reports.
     pub(super) fn new(
-        plan: &'a TestPlan,
+        plan: &'a ApplicationTestPlan,
         load: f64,
         sockets: Vec<(Socket, SocketAddr)>,
         nodes: Vec<SocketAddr>,
@@ -84,8 +84,8 @@ impl<'a> ReportGenerator<'a> {
         let until_ns = plan.period_count().saturating_sub(2).saturating_mul(plan.period_ns);
         Self {
             plan,
-            script: ReportSchedule::new(plan, load, until_ns),
-            counts: plan.sources.iter().map(|_| SourceCounts::default()).collect(),
+            script: SimulatedReportSchedule::new(plan, load, until_ns),
+            counts: plan.sources.iter().map(|_| SimulatedSourceCounts::default()).collect(),
             faults: vec![(0, None); plan.faults.len()],
             sockets,
             nodes,
@@ -96,7 +96,7 @@ impl<'a> ReportGenerator<'a> {
     }
 
     /// Sends until all reports are sent or `stop` is set, then announces the ends of the sources.
-    pub(super) fn run(mut self, stop: &AtomicBool) -> GeneratorOutcome {
+    pub(super) fn run(mut self, stop: &AtomicBool) -> SimulatedReportSenderOutcome {
         // The sources take precedence over the nodes. If the priority is refused, the recorded send
         // lateness shows it.
         let priority = i32::from(self.plan.priority).clamp(1, 98) + 1;
@@ -114,10 +114,10 @@ impl<'a> ReportGenerator<'a> {
                 Some(next_ns) if next_ns <= now_ns => {}
                 Some(next_ns) => {
                     let next = self.begin + Span::from_ns(next_ns as i64);
-                    sleep_until(next.min(MonotonicClock.now() + POLL_INTERVAL));
+                    sleep_until(next.min(ClockMonotonic.now() + POLL_INTERVAL));
                 }
                 None if now_ns >= self.until_ns => break,
-                None => sleep_until(MonotonicClock.now() + POLL_INTERVAL),
+                None => sleep_until(ClockMonotonic.now() + POLL_INTERVAL),
             }
         }
         self.send_ends();
@@ -125,22 +125,22 @@ impl<'a> ReportGenerator<'a> {
     }
 
     fn now_ns(&self) -> u64 {
-        (MonotonicClock.now() - self.begin).as_ns().max(0).unsigned_abs()
+        (ClockMonotonic.now() - self.begin).as_ns().max(0).unsigned_abs()
     }
 
-    fn send(&mut self, scheduled: &ScheduledReport) {
+    fn send(&mut self, scheduled: &ScheduledSimulatedReport) {
         let count = &mut self.counts[usize::from(scheduled.source)];
         count.due += 1;
         if let Some(injected) = scheduled.error {
             let (times, first_ns) = &mut self.faults[injected.fault];
             *times += 1;
             first_ns.get_or_insert(scheduled.send_ns);
-            if injected.kind == ReportErrorKind::Lost {
+            if injected.kind == InjectedReportFaultKind::Lost {
                 return;
             }
         }
-        let sent = MonotonicClock.now();
-        let report = ReportHeader {
+        let sent = ClockMonotonic.now();
+        let report = SimulatedReportHeader {
             is_end: false,
             source: scheduled.source,
             number: scheduled.number,
@@ -149,13 +149,13 @@ impl<'a> ReportGenerator<'a> {
         };
         let len = scheduled.len.min(self.buffer.len());
         report.write(&mut self.buffer[..len]);
-        if let Some(ReportErrorKind::BitFlipped(bit)) =
+        if let Some(InjectedReportFaultKind::BitFlipped(bit)) =
             scheduled.error.map(|injected| injected.kind)
         {
             self.buffer[(bit / 8) as usize] ^= 1 << (bit % 8);
         }
         let is_sent = self.send_datagram(scheduled.source, scheduled.node, len);
-        if let Some(ReportErrorKind::BitFlipped(bit)) =
+        if let Some(InjectedReportFaultKind::BitFlipped(bit)) =
             scheduled.error.map(|injected| injected.kind)
         {
             self.buffer[(bit / 8) as usize] ^= 1 << (bit % 8);
@@ -204,26 +204,33 @@ impl<'a> ReportGenerator<'a> {
     fn send_ends(&mut self) {
         let ends: Vec<_> = self.script.end_numbers().collect();
         for (source, node, number) in ends {
-            let now_ns = MonotonicClock.now().as_ns();
-            let header =
-                ReportHeader { is_end: true, source, number, due_ns: now_ns, sent_ns: now_ns };
+            let now_ns = ClockMonotonic.now().as_ns();
+            let header = SimulatedReportHeader {
+                is_end: true,
+                source,
+                number,
+                due_ns: now_ns,
+                sent_ns: now_ns,
+            };
             header.write(&mut self.buffer[..super::report::HEADER_LEN]);
             self.send_datagram(source, node, super::report::HEADER_LEN);
         }
     }
 
-    fn into_outcome(self) -> GeneratorOutcome {
+    fn into_outcome(self) -> SimulatedReportSenderOutcome {
         let source_record =
-            |(source, count): (&super::plan::ReportSource, &SourceCounts)| CycleTestReportSource {
-                name: source.name.clone(),
-                due: count.due,
-                sent: count.sent,
-                send_failed: count.unsent,
-                bytes: count.bytes,
-                rate: count.sent as f64 / (count.last_ns.max(1) as f64 / 1e9),
-                lateness_ns: Distribution::from_recorder(&count.lateness),
+            |(source, count): (&super::plan::SimulatedSource, &SimulatedSourceCounts)| {
+                CycleTestReportSource {
+                    name: source.name.clone(),
+                    due: count.due,
+                    sent: count.sent,
+                    send_failed: count.unsent,
+                    bytes: count.bytes,
+                    rate: count.sent as f64 / (count.last_ns.max(1) as f64 / 1e9),
+                    lateness_ns: Distribution::from_recorder(&count.lateness),
+                }
             };
-        GeneratorOutcome {
+        SimulatedReportSenderOutcome {
             sources: self.plan.sources.iter().zip(&self.counts).map(source_record).collect(),
             faults: self.faults,
         }

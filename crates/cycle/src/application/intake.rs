@@ -3,14 +3,14 @@
 
 use std::collections::BTreeSet;
 
-use super::report::{ReportError, ReportHeader};
+use super::report::{SimulatedReportError, SimulatedReportHeader};
 
 /// Largest number of missing reports remembered for each source, in case they still arrive.
 const MISSING_MAX: usize = 4_096;
 
-/// Classification of a datagram.
+/// Class of a datagram that was received for reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum IntakeOutcome {
+pub(super) enum ReceivedReportClass {
     /// Usable report, possibly late.
     Usable {
         /// Source of the report.
@@ -44,12 +44,12 @@ pub(super) enum SequenceOrder {
     Duplicate,
 }
 
-/// Sequence state of all sources at one node.
-pub(super) struct ReportIntake {
-    sources: Vec<SourceTracker>,
+/// Classifier of the reports that one node receives, with the sequence state of each source.
+pub(super) struct ReceivedReportClassifier {
+    sources: Vec<SourceSequenceState>,
 }
 
-struct SourceTracker {
+struct SourceSequenceState {
     late_after_ns: u64,
     next: u64,
     missing: BTreeSet<u64>,
@@ -57,10 +57,10 @@ struct SourceTracker {
     damaged: u64,
 }
 
-impl ReportIntake {
+impl ReceivedReportClassifier {
     /// Creates the state; `late_after_ns` is the largest permitted age of each source's reports.
     pub(super) fn new(late_after_ns: impl IntoIterator<Item = u64>) -> Self {
-        let tracker = |late_after_ns| SourceTracker {
+        let tracker = |late_after_ns| SourceSequenceState {
             late_after_ns,
             next: 0,
             missing: BTreeSet::new(),
@@ -76,29 +76,29 @@ impl ReportIntake {
         from: Option<u16>,
         datagram: &[u8],
         now_ns: i64,
-    ) -> IntakeOutcome {
-        let report = match ReportHeader::parse(datagram) {
+    ) -> ReceivedReportClass {
+        let report = match SimulatedReportHeader::parse(datagram) {
             Ok(report) => report,
-            Err(ReportError::Damaged) => {
+            Err(SimulatedReportError::Damaged) => {
                 let from = from.filter(|from| usize::from(*from) < self.sources.len());
                 if let Some(from) = from {
                     self.sources[usize::from(from)].damaged += 1;
                 }
-                return IntakeOutcome::Damaged(from);
+                return ReceivedReportClass::Damaged(from);
             }
-            Err(ReportError::Foreign) => return IntakeOutcome::Foreign,
+            Err(SimulatedReportError::Foreign) => return ReceivedReportClass::Foreign,
         };
         let source = report.source;
         let Some(tracker) = self.sources.get_mut(usize::from(source)) else {
-            return IntakeOutcome::Foreign;
+            return ReceivedReportClass::Foreign;
         };
         if report.is_end {
             let lost =
                 if report.number > tracker.next { tracker.advance_to(report.number) } else { 0 };
-            return IntakeOutcome::EndOfSource { source, lost };
+            return ReceivedReportClass::EndOfSource { source, lost };
         }
         let age_ns = now_ns.saturating_sub(report.due_ns).max(0).unsigned_abs();
-        IntakeOutcome::Usable {
+        ReceivedReportClass::Usable {
             source,
             is_late: age_ns > tracker.late_after_ns,
             order: tracker.classify_number(report.number),
@@ -106,7 +106,7 @@ impl ReportIntake {
     }
 }
 
-impl SourceTracker {
+impl SourceSequenceState {
     fn classify_number(&mut self, number: u64) -> SequenceOrder {
         if number < self.next {
             let was_missing = self.missing.remove(&number);
@@ -142,58 +142,59 @@ mod tests {
 
     fn bytes(number: u64, due_ns: i64, is_end: bool) -> Vec<u8> {
         let mut bytes = vec![0; HEADER_LEN + 8];
-        ReportHeader { is_end, source: 0, number, due_ns, sent_ns: due_ns }.write(&mut bytes);
+        SimulatedReportHeader { is_end, source: 0, number, due_ns, sent_ns: due_ns }
+            .write(&mut bytes);
         bytes
     }
 
-    fn take(intake: &mut ReportIntake, number: u64) -> IntakeOutcome {
+    fn take(intake: &mut ReceivedReportClassifier, number: u64) -> ReceivedReportClass {
         intake.classify(Some(0), &bytes(number, 0, false), 50)
     }
 
-    fn whole(order: SequenceOrder) -> IntakeOutcome {
-        IntakeOutcome::Usable { source: 0, is_late: false, order }
+    fn whole(order: SequenceOrder) -> ReceivedReportClass {
+        ReceivedReportClass::Usable { source: 0, is_late: false, order }
     }
 
     #[test]
     fn gaps_are_lost_until_what_is_missing_comes() {
-        let mut intake = ReportIntake::new([100]);
+        let mut intake = ReceivedReportClassifier::new([100]);
         assert_eq!(take(&mut intake, 0), whole(SequenceOrder::NewHighest(0)));
         assert_eq!(take(&mut intake, 3), whole(SequenceOrder::NewHighest(2)));
         assert_eq!(take(&mut intake, 2), whole(SequenceOrder::Reordered));
         assert_eq!(take(&mut intake, 2), whole(SequenceOrder::Duplicate));
         assert_eq!(take(&mut intake, 4), whole(SequenceOrder::NewHighest(0)));
         let end = intake.classify(Some(0), &bytes(7, 0, true), 0);
-        assert_eq!(end, IntakeOutcome::EndOfSource { source: 0, lost: 2 });
+        assert_eq!(end, ReceivedReportClass::EndOfSource { source: 0, lost: 2 });
     }
 
     #[test]
     fn a_damaged_report_is_not_lost_as_well() {
-        let mut intake = ReportIntake::new([100]);
+        let mut intake = ReceivedReportClassifier::new([100]);
         let mut damaged = bytes(0, 0, false);
         damaged[50] ^= 1;
-        assert_eq!(intake.classify(Some(0), &damaged, 0), IntakeOutcome::Damaged(Some(0)));
+        assert_eq!(intake.classify(Some(0), &damaged, 0), ReceivedReportClass::Damaged(Some(0)));
         assert_eq!(take(&mut intake, 2), whole(SequenceOrder::NewHighest(1)));
         // From nobody that is known, or of nobody.
-        assert_eq!(intake.classify(None, &damaged, 0), IntakeOutcome::Damaged(None));
-        assert_eq!(intake.classify(Some(9), &damaged, 0), IntakeOutcome::Damaged(None));
-        assert_eq!(intake.classify(Some(0), b"hello", 0), IntakeOutcome::Foreign);
+        assert_eq!(intake.classify(None, &damaged, 0), ReceivedReportClass::Damaged(None));
+        assert_eq!(intake.classify(Some(9), &damaged, 0), ReceivedReportClass::Damaged(None));
+        assert_eq!(intake.classify(Some(0), b"hello", 0), ReceivedReportClass::Foreign);
         assert_eq!(
-            ReportIntake::new([]).classify(None, &bytes(0, 0, false), 0),
-            IntakeOutcome::Foreign
+            ReceivedReportClassifier::new([]).classify(None, &bytes(0, 0, false), 0),
+            ReceivedReportClass::Foreign
         );
     }
 
     #[test]
     fn what_is_too_old_is_late() {
-        let mut intake = ReportIntake::new([100]);
-        let late = |taken| matches!(taken, IntakeOutcome::Usable { is_late: true, .. });
+        let mut intake = ReceivedReportClassifier::new([100]);
+        let late = |taken| matches!(taken, ReceivedReportClass::Usable { is_late: true, .. });
         assert!(!late(intake.classify(Some(0), &bytes(0, 1_000, false), 1_100)));
         assert!(late(intake.classify(Some(0), &bytes(1, 1_000, false), 1_101)));
     }
 
     #[test]
     fn numbers_far_ahead_do_not_fill_the_memory() {
-        let mut intake = ReportIntake::new([100]);
+        let mut intake = ReceivedReportClassifier::new([100]);
         assert_eq!(take(&mut intake, u64::MAX - 1), whole(SequenceOrder::NewHighest(u64::MAX - 1)));
         assert_eq!(intake.sources[0].missing.len(), MISSING_MAX);
         assert_eq!(take(&mut intake, 5), whole(SequenceOrder::Duplicate));
@@ -211,7 +212,7 @@ mod tests {
                 }
             }
             order.sort_unstable();
-            let mut intake = ReportIntake::new([1_000]);
+            let mut intake = ReceivedReportClassifier::new([1_000]);
             let (mut lost, mut damaged) = (0_i64, 0);
             for (_, number) in order {
                 let mut bytes = bytes(number, 0, false);
@@ -221,13 +222,13 @@ mod tests {
                     _ => {}
                 }
                 match intake.classify(Some(0), &bytes, 0) {
-                    IntakeOutcome::Usable { order: SequenceOrder::NewHighest(missing), .. } => lost += missing as i64,
-                    IntakeOutcome::Usable { order: SequenceOrder::Reordered, .. } => lost -= 1,
-                    IntakeOutcome::Damaged(Some(0)) => damaged += 1,
+                    ReceivedReportClass::Usable { order: SequenceOrder::NewHighest(missing), .. } => lost += missing as i64,
+                    ReceivedReportClass::Usable { order: SequenceOrder::Reordered, .. } => lost -= 1,
+                    ReceivedReportClass::Damaged(Some(0)) => damaged += 1,
                     other => prop_assert!(false, "{:?}", other),
                 }
             }
-            if let IntakeOutcome::EndOfSource { lost: missing, .. } =
+            if let ReceivedReportClass::EndOfSource { lost: missing, .. } =
                 intake.classify(Some(0), &self::bytes(100, 0, true), 0)
             {
                 lost += missing as i64;

@@ -6,11 +6,11 @@ use std::collections::VecDeque;
 use horolog_record::CycleTestDetectionKind as Kind;
 use horolog_time::{Monotonic, Timestamp};
 
-use super::fault::NodeFaults;
-use super::plan::{Stage, TestPlan};
+use super::fault::NodeFaultInjector;
+use super::plan::{ApplicationTestPlan, PipelineStage};
 use crate::entry::PeriodEntry;
-use crate::node::mesh::{Mesh, StepId};
-use crate::task::StepMessage;
+use crate::node::mesh::{Mesh, SuperstepId};
+use crate::task::SuperstepMessage;
 
 /// Largest number of timed-out messages remembered, in case they still arrive.
 const TIMED_OUT_MAX: usize = 1_024;
@@ -19,21 +19,21 @@ const TIMED_OUT_MAX: usize = 1_024;
 pub(super) type DetectionSink<'a> = &'a mut dyn FnMut(Kind, Option<u16>, u32, u32);
 
 /// Mesh of a node, with fault injection and detection.
-pub(super) struct MeshLink<'a> {
+pub(super) struct FaultInjectionMesh<'a> {
     mesh: Mesh,
     own_index: u16,
-    plan: &'a TestPlan,
-    pub(super) faults: NodeFaults<'a>,
-    timed_out: VecDeque<(u16, StepId)>,
+    plan: &'a ApplicationTestPlan,
+    pub(super) faults: NodeFaultInjector<'a>,
+    timed_out: VecDeque<(u16, SuperstepId)>,
 }
 
-impl<'a> MeshLink<'a> {
-    pub(super) fn new(mesh: Mesh, plan: &'a TestPlan, own_index: u16) -> Self {
+impl<'a> FaultInjectionMesh<'a> {
+    pub(super) fn new(mesh: Mesh, plan: &'a ApplicationTestPlan, own_index: u16) -> Self {
         Self {
             mesh,
             own_index,
             plan,
-            faults: NodeFaults::new(plan, own_index),
+            faults: NodeFaultInjector::new(plan, own_index),
             timed_out: VecDeque::new(),
         }
     }
@@ -64,8 +64,8 @@ impl<'a> MeshLink<'a> {
     /// each injection.
     pub(super) fn synchronise(
         &mut self,
-        stage: &Stage,
-        step_id: StepId,
+        stage: &PipelineStage,
+        step_id: SuperstepId,
         (due_ns, deadline): (u64, Timestamp<Monotonic>),
         entry: &mut PeriodEntry,
         sink: DetectionSink<'_>,
@@ -73,7 +73,7 @@ impl<'a> MeshLink<'a> {
         let mut injected = Vec::new();
         if let Some(bytes) = stage.message {
             injected = self.set_dispositions(due_ns, stage);
-            let message = StepMessage { bytes, to: stage.to };
+            let message = SuperstepMessage { bytes, to: stage.to };
             self.mesh.exchange(step_id, message, deadline).record_messages(entry);
             self.report_missing(step_id, sink);
             self.report_received(sink);
@@ -87,7 +87,7 @@ impl<'a> MeshLink<'a> {
 
     /// Sets the disposition of the next message to each receiver; returns the faults injected by
     /// this.
-    fn set_dispositions(&mut self, due_ns: u64, stage: &Stage) -> Vec<u16> {
+    fn set_dispositions(&mut self, due_ns: u64, stage: &PipelineStage) -> Vec<u16> {
         let Some(instrument) = self.mesh.instrument_mut() else { return Vec::new() };
         let nodes = self.plan.nodes;
         let next = (self.own_index + 1) % nodes;
@@ -107,7 +107,7 @@ impl<'a> MeshLink<'a> {
     }
 
     /// Reports the nodes whose messages were missing in an exchange, and remembers the messages.
-    fn report_missing(&mut self, step_id: StepId, sink: DetectionSink<'_>) {
+    fn report_missing(&mut self, step_id: SuperstepId, sink: DetectionSink<'_>) {
         let Some(instrument) = self.mesh.instrument_mut() else { return };
         for node in std::mem::take(&mut instrument.missing) {
             sink(Kind::MessageMissing, Some(node), 1, 0);

@@ -23,11 +23,14 @@ mod test_stats;
 
 pub use file::FILE_MAX;
 pub use plan::{
-    ArrivalProfile, Delivery, FaultSpec, MessageDestination, NODES_MAX, ReportSize, ReportSource,
-    Stage, StateSpec, TIME_MAX_NS, TestPlan,
+    ApplicationTestPlan, ArrivalProfile, FaultSpec, MessageDestination, NODES_MAX, PipelineStage,
+    ReportDeliveryMode, ReportLengthDistribution, RunStateSpec, SimulatedSource, TIME_MAX_NS,
 };
-pub use run::{NodeSnapshot, TestError, TestObserver, TestOptions, TestSnapshot, test};
-pub use search::SearchOptions;
+pub use run::{
+    ApplicationTestError, ApplicationTestObserver, ApplicationTestOptions, ApplicationTestSnapshot,
+    NodeSnapshot, test,
+};
+pub use search::ApplicationSearchOptions;
 
 /// Test file of the default application: reports of three sources are received, correlated,
 /// exchanged and decided upon, as in a command-and-control system.

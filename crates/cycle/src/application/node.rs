@@ -16,15 +16,15 @@ use horolog_sys::socket::Socket;
 use horolog_time::{Monotonic, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::link::MeshLink;
-use super::plan::TestPlan;
-use super::stages::StageWork;
+use super::link::FaultInjectionMesh;
+use super::plan::ApplicationTestPlan;
+use super::stages::PipelineWork;
 use crate::entry::PeriodEntry;
 use crate::node::mesh::{self, Mesh};
-use crate::node::periods::{self, ClockReleases};
+use crate::node::periods::{self, ClockReleaseTimer};
 use crate::node::{
-    MeshInstrument, REGION, SharedState, StartGate, StartInstant, next_line, ping_end, read_line,
-    schedule, write_line,
+    MeshTestInstrument, NodeSharedMemory, REGION, StartGate, StartInstant, next_line, ping_end,
+    read_line, schedule, write_line,
 };
 use crate::ring::RingWriter;
 use crate::synthetic_load::SyntheticLoad;
@@ -32,8 +32,8 @@ use crate::task::SchedulingSpec;
 
 /// Order to a node of an application test.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct TestOrder {
-    pub(super) plan: TestPlan,
+pub(super) struct ApplicationNodeOrder {
+    pub(super) plan: ApplicationTestPlan,
     /// Index of this node, from 0.
     pub(super) node: u16,
     /// Factor of the fixed computation of stages.
@@ -44,7 +44,7 @@ pub(super) struct TestOrder {
 
 /// Report of a node that is ready to start.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct TestReady {
+pub(super) struct ApplicationNodeReady {
     pub(super) conditions: HostConditions,
     pub(super) scheduling: TaskScheduling,
     pub(super) unit_ns: f64,
@@ -56,7 +56,7 @@ pub(super) struct TestReady {
 
 /// Start command, sent to all nodes when all of them are ready.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct StartCommand {
+pub(super) struct ApplicationStartCommand {
     /// First release, in ns of `CLOCK_MONOTONIC`.
     pub(super) begin_ns: i64,
     /// Message address of each node.
@@ -72,9 +72,9 @@ pub(super) struct StartCommand {
 /// Standard input has no valid order, or standard output is closed.
 pub fn serve() -> io::Result<()> {
     let mut input = io::stdin().lock();
-    let order: TestOrder = read_line(&mut input)?;
+    let order: ApplicationNodeOrder = read_line(&mut input)?;
     let region = SharedRegion::from_inherited(REGION)?;
-    let shared = SharedState::new(region.words(), 1).ok_or(io::ErrorKind::InvalidInput)?;
+    let shared = NodeSharedMemory::new(region.words(), 1).ok_or(io::ErrorKind::InvalidInput)?;
     let conditions = MeasurementConditions::apply(order.hold_awake);
     let (sender, ready) = mpsc::channel();
     let gate = StartGate::new();
@@ -85,9 +85,9 @@ pub fn serve() -> io::Result<()> {
             prepare_and_run(order, shared, &sender, gate);
             shared.mark_task_ended(0);
         })?;
-        let reply: Result<PreparedTest, String> =
+        let reply: Result<ApplicationNodePreparation, String> =
             ready.recv().unwrap_or_else(|_| Err("it ended before its start".to_owned()));
-        let reply = reply.map(|prepared| TestReady {
+        let reply = reply.map(|prepared| ApplicationNodeReady {
             conditions: conditions.record(),
             scheduling: prepared.scheduling,
             unit_ns: prepared.unit_ns,
@@ -103,8 +103,8 @@ pub fn serve() -> io::Result<()> {
     })
 }
 
-/// Results of the preparation, for the report that the node is ready.
-struct PreparedTest {
+/// Results of a node's preparation, for its report that it is ready.
+struct ApplicationNodePreparation {
     scheduling: TaskScheduling,
     unit_ns: f64,
     messages: SocketAddr,
@@ -113,12 +113,12 @@ struct PreparedTest {
 
 /// Prepares the node, reports that it is ready, waits for the start and runs all periods.
 fn prepare_and_run(
-    order: &TestOrder,
-    shared: SharedState<'_>,
-    sender: &mpsc::Sender<Result<PreparedTest, String>>,
-    gate: &StartGate<StartCommand>,
+    order: &ApplicationNodeOrder,
+    shared: NodeSharedMemory<'_>,
+    sender: &mpsc::Sender<Result<ApplicationNodePreparation, String>>,
+    gate: &StartGate<ApplicationStartCommand>,
 ) {
-    let NodeResources { load, messages, instrument, reports } = match prepare(order) {
+    let ApplicationNodeResources { load, messages, instrument, reports } = match prepare(order) {
         Ok((prepared, sockets)) => {
             // The receiver exists as long as this thread does.
             let _ = sender.send(Ok(prepared));
@@ -134,21 +134,21 @@ fn prepare_and_run(
         let mut mesh = Mesh::new(messages, order.node, std::mem::take(&mut start.peers));
         shared.set_latency(0, mesh.measure_baseline(ping_end(begin)).latency_ns);
         mesh.set_instrument(instrument);
-        link = Some(MeshLink::new(mesh, &order.plan, order.node));
+        link = Some(FaultInjectionMesh::new(mesh, &order.plan, order.node));
     }
     run_periods(order, load, (link, reports), &start, writer, shared.stop_word());
 }
 
 fn run_periods(
-    order: &TestOrder,
+    order: &ApplicationNodeOrder,
     (load, unit_ns): (SyntheticLoad, f64),
-    (link, reports): (Option<MeshLink<'_>>, Socket),
-    start: &StartCommand,
+    (link, reports): (Option<FaultInjectionMesh<'_>>, Socket),
+    start: &ApplicationStartCommand,
     writer: RingWriter<'_>,
     stop: &AtomicU64,
 ) {
     let writer = RefCell::new(writer);
-    let mut releases = ClockReleases::new(
+    let mut releases = ClockReleaseTimer::new(
         StartInstant::Monotonic(start.begin_ns),
         0,
         order.plan.period_ns,
@@ -158,19 +158,21 @@ fn run_periods(
     let mut publish = |entry: &PeriodEntry| writer.borrow_mut().push(entry);
     let begin: Timestamp<Monotonic> = Timestamp::from_ns(start.begin_ns);
     let mut stages =
-        StageWork::new(order, (load, unit_ns), link, (reports, &start.sources), &writer, begin);
+        PipelineWork::new(order, (load, unit_ns), link, (reports, &start.sources), &writer, begin);
     periods::run((order.plan.period_count(), begin), &mut releases, &mut stages, &mut publish);
 }
 
 /// Sockets, load and instrument of a prepared node.
-struct NodeResources {
+struct ApplicationNodeResources {
     load: (SyntheticLoad, f64),
     messages: Socket,
-    instrument: MeshInstrument,
+    instrument: MeshTestInstrument,
     reports: Socket,
 }
 
-fn prepare(order: &TestOrder) -> Result<(PreparedTest, NodeResources), String> {
+fn prepare(
+    order: &ApplicationNodeOrder,
+) -> Result<(ApplicationNodePreparation, ApplicationNodeResources), String> {
     let plan = &order.plan;
     let core = plan.cores.get(usize::from(order.node) % plan.cores.len().max(1)).copied();
     if let Some(core) = core {
@@ -184,14 +186,17 @@ fn prepare(order: &TestOrder) -> Result<(PreparedTest, NodeResources), String> {
     };
     let (messages, messages_port) = open_socket()?;
     let (reports, reports_port) = open_socket()?;
-    let instrument = MeshInstrument::new(&messages, usize::from(plan.nodes))
+    let instrument = MeshTestInstrument::new(&messages, usize::from(plan.nodes))
         .map_err(|error| format!("cannot record message arrivals: {error}"))?;
     let requested = SchedulingSpec { policy: plan.policy, priority: plan.priority, core };
-    let prepared = PreparedTest {
+    let prepared = ApplicationNodePreparation {
         scheduling: schedule(requested, true, None),
         unit_ns,
         messages: (loopback, messages_port).into(),
         reports: (loopback, reports_port).into(),
     };
-    Ok((prepared, NodeResources { load: (load, unit_ns), messages, instrument, reports }))
+    Ok((
+        prepared,
+        ApplicationNodeResources { load: (load, unit_ns), messages, instrument, reports },
+    ))
 }

@@ -14,18 +14,18 @@ const NO_ID: u16 = u16::MAX;
 
 /// Kind of an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum NodeEventKind {
+pub(crate) enum NodeFaultEventKind {
     /// Detection of this kind, about this source or node if known.
     Detected(Kind, Option<u16>),
     /// Injection of the fault with this index in the plan.
     Injected(u16),
 }
 
-/// Event that a node observed in a period.
+/// Fault event of a node in a period: a detection or an injection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct NodeEvent {
+pub(crate) struct NodeFaultEvent {
     /// Kind of the event.
-    pub(crate) kind: NodeEventKind,
+    pub(crate) kind: NodeFaultEventKind,
     /// Number of the period, from 0.
     pub(crate) period: u64,
     /// Time of the event, in ns of `CLOCK_MONOTONIC`.
@@ -36,12 +36,12 @@ pub(crate) struct NodeEvent {
     pub(crate) retracted: u32,
 }
 
-impl NodeEvent {
+impl NodeFaultEvent {
     /// Encodes the event as words.
     pub(crate) fn to_words(self) -> [u64; ENTRY_WORDS] {
         let (code, of) = match self.kind {
-            NodeEventKind::Detected(kind, of) => (1 + kind as u64, of.unwrap_or(NO_ID)),
-            NodeEventKind::Injected(fault) => (0, fault),
+            NodeFaultEventKind::Detected(kind, of) => (1 + kind as u64, of.unwrap_or(NO_ID)),
+            NodeFaultEventKind::Injected(fault) => (0, fault),
         };
         let counts = u64::from(self.count) | u64::from(self.retracted) << 32;
         let mut words = [0; ENTRY_WORDS];
@@ -59,8 +59,10 @@ impl NodeEvent {
         }
         let of = (words[0] >> 16) as u16;
         let event_kind = match (words[0] >> 8 & 0xff) as usize {
-            0 => NodeEventKind::Injected(of),
-            what => NodeEventKind::Detected(*Kind::ALL.get(what - 1)?, (of != NO_ID).then_some(of)),
+            0 => NodeFaultEventKind::Injected(of),
+            what => {
+                NodeFaultEventKind::Detected(*Kind::ALL.get(what - 1)?, (of != NO_ID).then_some(of))
+            }
         };
         let event = Self {
             kind: event_kind,
@@ -120,18 +122,18 @@ mod tests {
             (period, at_ns, count, retracted) in any::<(u64, i64, u32, u32)>(),
         ) {
             let kind = if is_injected {
-                NodeEventKind::Injected(of.unwrap_or(7))
+                NodeFaultEventKind::Injected(of.unwrap_or(7))
             } else {
-                NodeEventKind::Detected(kind, of)
+                NodeFaultEventKind::Detected(kind, of)
             };
-            let notice = NodeEvent { kind, period, at_ns, count, retracted };
-            prop_assert_eq!(NodeEvent::from_words(&notice.to_words()), Some(notice));
+            let notice = NodeFaultEvent { kind, period, at_ns, count, retracted };
+            prop_assert_eq!(NodeFaultEvent::from_words(&notice.to_words()), Some(notice));
             prop_assert_eq!(PeriodEntry::from_words(&notice.to_words()), None);
         }
 
         #[test]
         fn whatever_is_read_is_written_the_same(words in any::<[u64; ENTRY_WORDS]>()) {
-            if let Some(notice) = NodeEvent::from_words(&words) {
+            if let Some(notice) = NodeFaultEvent::from_words(&words) {
                 prop_assert_eq!(notice.to_words(), words);
             }
         }

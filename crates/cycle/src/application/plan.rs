@@ -1,7 +1,7 @@
 //! Plan of a test: the application, its sources, the injected faults, and the states of the run. A
 //! checked plan can be run.
 
-use horolog_record::{CycleTestFaultKind as FaultKind, TaskPolicy};
+use horolog_record::{CycleTestFaultKind as FaultKind, TaskSchedulingPolicy};
 use serde::{Deserialize, Serialize};
 
 pub use crate::task::MessageDestination;
@@ -30,7 +30,7 @@ pub(super) const DEFAULT_STATE: &str = "plain";
 
 /// Plan of a test.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct TestPlan {
+pub struct ApplicationTestPlan {
     /// Name of the application.
     pub name: String,
     /// Number of nodes.
@@ -42,7 +42,7 @@ pub struct TestPlan {
     /// Time from a release to the deadline of the period's work, in ns.
     pub deadline_ns: u64,
     /// Scheduling policy of the nodes.
-    pub policy: TaskPolicy,
+    pub policy: TaskSchedulingPolicy,
     /// Real-time priority; 0 under `other`.
     pub priority: u8,
     /// Cores to which nodes are pinned, in turn; empty for no pinning.
@@ -58,18 +58,19 @@ pub struct TestPlan {
     /// Seed of the random numbers.
     pub seed: u64,
     /// Stages of a period, in their order.
-    pub stages: Vec<Stage>,
+    pub stages: Vec<PipelineStage>,
     /// Sources of reports.
-    pub sources: Vec<ReportSource>,
+    pub sources: Vec<SimulatedSource>,
     /// Injected faults.
     pub faults: Vec<FaultSpec>,
     /// Labelled intervals of the run.
-    pub states: Vec<StateSpec>,
+    pub states: Vec<RunStateSpec>,
 }
 
-/// Stage of a period: receives reports, computes, exchanges a message, waits at a barrier.
+/// Stage of the pipeline in a period: receives reports, computes, exchanges a message, waits at a
+/// barrier.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Stage {
+pub struct PipelineStage {
     /// Name of the stage.
     pub name: String,
     /// True if the stage receives the reports that have arrived.
@@ -92,9 +93,9 @@ pub struct Stage {
     pub wait_ns: Option<u64>,
 }
 
-/// Source of reports.
+/// Simulated sender of application reports (messages to the nodes).
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct ReportSource {
+pub struct SimulatedSource {
     /// Name of the source.
     pub name: String,
     /// Mean rate, in reports per second.
@@ -102,11 +103,11 @@ pub struct ReportSource {
     /// Distribution of the reports over time.
     pub profile: ArrivalProfile,
     /// Length of the reports with their headers, in bytes.
-    pub size: ReportSize,
+    pub size: ReportLengthDistribution,
     /// Indices of the nodes that receive the reports, from 0; empty for all nodes.
     pub nodes: Vec<u16>,
     /// Distribution of the reports among these nodes.
-    pub to: Delivery,
+    pub to: ReportDeliveryMode,
     /// Age above which a report counts as late when it is received, in ns.
     pub late_after_ns: u64,
 }
@@ -128,7 +129,7 @@ pub enum ArrivalProfile {
 /// Distribution of the length of reports, in bytes.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum ReportSize {
+pub enum ReportLengthDistribution {
     /// Uniformly distributed between two lengths, inclusive.
     Between(u64, u64),
     /// One of these lengths, each with equal probability.
@@ -138,7 +139,7 @@ pub enum ReportSize {
 /// Distribution of reports among nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Delivery {
+pub enum ReportDeliveryMode {
     /// Each report to one node, in turn.
     Turn,
     /// A copy of each report to every node.
@@ -168,9 +169,9 @@ pub struct FaultSpec {
     pub state: Option<String>,
 }
 
-/// Labelled interval of the run.
+/// State of the run: a labelled interval of it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct StateSpec {
+pub struct RunStateSpec {
     /// Label of the state.
     pub name: String,
     /// Start, in ns of the run.
@@ -179,7 +180,7 @@ pub struct StateSpec {
     pub to_ns: u64,
 }
 
-impl TestPlan {
+impl ApplicationTestPlan {
     /// Returns the number of periods of each node.
     #[must_use]
     pub const fn period_count(&self) -> u64 {
@@ -223,7 +224,7 @@ impl TestPlan {
                 "the duration of a test is at least a period, and at most an hour".to_owned()
             );
         }
-        if self.policy == TaskPolicy::Deadline {
+        if self.policy == TaskSchedulingPolicy::Deadline {
             return Err(DEADLINE_POLICY_ERROR.to_owned());
         }
         match (self.policy.has_priority(), self.priority) {
@@ -257,7 +258,7 @@ impl TestPlan {
         }
     }
 
-    pub(super) fn check_source(&self, source: &ReportSource) -> Result<(), String> {
+    pub(super) fn check_source(&self, source: &SimulatedSource) -> Result<(), String> {
         let is_valid = |rate: f64| rate > 0.0 && rate <= RATE_MAX;
         let rates = [Some(source.rate), source.profile.last_rate()];
         if !rates.into_iter().flatten().all(is_valid) {
@@ -319,7 +320,7 @@ impl TestPlan {
     pub(super) fn state_at(&self, due_ns: u64) -> &str {
         let mut faults = self.faults.iter().filter(|fault| fault.is_active_at(due_ns));
         let of_fault = faults.find_map(|fault| fault.state.as_deref());
-        let is_active = |state: &&StateSpec| (state.from_ns..state.to_ns).contains(&due_ns);
+        let is_active = |state: &&RunStateSpec| (state.from_ns..state.to_ns).contains(&due_ns);
         let of_run = self.states.iter().find(is_active).map(|state| state.name.as_str());
         of_fault.or(of_run).unwrap_or(DEFAULT_STATE)
     }
@@ -335,7 +336,7 @@ impl TestPlan {
     }
 }
 
-impl Stage {
+impl PipelineStage {
     pub(super) fn check(&self) -> Result<(), String> {
         let durations = [self.compute_ns, self.per_report_ns, self.per_byte_ns as u64];
         if durations.iter().any(|ns| *ns > COMPUTE_MAX_NS) {
@@ -366,7 +367,7 @@ impl ArrivalProfile {
     }
 }
 
-impl ReportSize {
+impl ReportLengthDistribution {
     /// Returns the smallest and the largest length, in bytes.
     pub(super) fn bounds(&self) -> (u64, u64) {
         match self {

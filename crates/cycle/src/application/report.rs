@@ -20,7 +20,7 @@ const CHECKSUM_OFFSET: usize = 40;
 
 /// Header of a report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ReportHeader {
+pub struct SimulatedReportHeader {
     /// True if no further report follows; `number` is then that of the next report.
     pub is_end: bool,
     /// Index of the source.
@@ -35,14 +35,14 @@ pub struct ReportHeader {
 
 /// Reason for which a datagram is not a valid report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ReportError {
+pub enum SimulatedReportError {
     /// The checksum is wrong.
     Damaged,
     /// The datagram is shorter than a header, or its header is invalid with a correct checksum.
     Foreign,
 }
 
-impl ReportHeader {
+impl SimulatedReportHeader {
     /// Writes the header into the first bytes of a datagram that contains the data after them. A
     /// datagram shorter than a header is left unchanged.
     pub fn write(&self, datagram: &mut [u8]) {
@@ -65,13 +65,13 @@ impl ReportHeader {
     /// # Errors
     ///
     /// The datagram is damaged, or not a report.
-    pub fn parse(datagram: &[u8]) -> Result<Self, ReportError> {
-        let bytes = datagram.first_chunk::<HEADER_LEN>().ok_or(ReportError::Foreign)?;
+    pub fn parse(datagram: &[u8]) -> Result<Self, SimulatedReportError> {
+        let bytes = datagram.first_chunk::<HEADER_LEN>().ok_or(SimulatedReportError::Foreign)?;
         let long = |at: usize| bytes[at..].first_chunk().copied().unwrap_or_default();
         let word =
             |at: usize| u32::from_be_bytes(bytes[at..].first_chunk().copied().unwrap_or_default());
         if word(CHECKSUM_OFFSET) != checksum(datagram) {
-            return Err(ReportError::Damaged);
+            return Err(SimulatedReportError::Damaged);
         }
         let is_valid = bytes[..4] == MAGIC
             && bytes[4] <= 1
@@ -79,7 +79,7 @@ impl ReportHeader {
             && word(32) as usize == datagram.len()
             && word(36) == 0;
         if !is_valid {
-            return Err(ReportError::Foreign);
+            return Err(SimulatedReportError::Foreign);
         }
         Ok(Self {
             is_end: bytes[4] == 1,
@@ -112,12 +112,12 @@ mod tests {
             source in any::<u16>(),
             number in any::<u64>(),
             (due_ns, sent_ns) in any::<(i64, i64)>(),
-        ) -> ReportHeader {
-            ReportHeader { is_end, source, number, due_ns, sent_ns }
+        ) -> SimulatedReportHeader {
+            SimulatedReportHeader { is_end, source, number, due_ns, sent_ns }
         }
     }
 
-    fn written(report: ReportHeader, data: &[u8]) -> Vec<u8> {
+    fn written(report: SimulatedReportHeader, data: &[u8]) -> Vec<u8> {
         let mut bytes = [&[0; HEADER_LEN], data].concat();
         report.write(&mut bytes);
         bytes
@@ -129,7 +129,7 @@ mod tests {
             report in report(),
             data in prop::collection::vec(any::<u8>(), 0..200),
         ) {
-            prop_assert_eq!(ReportHeader::parse(&written(report, &data)), Ok(report));
+            prop_assert_eq!(SimulatedReportHeader::parse(&written(report, &data)), Ok(report));
         }
 
         /// A CRC finds every single bit, wherever it is.
@@ -142,26 +142,27 @@ mod tests {
             let mut bytes = written(report, &data);
             let bit = bit.index(bytes.len() * 8);
             bytes[bit / 8] ^= 1 << (bit % 8);
-            prop_assert_eq!(ReportHeader::parse(&bytes), Err(ReportError::Damaged));
+            prop_assert_eq!(SimulatedReportHeader::parse(&bytes), Err(SimulatedReportError::Damaged));
         }
 
         #[test]
         fn whatever_comes_is_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..90)) {
-            let _ = ReportHeader::parse(&bytes);
+            let _ = SimulatedReportHeader::parse(&bytes);
         }
     }
 
     #[test]
     fn what_is_not_ours_is_refused() {
-        assert_eq!(ReportHeader::parse(b"hello"), Err(ReportError::Foreign));
-        let report = ReportHeader { is_end: false, source: 1, number: 2, due_ns: 3, sent_ns: 4 };
+        assert_eq!(SimulatedReportHeader::parse(b"hello"), Err(SimulatedReportError::Foreign));
+        let report =
+            SimulatedReportHeader { is_end: false, source: 1, number: 2, due_ns: 3, sent_ns: 4 };
         let cut = &written(report, &[7; 9])[..50];
-        assert_eq!(ReportHeader::parse(cut), Err(ReportError::Damaged));
+        assert_eq!(SimulatedReportHeader::parse(cut), Err(SimulatedReportError::Damaged));
         // Whole by its checksum, and of another kind.
         let mut other = written(report, &[]);
         other[4] = 7;
         let right = checksum(&other);
         other[CHECKSUM_OFFSET..].copy_from_slice(&right.to_be_bytes());
-        assert_eq!(ReportHeader::parse(&other), Err(ReportError::Foreign));
+        assert_eq!(SimulatedReportHeader::parse(&other), Err(SimulatedReportError::Foreign));
     }
 }

@@ -9,25 +9,25 @@ use std::{io, thread};
 
 use horolog_record::{
     CYCLE_TEST_SCHEMA, CycleTestApplication, CycleTestFault, CycleTestFaultKind as FaultKind,
-    CycleTestNode, CycleTestResult, CycleTestRun, Distribution, Host, rfc3339_now,
+    CycleTestNodeResult, CycleTestResult, CycleTestRunResult, Distribution, Host, rfc3339_now,
 };
 use horolog_stats::search::SearchConfigError;
-use horolog_sys::clock::MonotonicClock;
+use horolog_sys::clock::ClockMonotonic;
 use horolog_sys::explain::explain;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 use thiserror::Error;
 
-use super::findings::{self, TestEnd};
-use super::generator::{self, GeneratorOutcome, ReportGenerator};
-use super::node::{StartCommand, TestOrder, TestReady};
-use super::node_event::NodeEvent;
-use super::plan::TestPlan;
+use super::findings::{self, ApplicationTestEnd};
+use super::generator::{self, SimulatedReportSender, SimulatedReportSenderOutcome};
+use super::node::{ApplicationNodeOrder, ApplicationNodeReady, ApplicationStartCommand};
+use super::node_event::NodeFaultEvent;
+use super::plan::ApplicationTestPlan;
 use super::score;
-use super::search::{self, SearchOptions};
-use super::test_stats::{TestStats, node_name};
+use super::search::{self, ApplicationSearchOptions};
+use super::test_stats::{ApplicationTestStats, node_name};
 use crate::entry::PeriodEntry;
 use crate::predict::CostInput;
-use crate::run::child::TaskProcess;
+use crate::run::child::NodeChildProcess;
 
 /// Time from the last node's report that it is ready to the first release.
 const START_DELAY: Span = Span::from_ms(100);
@@ -45,17 +45,17 @@ const READY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Options of a test.
 #[derive(Clone, Debug)]
-pub struct TestOptions {
+pub struct ApplicationTestOptions {
     /// Program that calls [`super::node::serve`] when it is started with `arguments`.
     pub program: PathBuf,
     /// Arguments of the program.
     pub arguments: Vec<String>,
     /// Plan of the test.
-    pub plan: TestPlan,
+    pub plan: ApplicationTestPlan,
     /// Load: factor of report rates and of fixed computation.
     pub load: f64,
     /// Options of a search for the largest load; `None` to run the plan once.
-    pub search: Option<SearchOptions>,
+    pub search: Option<ApplicationSearchOptions>,
     /// True if deep idle states are prevented.
     pub hold_awake: bool,
     /// Costs measured on the host, for the scorecard.
@@ -66,7 +66,7 @@ pub struct TestOptions {
 
 /// Reason for which a test cannot start.
 #[derive(Debug, Error)]
-pub enum TestError {
+pub enum ApplicationTestError {
     /// A node's process could not be started.
     #[error("cannot start {node}: {why}", why = explain(.error))]
     StartFailed {
@@ -103,9 +103,9 @@ pub enum TestError {
 }
 
 /// Observer of a test.
-pub trait TestObserver {
+pub trait ApplicationTestObserver {
     /// Receives a snapshot, several times a second.
-    fn snapshot(&mut self, snapshot: &TestSnapshot<'_>);
+    fn snapshot(&mut self, snapshot: &ApplicationTestSnapshot<'_>);
     /// Returns true if the test must stop now.
     fn is_stop_requested(&self) -> bool;
 }
@@ -116,9 +116,9 @@ pub trait TestObserver {
 ///
 /// A node or the sources cannot start, or the search is invalid.
 pub fn test(
-    options: &TestOptions,
-    observer: &mut dyn TestObserver,
-) -> Result<CycleTestResult, TestError> {
+    options: &ApplicationTestOptions,
+    observer: &mut dyn ApplicationTestObserver,
+) -> Result<CycleTestResult, ApplicationTestError> {
     let started = rfc3339_now();
     let plan = &options.plan;
     let (test_run, search_result, is_interrupted) = match &options.search {
@@ -132,7 +132,7 @@ pub fn test(
         }
     };
     let (run, mut ending) =
-        test_run.map_or((None, TestEnd::default()), |ran| (Some(ran.run), ran.ending));
+        test_run.map_or((None, ApplicationTestEnd::default()), |ran| (Some(ran.run), ran.ending));
     ending.is_interrupted |= is_interrupted;
     let application = CycleTestApplication {
         name: plan.name.clone(),
@@ -159,47 +159,48 @@ pub fn test(
     Ok(result)
 }
 
-/// Result of a run, and the circumstances of its end.
-pub(super) struct TestRun {
-    pub(super) run: CycleTestRun,
-    pub(super) ending: TestEnd,
+/// Outcome of a run of a test: its result, and the circumstances of its end.
+pub(super) struct ApplicationTestOutcome {
+    pub(super) run: CycleTestRunResult,
+    pub(super) ending: ApplicationTestEnd,
 }
 
 /// Runs a plan once at a load.
 pub(super) fn run_once(
-    options: &TestOptions,
-    plan: &TestPlan,
+    options: &ApplicationTestOptions,
+    plan: &ApplicationTestPlan,
     load: f64,
-    (label, observer): (&str, &mut dyn TestObserver),
-) -> Result<TestRun, TestError> {
+    (label, observer): (&str, &mut dyn ApplicationTestObserver),
+) -> Result<ApplicationTestOutcome, ApplicationTestError> {
     let mut nodes = Vec::new();
     for node in 0..plan.nodes {
         // One node at a time: they would disturb each other's calibration.
-        nodes.push(NodeProcess::start(options, plan, (node, load), &|| {
+        nodes.push(ApplicationNodeProcess::start(options, plan, (node, load), &|| {
             observer.is_stop_requested()
         })?);
     }
-    let sockets = generator::open_sockets(plan).map_err(TestError::Sources)?;
+    let sockets = generator::open_sockets(plan).map_err(ApplicationTestError::Sources)?;
     let start_delay = if plan.nodes > 1 { START_DELAY + BASELINE_TIME } else { START_DELAY };
-    let begin = MonotonicClock.now() + start_delay;
-    let start_command = StartCommand {
+    let begin = ClockMonotonic.now() + start_delay;
+    let start_command = ApplicationStartCommand {
         begin_ns: begin.as_ns(),
         peers: nodes.iter().map(|node| node.ready.messages).collect(),
         sources: sockets.iter().map(|(_, address)| *address).collect(),
     };
     for node in &mut nodes {
-        let start = |error| TestError::StartFailed { node: node.name.clone(), error };
+        let start = |error| ApplicationTestError::StartFailed { node: node.name.clone(), error };
         node.child.send(&start_command).map_err(start)?;
     }
     let reports = nodes.iter().map(|node| node.ready.reports).collect();
-    let generator = ReportGenerator::new(plan, load, sockets, reports, begin);
-    let stats = TestStats::new(plan, begin.as_ns());
-    let mut collector = TestCollector::new(plan, nodes, stats, begin);
+    let generator = SimulatedReportSender::new(plan, load, sockets, reports, begin);
+    let stats = ApplicationTestStats::new(plan, begin.as_ns());
+    let mut collector = ApplicationTestCollector::new(plan, nodes, stats, begin);
     let stop = AtomicBool::new(false);
     let generator_outcome = thread::scope(|scope| {
         let builder = thread::Builder::new().name("sources".into());
-        let generator_thread =
-            builder.spawn_scoped(scope, || generator.run(&stop)).map_err(TestError::Sources)?;
+        let generator_thread = builder
+            .spawn_scoped(scope, || generator.run(&stop))
+            .map_err(ApplicationTestError::Sources)?;
         collector.collect(label, observer);
         stop.store(true, Ordering::Relaxed);
         // The thread does not panic; if it did, the panic would continue here.
@@ -209,27 +210,29 @@ pub(super) fn run_once(
 }
 
 /// Process of a node.
-struct NodeProcess {
+struct ApplicationNodeProcess {
     name: String,
-    child: TaskProcess<Result<TestReady, String>>,
-    ready: TestReady,
+    child: NodeChildProcess<Result<ApplicationNodeReady, String>>,
+    ready: ApplicationNodeReady,
     exit_reason: Option<String>,
 }
 
-impl NodeProcess {
+impl ApplicationNodeProcess {
     fn start(
-        options: &TestOptions,
-        plan: &TestPlan,
+        options: &ApplicationTestOptions,
+        plan: &ApplicationTestPlan,
         (node, load): (u16, f64),
         is_stop_requested: &dyn Fn() -> bool,
-    ) -> Result<Self, TestError> {
+    ) -> Result<Self, ApplicationTestError> {
         let name = node_name(node);
-        let order = TestOrder { plan: plan.clone(), node, load, hold_awake: options.hold_awake };
-        let mut child: TaskProcess<Result<TestReady, String>> =
-            TaskProcess::start(&options.program, &options.arguments, &order, 1)
-                .map_err(|error| TestError::StartFailed { node: name.clone(), error })?;
+        let order =
+            ApplicationNodeOrder { plan: plan.clone(), node, load, hold_awake: options.hold_awake };
+        let mut child: NodeChildProcess<Result<ApplicationNodeReady, String>> =
+            NodeChildProcess::start(&options.program, &options.arguments, &order, 1)
+                .map_err(|error| ApplicationTestError::StartFailed { node: name.clone(), error })?;
         let ready = child.receive(READY_TIMEOUT, is_stop_requested).and_then(|answer| answer);
-        let ready = ready.map_err(|reason| TestError::NotReady { node: name.clone(), reason })?;
+        let ready = ready
+            .map_err(|reason| ApplicationTestError::NotReady { node: name.clone(), reason })?;
         Ok(Self { name, child, ready, exit_reason: None })
     }
 
@@ -240,7 +243,7 @@ impl NodeProcess {
 
 /// Action of a fault on a node, with its time.
 #[derive(Clone, Copy)]
-struct ScheduledAction {
+struct ScheduledFaultAction {
     at_ns: u64,
     node: u16,
     fault: usize,
@@ -255,40 +258,40 @@ enum FaultAction {
 }
 
 /// Collector of the nodes' entries, which also acts on the nodes as planned.
-struct TestCollector<'a> {
-    plan: &'a TestPlan,
-    nodes: Vec<NodeProcess>,
-    stats: TestStats<'a>,
+struct ApplicationTestCollector<'a> {
+    plan: &'a ApplicationTestPlan,
+    nodes: Vec<ApplicationNodeProcess>,
+    stats: ApplicationTestStats<'a>,
     begin: Timestamp<Monotonic>,
     /// Remaining actions; the next one is the last element.
-    pending_actions: Vec<ScheduledAction>,
-    ending: TestEnd,
+    pending_actions: Vec<ScheduledFaultAction>,
+    ending: ApplicationTestEnd,
     /// Time of the next call of the observer.
     next_snapshot_at: Timestamp<Monotonic>,
 }
 
-impl<'a> TestCollector<'a> {
+impl<'a> ApplicationTestCollector<'a> {
     fn new(
-        plan: &'a TestPlan,
-        nodes: Vec<NodeProcess>,
-        stats: TestStats<'a>,
+        plan: &'a ApplicationTestPlan,
+        nodes: Vec<ApplicationNodeProcess>,
+        stats: ApplicationTestStats<'a>,
         begin: Timestamp<Monotonic>,
     ) -> Self {
-        let (pending_actions, ending) = (scheduled_actions(plan), TestEnd::default());
+        let (pending_actions, ending) = (scheduled_actions(plan), ApplicationTestEnd::default());
         Self { plan, nodes, stats, begin, pending_actions, ending, next_snapshot_at: begin }
     }
 
     /// Collects until all nodes have finished or have been given up.
-    fn collect(&mut self, label: &str, observer: &mut dyn TestObserver) {
+    fn collect(&mut self, label: &str, observer: &mut dyn ApplicationTestObserver) {
         let mut deadline = self.begin + Span::from_ns(self.total_ns() as i64) + GRACE_PERIOD;
         let mut is_stopping = false;
         loop {
             // Read before the entries are collected, so that none can follow the last collection.
             self.record_early_exits();
-            let all_finished = self.nodes.iter().all(NodeProcess::has_finished);
+            let all_finished = self.nodes.iter().all(ApplicationNodeProcess::has_finished);
             self.run_due_actions();
             self.collect_entries();
-            let now = MonotonicClock.now();
+            let now = ClockMonotonic.now();
             if all_finished || now >= self.next_snapshot_at {
                 self.next_snapshot_at = now + SNAPSHOT_INTERVAL;
                 self.publish_snapshot(label, observer);
@@ -322,10 +325,10 @@ impl<'a> TestCollector<'a> {
         }
     }
 
-    fn publish_snapshot(&self, label: &str, observer: &mut dyn TestObserver) {
+    fn publish_snapshot(&self, label: &str, observer: &mut dyn ApplicationTestObserver) {
         let total_ns = self.total_ns();
         let elapsed_ns = self.now_ns().min(total_ns);
-        observer.snapshot(&TestSnapshot {
+        observer.snapshot(&ApplicationTestSnapshot {
             label,
             elapsed: Duration::from_nanos(elapsed_ns),
             total: Duration::from_nanos(total_ns),
@@ -344,7 +347,7 @@ impl<'a> TestCollector<'a> {
     }
 
     fn now_ns(&self) -> u64 {
-        (MonotonicClock.now() - self.begin).as_ns().max(0).unsigned_abs()
+        (ClockMonotonic.now() - self.begin).as_ns().max(0).unsigned_abs()
     }
 
     /// Requests all nodes to end at their next releases, and resumes stopped ones so that they can.
@@ -407,7 +410,7 @@ impl<'a> TestCollector<'a> {
         let stats = &mut self.stats;
         for (node, one) in (0..).zip(&self.nodes) {
             one.child.take_words(0, &mut |words| {
-                if let Some(event) = NodeEvent::from_words(words) {
+                if let Some(event) = NodeFaultEvent::from_words(words) {
                     stats.add_event(node, &event);
                 } else if let Some(entry) = PeriodEntry::from_words(words) {
                     stats.add_entry(node, &entry);
@@ -416,7 +419,11 @@ impl<'a> TestCollector<'a> {
         }
     }
 
-    fn into_test_run(mut self, load: f64, generator_outcome: GeneratorOutcome) -> TestRun {
+    fn into_test_run(
+        mut self,
+        load: f64,
+        generator_outcome: SimulatedReportSenderOutcome,
+    ) -> ApplicationTestOutcome {
         let elapsed_ns = self.now_ns().min(self.total_ns());
         for (fault, (count, first_ns)) in generator_outcome.faults.iter().enumerate() {
             self.stats.add_injections(fault, *count, first_ns.unwrap_or(0));
@@ -429,7 +436,7 @@ impl<'a> TestCollector<'a> {
             }
         }
         let conditions = self.nodes.first().map(|node| node.ready.conditions.clone());
-        let run = CycleTestRun {
+        let run = CycleTestRunResult {
             load,
             elapsed_s: elapsed_ns as f64 / 1e9,
             conditions: conditions.unwrap_or_default(),
@@ -446,13 +453,13 @@ impl<'a> TestCollector<'a> {
             faults: self.stats.faults(),
             detections: self.stats.detection_records(),
         };
-        TestRun { run, ending: self.ending }
+        ApplicationTestOutcome { run, ending: self.ending }
     }
 
-    fn node_record(&self, at: usize, node: &NodeProcess) -> CycleTestNode {
+    fn node_record(&self, at: usize, node: &ApplicationNodeProcess) -> CycleTestNodeResult {
         let stats = &self.stats.nodes[at];
         let state = node.child.task_state(0);
-        CycleTestNode {
+        CycleTestNodeResult {
             name: node.name.clone(),
             scheduling: node.ready.scheduling.clone(),
             unit_ns: node.ready.unit_ns,
@@ -472,11 +479,12 @@ impl<'a> TestCollector<'a> {
 }
 
 /// Returns the planned actions on nodes, sorted so that the next one is last.
-fn scheduled_actions(plan: &TestPlan) -> Vec<ScheduledAction> {
+fn scheduled_actions(plan: &ApplicationTestPlan) -> Vec<ScheduledFaultAction> {
     let mut actions = Vec::new();
     for (fault, one) in plan.faults.iter().enumerate() {
         let Some(node) = one.node else { continue };
-        let mut schedule = |at_ns, kind| actions.push(ScheduledAction { at_ns, node, fault, kind });
+        let mut schedule =
+            |at_ns, kind| actions.push(ScheduledFaultAction { at_ns, node, fault, kind });
         match one.kind {
             FaultKind::Stop => {
                 schedule(one.at_ns, FaultAction::Stop);
@@ -492,7 +500,7 @@ fn scheduled_actions(plan: &TestPlan) -> Vec<ScheduledAction> {
 
 /// Snapshot of a run.
 #[derive(Debug)]
-pub struct TestSnapshot<'a> {
+pub struct ApplicationTestSnapshot<'a> {
     /// Label of the run, with its load.
     pub label: &'a str,
     /// Elapsed time.

@@ -13,7 +13,7 @@
 //!   the time: 99% if excellent, 91% if good, half if fair.
 
 use horolog_record::{
-    CycleTestApplication, CycleTestGrade as Grade, CycleTestRun, HostInterruptResult,
+    CycleTestApplication, CycleTestGrade as Grade, CycleTestRunResult, HostInterruptResult,
     HostSwitchResult, ScorecardCriterion as Scale, ScorecardRow, TimerHandlerKind,
 };
 
@@ -34,7 +34,7 @@ pub fn grade(share: f64, bounds: [f64; 3]) -> Grade {
 /// Returns the scorecard of a run, with the costs measured on the host.
 #[must_use]
 pub fn scorecard(
-    run: Option<&CycleTestRun>,
+    run: Option<&CycleTestRunResult>,
     application: &CycleTestApplication,
     measured: &[CostInput],
 ) -> Vec<ScorecardRow> {
@@ -126,14 +126,14 @@ fn interrupt_delay(source: &CostInput) -> Option<ScoreValue> {
     ))
 }
 
-fn message_latency(run: &CycleTestRun) -> Option<ScoreValue> {
+fn message_latency(run: &CycleTestRunResult) -> Option<ScoreValue> {
     let slowest = run.nodes.iter().filter_map(|node| node.latency_ns).max()?;
     let basis = "half of the shortest message's round trip before the run, the median of the slowest \
                  node";
     Some((slowest as f64, basis.to_owned()))
 }
 
-fn granularity(run: &CycleTestRun) -> Option<(f64, f64, &'static str)> {
+fn granularity(run: &CycleTestRunResult) -> Option<(f64, f64, &'static str)> {
     let computation: f64 = run.stages.iter().map(|stage| stage.computation_ns).sum();
     let communication: f64 =
         run.stages.iter().map(|stage| stage.communication_ns + stage.barrier_ns).sum();
@@ -142,7 +142,7 @@ fn granularity(run: &CycleTestRun) -> Option<(f64, f64, &'static str)> {
     is_known.then(|| (computation / communication, communication / computation, basis))
 }
 
-fn load_imbalance(run: &CycleTestRun) -> Option<(f64, f64, &'static str)> {
+fn load_imbalance(run: &CycleTestRunResult) -> Option<(f64, f64, &'static str)> {
     let share = run.imbalance?;
     Some((1.0 + share, share, "the maximum computation of a node to the mean of all"))
 }

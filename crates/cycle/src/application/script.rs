@@ -1,4 +1,4 @@
-//! Schedule of the simulated sources: the send time, source, node, length and injected error of
+//! Schedule of the simulated sources: the send time, source, node, length and injected fault of
 //! each report. Pure. Times are in ns of the run. Random numbers start from the plan's seed, so the
 //! same plan yields the same schedule.
 
@@ -8,14 +8,17 @@ use std::collections::BinaryHeap;
 use horolog_record::CycleTestFaultKind as FaultKind;
 use horolog_time::SplitMix64;
 
-use super::plan::{ArrivalProfile, Delivery, ReportSize, ReportSource, TestPlan};
+use super::plan::{
+    ApplicationTestPlan, ArrivalProfile, ReportDeliveryMode, ReportLengthDistribution,
+    SimulatedSource,
+};
 
 /// Largest number of reports held back to be sent late; further ones are sent on time.
 const DELAYED_MAX: usize = 65_536;
 
 /// Report to be sent, or lost on purpose.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct ScheduledReport {
+pub(super) struct ScheduledSimulatedReport {
     /// Time at which the report is sent, in ns of the run.
     pub(super) send_ns: u64,
     /// Intended send time without an injected delay, in ns of the run.
@@ -28,22 +31,22 @@ pub(super) struct ScheduledReport {
     pub(super) number: u64,
     /// Length in bytes.
     pub(super) len: usize,
-    /// Injected error, if any.
-    pub(super) error: Option<InjectedError>,
+    /// Injected fault, if any.
+    pub(super) error: Option<InjectedReportFault>,
 }
 
-/// Error injected into a report.
+/// Fault injected into a report.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct InjectedError {
-    /// Index of the fault in the plan that causes the error.
+pub(super) struct InjectedReportFault {
+    /// Index in the plan of the fault that is injected.
     pub(super) fault: usize,
-    /// Kind of the error.
-    pub(super) kind: ReportErrorKind,
+    /// Effect on the report.
+    pub(super) kind: InjectedReportFaultKind,
 }
 
-/// Kind of an injected error.
+/// Kind of a fault that is injected into a report.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum ReportErrorKind {
+pub(super) enum InjectedReportFaultKind {
     /// The bit with this index is inverted.
     BitFlipped(u64),
     /// The report is not sent.
@@ -52,20 +55,20 @@ pub(super) enum ReportErrorKind {
     Late,
 }
 
-/// Schedule of all sources.
-pub(super) struct ReportSchedule<'a> {
-    plan: &'a TestPlan,
+/// Schedule of the reports of all simulated sources.
+pub(super) struct SimulatedReportSchedule<'a> {
+    plan: &'a ApplicationTestPlan,
     until_ns: u64,
-    sources: Vec<ReportSourceState<'a>>,
-    delayed: BinaryHeap<Reverse<ScheduledReport>>,
+    sources: Vec<SimulatedSourceState<'a>>,
+    delayed: BinaryHeap<Reverse<ScheduledSimulatedReport>>,
     /// Copies of one report for several nodes, the next one last.
-    ready: Vec<ScheduledReport>,
+    ready: Vec<ScheduledSimulatedReport>,
     rng: SplitMix64,
 }
 
-/// State of a source, with the time of its next report.
-struct ReportSourceState<'a> {
-    source: &'a ReportSource,
+/// State of a simulated source, with the time of its next report.
+struct SimulatedSourceState<'a> {
+    source: &'a SimulatedSource,
     rate: f64,
     last_rate: f64,
     due_ns: f64,
@@ -76,11 +79,11 @@ struct ReportSourceState<'a> {
     rng: SplitMix64,
 }
 
-impl<'a> ReportSchedule<'a> {
+impl<'a> SimulatedReportSchedule<'a> {
     /// Creates the schedule for this factor of the plan's rates; no report is scheduled from
     /// `until_ns` on.
-    pub(super) fn new(plan: &'a TestPlan, load: f64, until_ns: u64) -> Self {
-        let source_state = |(at, source): (u64, &'a ReportSource)| {
+    pub(super) fn new(plan: &'a ApplicationTestPlan, load: f64, until_ns: u64) -> Self {
+        let source_state = |(at, source): (u64, &'a SimulatedSource)| {
             let nodes = if source.nodes.is_empty() {
                 (0..plan.nodes).collect()
             } else {
@@ -90,7 +93,7 @@ impl<'a> ReportSchedule<'a> {
                 ArrivalProfile::Ramp(rate) => rate,
                 _ => source.rate,
             };
-            let mut state = ReportSourceState {
+            let mut state = SimulatedSourceState {
                 source,
                 rate: source.rate * load,
                 last_rate: last_rate * load,
@@ -135,7 +138,7 @@ impl<'a> ReportSchedule<'a> {
     }
 
     /// Removes and returns the next report to be sent, if its time has come.
-    pub(super) fn pop_due(&mut self, now_ns: u64) -> Option<ScheduledReport> {
+    pub(super) fn pop_due(&mut self, now_ns: u64) -> Option<ScheduledSimulatedReport> {
         loop {
             if let Some(report) = self.ready.pop() {
                 if let Some(report) = self.inject_error(report) {
@@ -159,7 +162,10 @@ impl<'a> ReportSchedule<'a> {
     }
 
     /// Injects the errors into a report; `None` if it is held back to be sent late.
-    fn inject_error(&mut self, report: ScheduledReport) -> Option<ScheduledReport> {
+    fn inject_error(
+        &mut self,
+        report: ScheduledSimulatedReport,
+    ) -> Option<ScheduledSimulatedReport> {
         let faults = self.plan.faults.iter().enumerate();
         let mut matching = faults.filter(|(_, fault)| {
             fault.is_report_fault()
@@ -170,23 +176,29 @@ impl<'a> ReportSchedule<'a> {
         let Some((at, fault)) = matching.find(|(_, fault)| rng.next_f64() < fault.share) else {
             return Some(report);
         };
-        let error = |kind| Some(InjectedError { fault: at, kind });
+        let error = |kind| Some(InjectedReportFault { fault: at, kind });
         match fault.kind {
             FaultKind::DataError => {
                 let bit = self.rng.next_below(report.len * 8) as u64;
-                Some(ScheduledReport { error: error(ReportErrorKind::BitFlipped(bit)), ..report })
+                Some(ScheduledSimulatedReport {
+                    error: error(InjectedReportFaultKind::BitFlipped(bit)),
+                    ..report
+                })
             }
             FaultKind::Late if self.delayed.len() < DELAYED_MAX => {
                 let send_ns = report.due_ns.saturating_add(fault.delay_ns);
-                self.delayed.push(Reverse(ScheduledReport {
+                self.delayed.push(Reverse(ScheduledSimulatedReport {
                     send_ns,
-                    error: error(ReportErrorKind::Late),
+                    error: error(InjectedReportFaultKind::Late),
                     ..report
                 }));
                 None
             }
             FaultKind::Late => Some(report),
-            _ => Some(ScheduledReport { error: error(ReportErrorKind::Lost), ..report }),
+            _ => Some(ScheduledSimulatedReport {
+                error: error(InjectedReportFaultKind::Lost),
+                ..report
+            }),
         }
     }
 
@@ -199,14 +211,19 @@ impl<'a> ReportSchedule<'a> {
     }
 }
 
-impl ReportSourceState<'_> {
+impl SimulatedSourceState<'_> {
     /// Appends the next report, one copy for each receiving node, and schedules the one after it.
-    fn push_report(&mut self, source: u16, until_ns: u64, copies: &mut Vec<ScheduledReport>) {
+    fn push_report(
+        &mut self,
+        source: u16,
+        until_ns: u64,
+        copies: &mut Vec<ScheduledSimulatedReport>,
+    ) {
         let due_ns = self.due_ns as u64;
         let len = self.len();
         let targets = match self.source.to {
-            Delivery::All => 0..self.nodes.len(),
-            Delivery::Turn => {
+            ReportDeliveryMode::All => 0..self.nodes.len(),
+            ReportDeliveryMode::Turn => {
                 self.turn = (self.turn + 1) % self.nodes.len();
                 self.turn..self.turn + 1
             }
@@ -215,7 +232,7 @@ impl ReportSourceState<'_> {
             let number = self.numbers[at];
             self.numbers[at] += 1;
             let node = self.nodes[at];
-            copies.push(ScheduledReport {
+            copies.push(ScheduledSimulatedReport {
                 send_ns: due_ns,
                 due_ns,
                 source,
@@ -230,10 +247,12 @@ impl ReportSourceState<'_> {
 
     fn len(&mut self) -> usize {
         match &self.source.size {
-            ReportSize::Between(least, most) => {
+            ReportLengthDistribution::Between(least, most) => {
                 *least as usize + self.rng.next_below((most - least) as usize + 1)
             }
-            ReportSize::OneOf(sizes) => sizes[self.rng.next_below(sizes.len())] as usize,
+            ReportLengthDistribution::OneOf(sizes) => {
+                sizes[self.rng.next_below(sizes.len())] as usize
+            }
         }
     }
 
@@ -265,14 +284,14 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    fn plan(source: &str, more: &str) -> TestPlan {
+    fn plan(source: &str, more: &str) -> ApplicationTestPlan {
         let head = "schema = \"horolog.test/2\"\nname = \"a\"\ntime = \"100s\"\nperiod = \"50ms\"\n\
                     [[stage]]\nname = \"s\"\nintake = true\n[[source]]\nname = \"r\"\n";
-        TestPlan::parse(&[head, source, "\n", more].concat()).unwrap()
+        ApplicationTestPlan::parse(&[head, source, "\n", more].concat()).unwrap()
     }
 
-    fn all(plan: &TestPlan, load: f64) -> Vec<ScheduledReport> {
-        let mut script = ReportSchedule::new(plan, load, 10 * SECOND);
+    fn all(plan: &ApplicationTestPlan, load: f64) -> Vec<ScheduledSimulatedReport> {
+        let mut script = SimulatedReportSchedule::new(plan, load, 10 * SECOND);
         let mut reports = Vec::new();
         while let Some(next_ns) = script.next_ns() {
             while let Some(report) = script.pop_due(next_ns) {
@@ -337,8 +356,10 @@ mod tests {
                 assert!((2 * SECOND..7 * SECOND).contains(&report.due_ns));
                 let late_ns = report.send_ns - report.due_ns;
                 match report.error.map(|injected| injected.kind) {
-                    Some(ReportErrorKind::BitFlipped(bit)) => assert!(bit < report.len as u64 * 8),
-                    Some(ReportErrorKind::Late) => assert_eq!(late_ns, 70_000_000),
+                    Some(InjectedReportFaultKind::BitFlipped(bit)) => {
+                        assert!(bit < report.len as u64 * 8);
+                    }
+                    Some(InjectedReportFaultKind::Late) => assert_eq!(late_ns, 70_000_000),
                     _ => assert_eq!((kind, late_ns), ("lost", 0)),
                 }
             }
@@ -347,10 +368,10 @@ mod tests {
 
     #[test]
     fn the_same_plan_yields_the_same_reports_and_each_end_is_one_past_the_last() {
-        let plan = TestPlan::parse(SAMPLE_TEST_FILE).unwrap();
+        let plan = ApplicationTestPlan::parse(SAMPLE_TEST_FILE).unwrap();
         let first = all(&plan, 1.5);
         assert_eq!(first, all(&plan, 1.5));
-        let mut script = ReportSchedule::new(&plan, 1.5, 10 * SECOND);
+        let mut script = SimulatedReportSchedule::new(&plan, 1.5, 10 * SECOND);
         while let Some(next_ns) = script.next_ns() {
             script.pop_due(next_ns);
         }

@@ -4,10 +4,13 @@
 
 use std::time::Duration;
 
-use horolog_record::{CycleTestDetectionKind, CycleTestRun, CycleTestSearch, CycleTestTrial};
+use horolog_record::{CycleTestDetectionKind, CycleTestRunResult, CycleTestSearch, CycleTestTrial};
 use horolog_stats::{LossGoal, Search, SearchConfig, SearchStep, TrialOutcome};
 
-use super::run::{TestError, TestObserver, TestOptions, TestRun, run_once};
+use super::run::{
+    ApplicationTestError, ApplicationTestObserver, ApplicationTestOptions, ApplicationTestOutcome,
+    run_once,
+};
 
 /// Number of periods of the shortest trial.
 const PERIODS_MIN: u64 = 10;
@@ -18,7 +21,7 @@ const LOAD_TOLERANCE: f64 = 1e-6;
 
 /// Parameters of a search.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct SearchOptions {
+pub struct ApplicationSearchOptions {
     /// Smallest load tried, as a factor of the plan's rates and fixed computation.
     pub from: f64,
     /// Largest load tried.
@@ -30,9 +33,9 @@ pub struct SearchOptions {
 }
 
 /// Outcome of a search.
-pub(super) struct TestSearchOutcome {
+pub(super) struct ApplicationSearchOutcome {
     /// Latest run at the load that was found; `None` if none was found.
-    pub(super) run: Option<TestRun>,
+    pub(super) run: Option<ApplicationTestOutcome>,
     /// Result of the search.
     pub(super) search: CycleTestSearch,
     /// True if the user ended the search early.
@@ -41,19 +44,19 @@ pub(super) struct TestSearchOutcome {
 
 /// Searches for the largest load without a missed deadline.
 pub(super) fn search(
-    options: &TestOptions,
-    search_options: &SearchOptions,
-    observer: &mut dyn TestObserver,
-) -> Result<TestSearchOutcome, TestError> {
+    options: &ApplicationTestOptions,
+    search_options: &ApplicationSearchOptions,
+    observer: &mut dyn ApplicationTestObserver,
+) -> Result<ApplicationSearchOutcome, ApplicationTestError> {
     let plan = &options.plan;
     let least_ns = PERIODS_MIN.saturating_mul(plan.period_ns);
     if search_options.trial.as_nanos() < u128::from(least_ns) {
-        return Err(TestError::TrialTooShort { least: PERIODS_MIN, least_ns });
+        return Err(ApplicationTestError::TrialTooShort { least: PERIODS_MIN, least_ns });
     }
     let nominal = f64::from(plan.nodes) * 1e9 / plan.period_ns as f64;
-    let mut search =
-        Search::new(config(search_options, least_ns, nominal)).map_err(TestError::Search)?;
-    let (mut trials, mut runs) = (Vec::new(), Vec::<TestRun>::new());
+    let mut search = Search::new(config(search_options, least_ns, nominal))
+        .map_err(ApplicationTestError::Search)?;
+    let (mut trials, mut runs) = (Vec::new(), Vec::<ApplicationTestOutcome>::new());
     let outcome = loop {
         let (rate, duration) = match search.next() {
             SearchStep::Trial { rate, duration } if !observer.is_stop_requested() => {
@@ -90,12 +93,16 @@ pub(super) fn search(
         |load: f64| lower.is_some_and(|lower| (load - lower).abs() <= LOAD_TOLERANCE * lower);
     let best = runs.iter().rposition(|ran| is_found(ran.run.load));
     let best_run = best.map(|at| runs.swap_remove(at));
-    let SearchOptions { from, to, width, .. } = *search_options;
+    let ApplicationSearchOptions { from, to, width, .. } = *search_options;
     let result = CycleTestSearch { from, to, width, lower, upper, end, trials };
-    Ok(TestSearchOutcome { run: best_run, search: result, is_interrupted: outcome.is_none() })
+    Ok(ApplicationSearchOutcome {
+        run: best_run,
+        search: result,
+        is_interrupted: outcome.is_none(),
+    })
 }
 
-fn config(search_options: &SearchOptions, least_ns: u64, nominal: f64) -> SearchConfig {
+fn config(search_options: &ApplicationSearchOptions, least_ns: u64, nominal: f64) -> SearchConfig {
     let rates = (search_options.from * nominal, search_options.to * nominal);
     let least = Duration::from_nanos(least_ns);
     SearchConfig {
@@ -111,7 +118,7 @@ fn config(search_options: &SearchOptions, least_ns: u64, nominal: f64) -> Search
 }
 
 /// Summarises a run as a trial at its load.
-fn trial(run: &CycleTestRun, load: f64, duration: Duration) -> CycleTestTrial {
+fn trial(run: &CycleTestRunResult, load: f64, duration: Duration) -> CycleTestTrial {
     let planned: u64 = run.nodes.iter().map(|node| node.planned).sum();
     let in_time_count: u64 = run.nodes.iter().map(|node| node.periods - node.missed).sum();
     let due: u64 = run.sources.iter().map(|source| source.due).sum();

@@ -6,19 +6,19 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
 use horolog_record::CycleTestDetectionKind as Kind;
-use horolog_sys::clock::MonotonicClock;
-use horolog_sys::datagram::{MessageHeader, WaitMode};
+use horolog_sys::clock::ClockMonotonic;
+use horolog_sys::datagram::{MsghdrBuffers, WaitMode};
 use horolog_sys::socket::Socket;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
-use super::fault::NodeFaults;
-use super::intake::{IntakeOutcome, ReportIntake, SequenceOrder as Numbers};
-use super::link::MeshLink;
-use super::node::TestOrder;
-use super::node_event::{NodeEvent, NodeEventKind};
-use super::plan::{REPORT_MAX, Stage, TestPlan};
+use super::fault::NodeFaultInjector;
+use super::intake::{ReceivedReportClass, ReceivedReportClassifier, SequenceOrder as Numbers};
+use super::link::FaultInjectionMesh;
+use super::node::ApplicationNodeOrder;
+use super::node_event::{NodeFaultEvent, NodeFaultEventKind};
+use super::plan::{ApplicationTestPlan, PipelineStage, REPORT_MAX};
 use crate::entry::PeriodEntry;
-use crate::node::periods::{Period, PeriodWork, WorkOutcome};
+use crate::node::periods::{CurrentPeriod, PeriodWork, WorkOutcome};
 use crate::ring::RingWriter;
 use crate::synthetic_load::{SyntheticLoad, units_of};
 use crate::task::ComputeAmount;
@@ -28,47 +28,48 @@ use crate::task::ComputeAmount;
 const READS_PER_REPORT: usize = 4;
 
 /// Work of a node in a period: all stages of the plan.
-pub(super) struct StageWork<'a> {
-    plan: &'a TestPlan,
+pub(super) struct PipelineWork<'a> {
+    plan: &'a ApplicationTestPlan,
     load: SyntheticLoad,
     unit_ns: f64,
     factor: f64,
-    link: Option<MeshLink<'a>>,
-    faults: NodeFaults<'a>,
-    receiver: ReportReceiver<'a>,
+    link: Option<FaultInjectionMesh<'a>>,
+    faults: NodeFaultInjector<'a>,
+    receiver: SimulatedReportReceiver<'a>,
     writer: &'a RefCell<RingWriter<'a>>,
     begin: Timestamp<Monotonic>,
-    events: Vec<(NodeEventKind, u32, u32)>,
-    intake_totals: IntakeTotals,
+    events: Vec<(NodeFaultEventKind, u32, u32)>,
+    intake_totals: UsableReportTotals,
 }
 
-/// Receiver of the reports.
-struct ReportReceiver<'a> {
+/// Receiver and classifier of the reports of simulated sources.
+struct SimulatedReportReceiver<'a> {
     socket: Socket,
     sources: &'a [SocketAddr],
-    intake: ReportIntake,
-    envelope: MessageHeader,
+    intake: ReceivedReportClassifier,
+    envelope: MsghdrBuffers,
     bytes: Vec<u8>,
 }
 
 /// Number and total length (in bytes) of usable reports.
 #[derive(Clone, Copy, Default)]
-struct IntakeTotals {
+struct UsableReportTotals {
     reports: u64,
     bytes: u64,
 }
 
-impl<'a> StageWork<'a> {
+impl<'a> PipelineWork<'a> {
     pub(super) fn new(
-        order: &'a TestOrder,
+        order: &'a ApplicationNodeOrder,
         (load, unit_ns): (SyntheticLoad, f64),
-        link: Option<MeshLink<'a>>,
+        link: Option<FaultInjectionMesh<'a>>,
         (socket, sources): (Socket, &'a [SocketAddr]),
         writer: &'a RefCell<RingWriter<'a>>,
         begin: Timestamp<Monotonic>,
     ) -> Self {
         let plan = &order.plan;
-        let intake = ReportIntake::new(plan.sources.iter().map(|source| source.late_after_ns));
+        let intake =
+            ReceivedReportClassifier::new(plan.sources.iter().map(|source| source.late_after_ns));
         let bytes = vec![0; REPORT_MAX as usize + 1];
         Self {
             plan,
@@ -76,31 +77,31 @@ impl<'a> StageWork<'a> {
             unit_ns,
             factor: order.load,
             link,
-            faults: NodeFaults::new(plan, order.node),
-            receiver: ReportReceiver {
+            faults: NodeFaultInjector::new(plan, order.node),
+            receiver: SimulatedReportReceiver {
                 socket,
                 sources,
                 intake,
-                envelope: MessageHeader::new(),
+                envelope: MsghdrBuffers::new(),
                 bytes,
             },
             writer,
             begin,
             events: Vec::new(),
-            intake_totals: IntakeTotals::default(),
+            intake_totals: UsableReportTotals::default(),
         }
     }
 
-    fn run_stage(&mut self, index: usize, period: &Period, entry: &mut PeriodEntry) {
+    fn run_stage(&mut self, index: usize, period: &CurrentPeriod, entry: &mut PeriodEntry) {
         let plan = self.plan;
         let stage = &plan.stages[index];
         let due_ns = (period.released_at - self.begin).as_ns().max(0).unsigned_abs();
-        let begun = MonotonicClock.now();
+        let begun = ClockMonotonic.now();
         if stage.intake {
             self.intake_totals = self.receive_reports();
         }
         self.run_computation(stage, due_ns);
-        let computed = MonotonicClock.now();
+        let computed = ClockMonotonic.now();
         entry.compute_ns = (computed - begun).as_ns().unsigned_abs();
         let next = period.released_at + Span::from_ns(plan.period_ns as i64);
         let deadline =
@@ -108,23 +109,23 @@ impl<'a> StageWork<'a> {
         let Some(link) = &mut self.link else { return };
         let events = &mut self.events;
         let mut sink = |kind, of, count, undone| {
-            add_event(events, NodeEventKind::Detected(kind, of), count, undone);
+            add_event(events, NodeFaultEventKind::Detected(kind, of), count, undone);
         };
         let step_id = (period.number, index as u16);
         let injected = link.synchronise(stage, step_id, (due_ns, deadline), entry, &mut sink);
         for fault in injected {
-            add_event(events, NodeEventKind::Injected(fault), 1, 0);
+            add_event(events, NodeFaultEventKind::Injected(fault), 1, 0);
         }
         if let Some(of) = entry.straggler
             && entry.idle_ns > plan.response_limit_ns
         {
-            add_event(events, NodeEventKind::Detected(Kind::StragglerNode, Some(of)), 1, 0);
+            add_event(events, NodeFaultEventKind::Detected(Kind::StragglerNode, Some(of)), 1, 0);
         }
     }
 
     /// Computes for the stage and for the reports of the period.
-    fn run_computation(&mut self, stage: &Stage, due_ns: u64) {
-        let IntakeTotals { reports, bytes } = self.intake_totals;
+    fn run_computation(&mut self, stage: &PipelineStage, due_ns: u64) {
+        let UsableReportTotals { reports, bytes } = self.intake_totals;
         let of_reports = stage.per_report_ns as f64 * reports as f64;
         let of_bytes = stage.per_byte_ns * bytes as f64;
         let computation_ns = stage.compute_ns as f64 * self.factor + of_reports + of_bytes;
@@ -134,9 +135,10 @@ impl<'a> StageWork<'a> {
     }
 
     /// Receives and classifies the reports that have arrived, up to the budget.
-    fn receive_reports(&mut self) -> IntakeTotals {
-        let mut totals = IntakeTotals::default();
-        let ReportReceiver { socket, sources, intake, envelope, bytes } = &mut self.receiver;
+    fn receive_reports(&mut self) -> UsableReportTotals {
+        let mut totals = UsableReportTotals::default();
+        let SimulatedReportReceiver { socket, sources, intake, envelope, bytes } =
+            &mut self.receiver;
         for _ in 0..(self.plan.budget as usize).saturating_mul(READS_PER_REPORT) {
             if totals.reports >= u64::from(self.plan.budget) {
                 break;
@@ -155,9 +157,9 @@ impl<'a> StageWork<'a> {
             if from.is_none() {
                 continue;
             }
-            let now_ns = MonotonicClock.now().as_ns();
+            let now_ns = ClockMonotonic.now().as_ns();
             let outcome = intake.classify(from, &bytes[..received.len], now_ns);
-            if matches!(outcome, IntakeOutcome::Usable { .. }) {
+            if matches!(outcome, ReceivedReportClass::Usable { .. }) {
                 totals.reports += 1;
                 totals.bytes += received.len as u64;
             }
@@ -168,23 +170,27 @@ impl<'a> StageWork<'a> {
 
     /// Publishes the events since the last call.
     fn publish_events(&mut self, cycle: u64) {
-        let at_ns = MonotonicClock.now().as_ns();
+        let at_ns = ClockMonotonic.now().as_ns();
         let mut writer = self.writer.borrow_mut();
         for (subject, count, undone) in self.events.drain(..) {
-            let event = NodeEvent { kind: subject, period: cycle, at_ns, count, retracted: undone };
+            let event =
+                NodeFaultEvent { kind: subject, period: cycle, at_ns, count, retracted: undone };
             writer.push_words(event.to_words());
         }
     }
 }
 
 /// Records the detections that follow from the classification of a datagram.
-fn record_detections(outcome: IntakeOutcome, events: &mut Vec<(NodeEventKind, u32, u32)>) {
+fn record_detections(
+    outcome: ReceivedReportClass,
+    events: &mut Vec<(NodeFaultEventKind, u32, u32)>,
+) {
     let mut add = |kind, source, count, undone| {
-        add_event(events, NodeEventKind::Detected(kind, source), count, undone);
+        add_event(events, NodeFaultEventKind::Detected(kind, source), count, undone);
     };
     let saturated = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
     match outcome {
-        IntakeOutcome::Usable { source, is_late, order } => {
+        ReceivedReportClass::Usable { source, is_late, order } => {
             if is_late {
                 add(Kind::Late, Some(source), 1, 0);
             }
@@ -195,18 +201,18 @@ fn record_detections(outcome: IntakeOutcome, events: &mut Vec<(NodeEventKind, u3
                 Numbers::Duplicate => add(Kind::Repeated, Some(source), 1, 0),
             }
         }
-        IntakeOutcome::EndOfSource { source, lost } if lost > 0 => {
+        ReceivedReportClass::EndOfSource { source, lost } if lost > 0 => {
             add(Kind::Lost, Some(source), saturated(lost), 0);
         }
-        IntakeOutcome::Damaged(source) => add(Kind::DataError, source, 1, 0),
-        IntakeOutcome::EndOfSource { .. } | IntakeOutcome::Foreign => {}
+        ReceivedReportClass::Damaged(source) => add(Kind::DataError, source, 1, 0),
+        ReceivedReportClass::EndOfSource { .. } | ReceivedReportClass::Foreign => {}
     }
 }
 
 /// Adds to the event of the same kind in this period, or appends a new one; the list is short.
 fn add_event(
-    events: &mut Vec<(NodeEventKind, u32, u32)>,
-    subject: NodeEventKind,
+    events: &mut Vec<(NodeFaultEventKind, u32, u32)>,
+    subject: NodeFaultEventKind,
     count: u32,
     undone: u32,
 ) {
@@ -219,25 +225,25 @@ fn add_event(
     }
 }
 
-impl PeriodWork for StageWork<'_> {
+impl PeriodWork for PipelineWork<'_> {
     fn run(
         &mut self,
-        period: &Period,
+        period: &CurrentPeriod,
         entry: &mut PeriodEntry,
         publish: &mut dyn FnMut(&PeriodEntry),
     ) -> WorkOutcome {
         let due_ns = (period.released_at - self.begin).as_ns().max(0).unsigned_abs();
-        self.intake_totals = IntakeTotals::default();
+        self.intake_totals = UsableReportTotals::default();
         let events = &mut self.events;
         if let Some(link) = &mut self.link {
             let mut sink = |kind, of, count, undone| {
-                add_event(events, NodeEventKind::Detected(kind, of), count, undone);
+                add_event(events, NodeFaultEventKind::Detected(kind, of), count, undone);
             };
             link.process_received(period.number, &mut sink);
         }
         let (_, slow) = self.faults.compute_factor(due_ns);
         for fault in slow {
-            add_event(events, NodeEventKind::Injected(fault), 1, 0);
+            add_event(events, NodeFaultEventKind::Injected(fault), 1, 0);
         }
         period.run_steps(self.plan.stages.len(), entry, publish, |at, step| {
             self.run_stage(at, period, step);

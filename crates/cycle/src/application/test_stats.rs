@@ -10,10 +10,10 @@ use horolog_record::{
 };
 use horolog_stats::Recorder;
 
-use super::node_event::{NodeEvent, NodeEventKind, can_explain};
-use super::plan::{FaultSpec, TestPlan};
+use super::node_event::{NodeFaultEvent, NodeFaultEventKind, can_explain};
+use super::plan::{ApplicationTestPlan, FaultSpec};
 use super::run::NodeSnapshot;
-use crate::entry::{EntryKind, PeriodEntry};
+use crate::entry::{PeriodEntry, PeriodEntryKind};
 
 /// Largest number of detections stored for each fault, to find the first one after its injection.
 const FIRST_MAX: usize = 4_096;
@@ -33,7 +33,7 @@ pub(super) struct NodeStats {
 }
 
 #[derive(Default)]
-struct StateStats {
+struct RunStateStats {
     periods: u64,
     missed: u64,
     response: Recorder,
@@ -41,7 +41,7 @@ struct StateStats {
 }
 
 #[derive(Clone, Copy, Default)]
-struct StageStats {
+struct PipelineStageStats {
     entries: u64,
     computation_ns: u128,
     communication_ns: u128,
@@ -59,21 +59,21 @@ struct FaultStats {
     first_detections: Vec<(u64, u16, Kind)>,
 }
 
-/// Period, summed over all nodes.
+/// Completion of a period by the nodes, and whether any node was disturbed in it.
 #[derive(Clone, Copy, Default)]
-struct TestPeriod {
+struct PeriodCompletion {
     nodes_ended: u16,
     is_disturbed: bool,
 }
 
 /// Stats of a run.
-pub(super) struct TestStats<'a> {
-    plan: &'a TestPlan,
+pub(super) struct ApplicationTestStats<'a> {
+    plan: &'a ApplicationTestPlan,
     begin_ns: i64,
     pub(super) nodes: Vec<NodeStats>,
-    stages: Vec<StageStats>,
-    states: Vec<(&'a str, StateStats)>,
-    periods: Vec<TestPeriod>,
+    stages: Vec<PipelineStageStats>,
+    states: Vec<(&'a str, RunStateStats)>,
+    periods: Vec<PeriodCompletion>,
     detections: BTreeMap<(Kind, u16, Option<u16>), i64>,
     faults: Vec<FaultStats>,
     /// Time at which each node exited early, in ns of the run.
@@ -82,18 +82,18 @@ pub(super) struct TestStats<'a> {
     pub(super) missed_unexplained: u64,
 }
 
-impl<'a> TestStats<'a> {
+impl<'a> ApplicationTestStats<'a> {
     /// Creates the stats of a plan whose first release is at this instant of `CLOCK_MONOTONIC`.
-    pub(super) fn new(plan: &'a TestPlan, begin_ns: i64) -> Self {
+    pub(super) fn new(plan: &'a ApplicationTestPlan, begin_ns: i64) -> Self {
         let nodes = usize::from(plan.nodes);
-        let states = plan.state_names().into_iter().map(|name| (name, StateStats::default()));
+        let states = plan.state_names().into_iter().map(|name| (name, RunStateStats::default()));
         Self {
             plan,
             begin_ns,
             nodes: (0..nodes).map(|_| NodeStats::default()).collect(),
-            stages: vec![StageStats::default(); plan.stages.len()],
+            stages: vec![PipelineStageStats::default(); plan.stages.len()],
             states: states.collect(),
-            periods: vec![TestPeriod::default(); plan.period_count() as usize],
+            periods: vec![PeriodCompletion::default(); plan.period_count() as usize],
             detections: BTreeMap::new(),
             faults: vec![FaultStats::default(); plan.faults.len()],
             exited_ns: vec![None; nodes],
@@ -103,10 +103,10 @@ impl<'a> TestStats<'a> {
 
     /// Adds a node's entry of a period or of a stage.
     pub(super) fn add_entry(&mut self, node: u16, entry: &PeriodEntry) {
-        if entry.kind == EntryKind::Period {
+        if entry.kind == PeriodEntryKind::Period {
             self.add_period(node, entry);
         }
-        if let EntryKind::Step(stage) = entry.kind
+        if let PeriodEntryKind::Step(stage) = entry.kind
             && let Some(stats) = self.stages.get_mut(usize::from(stage))
         {
             stats.add(entry);
@@ -152,14 +152,14 @@ impl<'a> TestStats<'a> {
     }
 
     /// Adds an event of a node, a detection or an injection.
-    pub(super) fn add_event(&mut self, node: u16, event: &NodeEvent) {
+    pub(super) fn add_event(&mut self, node: u16, event: &NodeFaultEvent) {
         let at_ns = event.at_ns.saturating_sub(self.begin_ns).max(0).unsigned_abs();
         let counts = (event.count, event.retracted);
         match event.kind {
-            NodeEventKind::Detected(kind, of) => {
+            NodeFaultEventKind::Detected(kind, of) => {
                 self.add_detections(node, (kind, of), (event.period, at_ns), counts);
             }
-            NodeEventKind::Injected(fault) => {
+            NodeFaultEventKind::Injected(fault) => {
                 let due_ns = event.period.saturating_mul(self.plan.period_ns);
                 self.add_injections(usize::from(fault), u64::from(event.count), due_ns);
             }
@@ -222,8 +222,8 @@ impl<'a> TestStats<'a> {
     }
 
     /// Returns the time from `end_ns` to recovery: to the release of the first of
-    /// [`TestPlan::steady`] consecutive periods without any disturbance on the remaining nodes.
-    /// `None` without recovery.
+    /// [`ApplicationTestPlan::steady`] consecutive periods without any disturbance on the remaining
+    /// nodes. `None` without recovery.
     fn recovery_time_ns(&self, end_ns: u64) -> Option<u64> {
         let (period_ns, steady) = (self.plan.period_ns, self.plan.steady as usize);
         let first = usize::try_from(end_ns.div_ceil(period_ns)).ok()?;
@@ -242,7 +242,7 @@ impl<'a> TestStats<'a> {
         let due_ns = at as u64 * self.plan.period_ns;
         let is_running = |died: &&Option<u64>| died.is_none_or(|died_ns| died_ns > due_ns);
         let running_count = self.exited_ns.iter().filter(is_running).count();
-        let TestPeriod { nodes_ended: ended, is_disturbed: is_amiss } = self.periods[at];
+        let PeriodCompletion { nodes_ended: ended, is_disturbed: is_amiss } = self.periods[at];
         !is_amiss && running_count > 0 && usize::from(ended) >= running_count
     }
 
@@ -261,7 +261,7 @@ impl<'a> TestStats<'a> {
 
     /// Returns the record of each state that had periods.
     pub(super) fn states(&self) -> Vec<CycleTestStateCounts> {
-        let record = |(name, stats): &(&str, StateStats)| CycleTestStateCounts {
+        let record = |(name, stats): &(&str, RunStateStats)| CycleTestStateCounts {
             name: (*name).to_owned(),
             periods: stats.periods,
             missed: stats.missed,
@@ -273,7 +273,7 @@ impl<'a> TestStats<'a> {
 
     /// Returns the record of each stage.
     pub(super) fn stages(&self) -> Vec<CycleTestStage> {
-        let record = |(stage, stats): (&super::plan::Stage, &StageStats)| {
+        let record = |(stage, stats): (&super::plan::PipelineStage, &PipelineStageStats)| {
             let mean = |sum: u128| sum as f64 / stats.entries.max(1) as f64;
             CycleTestStage {
                 name: stage.name.clone(),
@@ -365,7 +365,7 @@ impl NodeStats {
     }
 }
 
-impl StageStats {
+impl PipelineStageStats {
     fn add(&mut self, entry: &PeriodEntry) {
         self.entries += 1;
         self.computation_ns += u128::from(entry.compute_ns);
@@ -397,13 +397,13 @@ mod tests {
         PeriodEntry {
             execution_ns: spent_ns,
             compute_ns: spent_ns,
-            ..PeriodEntry::new(EntryKind::Period, cycle)
+            ..PeriodEntry::new(PeriodEntryKind::Period, cycle)
         }
     }
 
-    fn detections(kind: Kind, of: u16, cycle: u64, at_ms: u64) -> NodeEvent {
-        let subject = NodeEventKind::Detected(kind, Some(of));
-        NodeEvent {
+    fn detections(kind: Kind, of: u16, cycle: u64, at_ms: u64) -> NodeFaultEvent {
+        let subject = NodeFaultEventKind::Detected(kind, Some(of));
+        NodeFaultEvent {
             kind: subject,
             period: cycle,
             at_ns: (at_ms * MS) as i64,
@@ -413,8 +413,12 @@ mod tests {
     }
 
     /// All periods of both nodes, those of the second in a stretch as long as is said.
-    fn account(plan: &TestPlan, slow: std::ops::Range<u64>, response_ms: u64) -> TestStats<'_> {
-        let mut account = TestStats::new(plan, 0);
+    fn account(
+        plan: &ApplicationTestPlan,
+        slow: std::ops::Range<u64>,
+        response_ms: u64,
+    ) -> ApplicationTestStats<'_> {
+        let mut account = ApplicationTestStats::new(plan, 0);
         for cycle in 0..plan.period_count() {
             account.add_entry(0, &period(cycle, 10));
             let ms = if slow.contains(&cycle) { response_ms } else { 30 };
@@ -425,7 +429,7 @@ mod tests {
 
     #[test]
     fn recovery_counts_from_the_end_to_the_first_of_the_steady_periods() {
-        let plan = TestPlan::parse(PLAN).unwrap();
+        let plan = ApplicationTestPlan::parse(PLAN).unwrap();
         // Stopped from 3 s to 3.52 s; what follows is late up to the period of 3.8 s.
         let mut account = account(&plan, 30..39, 90);
         account.add_injections(1, 1, 3_000 * MS);
@@ -447,7 +451,7 @@ mod tests {
 
     #[test]
     fn what_is_never_well_again_has_not_recovered() {
-        let plan = TestPlan::parse(PLAN).unwrap();
+        let plan = ApplicationTestPlan::parse(PLAN).unwrap();
         let mut account = account(&plan, 35..50, 90);
         account.add_injections(1, 1, 3_000 * MS);
         account.set_end(1, 3_500 * MS);
@@ -458,14 +462,15 @@ mod tests {
 
     #[test]
     fn only_what_a_fault_explains_is_noticed_of_it() {
-        let plan = TestPlan::parse(PLAN).unwrap();
+        let plan = ApplicationTestPlan::parse(PLAN).unwrap();
         let mut account = account(&plan, 0..0, 0);
         account.add_injections(0, 2, 1_010 * MS);
         account.add_event(1, &detections(Kind::DataError, 0, 9, 990));
         account.add_event(1, &detections(Kind::DataError, 0, 11, 1_100));
         account.add_event(0, &detections(Kind::DataError, 0, 12, 1_200));
         account.add_event(0, &detections(Kind::Lost, 0, 12, 1_200));
-        let undone = NodeEvent { count: 0, retracted: 1, ..detections(Kind::Lost, 0, 13, 1_300) };
+        let undone =
+            NodeFaultEvent { count: 0, retracted: 1, ..detections(Kind::Lost, 0, 13, 1_300) };
         account.add_event(0, &undone);
         let error = &account.faults()[0];
         assert_eq!((error.injected, error.detection_count(Kind::DataError)), (2, 2));
@@ -482,8 +487,8 @@ mod tests {
     #[test]
     fn the_rest_is_well_without_the_one_that_is_gone() {
         let text = PLAN.replace("\"stop\"", "\"end\"").replace("3s\"\nfor = \"500ms\"\n", "3s\"\n");
-        let plan = TestPlan::parse(&text.replace("state = \"alone\"\n", "")).unwrap();
-        let mut account = TestStats::new(&plan, 0);
+        let plan = ApplicationTestPlan::parse(&text.replace("state = \"alone\"\n", "")).unwrap();
+        let mut account = ApplicationTestStats::new(&plan, 0);
         for cycle in 0..plan.period_count() {
             account.add_entry(0, &period(cycle, if (30..33).contains(&cycle) { 99 } else { 10 }));
             if cycle < 30 {

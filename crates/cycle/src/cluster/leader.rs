@@ -11,12 +11,12 @@ use horolog_record::Host;
 
 use super::NodeClockOffset;
 use super::message::{
-    ENTRIES_MAX, LeaderMessage, MEMBER_LINE_MAX, MemberMessage, PROTOCOL_VERSION, TaskState,
+    ENTRIES_MAX, LeaderMessage, MEMBER_LINE_MAX, MemberMessage, PROTOCOL_VERSION, SharedTaskState,
     parse_line,
 };
 use super::responder::NtpResponder;
 use crate::entry::PeriodEntry;
-use crate::node::{NodeOrder, NodeReady, NodeReply, NodeStart};
+use crate::node::{NodeOrder, NodeReady, NodeReply, NodeStartCommand};
 use crate::run::child::{INTERRUPTED_REASON, NoReply, receive_until};
 
 /// Timeout of a member that sends no messages.
@@ -32,9 +32,9 @@ const PENDING_MAX: usize = 64;
 /// Largest number of stored clock measurements of a member.
 const CLOCKS_MAX: usize = 1_024;
 
-/// Listener for members, and the NTP server for their clock measurements.
+/// Leader's listener for members, and the NTP server for their clock measurements.
 #[derive(Debug)]
-pub(crate) struct Leader {
+pub(crate) struct LeaderListener {
     listener: TcpListener,
     /// Address of the listener and of the NTP server.
     pub(crate) address: SocketAddr,
@@ -54,14 +54,14 @@ pub(crate) struct RemoteNode {
     messages: Receiver<MemberMessage>,
     last_received: Instant,
     entries: Vec<Vec<PeriodEntry>>,
-    states: Vec<TaskState>,
+    states: Vec<SharedTaskState>,
     clocks: Vec<NodeClockOffset>,
     /// Reason for which the latest clock measurement failed, if it did.
     pub(crate) clock_unknown: Option<String>,
     exit_reason: Option<String>,
 }
 
-impl Leader {
+impl LeaderListener {
     /// Listens on this address, over TCP for members and over UDP for NTP requests.
     pub(crate) fn listen(address: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
@@ -219,7 +219,7 @@ impl RemoteNode {
     pub(crate) fn send_order(&mut self, order: &NodeOrder) -> io::Result<()> {
         let tasks = order.set.tasks().len();
         self.entries = vec![Vec::new(); tasks];
-        self.states = vec![TaskState::default(); tasks];
+        self.states = vec![SharedTaskState::default(); tasks];
         (self.exit_reason, self.clock_unknown) = (None, None);
         self.clocks.clear();
         self.send_message(&LeaderMessage::Order(order.clone()))
@@ -265,7 +265,7 @@ impl RemoteNode {
         }
     }
 
-    pub(crate) fn send_start(&mut self, start: &NodeStart) -> io::Result<()> {
+    pub(crate) fn send_start(&mut self, start: &NodeStartCommand) -> io::Result<()> {
         self.last_received = Instant::now();
         self.send_message(&LeaderMessage::Go(start.clone()))
     }
@@ -325,7 +325,7 @@ impl RemoteNode {
         self.entries.get_mut(task).map(std::mem::take).unwrap_or_default()
     }
 
-    pub(crate) fn task_state(&self, task: usize) -> TaskState {
+    pub(crate) fn task_state(&self, task: usize) -> SharedTaskState {
         self.states.get(task).copied().unwrap_or_default()
     }
 
@@ -386,7 +386,7 @@ mod tests {
     /// More than are kept say nothing, and one says half of what it should.
     #[test]
     fn idle_connections_do_not_keep_other_members_out() {
-        let leader = Leader::listen((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        let leader = LeaderListener::listen((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         let connect = || TcpStream::connect(leader.address).unwrap();
         let idle: Vec<_> = (0..PENDING_MAX + 3).map(|_| connect()).collect();
         let (mut half, mut wrong, mut first, mut second) =
@@ -413,7 +413,7 @@ mod tests {
     /// Whoever is there first, a node of a name has the same number in each run.
     #[test]
     fn nodes_are_in_the_order_of_their_names() {
-        let leader = Leader::listen((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        let leader = LeaderListener::listen((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         let join = |name: &str| {
             let mut stream = TcpStream::connect(leader.address).unwrap();
             stream.write_all(hello(name).as_bytes()).unwrap();
@@ -438,7 +438,7 @@ mod tests {
 
     #[test]
     fn a_second_member_of_the_same_name_is_refused() {
-        let leader = Leader::listen((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        let leader = LeaderListener::listen((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         let connect = || {
             let mut stream = TcpStream::connect(leader.address).unwrap();
             stream.write_all(hello("one").as_bytes()).unwrap();

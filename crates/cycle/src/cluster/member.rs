@@ -16,13 +16,13 @@ use thiserror::Error;
 
 use super::NodeClockOffset;
 use super::message::{
-    ENTRIES_MAX, LeaderMessage, MemberMessage, PROTOCOL_VERSION, TaskState, encode_entries,
+    ENTRIES_MAX, LeaderMessage, MemberMessage, PROTOCOL_VERSION, SharedTaskState, encode_entries,
     parse_line,
 };
 use crate::entry::PeriodEntry;
 use crate::node::{LINE_MAX, NodeOrder, NodeReply};
 use crate::ring::COLLECT_INTERVAL_NS;
-use crate::run::child::TaskProcess;
+use crate::run::child::NodeChildProcess;
 use crate::task::TaskWork;
 
 /// Interval at which the node's entries are forwarded.
@@ -187,8 +187,8 @@ impl MemberSession<'_> {
         let clock_injected_ns = self.member.clock_injected_ns;
         let order = NodeOrder { address, scope, clock_injected_ns, ..order.clone() };
         let tasks = order.set.tasks().len();
-        let mut child: TaskProcess =
-            TaskProcess::start(&self.member.program, &self.member.arguments, &order, tasks)?;
+        let mut child: NodeChildProcess =
+            NodeChildProcess::start(&self.member.program, &self.member.arguments, &order, tasks)?;
         let reply = match child.await_ready(order.ready_timeout(), self.member.is_stop_requested) {
             Ok(ready) => NodeReply::Ready(ready),
             Err(why) => NodeReply::Failed(why),
@@ -202,7 +202,7 @@ impl MemberSession<'_> {
 
     fn wait_and_collect(
         &mut self,
-        child: &mut TaskProcess,
+        child: &mut NodeChildProcess,
         tasks: usize,
     ) -> Result<(), MemberError> {
         loop {
@@ -246,7 +246,7 @@ impl MemberSession<'_> {
 
     fn collect(
         &mut self,
-        child: &mut TaskProcess,
+        child: &mut NodeChildProcess,
         tasks: usize,
         clocks: &Receiver<MemberMessage>,
     ) -> Result<(), MemberError> {
@@ -291,7 +291,7 @@ impl MemberSession<'_> {
         }
     }
 
-    fn send_entries(&mut self, child: &mut TaskProcess, task: usize) -> io::Result<()> {
+    fn send_entries(&mut self, child: &mut NodeChildProcess, task: usize) -> io::Result<()> {
         let mut entries: Vec<PeriodEntry> = Vec::new();
         child.take_entries(task, &mut |entry| entries.push(*entry));
         for chunk in entries.chunks(ENTRIES_MAX) {
@@ -302,11 +302,11 @@ impl MemberSession<'_> {
 }
 
 /// Returns the states with the present numbers of lost entries.
-fn with_losses(states: &[TaskState], child: &TaskProcess) -> Vec<TaskState> {
+fn with_losses(states: &[SharedTaskState], child: &NodeChildProcess) -> Vec<SharedTaskState> {
     let indexed_states = states.iter().enumerate();
-    let with_present_losses = |(at, state): (usize, &TaskState)| {
-        let TaskState { lost, lost_periods, .. } = child.task_state(at);
-        TaskState { lost, lost_periods, ..*state }
+    let with_present_losses = |(at, state): (usize, &SharedTaskState)| {
+        let SharedTaskState { lost, lost_periods, .. } = child.task_state(at);
+        SharedTaskState { lost, lost_periods, ..*state }
     };
     indexed_states.map(with_present_losses).collect()
 }

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::entry::{ENTRY_WORDS, PeriodEntry};
-use crate::node::{FAILURE_WORDS, LINE_MAX, NodeOrder, NodeReply, NodeStart};
+use crate::node::{FAILURE_WORDS, LINE_MAX, NodeOrder, NodeReply, NodeStartCommand};
 
 /// Version of the protocol; leader and members must have the same.
 pub(crate) const PROTOCOL_VERSION: u32 = 4;
@@ -42,15 +42,15 @@ pub(crate) enum MemberMessage {
     /// Heartbeat, with the state of the tasks that entries do not carry.
     State {
         /// State of each task.
-        tasks: Vec<TaskState>,
+        tasks: Vec<SharedTaskState>,
         /// Exit reason of the node's process, if it has exited.
         ended: Option<String>,
     },
 }
 
-/// State of a task that entries do not carry.
+/// State of a task in the shared memory of its node: values that entries do not carry.
 #[derive(Clone, Copy, Default, Debug, Serialize, Deserialize)]
-pub(crate) struct TaskState {
+pub(crate) struct SharedTaskState {
     pub(crate) is_over: bool,
     pub(crate) lost: u64,
     /// Number of lost entries that were of periods.
@@ -70,7 +70,7 @@ pub(crate) enum LeaderMessage {
     /// Refusal of the member, with the reason.
     Refused(String),
     /// Start of the run.
-    Go(NodeStart),
+    Go(NodeStartCommand),
     /// Cancellation of the start, with the reason; the leader then ends.
     CalledOff(String),
     /// Early end of the run.

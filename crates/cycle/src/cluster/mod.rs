@@ -7,7 +7,7 @@ mod member;
 mod message;
 mod responder;
 
-pub(crate) use leader::{Leader, RemoteNode};
+pub(crate) use leader::{LeaderListener, RemoteNode};
 pub use member::{MemberError, MemberOptions, join};
 pub use message::NodeClockOffset;
-pub(crate) use message::TaskState;
+pub(crate) use message::SharedTaskState;

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use horolog_sys::clock::Realtime;
-use horolog_sys::datagram::{MessageHeader, WaitMode, send_to};
+use horolog_sys::clock::ClockRealtime;
+use horolog_sys::datagram::{MsghdrBuffers, WaitMode, send_to};
 use horolog_sys::socket::Socket;
 use horolog_time::{Clock, NtpShort, NtpTimestamp, Timestamp, Utc, measure_precision};
 use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header, LeapIndicator};
@@ -38,8 +38,8 @@ impl NtpResponder {
         let stop = Arc::new(AtomicBool::new(false));
         let stop_requested = Arc::clone(&stop);
         let work = move || {
-            let precision = measure_precision(&Realtime);
-            let mut envelope = MessageHeader::new();
+            let precision = measure_precision(&ClockRealtime);
+            let mut envelope = MsghdrBuffers::new();
             let mut bytes = [0; 2 * HEADER_LEN];
             while !stop_requested.load(Ordering::Relaxed) {
                 // A socket that fails sends no replies, which the members detect.
@@ -63,15 +63,15 @@ impl Drop for NtpResponder {
     }
 }
 
-fn process_request(socket: &Socket, envelope: &mut MessageHeader, bytes: &mut [u8], precision: i8) {
+fn process_request(socket: &Socket, envelope: &mut MsghdrBuffers, bytes: &mut [u8], precision: i8) {
     let Ok(received) = envelope.receive(socket.as_fd(), bytes, WaitMode::NonBlocking) else {
         return;
     };
     if !received.is_unicast() {
         return;
     }
-    let received_at = received.control.received_at.unwrap_or_else(|| Realtime.now());
-    let reply = build_reply(&bytes[..received.len], received_at, Realtime.now(), precision);
+    let received_at = received.control.received_at.unwrap_or_else(|| ClockRealtime.now());
+    let reply = build_reply(&bytes[..received.len], received_at, ClockRealtime.now(), precision);
     if let Some((reply, remote)) = reply.zip(received.remote) {
         // A client repeats its request if a reply is lost.
         let _ = send_to(socket.as_fd(), &reply, remote);

@@ -4,9 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use horolog_record::{CycleSharedTask, CycleSuperstep};
+use horolog_record::{CycleSharedTaskResult, CycleSuperstepTimes};
 
-use crate::entry::{EntryKind, PeriodEntry};
+use crate::entry::{PeriodEntry, PeriodEntryKind};
 
 /// Largest number of periods for which entries of some nodes are missing. Beyond it the oldest ones
 /// are discarded.
@@ -24,7 +24,7 @@ pub(crate) struct CrossNodeStats {
     straggler_periods: Vec<u64>,
     waited_ns: u128,
     span_ns: u128,
-    sums: Vec<StepMaxima>,
+    sums: Vec<SuperstepMaxima>,
 }
 
 /// One period of all nodes; times are in ns from its release.
@@ -34,12 +34,12 @@ struct PeriodAcrossNodes {
     end_ns: u64,
     computed_ns: Vec<Option<u64>>,
     idle_ns: Vec<u64>,
-    steps: Vec<StepMaxima>,
+    steps: Vec<SuperstepMaxima>,
 }
 
 /// Maxima over all nodes, or their sums over periods, in ns.
 #[derive(Clone, Copy, Default, Debug)]
-struct StepMaxima {
+struct SuperstepMaxima {
     computation: u128,
     communication: u128,
     barrier: u128,
@@ -58,16 +58,16 @@ impl CrossNodeStats {
             straggler_periods: vec![0; nodes],
             waited_ns: 0,
             span_ns: 0,
-            sums: vec![StepMaxima::default(); steps],
+            sums: vec![SuperstepMaxima::default(); steps],
         }
     }
 
     /// Adds an entry of a node.
     pub(crate) fn add(&mut self, node: usize, entry: &PeriodEntry) {
         let step = match entry.kind {
-            EntryKind::Step(step) => usize::from(step),
-            EntryKind::Period => 0,
-            EntryKind::Event | EntryKind::NotReleased => return,
+            PeriodEntryKind::Step(step) => usize::from(step),
+            PeriodEntryKind::Period => 0,
+            PeriodEntryKind::Event | PeriodEntryKind::NotReleased => return,
         };
         if step >= self.steps || node >= self.nodes {
             return;
@@ -77,10 +77,10 @@ impl CrossNodeStats {
             .incomplete
             .entry(entry.period)
             .or_insert_with(|| PeriodAcrossNodes::new(nodes, steps));
-        if entry.kind != EntryKind::Period || steps == 1 {
+        if entry.kind != PeriodEntryKind::Period || steps == 1 {
             period.steps[step].update_maxima(entry);
         }
-        if entry.kind == EntryKind::Period {
+        if entry.kind == PeriodEntryKind::Period {
             period.add_entry(node, entry);
             if period.computed_ns.iter().all(Option::is_some)
                 && let Some(complete) = self.incomplete.remove(&entry.period)
@@ -111,7 +111,7 @@ impl CrossNodeStats {
     }
 
     /// Returns the record of the task; `None` if no period is complete.
-    pub(crate) fn to_record(&self) -> Option<CycleSharedTask> {
+    pub(crate) fn to_record(&self) -> Option<CycleSharedTaskResult> {
         if self.periods == 0 {
             return None;
         }
@@ -121,16 +121,16 @@ impl CrossNodeStats {
         let steps: Vec<_> = self
             .sums
             .iter()
-            .map(|sum| CycleSuperstep {
+            .map(|sum| CycleSuperstepTimes {
                 computation_max_ns: mean(sum.computation),
                 communication_max_ns: mean(sum.communication),
                 barrier_ns: mean(sum.barrier),
             })
             .collect();
-        let of = |step: &CycleSuperstep| {
+        let of = |step: &CycleSuperstepTimes| {
             step.computation_max_ns + step.communication_max_ns + step.barrier_ns
         };
-        Some(CycleSharedTask {
+        Some(CycleSharedTaskResult {
             task: self.task.clone(),
             periods: self.periods,
             imbalance: if all > 0 {
@@ -154,7 +154,7 @@ impl PeriodAcrossNodes {
             end_ns: 0,
             computed_ns: vec![None; nodes],
             idle_ns: vec![0; nodes],
-            steps: vec![StepMaxima::default(); steps],
+            steps: vec![SuperstepMaxima::default(); steps],
         }
     }
 
@@ -174,7 +174,7 @@ impl PeriodAcrossNodes {
     }
 }
 
-impl StepMaxima {
+impl SuperstepMaxima {
     fn update_maxima(&mut self, entry: &PeriodEntry) {
         self.computation = self.computation.max(entry.compute_ns.into());
         self.communication = self.communication.max(entry.communicate_ns.into());
@@ -193,7 +193,7 @@ mod tests {
             execution_ns: spent_ns,
             compute_ns,
             idle_ns,
-            ..PeriodEntry::new(EntryKind::Period, cycle)
+            ..PeriodEntry::new(PeriodEntryKind::Period, cycle)
         }
     }
 
@@ -227,7 +227,7 @@ mod tests {
             for (step, compute_ns) in (0..).zip(computes) {
                 joint.add(
                     node,
-                    &PeriodEntry { compute_ns, ..PeriodEntry::new(EntryKind::Step(step), 3) },
+                    &PeriodEntry { compute_ns, ..PeriodEntry::new(PeriodEntryKind::Step(step), 3) },
                 );
             }
             joint.add(node, &period(3, 0, computes.iter().sum(), 0));
@@ -245,6 +245,6 @@ mod tests {
         }
         assert_eq!(joint.incomplete.len(), WAITING_MAX);
         joint.add(9, &period(0, 0, 1, 0));
-        joint.add(0, &PeriodEntry::new(EntryKind::Step(7), 0));
+        joint.add(0, &PeriodEntry::new(PeriodEntryKind::Step(7), 0));
     }
 }

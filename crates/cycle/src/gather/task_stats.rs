@@ -1,11 +1,11 @@
 //! Stats of one task on one node: sums and distributions of its entries. Pure.
 
 use horolog_record::{
-    CycleInterval, CycleStatePeriods, Distribution, ParallelOverhead, ServedEvents,
+    CycleSeriesPoint, CycleStateResult, Distribution, ParallelOverhead, PollingServerEvents,
 };
 use horolog_stats::Recorder;
 
-use crate::entry::{EntryKind, PeriodEnd, PeriodEntry};
+use crate::entry::{PeriodEntry, PeriodEntryKind, PeriodOutcome};
 use crate::task::{Task, TaskWork};
 
 /// Number of buckets into which the time series of a run is divided, at most.
@@ -110,11 +110,11 @@ impl TaskStats {
     /// Adds an entry.
     pub(crate) fn add(&mut self, entry: &PeriodEntry) {
         match entry.kind {
-            EntryKind::Period => self.add_period(entry),
-            EntryKind::NotReleased => self.unreleased += u64::from(entry.backlog),
-            EntryKind::Event => self.served.record(entry.response_ns()),
+            PeriodEntryKind::Period => self.add_period(entry),
+            PeriodEntryKind::NotReleased => self.unreleased += u64::from(entry.backlog),
+            PeriodEntryKind::Event => self.served.record(entry.response_ns()),
             // The entry of the period includes the times of its steps.
-            EntryKind::Step(_) => {}
+            PeriodEntryKind::Step(_) => {}
         }
     }
 
@@ -123,11 +123,11 @@ impl TaskStats {
         self.periods += 1;
         self.missed += u64::from(is_missed);
         self.overrun += u64::from(entry.is_overrun);
-        self.failed += u64::from(entry.end != PeriodEnd::Success);
+        self.failed += u64::from(entry.end != PeriodOutcome::Success);
         self.messages_missing += u64::from(entry.missing);
         self.barriers_broken += u64::from(entry.is_broken);
         // The times of an abandoned period are not those of completed work.
-        if entry.end == PeriodEnd::Abandoned {
+        if entry.end == PeriodOutcome::Abandoned {
             return;
         }
         self.start_latency.record(entry.start_latency_ns);
@@ -186,8 +186,8 @@ impl TaskStats {
     }
 
     /// Returns the record of the served events; `None` if the task is not a polling server.
-    pub(crate) fn served(&self) -> Option<ServedEvents> {
-        self.is_polling.then(|| ServedEvents {
+    pub(crate) fn served(&self) -> Option<PollingServerEvents> {
+        self.is_polling.then(|| PollingServerEvents {
             events: self.served.count(),
             backlog: self.backlog.into(),
             backlog_max: self.backlog_max.into(),
@@ -196,8 +196,8 @@ impl TaskStats {
     }
 
     /// Returns the record of each state of a program that had periods.
-    pub(crate) fn states(&self) -> Vec<CycleStatePeriods> {
-        let record = |state: &ProgramStateStats| CycleStatePeriods {
+    pub(crate) fn states(&self) -> Vec<CycleStateResult> {
+        let record = |state: &ProgramStateStats| CycleStateResult {
             name: state.name.clone(),
             periods: state.periods,
             missed: state.missed,
@@ -208,9 +208,9 @@ impl TaskStats {
     }
 
     /// Returns the time series of the run, without empty buckets.
-    pub(crate) fn series(&self) -> Vec<CycleInterval> {
+    pub(crate) fn series(&self) -> Vec<CycleSeriesPoint> {
         let period_ns = self.period_ns as f64;
-        let bucket = |(at, time_bucket): (u64, &TimeBucket)| CycleInterval {
+        let bucket = |(at, time_bucket): (u64, &TimeBucket)| CycleSeriesPoint {
             at_s: (self.offset_ns as f64 + (at * self.periods_per_bucket) as f64 * period_ns) / 1e9,
             ratio_mean: time_bucket.execution_sum_ns as f64
                 / time_bucket.periods as f64
@@ -268,7 +268,7 @@ mod tests {
         PeriodEntry {
             start_latency_ns: late_ns,
             execution_ns: spent_ns,
-            ..PeriodEntry::new(EntryKind::Period, cycle)
+            ..PeriodEntry::new(PeriodEntryKind::Period, cycle)
         }
     }
 
@@ -326,7 +326,7 @@ mod tests {
         stats.add(&PeriodEntry {
             start_latency_ns: 30,
             execution_ns: 5,
-            ..PeriodEntry::new(EntryKind::Event, 0)
+            ..PeriodEntry::new(PeriodEntryKind::Event, 0)
         });
         stats.add(&PeriodEntry { backlog: 3, ..period(0, 0, 5) });
         stats.add(&PeriodEntry { backlog: 1, ..period(1, 0, 0) });

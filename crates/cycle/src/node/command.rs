@@ -11,14 +11,14 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use horolog_sys::clock::MonotonicClock;
+use horolog_sys::clock::ClockMonotonic;
 use horolog_sys::namespace::die_with_parent;
 use horolog_sys::process::{ProcessHandle, kill_group};
 use horolog_time::Clock;
 
 use super::failure::TaskFailure;
-use super::periods::{Period, PeriodWork, WorkOutcome};
-use crate::entry::{PeriodEnd, PeriodEntry};
+use super::periods::{CurrentPeriod, PeriodWork, WorkOutcome};
+use crate::entry::{PeriodEntry, PeriodOutcome};
 
 /// Interval at which a waiting thread checks whether the run has ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -106,7 +106,7 @@ fn wait_for_exit(mut child: Child, timeout: Duration, stop: &AtomicU64) -> io::R
 impl PeriodWork for PeriodicCommand<'_> {
     fn run(
         &mut self,
-        period: &Period,
+        period: &CurrentPeriod,
         entry: &mut PeriodEntry,
         _: &mut dyn FnMut(&PeriodEntry),
     ) -> WorkOutcome {
@@ -114,10 +114,10 @@ impl PeriodWork for PeriodicCommand<'_> {
         if let Ok(status) = &result
             && let Some(failure) = TaskFailure::from_status(*status)
         {
-            entry.end = PeriodEnd::Failed;
+            entry.end = PeriodOutcome::Failed;
             self.failure = Some(failure);
         }
-        entry.compute_ns = (MonotonicClock.now() - period.started_at).as_ns().unsigned_abs();
+        entry.compute_ns = (ClockMonotonic.now() - period.started_at).as_ns().unsigned_abs();
         // A command that does not end, or cannot be started, would fail in the next period as well.
         match result {
             Ok(_) => WorkOutcome::Done,
@@ -135,7 +135,7 @@ mod tests {
     use horolog_time::Timestamp;
 
     use super::*;
-    use crate::entry::EntryKind;
+    use crate::entry::PeriodEntryKind;
 
     fn entry(words: &[&str], timeout: Duration, stop: u64) -> (WorkOutcome, PeriodEntry) {
         let (worked, entry, _) = run_command(words, timeout, stop);
@@ -148,9 +148,9 @@ mod tests {
         stop: u64,
     ) -> (WorkOutcome, PeriodEntry, Option<TaskFailure>) {
         let words: Vec<String> = words.iter().map(ToString::to_string).collect();
-        let mut entry = PeriodEntry::new(EntryKind::Period, 0);
-        let now = MonotonicClock.now();
-        let period = Period {
+        let mut entry = PeriodEntry::new(PeriodEntryKind::Period, 0);
+        let now = ClockMonotonic.now();
+        let period = CurrentPeriod {
             number: 0,
             released_at: Timestamp::from_ns(0),
             started_at: now,
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_command_fails_by_its_status_and_the_next_period_may_do_better() {
-        for (program, end) in [("true", PeriodEnd::Success), ("false", PeriodEnd::Failed)] {
+        for (program, end) in [("true", PeriodOutcome::Success), ("false", PeriodOutcome::Failed)] {
             let (worked, entry) = entry(&[program], MINUTE, 0);
             assert_eq!((worked, entry.end), (WorkOutcome::Done, end), "{program}");
         }

@@ -7,15 +7,15 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use horolog_sys::clock::{MonotonicClock, Realtime};
-use horolog_sys::datagram::{self, MessageHeader, WaitMode};
+use horolog_sys::clock::{ClockMonotonic, ClockRealtime};
+use horolog_sys::datagram::{self, MsghdrBuffers, WaitMode};
 use horolog_sys::socket::Socket;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
 use super::datagram::{DatagramHeader, DatagramKind, HEADER_LEN};
-use super::mesh_instrument::MeshInstrument;
+use super::mesh_instrument::MeshTestInstrument;
 use crate::entry::PeriodEntry;
-use crate::task::{MESSAGE_MAX, MessageDestination, StepMessage};
+use crate::task::{MESSAGE_MAX, MessageDestination, SuperstepMessage};
 
 /// Bytes of a message in one datagram; with all headers within an Ethernet MTU of 1500 bytes.
 const FRAGMENT_LEN: usize = 1_400;
@@ -29,12 +29,12 @@ const SEND_QUEUE_WAIT: Duration = Duration::from_micros(200);
 const MESSAGES_PER_PEER_MAX: usize = 8;
 
 /// Period and superstep within it.
-pub(crate) type StepId = (u64, u16);
+pub(crate) type SuperstepId = (u64, u16);
 
 /// State of a peer.
 #[derive(Default)]
 struct PeerState {
-    latest_arrival: Option<(StepId, i64)>,
+    latest_arrival: Option<(SuperstepId, i64)>,
     messages: Vec<PartialMessage>,
     /// Latest period of any arrival or message from it.
     latest_period: Option<u64>,
@@ -42,7 +42,7 @@ struct PeerState {
 
 /// Message with the fragments received so far.
 struct PartialMessage {
-    step_id: StepId,
+    step_id: SuperstepId,
     missing_fragments: u16,
     /// One bit for each received fragment.
     received: [u64; FRAGMENTS_MAX / 64],
@@ -70,8 +70,8 @@ pub(crate) struct Mesh {
     addresses: Vec<SocketAddr>,
     peers: Vec<PeerState>,
     send_buffer: Vec<u8>,
-    instrument: Option<Box<MeshInstrument>>,
-    envelope: MessageHeader,
+    instrument: Option<Box<MeshTestInstrument>>,
+    envelope: MsghdrBuffers,
 }
 
 /// Opens a socket that peers can reach at this address; returns it with its port.
@@ -95,17 +95,17 @@ impl Mesh {
             peers,
             send_buffer,
             instrument: None,
-            envelope: MessageHeader::new(),
+            envelope: MsghdrBuffers::new(),
         }
     }
 
     /// Installs an instrument for later messages; it must have been created for this mesh's socket.
-    pub(crate) fn set_instrument(&mut self, instrument: MeshInstrument) {
+    pub(crate) fn set_instrument(&mut self, instrument: MeshTestInstrument) {
         self.instrument = Some(Box::new(instrument));
     }
 
     /// Returns the installed instrument, or `None`.
-    pub(crate) fn instrument_mut(&mut self) -> Option<&mut MeshInstrument> {
+    pub(crate) fn instrument_mut(&mut self) -> Option<&mut MeshTestInstrument> {
         self.instrument.as_deref_mut()
     }
 
@@ -138,10 +138,10 @@ impl Mesh {
     /// Sends a message and waits for those of the peers until the deadline.
     pub(crate) fn exchange(
         &mut self,
-        step_id: StepId,
-        message: StepMessage,
+        step_id: SuperstepId,
+        message: SuperstepMessage,
         deadline: Timestamp<Monotonic>,
-    ) -> StepExchange {
+    ) -> MeshExchangeOutcome {
         let (to, mut from): (Vec<u16>, Vec<u16>) = match message.to {
             MessageDestination::All => (self.other_nodes().collect(), self.other_nodes().collect()),
             MessageDestination::Next => {
@@ -151,7 +151,7 @@ impl Mesh {
             }
         };
         from.retain(|node| self.is_awaited(*node));
-        let begun = MonotonicClock.now();
+        let begun = ClockMonotonic.now();
         self.send_message(step_id, message.bytes as usize, &to, deadline);
         self.wait(begun, deadline, &from, |peer| {
             let is_complete =
@@ -163,11 +163,11 @@ impl Mesh {
     /// Announces the arrival at a barrier to the peers, and waits for theirs until the deadline.
     pub(crate) fn barrier(
         &mut self,
-        step_id: StepId,
+        step_id: SuperstepId,
         deadline: Timestamp<Monotonic>,
-    ) -> StepExchange {
+    ) -> MeshExchangeOutcome {
         let mut others: Vec<u16> = self.other_nodes().collect();
-        let begun = MonotonicClock.now();
+        let begun = ClockMonotonic.now();
         let header = self.header(DatagramKind::BarrierArrival, step_id);
         for node in &others {
             self.send(&header.to_bytes(), *node, deadline);
@@ -180,19 +180,19 @@ impl Mesh {
         })
     }
 
-    fn header(&self, kind: DatagramKind, (cycle, step): StepId) -> DatagramHeader {
+    fn header(&self, kind: DatagramKind, (cycle, step): SuperstepId) -> DatagramHeader {
         DatagramHeader {
             kind,
             node: self.own_index,
             period: cycle,
             superstep: step,
-            sent_ns: Realtime.now().as_ns(),
+            sent_ns: ClockRealtime.now().as_ns(),
         }
     }
 
     fn send_message(
         &mut self,
-        step_id: StepId,
+        step_id: SuperstepId,
         len: usize,
         to: &[u16],
         deadline: Timestamp<Monotonic>,
@@ -206,7 +206,7 @@ impl Mesh {
             let fragment = &bytes[..HEADER_LEN + rest.min(FRAGMENT_LEN)];
             for node in to {
                 let address = self.addresses[usize::from(*node)];
-                let is_intercepted = |instrument: &MeshInstrument| {
+                let is_intercepted = |instrument: &MeshTestInstrument| {
                     instrument.try_intercept(*node, fragment, address)
                 };
                 if !self.instrument.as_deref().is_some_and(is_intercepted) {
@@ -223,7 +223,7 @@ impl Mesh {
         let to = self.addresses[usize::from(to)];
         while let Err(error) = datagram::send_to(self.socket.as_fd(), bytes, to) {
             let is_full = error.kind() == io::ErrorKind::WouldBlock;
-            if !is_full || MonotonicClock.now() >= deadline {
+            if !is_full || ClockMonotonic.now() >= deadline {
                 return;
             }
             let _ = self.socket.wait_writable(SEND_QUEUE_WAIT);
@@ -237,8 +237,8 @@ impl Mesh {
         deadline: Timestamp<Monotonic>,
         from: &[u16],
         sent: impl Fn(&PeerState) -> Option<i64>,
-    ) -> StepExchange {
-        let send_end = MonotonicClock.now();
+    ) -> MeshExchangeOutcome {
+        let send_end = ClockMonotonic.now();
         let send_duration_ns = (send_end - begun).as_ns().unsigned_abs();
         let mut last = None;
         let missing = loop {
@@ -250,7 +250,7 @@ impl Mesh {
                 break 1 + others as u16;
             }
         };
-        let waited_ns = (MonotonicClock.now() - send_end).as_ns().unsigned_abs();
+        let waited_ns = (ClockMonotonic.now() - send_end).as_ns().unsigned_abs();
         if let Some(instrument) = &mut self.instrument {
             let absent =
                 from.iter().filter(|node| sent(&self.peers[usize::from(**node)]).is_none());
@@ -260,9 +260,9 @@ impl Mesh {
         // Transit time of the last datagram, limited to the wait, since the clocks of two hosts may
         // differ by more than that.
         let transit_ns =
-            sent_ns.map_or(0, |sent_ns| Realtime.now().as_ns().saturating_sub(sent_ns));
+            sent_ns.map_or(0, |sent_ns| ClockRealtime.now().as_ns().saturating_sub(sent_ns));
         let transit_ns = transit_ns.max(0).unsigned_abs().min(waited_ns);
-        StepExchange {
+        MeshExchangeOutcome {
             transit_ns: send_duration_ns + transit_ns,
             idle_ns: waited_ns - transit_ns,
             missing,
@@ -281,7 +281,7 @@ impl Mesh {
                 Some(true) => return true,
                 Some(false) => {}
                 None => {
-                    let left = deadline - MonotonicClock.now();
+                    let left = deadline - ClockMonotonic.now();
                     let Ok(left_ns) = u64::try_from(left.as_ns()) else { return false };
                     // A failure shows at the next attempt to receive, or at the deadline.
                     let _ = self.socket.wait_readable(Duration::from_nanos(left_ns));
@@ -343,7 +343,7 @@ impl Mesh {
             DatagramKind::Ping => {
                 let pong =
                     DatagramHeader { kind: DatagramKind::Pong, node: self.own_index, ..*header };
-                let now = MonotonicClock.now();
+                let now = ClockMonotonic.now();
                 self.send(&pong.to_bytes(), header.node, now);
             }
             DatagramKind::Pong | DatagramKind::Release | DatagramKind::EndOfReleases => {
@@ -356,7 +356,12 @@ impl Mesh {
 
 impl PeerState {
     /// Records a fragment of a message; returns true if it was the last missing one.
-    fn record_fragment(&mut self, step_id: StepId, (part, of): (u16, u16), sent_ns: i64) -> bool {
+    fn record_fragment(
+        &mut self,
+        step_id: SuperstepId,
+        (part, of): (u16, u16),
+        sent_ns: i64,
+    ) -> bool {
         if usize::from(of) > FRAGMENTS_MAX {
             return false;
         }
@@ -382,36 +387,39 @@ impl PeerState {
 }
 
 /// Network latency before the first period.
-pub(crate) struct PeerBaseline {
+pub(crate) struct NetworkLatencyBaseline {
     /// Median of half the round-trip times of pings to the next node, in ns; `None` without a pong.
     pub(crate) latency_ns: Option<u64>,
 }
 
 impl Mesh {
-    /// Sends pings to the next node until `until`, one after the other, and returns those of peers.
-    pub(crate) fn measure_baseline(&mut self, until: Timestamp<Monotonic>) -> PeerBaseline {
+    /// Pings the next node until `until`, one ping after the other, and sends back pings of peers.
+    pub(crate) fn measure_baseline(
+        &mut self,
+        until: Timestamp<Monotonic>,
+    ) -> NetworkLatencyBaseline {
         /// Timeout of a ping.
         const PING_TIMEOUT: Span = Span::from_ms(5);
         let mut latencies_ns: Vec<u64> = Vec::new();
         let next = self.node_after(1);
-        while MonotonicClock.now() < until {
+        while ClockMonotonic.now() < until {
             let Some(next) = next else { break };
-            let sent = MonotonicClock.now();
+            let sent = ClockMonotonic.now();
             let ping =
                 DatagramHeader { sent_ns: sent.as_ns(), ..self.header(DatagramKind::Ping, (0, 0)) };
             self.send(&ping.to_bytes(), next, until);
             let deadline = (sent + PING_TIMEOUT).min(until);
-            while MonotonicClock.now() < deadline {
-                let left_ns = (deadline - MonotonicClock.now()).as_ns().max(0).unsigned_abs();
+            while ClockMonotonic.now() < deadline {
+                let left_ns = (deadline - ClockMonotonic.now()).as_ns().max(0).unsigned_abs();
                 let _ = self.socket.wait_readable(Duration::from_nanos(left_ns));
                 if self.receive_pong(sent) {
-                    latencies_ns.push((MonotonicClock.now() - sent).as_ns().unsigned_abs() / 2);
+                    latencies_ns.push((ClockMonotonic.now() - sent).as_ns().unsigned_abs() / 2);
                     break;
                 }
             }
         }
         latencies_ns.sort_unstable();
-        PeerBaseline { latency_ns: latencies_ns.get(latencies_ns.len() / 2).copied() }
+        NetworkLatencyBaseline { latency_ns: latencies_ns.get(latencies_ns.len() / 2).copied() }
     }
 
     /// Processes the waiting datagrams up to the pong of the ping that was sent at this instant;
@@ -433,7 +441,7 @@ impl Mesh {
 
 /// Outcome of an exchange of messages or of a barrier. Times are in ns.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct StepExchange {
+pub(crate) struct MeshExchangeOutcome {
     /// Time of sending, plus the transit time of the last arrival.
     pub(crate) transit_ns: u64,
     /// Waiting time until the last arrival was sent.
@@ -444,7 +452,7 @@ pub(crate) struct StepExchange {
     pub(crate) straggler: Option<u16>,
 }
 
-impl StepExchange {
+impl MeshExchangeOutcome {
     /// Records an exchange of messages in the entry of the step.
     pub(crate) fn record_messages(self, entry: &mut PeriodEntry) {
         entry.communicate_ns = self.transit_ns;
@@ -482,7 +490,7 @@ mod tests {
     }
 
     fn in_a_second() -> Timestamp<Monotonic> {
-        MonotonicClock.now() + Span::from_ms(1_000)
+        ClockMonotonic.now() + Span::from_ms(1_000)
     }
 
     #[test]
@@ -505,11 +513,11 @@ mod tests {
     #[test]
     fn who_does_not_come_is_not_waited_for_beyond_the_limit() {
         let [mut one, _two] = meshes();
-        let limit = MonotonicClock.now() + Span::from_ms(20);
+        let limit = ClockMonotonic.now() + Span::from_ms(20);
         let met = one.barrier((0, 0), limit);
         assert_eq!((met.missing, met.straggler), (1, Some(1)));
-        assert!(MonotonicClock.now() >= limit);
-        let message = StepMessage { bytes: 10, to: MessageDestination::Next };
+        assert!(ClockMonotonic.now() >= limit);
+        let message = SuperstepMessage { bytes: 10, to: MessageDestination::Next };
         assert_eq!(one.exchange((0, 0), message, limit).missing, 1);
     }
 
@@ -517,7 +525,7 @@ mod tests {
     fn messages_of_many_parts_come_whole_even_before_their_time() {
         let [mut one, mut two] = meshes();
         let limit = in_a_second() + Span::from_ms(9_000);
-        let message = StepMessage { bytes: 100_000, to: MessageDestination::All };
+        let message = SuperstepMessage { bytes: 100_000, to: MessageDestination::All };
         let ahead = thread::spawn(move || {
             let first = two.exchange((0, 0), message, limit);
             // The other reads this one's second message while it waits for the first.
@@ -544,14 +552,14 @@ mod tests {
         };
         two.send(&stranger.to_bytes(), 0, in_a_second());
         two.send(b"hello", 0, in_a_second());
-        let limit = MonotonicClock.now() + Span::from_ms(20);
+        let limit = ClockMonotonic.now() + Span::from_ms(20);
         assert_eq!(one.barrier((0, 0), limit).missing, 1);
     }
 
     #[test]
     fn the_shortest_messages_have_a_latency() {
         let [mut one, mut two] = meshes();
-        let until = MonotonicClock.now() + Span::from_ms(100);
+        let until = ClockMonotonic.now() + Span::from_ms(100);
         let other = thread::spawn(move || two.measure_baseline(until).latency_ns);
         let latency_ns = one.measure_baseline(until).latency_ns;
         assert!(latency_ns.is_some() && other.join().unwrap().is_some());

@@ -8,13 +8,13 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::thread;
 use std::time::Duration;
 
-use horolog_sys::clock::{MonotonicClock, Realtime};
-use horolog_sys::datagram::{self, MessageHeader, WaitMode};
-use horolog_sys::message::ReceiveInfo;
+use horolog_sys::clock::{ClockMonotonic, ClockRealtime};
+use horolog_sys::datagram::{self, MsghdrBuffers, WaitMode};
+use horolog_sys::message::ReceivedDatagramInfo;
 use horolog_sys::socket::Socket;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
-use super::mesh::StepId;
+use super::mesh::SuperstepId;
 
 /// Largest number of messages recorded between two collections.
 const RECEIVED_MAX: usize = 1_024;
@@ -23,7 +23,7 @@ const DELAYED_MAX: usize = 16_384;
 
 /// Disposition of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) enum Disposition {
+pub(crate) enum MessageDisposition {
     /// Sent at once.
     #[default]
     Sent,
@@ -39,15 +39,15 @@ pub(crate) struct ReceivedMessage {
     /// Sending node.
     pub(crate) node: u16,
     /// Period and superstep of the message.
-    pub(crate) step_id: StepId,
+    pub(crate) step_id: SuperstepId,
     /// Time from sending to the arrival of the last fragment, in ns.
     pub(crate) transit_ns: u64,
 }
 
 /// Instrument of one node's mesh.
-pub(crate) struct MeshInstrument {
+pub(crate) struct MeshTestInstrument {
     /// Disposition of the next message to each node.
-    pub(crate) dispositions: Vec<Disposition>,
+    pub(crate) dispositions: Vec<MessageDisposition>,
     /// True for the nodes that are not waited for.
     pub(crate) ignored: Vec<bool>,
     /// Messages received since the last collection.
@@ -56,7 +56,7 @@ pub(crate) struct MeshInstrument {
     pub(crate) missing: Vec<u16>,
     /// Arrival of the datagram being processed, in ns since 1970.
     arrived_ns: i64,
-    envelope: MessageHeader,
+    envelope: MsghdrBuffers,
     delayed: SyncSender<DelayedDatagram>,
 }
 
@@ -67,7 +67,7 @@ struct DelayedDatagram {
     bytes: Vec<u8>,
 }
 
-impl MeshInstrument {
+impl MeshTestInstrument {
     /// Creates the instrument of a mesh of this number of nodes; `socket` is this node's.
     pub(crate) fn new(socket: &Socket, nodes: usize) -> io::Result<Self> {
         socket.enable_receive_timestamps(false)?;
@@ -77,12 +77,12 @@ impl MeshInstrument {
             .name("late messages".into())
             .spawn(move || send_delayed(&sender, &waiting))?;
         Ok(Self {
-            dispositions: vec![Disposition::Sent; nodes],
+            dispositions: vec![MessageDisposition::Sent; nodes],
             ignored: vec![false; nodes],
             received: Vec::new(),
             missing: Vec::new(),
             arrived_ns: 0,
-            envelope: MessageHeader::new(),
+            envelope: MsghdrBuffers::new(),
             delayed,
         })
     }
@@ -91,10 +91,10 @@ impl MeshInstrument {
     /// must send it now.
     pub(super) fn try_intercept(&self, node: u16, bytes: &[u8], to: SocketAddr) -> bool {
         match self.dispositions.get(usize::from(node)).copied().unwrap_or_default() {
-            Disposition::Sent => false,
-            Disposition::Dropped => true,
-            Disposition::Delayed(delay) => {
-                let due = MonotonicClock.now() + delay;
+            MessageDisposition::Sent => false,
+            MessageDisposition::Dropped => true,
+            MessageDisposition::Delayed(delay) => {
+                let due = ClockMonotonic.now() + delay;
                 self.delayed.try_send(DelayedDatagram { due, to, bytes: bytes.to_vec() }).is_ok()
             }
         }
@@ -105,15 +105,19 @@ impl MeshInstrument {
     }
 
     /// Receives a datagram and notes its arrival.
-    pub(super) fn receive(&mut self, socket: &Socket, bytes: &mut [u8]) -> io::Result<ReceiveInfo> {
+    pub(super) fn receive(
+        &mut self,
+        socket: &Socket,
+        bytes: &mut [u8],
+    ) -> io::Result<ReceivedDatagramInfo> {
         let received = self.envelope.receive(socket.as_fd(), bytes, WaitMode::NonBlocking)?;
         let arrived = received.control.received_at;
-        self.arrived_ns = arrived.map_or_else(|| Realtime.now().as_ns(), Timestamp::as_ns);
+        self.arrived_ns = arrived.map_or_else(|| ClockRealtime.now().as_ns(), Timestamp::as_ns);
         Ok(received)
     }
 
     /// Records a message, the last fragment of which was just received.
-    pub(super) fn record_message(&mut self, node: u16, step_id: StepId, sent_ns: i64) {
+    pub(super) fn record_message(&mut self, node: u16, step_id: SuperstepId, sent_ns: i64) {
         let transit_ns = self.arrived_ns.saturating_sub(sent_ns).max(0).unsigned_abs();
         if self.received.len() < RECEIVED_MAX {
             self.received.push(ReceivedMessage { node, step_id, transit_ns });
@@ -126,7 +130,7 @@ fn send_delayed(socket: &Socket, delayed: &Receiver<DelayedDatagram>) {
     let mut waiting: Vec<DelayedDatagram> = Vec::new();
     loop {
         let next = waiting.iter().map(|one| one.due).min();
-        let remaining = next.map(|due| (due - MonotonicClock.now()).as_ns().max(0).unsigned_abs());
+        let remaining = next.map(|due| (due - ClockMonotonic.now()).as_ns().max(0).unsigned_abs());
         let received = match remaining {
             None => delayed.recv().map_err(|_| RecvTimeoutError::Disconnected),
             Some(left_ns) => delayed.recv_timeout(Duration::from_nanos(left_ns)),
@@ -136,7 +140,7 @@ fn send_delayed(socket: &Socket, delayed: &Receiver<DelayedDatagram>) {
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
-        let now = MonotonicClock.now();
+        let now = ClockMonotonic.now();
         let is_full = waiting.len() > DELAYED_MAX;
         waiting.retain(|one| {
             let waits = one.due > now && !is_full;

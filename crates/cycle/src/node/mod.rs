@@ -25,14 +25,14 @@ use command::PeriodicCommand;
 use horolog_conditions::MeasurementConditions;
 use horolog_record::TaskScheduling;
 use horolog_sys::affinity::{self, DeadlineReservation};
-use horolog_sys::clock::MonotonicClock;
+use horolog_sys::clock::ClockMonotonic;
 use horolog_sys::shared_region::SharedRegion;
 use horolog_sys::socket::Socket;
 use horolog_sys::zone::in_zone_of;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 use mesh::Mesh;
-use packet_releases::PacketReleases;
-use periods::{ClockReleases, PeriodWork, ReleaseSource, ReleaseTimer};
+use packet_releases::PacketReleaseSource;
+use periods::{ClockReleaseTimer, PeriodWork, ReleaseSource, ReleaseTimer};
 use program::MarkedProgram;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -43,9 +43,11 @@ use crate::synthetic_load::SyntheticLoad;
 use crate::task::{Policy, SchedulingSpec, Task, TaskWork};
 
 pub(crate) use failure::{FAILURE_WORDS, TaskFailure};
-pub(crate) use mesh_instrument::{Disposition, MeshInstrument};
-pub use order::{LINE_MAX, NodeOrder, NodeReady, NodeReply, NodeStart, StartInstant, TaskReady};
-pub use shared::{REGION, SharedState, region_words};
+pub(crate) use mesh_instrument::{MeshTestInstrument, MessageDisposition};
+pub use order::{
+    LINE_MAX, NodeOrder, NodeReady, NodeReply, NodeStartCommand, StartInstant, TaskReady,
+};
+pub use shared::{NodeSharedMemory, REGION, region_words};
 pub(crate) use start_gate::StartGate;
 
 /// Time before the first release in which nodes send no pings.
@@ -61,7 +63,7 @@ pub fn serve() -> io::Result<()> {
     let order: NodeOrder = read_line(&mut input)?;
     let region = SharedRegion::from_inherited(REGION)?;
     let tasks = order.set.tasks().len();
-    let shared = SharedState::new(region.words(), tasks).ok_or(io::ErrorKind::InvalidInput)?;
+    let shared = NodeSharedMemory::new(region.words(), tasks).ok_or(io::ErrorKind::InvalidInput)?;
     let conditions = MeasurementConditions::apply(order.hold_awake);
     let calibration_lock = Mutex::new(());
     let (sender, ready) = mpsc::channel();
@@ -88,7 +90,7 @@ pub fn serve() -> io::Result<()> {
             };
             write_line(&reply)?;
             match reply {
-                NodeReply::Ready(_) => next_line::<NodeStart>(&mut input),
+                NodeReply::Ready(_) => next_line::<NodeStartCommand>(&mut input),
                 NodeReply::Failed(_) => Ok(None),
             }
         });
@@ -140,9 +142,9 @@ struct TaskContext<'a> {
     order: &'a NodeOrder,
     index: usize,
     task: &'a Task,
-    shared: SharedState<'a>,
+    shared: NodeSharedMemory<'a>,
     calibration_lock: &'a Mutex<()>,
-    gate: &'a StartGate<NodeStart>,
+    gate: &'a StartGate<NodeStartCommand>,
 }
 
 /// Task that is ready to run.
@@ -259,13 +261,14 @@ impl<'a> TaskContext<'a> {
             .transpose()
     }
 
-    fn run_task(&self, prepared: PreparedTask<'_>, start: &NodeStart) {
+    fn run_task(&self, prepared: PreparedTask<'_>, start: &NodeStartCommand) {
         // Release packets do not depend on this node's clock.
         let injected_ns = if self.order.is_signalled { 0 } else { self.order.clock_injected_ns };
         let (offset_ns, period_ns) = (self.task.offset_ns, self.task.period_ns);
         let PreparedTask { mut work, release_socket } = prepared;
         let stop = self.shared.stop_word();
-        let mut releases = ClockReleases::new(start.begin, offset_ns, period_ns, injected_ns, stop);
+        let mut releases =
+            ClockReleaseTimer::new(start.begin, offset_ns, period_ns, injected_ns, stop);
         let begin = releases.begin();
         if let PreparedWork::Steps(steps, socket) = &mut work {
             let peers = start.peers.get(self.index).filter(|peers| peers.len() > 1);
@@ -286,7 +289,11 @@ impl<'a> TaskContext<'a> {
                     StartInstant::Monotonic(_) | StartInstant::Utc(_) => 0,
                 };
                 let last = releases.release_time(self.period_count());
-                self.run_periods(work, begin, &mut PacketReleases::new(socket, token, last, stop));
+                self.run_periods(
+                    work,
+                    begin,
+                    &mut PacketReleaseSource::new(socket, token, last, stop),
+                );
             }
             None => self.run_periods(work, begin, &mut releases),
         }
@@ -339,7 +346,7 @@ impl<'a> TaskContext<'a> {
 
 /// Returns the instant at which nodes stop sending pings before the first release.
 pub(crate) fn ping_end(begin: Timestamp<Monotonic>) -> Timestamp<Monotonic> {
-    (begin - PING_FREE_TIME).max(MonotonicClock.now())
+    (begin - PING_FREE_TIME).max(ClockMonotonic.now())
 }
 
 /// Returns the reservation of a task under `SCHED_DEADLINE`: its worst-case execution time if
@@ -357,8 +364,8 @@ fn reservation(task: &Task, compute_ns: Option<u64>) -> DeadlineReservation {
 }
 
 /// Schedules this thread as requested, if permitted. With `reset_on_fork` its children run under
-/// `SCHED_OTHER`. [`Policy::Deadline`] uses the reservation. The core is only reported, since the
-/// thread has already been pinned.
+/// `SCHED_OTHER`. [`AgentPolicy::Deadline`] uses the reservation. The core is only reported, since
+/// the thread has already been pinned.
 pub(crate) fn schedule(
     requested: SchedulingSpec,
     reset_on_fork: bool,

@@ -98,7 +98,7 @@ pub struct TaskReady {
 
 /// Start command, sent to all nodes when all of them are ready.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct NodeStart {
+pub struct NodeStartCommand {
     /// First release of a task whose offset is 0.
     pub begin: StartInstant,
     /// For each task, its message addresses on the nodes, in the order of the nodes; empty if it

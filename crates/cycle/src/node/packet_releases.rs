@@ -7,13 +7,13 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use horolog_sys::clock::MonotonicClock;
-use horolog_sys::datagram::{MessageHeader, WaitMode};
+use horolog_sys::clock::ClockMonotonic;
+use horolog_sys::datagram::{MsghdrBuffers, WaitMode};
 use horolog_sys::socket::Socket;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
 use super::datagram::{DatagramHeader, DatagramKind, HEADER_LEN};
-use super::periods::{NextRelease, Release, ReleaseSource};
+use super::periods::{Release, ReleaseSource, ReleaseWaitOutcome};
 use super::system_clock::SystemClockConverter;
 
 /// Interval at which a waiting task checks whether the run has ended.
@@ -34,17 +34,17 @@ pub(crate) fn open_release_socket(local: SocketAddr) -> io::Result<(Socket, u16)
     Ok((socket, port))
 }
 
-/// Releases of a task by packets.
-pub(crate) struct PacketReleases<'a> {
+/// Source of a task's releases: the arrivals of packets.
+pub(crate) struct PacketReleaseSource<'a> {
     socket: Socket,
-    envelope: MessageHeader,
+    envelope: MsghdrBuffers,
     clock: SystemClockConverter,
     token: u64,
     last_expected: Timestamp<Monotonic>,
     stop: &'a AtomicU64,
 }
 
-impl<'a> PacketReleases<'a> {
+impl<'a> PacketReleaseSource<'a> {
     /// Uses packets that carry `token`; the last one is expected at `last_expected`.
     pub(crate) fn new(
         socket: Socket,
@@ -52,7 +52,7 @@ impl<'a> PacketReleases<'a> {
         last_expected: Timestamp<Monotonic>,
         stop: &'a AtomicU64,
     ) -> Self {
-        let (envelope, clock) = (MessageHeader::new(), SystemClockConverter::new());
+        let (envelope, clock) = (MsghdrBuffers::new(), SystemClockConverter::new());
         Self { socket, envelope, clock, token, last_expected, stop }
     }
 
@@ -64,7 +64,7 @@ impl<'a> PacketReleases<'a> {
             self.envelope.receive(self.socket.as_fd(), &mut bytes, WaitMode::Blocking).ok()?;
         let received_at =
             received.control.received_at.map(|received_at| self.clock.monotonic(received_at));
-        let received_at = received_at.unwrap_or_else(|| MonotonicClock.now());
+        let received_at = received_at.unwrap_or_else(|| ClockMonotonic.now());
         let header = DatagramHeader::from_bytes(bytes.get(..received.len)?)?;
         if header.sent_ns.cast_unsigned() != self.token {
             return None;
@@ -77,34 +77,34 @@ impl<'a> PacketReleases<'a> {
     }
 }
 
-impl ReleaseSource for PacketReleases<'_> {
-    fn release(&mut self, period: u64) -> NextRelease {
-        let requested_at = MonotonicClock.now();
+impl ReleaseSource for PacketReleaseSource<'_> {
+    fn release(&mut self, period: u64) -> ReleaseWaitOutcome {
+        let requested_at = ClockMonotonic.now();
         while self.stop.load(Ordering::Relaxed) == 0 {
             match self.receive() {
                 Some((Some(released), due)) if released >= period => {
-                    let begun = MonotonicClock.now().max(due);
+                    let begun = ClockMonotonic.now().max(due);
                     let is_overrun = due < requested_at;
-                    return NextRelease::Release(Release {
+                    return ReleaseWaitOutcome::Release(Release {
                         period: released,
                         released_at: due,
                         started_at: begun,
                         is_overrun,
                     });
                 }
-                Some((None, _)) => return NextRelease::Ended,
+                Some((None, _)) => return ReleaseWaitOutcome::Ended,
                 // Duplicate, outdated or foreign packet, or none yet.
                 Some((Some(_), _)) | None => {}
             }
-            if MonotonicClock.now() > self.last_expected + LAST_PACKET_WAIT {
-                return NextRelease::Ended;
+            if ClockMonotonic.now() > self.last_expected + LAST_PACKET_WAIT {
+                return ReleaseWaitOutcome::Ended;
             }
         }
-        NextRelease::Stopped
+        ReleaseWaitOutcome::Stopped
     }
 
     fn now(&mut self) -> Timestamp<Monotonic> {
-        MonotonicClock.now()
+        ClockMonotonic.now()
     }
 
     fn clock_steps(&self) -> u64 {
@@ -129,14 +129,17 @@ mod tests {
         };
         let send = |kind, cycle| send_with(kind, cycle, 7);
         let stop = AtomicU64::new(0);
-        let last = MonotonicClock.now() + Span::from_ms(60_000);
-        let mut pace = PacketReleases::new(socket, 7, last, &stop);
-        let before = MonotonicClock.now();
+        let last = ClockMonotonic.now() + Span::from_ms(60_000);
+        let mut pace = PacketReleaseSource::new(socket, 7, last, &stop);
+        let before = ClockMonotonic.now();
         // The kernel takes a moment to have timestamps taken.
         for _ in 0..1_000 {
             send(DatagramKind::Release, 3);
             std::thread::sleep(Duration::from_millis(1));
-            if matches!(pace.release(3), NextRelease::Release(Release { is_overrun: true, .. })) {
+            if matches!(
+                pace.release(3),
+                ReleaseWaitOutcome::Release(Release { is_overrun: true, .. })
+            ) {
                 break;
             }
         }
@@ -147,7 +150,7 @@ mod tests {
         send_with(DatagramKind::EndOfReleases, 0, 8);
         send(DatagramKind::Release, 5);
         send(DatagramKind::EndOfReleases, 0);
-        let NextRelease::Release(first) = pace.release(3) else { panic!("none came") };
+        let ReleaseWaitOutcome::Release(first) = pace.release(3) else { panic!("none came") };
         assert_eq!((first.period, first.is_overrun, pace.clock_steps()), (3, true, 0));
         assert!(
             before <= first.released_at && first.released_at <= first.started_at,
@@ -155,16 +158,16 @@ mod tests {
         );
         // The second was of a period that is over. As if the clock had been set since they came.
         pace.clock.was_ahead(Span::from_ms(-3_600_000));
-        let NextRelease::Release(next) = pace.release(4) else { panic!("none came") };
+        let ReleaseWaitOutcome::Release(next) = pace.release(4) else { panic!("none came") };
         assert_eq!((next.period, pace.clock_steps()), (5, 1));
         assert!(
             before <= next.released_at && next.released_at <= next.started_at,
             "{before:?} {next:?}"
         );
-        assert_eq!(pace.release(6), NextRelease::Ended);
-        pace.last_expected = MonotonicClock.now() - Span::from_ms(2_000);
-        assert_eq!(pace.release(6), NextRelease::Ended, "nothing comes any more");
+        assert_eq!(pace.release(6), ReleaseWaitOutcome::Ended);
+        pace.last_expected = ClockMonotonic.now() - Span::from_ms(2_000);
+        assert_eq!(pace.release(6), ReleaseWaitOutcome::Ended, "nothing comes any more");
         stop.store(1, Ordering::Relaxed);
-        assert_eq!(pace.release(7), NextRelease::Stopped);
+        assert_eq!(pace.release(7), ReleaseWaitOutcome::Stopped);
     }
 }

@@ -5,12 +5,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use horolog_record::CycleMeasurementCost;
-use horolog_sys::clock::{MonotonicClock, sleep_until};
+use horolog_sys::clock::{ClockMonotonic, sleep_until};
 use horolog_time::{Clock, Monotonic, Span, Timestamp, Utc};
 
 use super::order::StartInstant;
 use super::system_clock::SystemClockConverter;
-use crate::entry::{EntryKind, PeriodEnd, PeriodEntry};
+use crate::entry::{PeriodEntry, PeriodEntryKind, PeriodOutcome};
 use crate::ring::{RING_WORDS, RingWriter};
 
 /// Number of clock readings whose median is the cost of one.
@@ -22,7 +22,7 @@ const OVERHEAD_PERIODS: u64 = 400;
 /// Source of releases of periods.
 pub(crate) trait ReleaseSource {
     /// Waits for the next release, which is of this period or of a later one; periods count from 0.
-    fn release(&mut self, period: u64) -> NextRelease;
+    fn release(&mut self, period: u64) -> ReleaseWaitOutcome;
     /// Returns the present instant.
     fn now(&mut self) -> Timestamp<Monotonic>;
     /// Returns the number of detected steps of the system clock; 0 if releases do not follow it.
@@ -33,7 +33,7 @@ pub(crate) trait ReleaseSource {
 
 /// Result of waiting for a release.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum NextRelease {
+pub(crate) enum ReleaseWaitOutcome {
     /// Release of a period.
     Release(Release),
     /// The run is stopped.
@@ -72,7 +72,7 @@ pub(crate) trait ReleaseTimer {
 }
 
 impl<T: ReleaseTimer> ReleaseSource for T {
-    fn release(&mut self, period: u64) -> NextRelease {
+    fn release(&mut self, period: u64) -> ReleaseWaitOutcome {
         let released_at = self.release_time(period);
         let mut started_at = ReleaseTimer::now(self);
         let is_overrun = started_at >= released_at;
@@ -81,9 +81,9 @@ impl<T: ReleaseTimer> ReleaseSource for T {
             started_at = ReleaseTimer::now(self);
         }
         if self.is_stopped() {
-            return NextRelease::Stopped;
+            return ReleaseWaitOutcome::Stopped;
         }
-        NextRelease::Release(Release { period, released_at, started_at, is_overrun })
+        ReleaseWaitOutcome::Release(Release { period, released_at, started_at, is_overrun })
     }
 
     fn now(&mut self) -> Timestamp<Monotonic> {
@@ -101,7 +101,7 @@ pub(crate) trait PeriodWork {
     /// events are published by `publish`.
     fn run(
         &mut self,
-        period: &Period,
+        period: &CurrentPeriod,
         entry: &mut PeriodEntry,
         publish: &mut dyn FnMut(&PeriodEntry),
     ) -> WorkOutcome;
@@ -120,9 +120,9 @@ pub(crate) enum WorkOutcome {
     Stopped,
 }
 
-/// Period in progress.
+/// Period of a task in progress.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Period {
+pub(crate) struct CurrentPeriod {
     /// Number of the period, from 0.
     pub(crate) number: u64,
     /// Instant of the release.
@@ -133,10 +133,10 @@ pub(crate) struct Period {
     pub(crate) released_ns: i64,
 }
 
-impl Period {
+impl CurrentPeriod {
     /// Returns an empty entry of this period, or of a step or event of it.
     #[must_use]
-    pub(crate) const fn entry(&self, kind: EntryKind) -> PeriodEntry {
+    pub(crate) const fn entry(&self, kind: PeriodEntryKind) -> PeriodEntry {
         PeriodEntry { released_ns: self.released_ns, ..PeriodEntry::new(kind, self.number) }
     }
 
@@ -149,11 +149,11 @@ impl Period {
         mut work: impl FnMut(usize, &mut PeriodEntry),
     ) {
         for at in 0..count {
-            let begun = MonotonicClock.now();
-            let mut step = self.entry(EntryKind::Step(at as u8));
+            let begun = ClockMonotonic.now();
+            let mut step = self.entry(PeriodEntryKind::Step(at as u8));
             work(at, &mut step);
             step.start_latency_ns = (begun - self.released_at).as_ns().max(0).unsigned_abs();
-            step.execution_ns = (MonotonicClock.now() - begun).as_ns().unsigned_abs();
+            step.execution_ns = (ClockMonotonic.now() - begun).as_ns().unsigned_abs();
             publish(&step);
             entry.add(&step);
         }
@@ -173,19 +173,23 @@ pub(crate) fn run(
     while next < cycles {
         let released = releases.release(next);
         let until = match released {
-            NextRelease::Release(release) => release.period.min(cycles),
-            NextRelease::Ended => cycles,
-            NextRelease::Stopped => return,
+            ReleaseWaitOutcome::Release(release) => release.period.min(cycles),
+            ReleaseWaitOutcome::Ended => cycles,
+            ReleaseWaitOutcome::Stopped => return,
         };
         if until > next {
             let count = u32::try_from(until - next).unwrap_or(u32::MAX);
             publish(&PeriodEntry {
                 backlog: count,
-                ..PeriodEntry::new(EntryKind::NotReleased, next)
+                ..PeriodEntry::new(PeriodEntryKind::NotReleased, next)
             });
         }
-        let NextRelease::Release(Release { period: number, released_at, started_at, is_overrun }) =
-            released
+        let ReleaseWaitOutcome::Release(Release {
+            period: number,
+            released_at,
+            started_at,
+            is_overrun,
+        }) = released
         else {
             return;
         };
@@ -193,9 +197,13 @@ pub(crate) fn run(
             return;
         }
         next = number + 1;
-        let period =
-            Period { number, released_at, started_at, released_ns: (released_at - begin).as_ns() };
-        let mut entry = period.entry(EntryKind::Period);
+        let period = CurrentPeriod {
+            number,
+            released_at,
+            started_at,
+            released_ns: (released_at - begin).as_ns(),
+        };
+        let mut entry = period.entry(PeriodEntryKind::Period);
         entry.is_overrun = is_overrun;
         entry.start_latency_ns = (started_at - released_at).as_ns().unsigned_abs();
         let outcome = work.run(&period, &mut entry, publish);
@@ -205,7 +213,7 @@ pub(crate) fn run(
                 entry.execution_ns = (releases.now() - started_at).as_ns().unsigned_abs();
             }
             WorkOutcome::Abandoned => {
-                entry.end = PeriodEnd::Abandoned;
+                entry.end = PeriodOutcome::Abandoned;
                 entry.execution_ns = (releases.now() - started_at).as_ns().unsigned_abs();
             }
             WorkOutcome::Stopped => return,
@@ -217,9 +225,9 @@ pub(crate) fn run(
     }
 }
 
-/// Releases of a task by a clock of this host.
+/// Timer of a task's releases by a clock of this host.
 #[derive(Debug)]
-pub(crate) struct ClockReleases<'a> {
+pub(crate) struct ClockReleaseTimer<'a> {
     /// Start of the run on the monotonic clock, converted at construction if it was in UTC.
     begin: Timestamp<Monotonic>,
     /// Start of the run in UTC, if the system clock releases the periods.
@@ -230,7 +238,7 @@ pub(crate) struct ClockReleases<'a> {
     stop: &'a AtomicU64,
 }
 
-impl<'a> ClockReleases<'a> {
+impl<'a> ClockReleaseTimer<'a> {
     /// Creates the releases from `begin` plus the task's offset on, one per period, by a clock that
     /// is ahead by `injected_ns` on purpose.
     pub(crate) fn new(
@@ -248,7 +256,7 @@ impl<'a> ClockReleases<'a> {
             }
             // Expected arrivals of the packets.
             StartInstant::Signalled { in_ns, .. } => {
-                (MonotonicClock.now() + Span::from_ns(in_ns.cast_signed()), None)
+                (ClockMonotonic.now() + Span::from_ns(in_ns.cast_signed()), None)
             }
         };
         Self {
@@ -273,7 +281,7 @@ fn to_monotonic(utc: Timestamp<Utc>, clock: &mut SystemClockConverter) -> Timest
     Timestamp::from_ns((utc - clock.offset()).as_ns())
 }
 
-impl ReleaseTimer for ClockReleases<'_> {
+impl ReleaseTimer for ClockReleaseTimer<'_> {
     fn release_time(&mut self, period: u64) -> Timestamp<Monotonic> {
         let elapsed_ns =
             self.period.as_ns().saturating_mul(i64::try_from(period).unwrap_or(i64::MAX));
@@ -287,7 +295,7 @@ impl ReleaseTimer for ClockReleases<'_> {
     }
 
     fn now(&mut self) -> Timestamp<Monotonic> {
-        MonotonicClock.now()
+        ClockMonotonic.now()
     }
 
     fn wait_until(&mut self, release_time: Timestamp<Monotonic>) {
@@ -316,17 +324,18 @@ pub(crate) fn measure_overhead(work: &mut impl PeriodWork) -> CycleMeasurementCo
     };
     let mut readings: Vec<u64> = (0..CLOCK_READINGS)
         .map(|_| {
-            let before = MonotonicClock.now();
-            (MonotonicClock.now() - before).as_ns().unsigned_abs()
+            let before = ClockMonotonic.now();
+            (ClockMonotonic.now() - before).as_ns().unsigned_abs()
         })
         .collect();
     readings.sort_unstable();
-    let past = MonotonicClock.now() - Span::from_ms(1_000);
+    let past = ClockMonotonic.now() - Span::from_ms(1_000);
     let stop = AtomicU64::new(0);
-    let mut releases = ClockReleases::new(StartInstant::Monotonic(past.as_ns()), 0, 1, 0, &stop);
-    let begun = MonotonicClock.now();
+    let mut releases =
+        ClockReleaseTimer::new(StartInstant::Monotonic(past.as_ns()), 0, 1, 0, &stop);
+    let begun = ClockMonotonic.now();
     run((OVERHEAD_PERIODS, past), &mut releases, work, &mut publish);
-    let taken_ns = (MonotonicClock.now() - begun).as_ns().unsigned_abs();
+    let taken_ns = (ClockMonotonic.now() - begun).as_ns().unsigned_abs();
     CycleMeasurementCost {
         clock_ns: readings[CLOCK_READINGS / 2],
         period_ns: taken_ns / OVERHEAD_PERIODS,
@@ -367,7 +376,7 @@ mod tests {
     impl PeriodWork for Takes {
         fn run(
             &mut self,
-            period: &Period,
+            period: &CurrentPeriod,
             _: &mut PeriodEntry,
             _: &mut dyn FnMut(&PeriodEntry),
         ) -> WorkOutcome {
@@ -424,14 +433,14 @@ mod tests {
     struct ListedReleases(Vec<u64>, Timestamp<Monotonic>);
 
     impl ReleaseSource for ListedReleases {
-        fn release(&mut self, cycle: u64) -> NextRelease {
+        fn release(&mut self, cycle: u64) -> ReleaseWaitOutcome {
             if self.0.is_empty() {
-                return NextRelease::Ended;
+                return ReleaseWaitOutcome::Ended;
             }
             let released = self.0.remove(0);
             assert!(released >= cycle);
             let (due, begun) = (self.1, self.1);
-            NextRelease::Release(Release {
+            ReleaseWaitOutcome::Release(Release {
                 period: released,
                 released_at: due,
                 started_at: begun,
@@ -449,7 +458,7 @@ mod tests {
     impl PeriodWork for Nothing {
         fn run(
             &mut self,
-            _: &Period,
+            _: &CurrentPeriod,
             _: &mut PeriodEntry,
             _: &mut dyn FnMut(&PeriodEntry),
         ) -> WorkOutcome {
@@ -462,7 +471,8 @@ mod tests {
         let rows_of = |released: &[u64]| {
             let mut rows = Vec::new();
             let mut put = |entry: &PeriodEntry| {
-                let row = if entry.kind == EntryKind::NotReleased { entry.backlog } else { 0 };
+                let row =
+                    if entry.kind == PeriodEntryKind::NotReleased { entry.backlog } else { 0 };
                 rows.push((entry.period, row));
             };
             let begin = Timestamp::from_ns(0);
@@ -479,19 +489,22 @@ mod tests {
     #[test]
     fn releases_go_on_by_the_period_and_a_clock_ahead_has_them_earlier() {
         let never = AtomicU64::new(0);
-        let mut plain = ClockReleases::new(StartInstant::Monotonic(5_000), 70, 1_000, 0, &never);
+        let mut plain =
+            ClockReleaseTimer::new(StartInstant::Monotonic(5_000), 70, 1_000, 0, &never);
         assert_eq!([0, 1, 2].map(|cycle| plain.release_time(cycle).as_ns()), [5_070, 6_070, 7_070]);
-        let mut ahead = ClockReleases::new(StartInstant::Monotonic(5_000), 0, 1_000, 300, &never);
+        let mut ahead =
+            ClockReleaseTimer::new(StartInstant::Monotonic(5_000), 0, 1_000, 300, &never);
         assert_eq!((ahead.release_time(1).as_ns(), ahead.begin().as_ns()), (5_700, 5_000));
     }
 
     #[test]
     fn a_step_of_the_system_clock_moves_the_releases_and_is_detected() {
         let never = AtomicU64::new(0);
-        let now = horolog_sys::clock::Realtime.now();
-        let mut releases = ClockReleases::new(StartInstant::Utc(now.as_ns()), 0, 1_000, 0, &never);
+        let now = horolog_sys::clock::ClockRealtime.now();
+        let mut releases =
+            ClockReleaseTimer::new(StartInstant::Utc(now.as_ns()), 0, 1_000, 0, &never);
         for instant in [releases.release_time(0), releases.begin()] {
-            assert!((MonotonicClock.now() - instant).as_ns().abs() < 1_000_000_000);
+            assert!((ClockMonotonic.now() - instant).as_ns().abs() < 1_000_000_000);
         }
         let before = releases.release_time(7);
         assert_eq!(ReleaseSource::clock_steps(&releases), 0);

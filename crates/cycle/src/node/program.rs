@@ -10,18 +10,18 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use horolog_sys::clock::MonotonicClock;
+use horolog_sys::clock::ClockMonotonic;
 use horolog_sys::namespace::die_with_parent;
 use horolog_sys::process::{ProcessHandle, kill_group};
 use horolog_sys::thread_usage::ContextSwitches;
-use horolog_sys::unix::ChildSocket;
+use horolog_sys::unix::SocketToChild;
 use horolog_time::{Clock, Monotonic, Timestamp};
 
 use super::failure::TaskFailure;
-use super::periods::{Period, PeriodWork, WorkOutcome};
+use super::periods::{CurrentPeriod, PeriodWork, WorkOutcome};
 use super::system_clock::SystemClockConverter;
-use crate::entry::{PeriodEnd, PeriodEntry};
-use crate::mark::{MARK_MAX, Mark, Phase, ProgramCommand, SOCKET_VARIABLE};
+use crate::entry::{PeriodEntry, PeriodOutcome};
+use crate::mark::{MARK_MAX, PeriodPhase, ProgramCommand, ProgramMark, SOCKET_VARIABLE};
 use crate::task::TaskProgram;
 
 /// File descriptor number of a program's socket.
@@ -73,7 +73,7 @@ impl ProgramFailure {
 pub(crate) struct MarkedProgram<'a> {
     child: Child,
     handle: ProcessHandle,
-    socket: ChildSocket,
+    socket: SocketToChild,
     buffer: [u8; MARK_MAX + 1],
     states: Vec<String>,
     state: Option<u8>,
@@ -105,7 +105,7 @@ impl<'a> MarkedProgram<'a> {
         die_with_parent(&mut command);
         let failed = |error: std::io::Error| format!("cannot start '{name}': {error}");
         let (socket, program_socket) =
-            ChildSocket::pair(&mut command, SOCKET_FD).map_err(failed)?;
+            SocketToChild::pair(&mut command, SOCKET_FD).map_err(failed)?;
         let mut child = command.spawn().map_err(failed)?;
         drop(program_socket);
         let handle = match ProcessHandle::open(child.id()) {
@@ -131,7 +131,7 @@ impl<'a> MarkedProgram<'a> {
             unknown_state: String::new(),
         };
         match started.receive_mark(Instant::now() + timeout) {
-            Ok((Mark::Ready, _)) => Ok(started),
+            Ok((ProgramMark::Ready, _)) => Ok(started),
             Ok(_) => Err(format!("'{name}': {}", ProgramFailure::OutOfOrder)),
             Err(None) => Err("the run was ended".to_owned()),
             Err(Some(fault)) => Err(format!("'{name}': {fault}; its first mark must be 'ready'")),
@@ -152,7 +152,7 @@ impl<'a> MarkedProgram<'a> {
     fn receive_mark(
         &mut self,
         deadline: Instant,
-    ) -> Result<(Mark<'_>, Timestamp<Monotonic>), Option<ProgramFailure>> {
+    ) -> Result<(ProgramMark<'_>, Timestamp<Monotonic>), Option<ProgramFailure>> {
         let (len, received_at) = loop {
             if self.stop.load(Ordering::Relaxed) != 0 {
                 return Err(None);
@@ -173,7 +173,7 @@ impl<'a> MarkedProgram<'a> {
             }
         };
         let received_at = self.clock.monotonic(received_at);
-        let mark = Mark::parse(&self.buffer[..len]).ok_or(ProgramFailure::UnknownMark)?;
+        let mark = ProgramMark::parse(&self.buffer[..len]).ok_or(ProgramFailure::UnknownMark)?;
         Ok((mark, received_at))
     }
 
@@ -184,11 +184,11 @@ impl<'a> MarkedProgram<'a> {
 
     fn run_period(
         &mut self,
-        period: &Period,
+        period: &CurrentPeriod,
         entry: &mut PeriodEntry,
     ) -> Result<(), Option<ProgramFailure>> {
         // Less the error bound of the conversion, so that no mark seems to precede the release.
-        let released = MonotonicClock.now() - self.clock.error_bound();
+        let released = ClockMonotonic.now() - self.clock.error_bound();
         let command =
             ProgramCommand::Release { cycle: period.number, due_ns: period.released_at.as_ns() };
         self.socket.send(command.to_string().as_bytes()).map_err(|error| match error.kind() {
@@ -203,7 +203,7 @@ impl<'a> MarkedProgram<'a> {
             if received_at < released {
                 return Err(Some(ProgramFailure::OutOfOrder));
             }
-            if let Mark::State(name) = mark {
+            if let ProgramMark::State(name) = mark {
                 let name = name.to_owned();
                 let at = self.states.iter().position(|state| *state == name);
                 let Some(at) = at else {
@@ -227,7 +227,7 @@ impl<'a> MarkedProgram<'a> {
 impl PeriodWork for MarkedProgram<'_> {
     fn run(
         &mut self,
-        period: &Period,
+        period: &CurrentPeriod,
         entry: &mut PeriodEntry,
         _: &mut dyn FnMut(&PeriodEntry),
     ) -> WorkOutcome {
@@ -258,30 +258,34 @@ impl Drop for MarkedProgram<'_> {
 #[derive(Default)]
 struct PeriodMarks {
     begun: Option<Timestamp<Monotonic>>,
-    current_phase: Option<(Phase, Timestamp<Monotonic>)>,
-    spent_ns: [u64; Phase::ALL.len()],
+    current_phase: Option<(PeriodPhase, Timestamp<Monotonic>)>,
+    spent_ns: [u64; PeriodPhase::ALL.len()],
     ended: Option<Timestamp<Monotonic>>,
     has_failed: bool,
 }
 
 impl PeriodMarks {
     /// Records a mark. Returns true if it ends the period, and `None` if it is out of order.
-    fn record_mark(&mut self, mark: Mark<'_>, received_at: Timestamp<Monotonic>) -> Option<bool> {
+    fn record_mark(
+        &mut self,
+        mark: ProgramMark<'_>,
+        received_at: Timestamp<Monotonic>,
+    ) -> Option<bool> {
         match (mark, self.begun) {
-            (Mark::Begin, None) => {
+            (ProgramMark::Begin, None) => {
                 self.begun = Some(received_at);
-                self.current_phase = Some((Phase::Computation, received_at));
+                self.current_phase = Some((PeriodPhase::Computation, received_at));
                 Some(false)
             }
-            (Mark::Phase(phase), Some(_)) => {
+            (ProgramMark::Phase(phase), Some(_)) => {
                 self.end_phase(received_at);
                 self.current_phase = Some((phase, received_at));
                 Some(false)
             }
-            (Mark::End | Mark::Failed, Some(_)) => {
+            (ProgramMark::End | ProgramMark::Failed, Some(_)) => {
                 self.end_phase(received_at);
                 self.ended = Some(received_at);
-                self.has_failed = mark == Mark::Failed;
+                self.has_failed = mark == ProgramMark::Failed;
                 Some(true)
             }
             _ => None,
@@ -305,7 +309,7 @@ impl PeriodMarks {
         entry.idle_ns = idle;
         entry.barrier_ns = barrier;
         if self.has_failed {
-            entry.end = PeriodEnd::Failed;
+            entry.end = PeriodOutcome::Failed;
         }
     }
 }
@@ -325,19 +329,19 @@ pub(crate) fn mark_ns() -> io::Result<u64> {
     Ok(trials.get(trials.len() / 2).map_or(0, |trial| trial.duration_ns))
 }
 
-/// Trial of one mark.
+/// Measured duration of sending one mark.
 #[derive(Clone, Copy, Debug)]
-struct MarkTrial {
+struct MarkCostSample {
     duration_ns: u64,
     /// True if the receiving thread slept and was woken by the mark.
     is_woken: bool,
 }
 
-fn mark_trials() -> io::Result<Vec<MarkTrial>> {
+fn mark_trials() -> io::Result<Vec<MarkCostSample>> {
     const TRIALS: usize = 201;
     /// Pause in which the receiving thread falls asleep again.
     const PAUSE: Duration = Duration::from_micros(50);
-    let (mut socket, program_socket) = ChildSocket::pair(&mut Command::new(""), SOCKET_FD)?;
+    let (mut socket, program_socket) = SocketToChild::pair(&mut Command::new(""), SOCKET_FD)?;
     let (result_sender, receiver) = mpsc::channel();
     thread::scope(|scope| {
         let read = move || -> io::Result<()> {
@@ -355,11 +359,11 @@ fn mark_trials() -> io::Result<Vec<MarkTrial>> {
         let mut trials = Vec::with_capacity(TRIALS);
         for _ in 0..TRIALS {
             thread::sleep(PAUSE);
-            let begun = MonotonicClock.now();
+            let begun = ClockMonotonic.now();
             program_socket.send(b"begin")?;
-            let ns = (MonotonicClock.now() - begun).as_ns().unsigned_abs();
+            let ns = (ClockMonotonic.now() - begun).as_ns().unsigned_abs();
             let Ok(woke) = receiver.recv() else { break };
-            trials.push(MarkTrial { duration_ns: ns, is_woken: woke });
+            trials.push(MarkCostSample { duration_ns: ns, is_woken: woke });
         }
         // The thread does not panic; if it did, the panic would continue here.
         reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
@@ -372,7 +376,7 @@ mod tests {
     use horolog_time::Span;
 
     use super::*;
-    use crate::entry::EntryKind;
+    use crate::entry::PeriodEntryKind;
 
     fn at(us: i64) -> Timestamp<Monotonic> {
         Timestamp::from_ns(1_000_000 + us * 1_000)
@@ -382,17 +386,17 @@ mod tests {
     fn the_time_between_marks_belongs_to_the_phase_that_the_first_one_names() {
         let mut period_marks = PeriodMarks::default();
         let marks = [
-            (Mark::Begin, 10),
-            (Mark::Phase(Phase::Communication), 110),
-            (Mark::Phase(Phase::Idle), 130),
-            (Mark::Phase(Phase::Computation), 170),
-            (Mark::Phase(Phase::Barrier), 270),
+            (ProgramMark::Begin, 10),
+            (ProgramMark::Phase(PeriodPhase::Communication), 110),
+            (ProgramMark::Phase(PeriodPhase::Idle), 130),
+            (ProgramMark::Phase(PeriodPhase::Computation), 170),
+            (ProgramMark::Phase(PeriodPhase::Barrier), 270),
         ];
         for (mark, us) in marks {
             assert_eq!(period_marks.record_mark(mark, at(us)), Some(false), "{mark}");
         }
-        assert_eq!(period_marks.record_mark(Mark::End, at(275)), Some(true));
-        let mut entry = PeriodEntry::new(EntryKind::Period, 0);
+        assert_eq!(period_marks.record_mark(ProgramMark::End, at(275)), Some(true));
+        let mut entry = PeriodEntry::new(PeriodEntryKind::Period, 0);
         period_marks.fill_entry(at(0), &mut entry);
         let us = [
             entry.start_latency_ns,
@@ -403,18 +407,23 @@ mod tests {
             entry.barrier_ns,
         ];
         assert_eq!(us.map(|ns| ns / 1_000), [10, 265, 200, 20, 40, 5]);
-        assert_eq!(entry.end, PeriodEnd::Success);
+        assert_eq!(entry.end, PeriodOutcome::Success);
     }
 
     #[test]
     fn marks_out_of_their_order_are_refused() {
-        for mark in [Mark::End, Mark::Failed, Mark::Phase(Phase::Idle), Mark::Ready] {
+        for mark in [
+            ProgramMark::End,
+            ProgramMark::Failed,
+            ProgramMark::Phase(PeriodPhase::Idle),
+            ProgramMark::Ready,
+        ] {
             assert_eq!(PeriodMarks::default().record_mark(mark, at(0)), None, "{mark}");
         }
         let mut period_marks = PeriodMarks::default();
-        period_marks.record_mark(Mark::Begin, at(0)).unwrap();
-        assert_eq!(period_marks.record_mark(Mark::Begin, at(1)), None);
-        assert_eq!(period_marks.record_mark(Mark::Ready, at(1)), None);
+        period_marks.record_mark(ProgramMark::Begin, at(0)).unwrap();
+        assert_eq!(period_marks.record_mark(ProgramMark::Begin, at(1)), None);
+        assert_eq!(period_marks.record_mark(ProgramMark::Ready, at(1)), None);
     }
 
     fn program(script: &str, states: &[&str]) -> TaskProgram {
@@ -427,10 +436,11 @@ mod tests {
     static NEVER: AtomicU64 = AtomicU64::new(0);
 
     fn one(marked: &mut MarkedProgram<'_>) -> (WorkOutcome, PeriodEntry) {
-        let mut entry = PeriodEntry::new(EntryKind::Period, 4);
-        let due = MonotonicClock.now() - Span::from_ms(1);
-        let begun = MonotonicClock.now();
-        let period = Period { number: 4, released_at: due, started_at: begun, released_ns: 0 };
+        let mut entry = PeriodEntry::new(PeriodEntryKind::Period, 4);
+        let due = ClockMonotonic.now() - Span::from_ms(1);
+        let begun = ClockMonotonic.now();
+        let period =
+            CurrentPeriod { number: 4, released_at: due, started_at: begun, released_ns: 0 };
         (marked.run(&period, &mut entry, &mut |_| ()), entry)
     }
 
@@ -448,7 +458,7 @@ mod tests {
         let (worked, entry) = one(&mut marked);
         assert_eq!(
             (worked, entry.state, entry.end),
-            (WorkOutcome::Marked, Some(1), PeriodEnd::Success)
+            (WorkOutcome::Marked, Some(1), PeriodOutcome::Success)
         );
         assert!(entry.start_latency_ns >= 1_000_000 && entry.compute_ns >= 20_000_000, "{entry:?}");
         let (worked, _) = one(&mut marked);
@@ -463,10 +473,10 @@ mod tests {
             MarkedProgram::start(&program(&script, &[]), POLL_INTERVAL * 500, &NEVER).unwrap();
         for (sets, hours) in [(1, 1), (2, -1)] {
             marked.clock.was_ahead(Span::from_ms(hours * 3_600_000));
-            let begun = MonotonicClock.now();
+            let begun = ClockMonotonic.now();
             let (worked, entry) = one(&mut marked);
             assert_eq!((worked, marked.failure), (WorkOutcome::Marked, None));
-            let taken_ns = (MonotonicClock.now() - begun).as_ns().unsigned_abs() + 1_000_000;
+            let taken_ns = (ClockMonotonic.now() - begun).as_ns().unsigned_abs() + 1_000_000;
             assert!(entry.response_ns() <= taken_ns, "{entry:?}");
             assert!(entry.compute_ns >= 20_000_000, "{entry:?}");
             assert_eq!(marked.clock.steps(), sets);
@@ -481,7 +491,7 @@ mod tests {
         let (worked, entry) = one(&mut marked);
         assert_eq!(
             (worked, entry.end, marked.failure),
-            (WorkOutcome::Marked, PeriodEnd::Failed, None)
+            (WorkOutcome::Marked, PeriodOutcome::Failed, None)
         );
         for (script, states, fault) in [
             (format!("{LOOP} exit 0; done"), &[][..], ProgramFailure::Exited),

@@ -26,9 +26,9 @@ pub const fn region_words(tasks: usize) -> usize {
 
 /// View of the shared memory, for either side.
 #[derive(Clone, Copy, Debug)]
-pub struct SharedState<'a>(&'a [AtomicU64]);
+pub struct NodeSharedMemory<'a>(&'a [AtomicU64]);
 
-impl<'a> SharedState<'a> {
+impl<'a> NodeSharedMemory<'a> {
     /// Creates the view for this number of tasks; `None` if the region is too small.
     #[must_use]
     pub fn new(words: &'a [AtomicU64], tasks: usize) -> Option<Self> {

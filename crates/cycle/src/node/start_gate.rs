@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use super::SharedState;
+use super::NodeSharedMemory;
 
 /// Interval at which a waiting thread checks the gate.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
@@ -35,7 +35,7 @@ impl<T: Clone> StartGate<T> {
     }
 
     /// Waits for the value; `None` if the start is cancelled or the run is stopped.
-    pub(crate) fn wait(&self, shared: SharedState<'_>) -> Option<T> {
+    pub(crate) fn wait(&self, shared: NodeSharedMemory<'_>) -> Option<T> {
         loop {
             if let Some(value) = &*self.value.lock().unwrap_or_else(PoisonError::into_inner) {
                 return Some(value.clone());
@@ -58,7 +58,7 @@ mod tests {
     #[test]
     fn waiting_threads_are_released_or_cancelled() {
         let words: Vec<AtomicU64> = (0..region_words(1)).map(|_| AtomicU64::new(0)).collect();
-        let shared = SharedState::new(&words, 1).unwrap();
+        let shared = NodeSharedMemory::new(&words, 1).unwrap();
         let waited = |optional_start: Option<io::Result<Option<u8>>>| {
             let gate = StartGate::new();
             thread::scope(|scope| {

@@ -1,27 +1,27 @@
 //! Built-in load as the work of a task: supersteps of computation, communication and barrier, and a
 //! polling server of events.
 
-use horolog_sys::clock::MonotonicClock;
+use horolog_sys::clock::ClockMonotonic;
 use horolog_time::{Clock, Monotonic, Span, SplitMix64, Timestamp};
 
 use super::mesh::Mesh;
-use super::periods::{Period, PeriodWork, WorkOutcome};
-use crate::entry::{EntryKind, PeriodEntry};
+use super::periods::{CurrentPeriod, PeriodWork, WorkOutcome};
+use crate::entry::{PeriodEntry, PeriodEntryKind};
 use crate::synthetic_load::{SyntheticLoad, units_of};
-use crate::task::{PollingSpec, StepMessage, Superstep};
+use crate::task::{PollingServerSpec, Superstep, SuperstepMessage};
 
 /// Superstep with its computation in units of the load.
 #[derive(Clone, Copy, Debug)]
-struct PreparedStep {
+struct PreparedSuperstep {
     units: u64,
-    message: Option<StepMessage>,
+    message: Option<SuperstepMessage>,
     barrier: bool,
 }
 
 /// Supersteps of a task as its work, with the load and the peers.
 pub(crate) struct SuperstepWork {
     load: SyntheticLoad,
-    steps: Vec<PreparedStep>,
+    steps: Vec<PreparedSuperstep>,
     mesh: Option<Mesh>,
     period: Span,
 }
@@ -34,7 +34,7 @@ impl SuperstepWork {
         unit_ns: f64,
         period_ns: u64,
     ) -> Self {
-        let prepared = |step: &Superstep| PreparedStep {
+        let prepared = |step: &Superstep| PreparedSuperstep {
             units: units_of(step.compute, unit_ns),
             message: step.message,
             barrier: step.barrier,
@@ -57,7 +57,7 @@ impl SuperstepWork {
     /// the measuring overhead.
     pub(crate) fn without_work(&self) -> Self {
         let empty_step =
-            |_: &PreparedStep| PreparedStep { units: 0, message: None, barrier: false };
+            |_: &PreparedSuperstep| PreparedSuperstep { units: 0, message: None, barrier: false };
         let steps = self.steps.iter().map(empty_step).collect();
         Self { load: SyntheticLoad::default(), steps, mesh: None, period: self.period }
     }
@@ -67,11 +67,11 @@ impl SuperstepWork {
         self.mesh = Some(mesh);
     }
 
-    fn run_step(&mut self, at: usize, period: &Period, entry: &mut PeriodEntry) {
-        let PreparedStep { units, message, barrier } = self.steps[at];
-        let begun = MonotonicClock.now();
+    fn run_step(&mut self, at: usize, period: &CurrentPeriod, entry: &mut PeriodEntry) {
+        let PreparedSuperstep { units, message, barrier } = self.steps[at];
+        let begun = ClockMonotonic.now();
         self.load.run(units);
-        let computed = MonotonicClock.now();
+        let computed = ClockMonotonic.now();
         entry.compute_ns = (computed - begun).as_ns().unsigned_abs();
         let Some(mesh) = &mut self.mesh else { return };
         // No wait for a peer extends beyond the next release.
@@ -89,7 +89,7 @@ impl SuperstepWork {
 impl PeriodWork for SuperstepWork {
     fn run(
         &mut self,
-        period: &Period,
+        period: &CurrentPeriod,
         entry: &mut PeriodEntry,
         publish: &mut dyn FnMut(&PeriodEntry),
     ) -> WorkOutcome {
@@ -115,7 +115,12 @@ pub(crate) struct PollingServer {
 impl PollingServer {
     /// Prepares a server for a core on which a unit takes `unit_ns`. The seed determines the
     /// arrivals of events.
-    pub(crate) fn new(load: SyntheticLoad, polling: &PollingSpec, unit_ns: f64, seed: u64) -> Self {
+    pub(crate) fn new(
+        load: SyntheticLoad,
+        polling: &PollingServerSpec,
+        unit_ns: f64,
+        seed: u64,
+    ) -> Self {
         Self {
             load,
             units: units_of(polling.event, unit_ns),
@@ -133,20 +138,20 @@ impl PollingServer {
 impl PeriodWork for PollingServer {
     fn run(
         &mut self,
-        period: &Period,
+        period: &CurrentPeriod,
         entry: &mut PeriodEntry,
         publish: &mut dyn FnMut(&PeriodEntry),
     ) -> WorkOutcome {
         self.arrivals.begin(period.released_at);
         let mut served = 0;
         while served < self.budget {
-            let begun = MonotonicClock.now();
+            let begun = ClockMonotonic.now();
             // Events that arrive during service wait for the next release, as the definition of a
             // polling server requires.
             let Some(arrival) = self.arrivals.pop_arrived(period.started_at) else { break };
             self.load.run(self.units);
-            let ended = MonotonicClock.now();
-            let mut event = period.entry(EntryKind::Event);
+            let ended = ClockMonotonic.now();
+            let mut event = period.entry(PeriodEntryKind::Event);
             event.start_latency_ns = (begun - arrival).as_ns().max(0).unsigned_abs();
             event.execution_ns = (ended - begun).as_ns().unsigned_abs();
             event.compute_ns = event.execution_ns;
@@ -229,18 +234,18 @@ mod tests {
     #[test]
     fn an_event_that_comes_later_waits_for_the_next_release() {
         let polling =
-            PollingSpec { rate: 1e6, event: crate::task::ComputeAmount::Units(1), budget: 3 };
+            PollingServerSpec { rate: 1e6, event: crate::task::ComputeAmount::Units(1), budget: 3 };
         let mut server = PollingServer::new(SyntheticLoad::default(), &polling, 1.0, 1);
-        let due = MonotonicClock.now();
+        let due = ClockMonotonic.now();
         let mut events = Vec::new();
         let mut put = |entry: &PeriodEntry| events.push(*entry);
-        let period = Period {
+        let period = CurrentPeriod {
             number: 0,
             released_at: due,
             started_at: due + Span::from_ms(1),
             released_ns: 9,
         };
-        let mut entry = PeriodEntry::new(EntryKind::Period, 0);
+        let mut entry = PeriodEntry::new(PeriodEntryKind::Period, 0);
         assert_eq!(server.run(&period, &mut entry, &mut put), WorkOutcome::Done);
         assert_eq!(events.len(), 3);
         assert!(events.iter().all(|event| event.released_ns == 9), "{events:?}");
@@ -258,15 +263,15 @@ mod tests {
         let mut steps =
             SuperstepWork::new(SyntheticLoad::default(), &[step(100), step(300)], 1.0, 1_000_000);
         assert_eq!((steps.units(), steps.without_work().units()), (400, 0));
-        let now = MonotonicClock.now();
+        let now = ClockMonotonic.now();
         let mut entries = Vec::new();
-        let mut entry = PeriodEntry::new(EntryKind::Period, 5);
-        let period = Period { number: 5, released_at: now, started_at: now, released_ns: 0 };
+        let mut entry = PeriodEntry::new(PeriodEntryKind::Period, 5);
+        let period = CurrentPeriod { number: 5, released_at: now, started_at: now, released_ns: 0 };
         let worked = steps.run(&period, &mut entry, &mut |entry| entries.push(*entry));
         assert_eq!(worked, WorkOutcome::Done);
         assert_eq!(
             entries.iter().map(|one| one.kind).collect::<Vec<_>>(),
-            [EntryKind::Step(0), EntryKind::Step(1)]
+            [PeriodEntryKind::Step(0), PeriodEntryKind::Step(1)]
         );
         assert_eq!(entry.compute_ns, entries[0].compute_ns + entries[1].compute_ns);
         assert!(

@@ -1,28 +1,28 @@
 //! Conversion of `CLOCK_REALTIME` instants, which the kernel's timestamps of marks and packets are,
 //! to `CLOCK_MONOTONIC`, and detection of steps of the system clock. Sets no clock.
 
-use horolog_sys::clock::{ClockOffset, MonotonicClock, realtime_minus_monotonic};
+use horolog_sys::clock::{ClockMonotonic, ClockOffset, realtime_minus_monotonic};
 use horolog_time::{Clock, Monotonic, Span, Timestamp, Utc};
 
 /// Converter of system clock times, which reads the offset between the clocks at each conversion.
 #[derive(Debug)]
-pub(crate) struct SystemClockConverter(OffsetState);
+pub(crate) struct SystemClockConverter(SystemClockOffsetTracker);
 
 impl SystemClockConverter {
     pub(crate) fn new() -> Self {
-        Self(OffsetState::new(realtime_minus_monotonic(), MonotonicClock.now()))
+        Self(SystemClockOffsetTracker::new(realtime_minus_monotonic(), ClockMonotonic.now()))
     }
 
     /// Returns the present offset of the system clock: `CLOCK_REALTIME` minus `CLOCK_MONOTONIC`.
     pub(crate) fn offset(&mut self) -> Span {
-        self.0.update(realtime_minus_monotonic(), MonotonicClock.now());
+        self.0.update(realtime_minus_monotonic(), ClockMonotonic.now());
         self.0.offset.offset
     }
 
     /// Returns the monotonic instant at which the system clock showed `shown`, a recent time.
     pub(crate) fn monotonic(&mut self, shown: Timestamp<Utc>) -> Timestamp<Monotonic> {
         let offset = realtime_minus_monotonic();
-        let now = MonotonicClock.now();
+        let now = ClockMonotonic.now();
         self.0.update(offset, now);
         self.0.monotonic(shown, now)
     }
@@ -46,7 +46,7 @@ impl SystemClockConverter {
 
 /// Offset between the clocks as last read, and its steps. Pure.
 #[derive(Debug)]
-struct OffsetState {
+struct SystemClockOffsetTracker {
     offset: ClockOffset,
     /// Time of the latest reading of the offset.
     read_at: Timestamp<Monotonic>,
@@ -62,7 +62,7 @@ struct DetectedClockStep {
     until: Timestamp<Monotonic>,
 }
 
-impl OffsetState {
+impl SystemClockOffsetTracker {
     const fn new(offset: ClockOffset, now: Timestamp<Monotonic>) -> Self {
         Self { offset, read_at: now, last_step: None, steps: 0 }
     }
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn instants_on_both_sides_of_a_step_are_converted_and_the_step_is_counted() {
         for step in [3_600 * SECOND, -3_600 * SECOND, 5_000_000, -5_000_000] {
-            let mut known = OffsetState::new(offset(7 * SECOND), at(100_000));
+            let mut known = SystemClockOffsetTracker::new(offset(7 * SECOND), at(100_000));
             known.update(offset(7 * SECOND + 20), at(200_000));
             assert_eq!(known.steps, 0, "that is no step");
             known.update(offset(7 * SECOND + step), at(300_000));
@@ -140,9 +140,9 @@ mod tests {
     fn a_clock_that_is_not_stepped_counts_no_steps() {
         let mut clock = SystemClockConverter::new();
         for _ in 0..1_000 {
-            let now = horolog_sys::clock::Realtime.now();
+            let now = horolog_sys::clock::ClockRealtime.now();
             let instant = clock.monotonic(now);
-            assert!(instant <= MonotonicClock.now() + clock.error_bound(), "{instant:?}");
+            assert!(instant <= ClockMonotonic.now() + clock.error_bound(), "{instant:?}");
         }
         assert_eq!(clock.steps(), 0);
         clock.was_ahead(Span::from_ms(1));

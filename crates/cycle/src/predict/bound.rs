@@ -16,13 +16,13 @@
 use std::fmt::Write as _;
 
 use horolog_record::{
-    CyclePredictBound, CyclePredictMethod, CyclePredictTask, CyclePredictTerm,
+    CyclePredictBound, CyclePredictMethod, CyclePredictTaskResult, CyclePredictTerm,
     CyclePredictTermKind as Term, CyclePredictVerdict as Verdict,
 };
 
 use super::cost::{CoreCosts, HostCosts};
 use super::demand::{DemandSegment, PeriodDemand};
-use super::window::{NoFixedPoint, RecurringWork, Window, safe_window};
+use super::window::{FixedPointWindow, NoFixedPoint, RecurringWork, safe_window};
 use super::{PredictError, PredictedHost, published};
 use crate::task::{Policy, Task, TaskSet};
 
@@ -30,7 +30,7 @@ use crate::task::{Policy, Task, TaskSet};
 const SWITCHES: u64 = 2;
 
 /// Tasks of a prediction with their demands and costs, and the host.
-pub(super) struct AnalysisSet<'a> {
+pub(super) struct AnalysedTaskSet<'a> {
     pub(super) task_demands: Vec<TaskDemand<'a>>,
     pub(super) host: PredictedHost,
 }
@@ -43,7 +43,7 @@ pub(super) struct TaskDemand<'a> {
 }
 
 /// Bound, or the reason for its absence.
-type BoundResult = Result<CyclePredictBound, String>;
+type ResponseTimeBoundResult = Result<CyclePredictBound, String>;
 
 impl TaskDemand<'_> {
     /// Returns the rank of its scheduling class and priority. The kernel runs `SCHED_DEADLINE`
@@ -81,7 +81,7 @@ impl TaskDemand<'_> {
     }
 }
 
-impl<'a> AnalysisSet<'a> {
+impl<'a> AnalysedTaskSet<'a> {
     pub(super) fn new(
         set: &'a TaskSet,
         costs: &HostCosts,
@@ -103,7 +103,7 @@ impl<'a> AnalysisSet<'a> {
     }
 
     /// Returns the record of each task, with its bounds.
-    pub(super) fn bounds(&self) -> Vec<CyclePredictTask> {
+    pub(super) fn bounds(&self) -> Vec<CyclePredictTaskResult> {
         let is_feasible = self.is_feasible_by_density();
         let bound = |row: &TaskDemand<'_>| match self.response_bound(row) {
             Ok(bound) if bound.response_ns <= row.task.deadline_ns => Ok(bound),
@@ -112,7 +112,8 @@ impl<'a> AnalysisSet<'a> {
             }
             late => late,
         };
-        let mut bounds: Vec<BoundResult> = self.task_demands.iter().map(bound).collect();
+        let mut bounds: Vec<ResponseTimeBoundResult> =
+            self.task_demands.iter().map(bound).collect();
         self.withdraw_bounds(&mut bounds, is_feasible);
         self.task_demands
             .iter()
@@ -189,13 +190,13 @@ impl<'a> AnalysisSet<'a> {
         }
     }
 
-    fn response_bound(&self, row: &TaskDemand<'_>) -> BoundResult {
+    fn response_bound(&self, row: &TaskDemand<'_>) -> ResponseTimeBoundResult {
         let tasks = self.interference(row);
         let costs = self.core_costs(row);
         let interference: Vec<RecurringWork> =
             tasks.iter().copied().chain(costs.non_task_work()).collect();
         let blocking_ns = self.blocking_ns(row);
-        let mut sums = TermSums::default();
+        let mut sums = BoundTermSums::default();
         sums.add(Term::Release, row.costs.release_ns);
         for segment in &row.demand.segments {
             let blocked_ns = blocking_ns.saturating_mul(segment.dispatches);
@@ -207,7 +208,7 @@ impl<'a> AnalysisSet<'a> {
             let fixed_point = safe_window(base_ns, &interference, limit_ns);
             // Without a fixed point the window is the limit, so that the largest term can be
             // reported.
-            let window = fixed_point.unwrap_or(Window { ns: limit_ns, rounds: 0 });
+            let window = fixed_point.unwrap_or(FixedPointWindow { ns: limit_ns, rounds: 0 });
             sums.add(Term::Computation, segment.computation_ns);
             sums.add(Term::Communication, segment.communication.safe_ns);
             sums.add(Term::Barrier, segment.barrier.safe_ns);
@@ -227,7 +228,7 @@ impl<'a> AnalysisSet<'a> {
 
     /// Withdraws bounds that depend on a task that misses its deadline: on several cores, an
     /// unpinned task carries over at most one job only as long as it meets its deadline.
-    fn withdraw_bounds(&self, bounds: &mut [BoundResult], is_feasible: bool) {
+    fn withdraw_bounds(&self, bounds: &mut [ResponseTimeBoundResult], is_feasible: bool) {
         if self.host.cores <= 1 {
             return;
         }
@@ -282,10 +283,14 @@ impl<'a> AnalysisSet<'a> {
         shortest_ns > 0.0 && of_tasks + of_others <= 1.0
     }
 
-    fn task_record(&self, row: &TaskDemand<'_>, bound: BoundResult) -> CyclePredictTask {
+    fn task_record(
+        &self,
+        row: &TaskDemand<'_>,
+        bound: ResponseTimeBoundResult,
+    ) -> CyclePredictTaskResult {
         let Task { name, period_ns, deadline_ns, schedule, .. } = row.task;
         let unknown = self.unknown_demand(row);
-        let is_in_time = |bound: &BoundResult| {
+        let is_in_time = |bound: &ResponseTimeBoundResult| {
             bound.as_ref().is_ok_and(|bound| bound.response_ns <= *deadline_ns)
         };
         // An iteration has at least one round.
@@ -305,7 +310,7 @@ impl<'a> AnalysisSet<'a> {
             let (deadline, response) = (i128::from(*deadline_ns), i128::from(bound.response_ns));
             i64::try_from(deadline - response).unwrap_or(i64::MIN)
         };
-        CyclePredictTask {
+        CyclePredictTaskResult {
             name: name.clone(),
             period_ns: *period_ns,
             deadline_ns: *deadline_ns,
@@ -339,7 +344,7 @@ impl<'a> AnalysisSet<'a> {
     }
 }
 
-fn no_bound_reason(why: NoFixedPoint, period_ns: u64, sums: &TermSums) -> String {
+fn no_bound_reason(why: NoFixedPoint, period_ns: u64, sums: &BoundTermSums) -> String {
     match why {
         NoFixedPoint::Overloaded(share) => format!(
             "tasks that run before it take {:.0}% of the core, so it may never finish",
@@ -365,12 +370,12 @@ fn deadline_bound(deadline_ns: u64) -> CyclePredictBound {
 
 /// Sums of the terms of a bound, in ns.
 #[derive(Default)]
-pub(super) struct TermSums {
+pub(super) struct BoundTermSums {
     terms: [u64; Term::ALL.len()],
     pub(super) rounds: u64,
 }
 
-impl TermSums {
+impl BoundTermSums {
     pub(super) fn add(&mut self, kind: Term, ns: u64) {
         for (of, sum) in Term::ALL.into_iter().zip(&mut self.terms) {
             if of == kind {
@@ -379,7 +384,7 @@ impl TermSums {
         }
     }
 
-    fn add_all(&mut self, kind: Term, all: &[RecurringWork], window: Window) {
+    fn add_all(&mut self, kind: Term, all: &[RecurringWork], window: FixedPointWindow) {
         for one in all {
             self.add(kind, one.ns.saturating_mul(one.occurrences_max(window.ns)));
         }

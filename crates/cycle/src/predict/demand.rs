@@ -2,8 +2,8 @@
 //! communication and barrier of each superstep. An unknown value is reported and never estimated.
 
 use super::cost::{HostCosts, MessageLatency};
-use super::{BoundPair, PredictError};
-use crate::task::{ComputeAmount, MessageDestination, StepMessage, Superstep, Task, TaskWork};
+use super::{PredictError, SafeAndPublishedValue};
+use crate::task::{ComputeAmount, MessageDestination, Superstep, SuperstepMessage, Task, TaskWork};
 
 /// Demand of a task in one period.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -18,8 +18,8 @@ pub(super) struct PeriodDemand {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct DemandSegment {
     pub(super) computation_ns: u64,
-    pub(super) communication: BoundPair,
-    pub(super) barrier: BoundPair,
+    pub(super) communication: SafeAndPublishedValue,
+    pub(super) barrier: SafeAndPublishedValue,
     /// Least number of dispatches: one at the start and one after each wait.
     pub(super) dispatches: u64,
 }
@@ -52,7 +52,8 @@ impl PeriodDemand {
         costs: &HostCosts,
         nodes: u32,
     ) -> Result<Self, PredictError> {
-        let reader = DemandReader { costs, other_nodes: u64::from(nodes.saturating_sub(1)) };
+        let reader =
+            PeriodDemandCalculator { costs, other_nodes: u64::from(nodes.saturating_sub(1)) };
         if let Some(ns) = task.worst_ns {
             return Ok(reader.with_execution_time(ns, &task.work));
         }
@@ -84,13 +85,13 @@ fn duration_ns(compute: ComputeAmount) -> Result<u64, String> {
     }
 }
 
-struct DemandReader<'a> {
+struct PeriodDemandCalculator<'a> {
     costs: &'a HostCosts,
     /// Number of other nodes.
     other_nodes: u64,
 }
 
-impl DemandReader<'_> {
+impl PeriodDemandCalculator<'_> {
     /// Returns a demand of one segment, the execution time of which includes all waits.
     fn with_execution_time(&self, computation_ns: u64, work: &TaskWork) -> PeriodDemand {
         let waits = match work {
@@ -140,8 +141,8 @@ impl DemandReader<'_> {
     /// Returns the latency of messages that all nodes send at once. The safe value lets those for
     /// one node arrive one after the other; the published one, a maximum over nodes, counts a
     /// single message.
-    fn message_latency(&self, message: StepMessage) -> Result<BoundPair, String> {
-        let StepMessage { bytes, to } = message;
+    fn message_latency(&self, message: SuperstepMessage) -> Result<SafeAndPublishedValue, String> {
+        let SuperstepMessage { bytes, to } = message;
         let MessageLatency { safe_ns, half_ns } = self
             .costs
             .message_latency(bytes)
@@ -150,17 +151,17 @@ impl DemandReader<'_> {
             MessageDestination::All => self.other_nodes,
             MessageDestination::Next => 1,
         };
-        Ok(BoundPair { safe_ns: safe_ns.saturating_mul(count), published_ns: half_ns })
+        Ok(SafeAndPublishedValue { safe_ns: safe_ns.saturating_mul(count), published_ns: half_ns })
     }
 
     /// Returns the latency of a barrier: a short message from every other node to one, and one back
     /// to each.
-    fn barrier_latency(&self) -> Result<BoundPair, String> {
+    fn barrier_latency(&self) -> Result<SafeAndPublishedValue, String> {
         let MessageLatency { safe_ns, half_ns } = self
             .costs
             .message_latency(1)
             .ok_or_else(|| "the duration of a barrier is unknown without messages".to_owned())?;
-        Ok(BoundPair {
+        Ok(SafeAndPublishedValue {
             safe_ns: safe_ns.saturating_mul(2).saturating_mul(self.other_nodes),
             published_ns: half_ns.saturating_mul(2),
         })
@@ -179,8 +180,8 @@ mod tests {
         PeriodDemand::from_task(&set.tasks()[0], costs, nodes).map_err(|error| error.to_string())
     }
 
-    fn both(safe_ns: u64, printed_ns: u64) -> BoundPair {
-        BoundPair { safe_ns, published_ns: printed_ns }
+    fn both(safe_ns: u64, printed_ns: u64) -> SafeAndPublishedValue {
+        SafeAndPublishedValue { safe_ns, published_ns: printed_ns }
     }
 
     #[test]

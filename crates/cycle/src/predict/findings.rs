@@ -4,18 +4,18 @@
 use std::collections::BTreeSet;
 
 use horolog_record::{
-    CyclePredictCostKind as Kind, CyclePredictTask, CyclePredictVerdict as Verdict, Finding,
+    CyclePredictCostKind as Kind, CyclePredictTaskResult, CyclePredictVerdict as Verdict, Finding,
     FindingCode, Severity,
 };
 
-use super::bound::{AnalysisSet, TaskDemand};
+use super::bound::{AnalysedTaskSet, TaskDemand};
 use super::cost::HostCosts;
 use crate::task::{Policy, Superstep, TaskWork};
 
 /// Returns all findings, the most severe first.
 pub(super) fn prediction_findings(
-    plan: &AnalysisSet<'_>,
-    tasks: &[CyclePredictTask],
+    plan: &AnalysedTaskSet<'_>,
+    tasks: &[CyclePredictTaskResult],
     costs: &HostCosts,
 ) -> Vec<Finding> {
     let mut all: Vec<Finding> = tasks.iter().filter_map(verdict_finding).collect();
@@ -34,7 +34,7 @@ fn finding(code: FindingCode, severity: Severity, message: String, advice: &str)
     Finding { code, severity, message, advice: advice.to_owned(), trial: None }
 }
 
-fn verdict_finding(task: &CyclePredictTask) -> Option<Finding> {
+fn verdict_finding(task: &CyclePredictTaskResult) -> Option<Finding> {
     let name = &task.name;
     let why = task.reason.as_deref().unwrap_or("the bound is longer than the deadline");
     match task.verdict {
@@ -64,7 +64,7 @@ fn verdict_finding(task: &CyclePredictTask) -> Option<Finding> {
 
 /// Returns a finding for each core on which pinned tasks demand more than is available, and one for
 /// all cores together.
-fn overload_findings(plan: &AnalysisSet<'_>, costs: &HostCosts) -> Vec<Finding> {
+fn overload_findings(plan: &AnalysedTaskSet<'_>, costs: &HostCosts) -> Vec<Finding> {
     // The time that other threads take from sched-other tasks is not counted: it can be regained.
     let interference_share = |row: &TaskDemand<'_>| {
         let core_costs = costs.core_costs(row.task.schedule.core, false);
@@ -105,12 +105,12 @@ fn overload_findings(plan: &AnalysisSet<'_>, costs: &HostCosts) -> Vec<Finding> 
     found
 }
 
-fn pinned_cores(plan: &AnalysisSet<'_>) -> BTreeSet<usize> {
+fn pinned_cores(plan: &AnalysedTaskSet<'_>) -> BTreeSet<usize> {
     plan.task_demands.iter().filter_map(|row| row.task.schedule.core).collect()
 }
 
 /// Returns findings about kinds of costs without any value, which the bounds count as 0.
-fn missing_cost_findings(plan: &AnalysisSet<'_>, costs: &HostCosts) -> Vec<Finding> {
+fn missing_cost_findings(plan: &AnalysedTaskSet<'_>, costs: &HostCosts) -> Vec<Finding> {
     let kinds = [
         (Kind::Switch, "switch time", "'host switch'"),
         (Kind::Release, "start latency", "'host timer'"),
@@ -139,7 +139,7 @@ fn missing_cost_findings(plan: &AnalysisSet<'_>, costs: &HostCosts) -> Vec<Findi
 }
 
 /// Returns the finding about cores that have pinned tasks but were not measured.
-fn unmeasured_core_finding(plan: &AnalysisSet<'_>, costs: &HostCosts) -> Option<Finding> {
+fn unmeasured_core_finding(plan: &AnalysedTaskSet<'_>, costs: &HostCosts) -> Option<Finding> {
     let is_unmeasured = |core: &usize| {
         [Kind::Release, Kind::Interrupt]
             .into_iter()
@@ -161,7 +161,7 @@ fn unmeasured_core_finding(plan: &AnalysisSet<'_>, costs: &HostCosts) -> Option<
 }
 
 /// Returns the finding about real-time tasks that demand more of a core than the kernel permits.
-fn throttling_finding(plan: &AnalysisSet<'_>) -> Option<Finding> {
+fn throttling_finding(plan: &AnalysedTaskSet<'_>) -> Option<Finding> {
     let share = plan.host.real_time_share?;
     let real_time =
         || plan.task_demands.iter().filter(|row| row.task.schedule.policy.has_priority());
@@ -189,7 +189,7 @@ fn throttling_finding(plan: &AnalysisSet<'_>) -> Option<Finding> {
     })
 }
 
-fn sched_other_finding(plan: &AnalysisSet<'_>) -> Option<Finding> {
+fn sched_other_finding(plan: &AnalysedTaskSet<'_>) -> Option<Finding> {
     let is_sched_other = |row: &&TaskDemand<'_>| row.task.schedule.policy == Policy::Other;
     let names: Vec<&str> =
         plan.task_demands.iter().filter(is_sched_other).map(|row| row.task.name.as_str()).collect();
@@ -208,7 +208,7 @@ fn sched_other_finding(plan: &AnalysisSet<'_>) -> Option<Finding> {
     })
 }
 
-fn unpinned_finding(plan: &AnalysisSet<'_>) -> Option<Finding> {
+fn unpinned_finding(plan: &AnalysedTaskSet<'_>) -> Option<Finding> {
     let is_unpinned = |row: &&TaskDemand<'_>| row.task.schedule.core.is_none();
     let names: Vec<&str> =
         plan.task_demands.iter().filter(is_unpinned).map(|row| row.task.name.as_str()).collect();
@@ -228,7 +228,7 @@ fn unpinned_finding(plan: &AnalysisSet<'_>) -> Option<Finding> {
 }
 
 /// Returns the finding about messages longer than any measured one.
-fn long_message_finding(plan: &AnalysisSet<'_>, costs: &HostCosts) -> Option<Finding> {
+fn long_message_finding(plan: &AnalysedTaskSet<'_>, costs: &HostCosts) -> Option<Finding> {
     let measured = costs.longest_message()?;
     let steps = |row: &TaskDemand<'_>| match &row.task.work {
         TaskWork::Steps(steps) if row.task.worst_ns.is_none() => steps.clone(),

@@ -2,8 +2,9 @@
 //! response times to compare with the bounds.
 
 use horolog_record::{
-    CyclePredictMeasured, CyclePredictPercentile as Worst, CyclePredictTask, CycleResult,
-    CycleTask, Distribution, Finding, FindingCode, Severity, TaskPolicy,
+    CyclePredictPercentile as Worst, CyclePredictTaskMeasurement, CyclePredictTaskResult,
+    CycleResult, CycleTaskResult, Distribution, Finding, FindingCode, Severity,
+    TaskSchedulingPolicy,
 };
 
 use crate::task::{ComputeAmount, Task, TaskSet, TaskSetError, TaskWork};
@@ -22,8 +23,8 @@ struct MeasuredTask {
     period_ns: u64,
     deadline_ns: u64,
     /// Requested policy, and policy in force.
-    policies: (TaskPolicy, TaskPolicy),
-    values: CyclePredictMeasured,
+    policies: (TaskSchedulingPolicy, TaskSchedulingPolicy),
+    values: CyclePredictTaskMeasurement,
 }
 
 impl MeasuredRuns {
@@ -63,7 +64,7 @@ impl MeasuredRuns {
     pub fn compare_with_bounds(
         &self,
         set: &TaskSet,
-        tasks: &mut [CyclePredictTask],
+        tasks: &mut [CyclePredictTaskResult],
     ) -> Vec<Finding> {
         for (predicted, task) in tasks.iter_mut().zip(set.tasks()) {
             predicted.measured = self.merged_values(task);
@@ -77,7 +78,7 @@ impl MeasuredRuns {
     }
 
     /// Returns the merged measurements of a task; `None` if there are none.
-    fn merged_values(&self, task: &Task) -> Option<CyclePredictMeasured> {
+    fn merged_values(&self, task: &Task) -> Option<CyclePredictTaskMeasurement> {
         let mut all = self.tasks.iter().filter(|ran| ran.matches(task)).map(|ran| &ran.values);
         let mut merged = all.next()?.clone();
         all.for_each(|other| merge(&mut merged, other));
@@ -220,9 +221,9 @@ fn has_unknown_duration(work: &TaskWork) -> bool {
     }
 }
 
-fn measured_task(name: &str, task: &CycleTask, worst: Worst) -> CyclePredictMeasured {
+fn measured_task(name: &str, task: &CycleTaskResult, worst: Worst) -> CyclePredictTaskMeasurement {
     let largest = |times: Option<&Distribution>| times.map(|times| times.max);
-    CyclePredictMeasured {
+    CyclePredictTaskMeasurement {
         periods: task.periods,
         execution_ns: task.execution_ns.as_ref().map(|times| worst.value_ns(times)),
         response_ns: largest(task.response_ns.as_ref()),
@@ -231,7 +232,7 @@ fn measured_task(name: &str, task: &CycleTask, worst: Worst) -> CyclePredictMeas
     }
 }
 
-fn merge(all: &mut CyclePredictMeasured, other: &CyclePredictMeasured) {
+fn merge(all: &mut CyclePredictTaskMeasurement, other: &CyclePredictTaskMeasurement) {
     all.periods = all.periods.saturating_add(other.periods);
     all.missed = all.missed.saturating_add(other.missed);
     all.execution_ns = all.execution_ns.max(other.execution_ns);
@@ -241,7 +242,7 @@ fn merge(all: &mut CyclePredictMeasured, other: &CyclePredictMeasured) {
     }
 }
 
-fn exceeded_finding(task: &CyclePredictTask) -> Option<Finding> {
+fn exceeded_finding(task: &CyclePredictTaskResult) -> Option<Finding> {
     let (measured, safe) = task.measured.as_ref().zip(task.safe.as_ref())?;
     let longest_ns = measured.response_ns.filter(|ns| *ns > safe.response_ns)?;
     Some(Finding {

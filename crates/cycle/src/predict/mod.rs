@@ -26,14 +26,14 @@ mod window;
 
 use std::fmt::{self, Display, Formatter};
 
-use horolog_record::{CyclePredictTask, Finding};
+use horolog_record::{CyclePredictTaskResult, Finding};
 
 pub use cost::HostCosts;
 pub use measured::MeasuredRuns;
 pub use source::{CostInput, CostRecord};
 
 use crate::task::TaskSet;
-use bound::AnalysisSet;
+use bound::AnalysedTaskSet;
 
 /// Host for which a prediction is made.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -51,7 +51,7 @@ pub struct PredictedHost {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Prediction {
     /// Tasks, in the order of the set.
-    pub tasks: Vec<CyclePredictTask>,
+    pub tasks: Vec<CyclePredictTaskResult>,
     /// Findings, the most severe first.
     pub findings: Vec<Finding>,
 }
@@ -79,7 +79,7 @@ impl std::error::Error for PredictError {}
 
 /// Value in the safe bound and in the published equations, in ns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-struct BoundPair {
+struct SafeAndPublishedValue {
     safe_ns: u64,
     published_ns: u64,
 }
@@ -94,7 +94,7 @@ pub fn predict(
     costs: &HostCosts,
     host: PredictedHost,
 ) -> Result<Prediction, PredictError> {
-    let plan = AnalysisSet::new(set, costs, host)?;
+    let plan = AnalysedTaskSet::new(set, costs, host)?;
     let tasks = plan.bounds();
     let findings = findings::prediction_findings(&plan, &tasks, costs);
     Ok(Prediction { tasks, findings })

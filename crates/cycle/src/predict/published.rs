@@ -11,7 +11,7 @@
 
 use horolog_record::{CyclePredictBound, CyclePredictTermKind as Term};
 
-use super::bound::{AnalysisSet, TaskDemand, TermSums};
+use super::bound::{AnalysedTaskSet, BoundTermSums, TaskDemand};
 use super::demand::DemandSegment;
 use super::window::{RecurringWork, published_window};
 use crate::task::Policy;
@@ -21,7 +21,7 @@ const PERIODS_MAX: u64 = 100;
 
 /// Returns R by equation (3) as published; `None` if the iteration exceeds [`PERIODS_MAX`] periods.
 pub(super) fn published_bound(
-    plan: &AnalysisSet<'_>,
+    plan: &AnalysedTaskSet<'_>,
     row: &TaskDemand<'_>,
 ) -> Option<CyclePredictBound> {
     let blocking_ns = blocking_ns(plan, row);
@@ -29,7 +29,7 @@ pub(super) fn published_bound(
     let base_ns = row.demand.published_ns().saturating_add(blocking_ns);
     let limit_ns = row.task.period_ns.saturating_mul(PERIODS_MAX);
     let window = published_window(base_ns, &recurring_work, limit_ns).ok()?;
-    let mut sums = TermSums::default();
+    let mut sums = BoundTermSums::default();
     let sum = |of: fn(&DemandSegment) -> u64| row.demand.sum(of);
     sums.add(Term::Computation, sum(|one| one.computation_ns));
     sums.add(Term::Communication, sum(|one| one.communication.published_ns));
@@ -46,7 +46,7 @@ pub(super) fn published_bound(
     Some(sums.to_bound())
 }
 
-fn blocking_ns(plan: &AnalysisSet<'_>, row: &TaskDemand<'_>) -> u64 {
+fn blocking_ns(plan: &AnalysedTaskSet<'_>, row: &TaskDemand<'_>) -> u64 {
     let others = plan.task_demands.iter().filter(|other| other.task.name != row.task.name);
     let fifo = others.filter(|other| other.task.schedule.policy == Policy::Fifo);
     let blocking_by_ns = |other: &TaskDemand<'_>| {

@@ -184,7 +184,7 @@ impl CostExtractor<'_> {
     }
 
     fn message_costs(&self, result: &PathUdpResult) -> Vec<CyclePredictCost> {
-        let of = |row: &horolog_record::PathRow| {
+        let of = |row: &horolog_record::PathUdpRow| {
             let rtt = row.rtt_ns.as_ref()?;
             let ns = self.worst.value_ns(rtt);
             let figure = format!(

@@ -11,7 +11,7 @@ use proptest::sample::select;
 use super::cost::tests::{cost, every, message};
 use super::*;
 use crate::task::{
-    ComputeAmount, MessageDestination, Policy, SchedulingSpec, StepMessage, Superstep, Task,
+    ComputeAmount, MessageDestination, Policy, SchedulingSpec, Superstep, SuperstepMessage, Task,
     TaskSet, TaskWork,
 };
 
@@ -240,7 +240,7 @@ fn work() -> impl Strategy<Value = TaskWork> {
     let step =
         (1..15_u64, message, any::<bool>()).prop_map(|(units, message, barrier)| Superstep {
             compute: ComputeAmount::Ns(units * 10_000),
-            message: message.map(|(bytes, to)| StepMessage { bytes, to }),
+            message: message.map(|(bytes, to)| SuperstepMessage { bytes, to }),
             barrier,
         });
     prop::collection::vec(step, 1..4).prop_map(TaskWork::Steps)

@@ -28,9 +28,9 @@ pub(super) enum NoFixedPoint {
     NotConverged,
 }
 
-/// Fixed point: the length of the window in ns, and the number of rounds of the iteration.
+/// Window at the fixed point: its length in ns, and the number of rounds of the iteration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Window {
+pub(super) struct FixedPointWindow {
     pub(super) ns: u64,
     pub(super) rounds: u64,
 }
@@ -56,7 +56,7 @@ pub(super) fn safe_window(
     base_ns: u64,
     interference: &[RecurringWork],
     limit_ns: u64,
-) -> Result<Window, NoFixedPoint> {
+) -> Result<FixedPointWindow, NoFixedPoint> {
     let share: f64 = interference.iter().map(RecurringWork::utilisation).sum();
     if share >= 1.0 && base_ns > 0 {
         return Err(NoFixedPoint::Overloaded(share));
@@ -75,7 +75,7 @@ pub(super) fn published_window(
     base_ns: u64,
     interference: &[RecurringWork],
     limit_ns: u64,
-) -> Result<Window, NoFixedPoint> {
+) -> Result<FixedPointWindow, NoFixedPoint> {
     iterate(base_ns, limit_ns, |window| {
         demand_in_window(base_ns, interference, |one| one.published_occurrences(window))
     })
@@ -90,14 +90,18 @@ fn demand_in_window(
     all.fold(base_ns, u64::saturating_add)
 }
 
-fn iterate(start: u64, limit_ns: u64, next: impl Fn(u64) -> u64) -> Result<Window, NoFixedPoint> {
+fn iterate(
+    start: u64,
+    limit_ns: u64,
+    next: impl Fn(u64) -> u64,
+) -> Result<FixedPointWindow, NoFixedPoint> {
     let mut window_ns = start;
     for rounds in 1..=ROUNDS_MAX {
         if window_ns > limit_ns {
             return Err(NoFixedPoint::BeyondLimit);
         }
         match next(window_ns) {
-            same if same == window_ns => return Ok(Window { ns: same, rounds }),
+            same if same == window_ns => return Ok(FixedPointWindow { ns: same, rounds }),
             longer => window_ns = longer,
         }
     }

@@ -1,5 +1,5 @@
 //! Process of a node as the collector controls it: its order, its replies and its exit. Dropping
-//! [`TaskProcess`] ends the process.
+//! [`NodeChildProcess`] ends the process.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -15,9 +15,9 @@ use horolog_sys::shared_region::SharedRegion;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::cluster::TaskState;
+use crate::cluster::SharedTaskState;
 use crate::entry::{ENTRY_WORDS, PeriodEntry};
-use crate::node::{LINE_MAX, NodeReady, NodeReply, REGION, SharedState, region_words};
+use crate::node::{LINE_MAX, NodeReady, NodeReply, NodeSharedMemory, REGION, region_words};
 use crate::ring::RingReader;
 
 /// Grace period of a node and its programs to exit after the request.
@@ -58,9 +58,9 @@ pub(crate) fn receive_until<T>(
     }
 }
 
-/// Process of a node, which runs tasks.
+/// Process of a node as a child of this one; it runs the tasks of the node.
 #[derive(Debug)]
-pub(crate) struct TaskProcess<A = NodeReply> {
+pub(crate) struct NodeChildProcess<A = NodeReply> {
     process: process::Child,
     region: SharedRegion,
     tasks: usize,
@@ -68,7 +68,7 @@ pub(crate) struct TaskProcess<A = NodeReply> {
     exit_status: Option<ExitStatus>,
 }
 
-impl<A: DeserializeOwned + Send + 'static> TaskProcess<A> {
+impl<A: DeserializeOwned + Send + 'static> NodeChildProcess<A> {
     /// Starts the process and sends its order.
     pub(crate) fn start(
         program: &Path,
@@ -121,7 +121,7 @@ impl<A: DeserializeOwned + Send + 'static> TaskProcess<A> {
     }
 }
 
-impl TaskProcess {
+impl NodeChildProcess {
     /// Waits for the report that the node is ready.
     ///
     /// # Errors
@@ -140,7 +140,7 @@ impl TaskProcess {
     }
 }
 
-impl<A> TaskProcess<A> {
+impl<A> NodeChildProcess<A> {
     /// Returns a handle of the process, for signals.
     pub(crate) fn handle(&self) -> io::Result<ProcessHandle> {
         // The process ID cannot be reused before the process is waited for.
@@ -180,10 +180,10 @@ impl<A> TaskProcess<A> {
     }
 
     /// Returns the state of a task that its entries do not carry.
-    pub(crate) fn task_state(&self, task: usize) -> TaskState {
+    pub(crate) fn task_state(&self, task: usize) -> SharedTaskState {
         let shared = self.shared();
         let reader = RingReader::new(shared.ring(task));
-        TaskState {
+        SharedTaskState {
             is_over: shared.has_task_ended(task),
             lost: reader.as_ref().map_or(0, RingReader::lost_count),
             lost_periods: reader.as_ref().map_or(0, RingReader::lost_period_count),
@@ -194,8 +194,8 @@ impl<A> TaskProcess<A> {
     }
 
     /// Returns the memory shared with the node.
-    pub(crate) fn shared(&self) -> SharedState<'_> {
-        match SharedState::new(self.region.words(), self.tasks) {
+    pub(crate) fn shared(&self) -> NodeSharedMemory<'_> {
+        match NodeSharedMemory::new(self.region.words(), self.tasks) {
             Some(shared) => shared,
             // The region was created with this size.
             None => unreachable!("the region has room for all tasks"),
@@ -216,7 +216,7 @@ impl<A> TaskProcess<A> {
     }
 }
 
-impl<A> Drop for TaskProcess<A> {
+impl<A> Drop for NodeChildProcess<A> {
     fn drop(&mut self) {
         // Requests the end by shared memory and by closing standard input. The node then ends its
         // tasks and the programs that it started.

@@ -2,11 +2,11 @@
 
 use horolog_conditions::{self as conditions, REAL_TIME_ADVICE, finding};
 use horolog_record::{
-    CycleNode, CycleResult, CycleRun, CycleSharedTask, CycleTask, Finding, FindingCode,
-    ReleaseSignal, Severity,
+    CycleNodeResult, CycleResult, CycleRunResult, CycleSharedTaskResult, CycleTaskResult, Finding,
+    FindingCode, ReleaseSignal, Severity,
 };
 
-use super::single_run::{MissingPeriods, RunEnd};
+use super::single_run::{MissingPeriods, RunEndReason};
 
 pub(super) mod clocks;
 
@@ -19,7 +19,7 @@ const STRAGGLER_WAIT_SHARE: f64 = 0.1;
 
 pub(super) fn findings(
     result: &CycleResult,
-    (endings, missing_periods): (&[RunEnd], &[MissingPeriods]),
+    (endings, missing_periods): (&[RunEndReason], &[MissingPeriods]),
     planned: usize,
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -53,10 +53,10 @@ pub(super) fn findings(
         add_end_finding(ending, &mut findings);
     }
     // After an interruption, missing periods are expected.
-    if !endings.contains(&RunEnd::Interrupted) {
+    if !endings.contains(&RunEndReason::Interrupted) {
         findings.extend(missing_periods.iter().map(missing_periods_finding));
     }
-    if endings.len() < planned && !endings.contains(&RunEnd::Interrupted) {
+    if endings.len() < planned && !endings.contains(&RunEndReason::Interrupted) {
         findings.push(finding(
             FindingCode::Interrupted,
             Severity::Note,
@@ -141,7 +141,7 @@ fn add_timeout_findings(result: &CycleResult, findings: &mut Vec<Finding>) {
     let advice = "Find the node that was late (start latency and execution of each) or lost, and \
                   the packet loss between them ('horolog path udp'); a longer period allows them \
                   more time.";
-    let mut add_finding = |code, what: &str, of: fn(&CycleTask) -> u64| {
+    let mut add_finding = |code, what: &str, of: fn(&CycleTaskResult) -> u64| {
         let all: Vec<_> = result.labelled_tasks().filter(|(_, task)| of(task) > 0).collect();
         let Some((node, worst)) = all.iter().max_by_key(|(_, task)| of(task)) else { return };
         let sum: u64 = all.iter().map(|(_, task)| of(task)).sum();
@@ -191,14 +191,18 @@ fn add_failed_findings(result: &CycleResult, findings: &mut Vec<Finding>) {
 }
 
 /// Returns the reason for a task's failure, the latest of several, as the end of a sentence.
-fn failure_reason(task: &CycleTask) -> String {
+fn failure_reason(task: &CycleTaskResult) -> String {
     let Some(fault) = &task.failure else { return String::new() };
     let before = if task.failed > 1 { ", most recently" } else { "" };
     format!("{before}: {fault}")
 }
 
 /// Adds the finding that names the straggler.
-fn add_straggler_findings(run: &CycleRun, signal: ReleaseSignal, findings: &mut Vec<Finding>) {
+fn add_straggler_findings(
+    run: &CycleRunResult,
+    signal: ReleaseSignal,
+    findings: &mut Vec<Finding>,
+) {
     for shared in &run.shared {
         let most = (0..).zip(&shared.straggler_periods).max_by_key(|(_, times)| **times);
         let Some((node, times)) = most else { continue };
@@ -232,7 +236,7 @@ fn add_straggler_findings(run: &CycleRun, signal: ReleaseSignal, findings: &mut 
 }
 
 /// Returns the period of a task.
-fn period_ns(run: &CycleRun, task: &str) -> Option<f64> {
+fn period_ns(run: &CycleRunResult, task: &str) -> Option<f64> {
     let mut tasks = run.nodes.iter().flat_map(|node| &node.tasks);
     tasks.find(|one| one.name == task).map(|one| one.period_ns as f64)
 }
@@ -240,11 +244,11 @@ fn period_ns(run: &CycleRun, task: &str) -> Option<f64> {
 /// Returns the cause and the advice if the clock of the straggler is behind that of another node by
 /// at least half of the wait: each node releases its periods by its own clock.
 fn lagging_clock_cause(
-    run: &CycleRun,
+    run: &CycleRunResult,
     straggler: usize,
-    shared: &CycleSharedTask,
+    shared: &CycleSharedTaskResult,
 ) -> Option<(String, &'static str)> {
-    let ahead_ns = |node: &CycleNode| {
+    let ahead_ns = |node: &CycleNodeResult| {
         let last = node.clocks.last().map(|clock| clock.ahead_ns);
         last.or(node.injected_offset_ns).unwrap_or(0)
     };
@@ -263,11 +267,11 @@ fn lagging_clock_cause(
 
 /// Returns the cause and the advice if nodes of one host share one core for a task.
 fn shared_core_cause(
-    run: &CycleRun,
+    run: &CycleRunResult,
     straggler: usize,
     task: &str,
 ) -> Option<(String, &'static str)> {
-    let core = |node: &CycleNode| {
+    let core = |node: &CycleNodeResult| {
         let task = node.tasks.iter().find(|one| one.name == task)?;
         task.scheduling.core.filter(|_| node.host.is_none())
     };
@@ -282,34 +286,34 @@ fn shared_core_cause(
     })
 }
 
-fn add_end_finding(ending: &RunEnd, findings: &mut Vec<Finding>) {
+fn add_end_finding(ending: &RunEndReason, findings: &mut Vec<Finding>) {
     let end_finding = match ending {
-        RunEnd::Completed => return,
-        RunEnd::Interrupted => finding(
+        RunEndReason::Completed => return,
+        RunEndReason::Interrupted => finding(
             FindingCode::Interrupted,
             Severity::Note,
             "The run was interrupted.".to_owned(),
             "",
         ),
-        RunEnd::NodeExited { node, how } => finding(
+        RunEndReason::NodeExited { node, how } => finding(
             FindingCode::NodeLost,
             Severity::Error,
             format!("The process of {node} ended {how}; entries received until then are counted."),
             "Find what terminated it: out of memory (dmesg), a limit, or a signal.",
         ),
-        RunEnd::TaskAbandoned { node, task } => finding(
+        RunEndReason::TaskAbandoned { node, task } => finding(
             FindingCode::NodeLost,
             Severity::Error,
             format!("Task '{task}' on {node} ended before its last period, and the run with it."),
             "Check whether it failed, exceeded --timeout, or its node was terminated.",
         ),
-        RunEnd::NotStarted(why) => finding(
+        RunEndReason::NotStarted(why) => finding(
             FindingCode::NodeLost,
             Severity::Error,
             format!("The run after the reported ones could not begin: {why}."),
             "",
         ),
-        RunEnd::TaskStuck { node, task } => finding(
+        RunEndReason::TaskStuck { node, task } => finding(
             FindingCode::NodeLost,
             Severity::Error,
             format!("Task '{task}' on {node} did not finish, and was terminated."),
@@ -321,7 +325,7 @@ fn add_end_finding(ending: &RunEnd, findings: &mut Vec<Finding>) {
 
 #[cfg(test)]
 mod tests {
-    use horolog_record::TaskPolicy;
+    use horolog_record::TaskSchedulingPolicy;
 
     use super::*;
 
@@ -338,7 +342,8 @@ mod tests {
         let name = result.runs[0].nodes[0].name.clone();
         assert_eq!(labels(&result)[0], name);
         let mut other = result.runs[0].clone();
-        (other.policy, result.runs[0].policy) = (Some(TaskPolicy::Rr), Some(TaskPolicy::Fifo));
+        (other.policy, result.runs[0].policy) =
+            (Some(TaskSchedulingPolicy::Rr), Some(TaskSchedulingPolicy::Fifo));
         result.runs.push(other);
         assert_eq!(labels(&result)[0], format!("{name} under fifo"));
         result.runs[1].nodes.truncate(1);
@@ -356,13 +361,13 @@ mod tests {
         node.clocks.clear();
         node.tasks.truncate(1);
         node.tasks[0].scheduling.core = None;
-        run.nodes = vec![node.clone(), CycleNode { name: "last".to_owned(), ..node }];
+        run.nodes = vec![node.clone(), CycleNodeResult { name: "last".to_owned(), ..node }];
         run.shared.truncate(1);
         let shared = &mut run.shared[0];
         shared.task = run.nodes[0].tasks[0].name.clone();
         (shared.periods, shared.straggler_periods) = (100, vec![1, 99]);
         (shared.waited_ns, shared.span_ns) = (4e6, 9e6);
-        let finding_text = |run: &CycleRun, signal| {
+        let finding_text = |run: &CycleRunResult, signal| {
             let mut findings = Vec::new();
             add_straggler_findings(run, signal, &mut findings);
             let one = findings.pop().unwrap();

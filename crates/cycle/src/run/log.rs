@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use crate::entry::{EntryKind, PeriodEnd, PeriodEntry};
+use crate::entry::{PeriodEntry, PeriodEntryKind, PeriodOutcome};
 use crate::task::{Task, TaskWork};
 
 /// Header line of the CSV file.
@@ -13,7 +13,7 @@ pub const LOG_HEADER: &str = "node,task,part,cycle,release_ns,released_ns,latene
 
 /// CSV line of a period, superstep or event of a task.
 #[derive(Clone, Copy, Debug)]
-pub struct LogLine<'a> {
+pub struct PeriodLogLine<'a> {
     /// Name of the node.
     pub node: &'a str,
     /// Names of all nodes, by index.
@@ -23,7 +23,7 @@ pub struct LogLine<'a> {
     pub(crate) entry: &'a PeriodEntry,
 }
 
-impl LogLine<'_> {
+impl PeriodLogLine<'_> {
     fn states(&self) -> &[String] {
         match &self.task.work {
             TaskWork::Program(program) => &program.states,
@@ -32,23 +32,23 @@ impl LogLine<'_> {
     }
 }
 
-impl Display for LogLine<'_> {
+impl Display for PeriodLogLine<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Self { node, names, task, entry } = self;
         write!(f, "{node},{},", task.name)?;
         match entry.kind {
-            EntryKind::Period => f.write_str("period")?,
-            EntryKind::Step(step) => write!(f, "step{}", u16::from(step) + 1)?,
-            EntryKind::Event => f.write_str("event")?,
-            EntryKind::NotReleased => f.write_str("unreleased")?,
+            PeriodEntryKind::Period => f.write_str("period")?,
+            PeriodEntryKind::Step(step) => write!(f, "step{}", u16::from(step) + 1)?,
+            PeriodEntryKind::Event => f.write_str("event")?,
+            PeriodEntryKind::NotReleased => f.write_str("unreleased")?,
         }
         let release_ns =
             u128::from(task.offset_ns) + u128::from(entry.period) * u128::from(task.period_ns);
         let response_ns = entry.response_ns();
-        let is_missed = entry.kind == EntryKind::Period && entry.is_missed(task.deadline_ns);
+        let is_missed = entry.kind == PeriodEntryKind::Period && entry.is_missed(task.deadline_ns);
         write!(f, ",{},{release_ns},", entry.period)?;
         // A period that was never released has no actual release.
-        if entry.kind != EntryKind::NotReleased {
+        if entry.kind != PeriodEntryKind::NotReleased {
             write!(f, "{}", entry.released_ns)?;
         }
         write!(
@@ -63,7 +63,7 @@ impl Display for LogLine<'_> {
             entry.barrier_ns,
             u8::from(is_missed),
             u8::from(entry.is_overrun),
-            u8::from(entry.end != PeriodEnd::Success),
+            u8::from(entry.end != PeriodOutcome::Success),
             entry.missing,
             u8::from(entry.is_broken),
         )?;
@@ -88,24 +88,24 @@ mod tests {
             execution_ns: 600_001,
             straggler: Some(1),
             released_ns: 3_004_000,
-            ..PeriodEntry::new(EntryKind::Period, 3)
+            ..PeriodEntry::new(PeriodEntryKind::Period, 3)
         };
         let (names, task) = (["node1", "far"].map(str::to_owned), &set.tasks()[0]);
-        let line = |entry| LogLine { node: "node1", names: &names, task, entry }.to_string();
+        let line = |entry| PeriodLogLine { node: "node1", names: &names, task, entry }.to_string();
         assert_eq!(
             line(&entry),
             "node1,a,period,3,3001000,3004000,400000,600001,1000001,1000000,0,0,0,0,1,0,0,0,0,\
              far,0,"
         );
         let abandoned = PeriodEntry {
-            end: PeriodEnd::Abandoned,
+            end: PeriodOutcome::Abandoned,
             start_latency_ns: 1,
             execution_ns: 1,
             ..entry
         };
         let abandoned_line = line(&abandoned);
         assert!(abandoned_line.contains(",1,0,1,0,0,far,"), "missed and failed: {abandoned_line}");
-        let lost = PeriodEntry { backlog: 2, ..PeriodEntry::new(EntryKind::NotReleased, 4) };
+        let lost = PeriodEntry { backlog: 2, ..PeriodEntry::new(PeriodEntryKind::NotReleased, 4) };
         let unreleased = line(&lost);
         assert!(unreleased.starts_with("node1,a,unreleased,4,4001000,,0,"), "{unreleased}");
         for line in [line(&entry), abandoned_line, unreleased] {

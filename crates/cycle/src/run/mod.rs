@@ -16,15 +16,16 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use horolog_record::{
-    CYCLE_SCHEMA, CycleResult, CycleRun, CycleSpeedup, Host, ReleaseSignal, TaskPolicy, rfc3339_now,
+    CYCLE_SCHEMA, CycleResult, CycleRunResult, CycleSpeedup, Host, ReleaseSignal,
+    TaskSchedulingPolicy, rfc3339_now,
 };
 use thiserror::Error;
 
-use crate::cluster::{Leader, RemoteNode};
+use crate::cluster::{LeaderListener, RemoteNode};
 use crate::task::TaskSet;
 use findings::clocks;
-pub use log::{LOG_HEADER, LogLine};
-use single_run::{RunEnd, SingleRun};
+pub use log::{LOG_HEADER, PeriodLogLine};
+use single_run::{RunEndReason, SingleRun};
 
 /// Largest number of nodes of a run.
 pub const NODES_MAX: u16 = 256;
@@ -43,7 +44,7 @@ pub struct RunOptions {
     pub nodes: Vec<u16>,
     /// Policies that replace the tasks' own, one run for each; empty for one run without a
     /// replacement.
-    pub policies: Vec<TaskPolicy>,
+    pub policies: Vec<TaskSchedulingPolicy>,
     /// True if the computation is divided among the nodes.
     pub divide: bool,
     /// Cores to which tasks are pinned, all tasks of a node to one core; nodes use the cores in
@@ -188,7 +189,7 @@ pub trait RunObserver {
     /// Receives a snapshot, several times a second.
     fn snapshot(&mut self, snapshot: &RunSnapshot<'_>);
     /// Receives the outcome of a period, superstep or event.
-    fn log(&mut self, line: &LogLine<'_>);
+    fn log(&mut self, line: &PeriodLogLine<'_>);
     /// Returns true if the run must stop now.
     fn is_stop_requested(&self) -> bool;
 }
@@ -203,7 +204,7 @@ pub fn run(options: &RunOptions, observer: &mut dyn RunObserver) -> Result<Cycle
     let no_replacement = [None];
     let policies: Vec<_> = options.policies.iter().copied().map(Some).collect();
     let policies = if policies.is_empty() { &no_replacement[..] } else { &policies };
-    let plans: Vec<(Option<TaskPolicy>, u16)> = policies
+    let plans: Vec<(Option<TaskSchedulingPolicy>, u16)> = policies
         .iter()
         .flat_map(|policy| options.nodes.iter().map(move |nodes| (*policy, *nodes)))
         .collect();
@@ -228,7 +229,7 @@ pub fn run(options: &RunOptions, observer: &mut dyn RunObserver) -> Result<Cycle
                         return Err(error);
                     }
                     // The results of earlier runs are retained.
-                    endings.push(RunEnd::NotStarted(error.to_string()));
+                    endings.push(RunEndReason::NotStarted(error.to_string()));
                     break;
                 }
             };
@@ -264,7 +265,7 @@ pub fn run(options: &RunOptions, observer: &mut dyn RunObserver) -> Result<Cycle
 }
 
 /// Returns the tasks of a run with its policy, divided among its nodes if requested.
-fn task_set_for(options: &RunOptions, policy: Option<TaskPolicy>, nodes: u16) -> TaskSet {
+fn task_set_for(options: &RunOptions, policy: Option<TaskSchedulingPolicy>, nodes: u16) -> TaskSet {
     let with_policy =
         policy.map_or_else(|| options.set.clone(), |one| options.set.with_policy(one));
     if options.divide { with_policy.divided(nodes.into()) } else { with_policy }
@@ -272,10 +273,10 @@ fn task_set_for(options: &RunOptions, policy: Option<TaskPolicy>, nodes: u16) ->
 
 /// Returns the speedup of each run over the one with the fewest nodes under the same policy, for
 /// the first task that all nodes share.
-fn speedups(runs: &[CycleRun]) -> Vec<CycleSpeedup> {
+fn speedups(runs: &[CycleRunResult]) -> Vec<CycleSpeedup> {
     let mut policies: Vec<_> = runs.iter().map(|run| run.policy).collect();
     policies.dedup();
-    let of = |policy: &Option<TaskPolicy>| {
+    let of = |policy: &Option<TaskSchedulingPolicy>| {
         let runs: Vec<_> = runs.iter().filter(|run| run.policy == *policy).collect();
         let shared = runs.iter().find_map(|run| run.shared.first());
         shared.map_or_else(Vec::new, |shared| speedups_of(&runs, &shared.task, *policy))
@@ -283,8 +284,12 @@ fn speedups(runs: &[CycleRun]) -> Vec<CycleSpeedup> {
     policies.iter().flat_map(of).collect()
 }
 
-fn speedups_of(runs: &[&CycleRun], task: &str, policy: Option<TaskPolicy>) -> Vec<CycleSpeedup> {
-    let span_ns = |run: &CycleRun| {
+fn speedups_of(
+    runs: &[&CycleRunResult],
+    task: &str,
+    policy: Option<TaskSchedulingPolicy>,
+) -> Vec<CycleSpeedup> {
+    let span_ns = |run: &CycleRunResult| {
         let shared = run.shared.iter().find(|shared| shared.task == task);
         let single_node = || {
             let [node] = &run.nodes[..] else { return None };
@@ -311,7 +316,7 @@ fn speedups_of(runs: &[&CycleRun], task: &str, policy: Option<TaskPolicy>) -> Ve
 /// Members that have joined, and their leader; without members if all nodes are on this host.
 struct JoinedMembers {
     members: Vec<RemoteNode>,
-    leader: Option<Leader>,
+    leader: Option<LeaderListener>,
 }
 
 impl JoinedMembers {
@@ -336,8 +341,8 @@ fn gather_members(
         return Ok(JoinedMembers { members: Vec::new(), leader: None });
     };
     let address = cluster.listen;
-    let leader =
-        Leader::listen(address).map_err(|error| RunError::ListenFailed { address, error })?;
+    let leader = LeaderListener::listen(address)
+        .map_err(|error| RunError::ListenFailed { address, error })?;
     let expected = usize::from(nodes.saturating_sub(1));
     let mut last = None;
     let (began, mut expired_wait) = (Instant::now(), None);
@@ -370,7 +375,7 @@ mod tests {
     const GOLDEN: &str = include_str!("../../../record/samples/cycle.json");
 
     /// A run of so many nodes under a policy, whose task took so long.
-    fn run(policy: Option<TaskPolicy>, nodes: usize, span_ns: f64) -> CycleRun {
+    fn run(policy: Option<TaskSchedulingPolicy>, nodes: usize, span_ns: f64) -> CycleRunResult {
         let golden: CycleResult = serde_json::from_str(GOLDEN).unwrap();
         let mut run = golden.runs.into_iter().next().unwrap();
         let mut node = run.nodes.swap_remove(0);
@@ -385,12 +390,12 @@ mod tests {
             run.shared.clear();
         }
         run.shared.iter_mut().for_each(|shared| shared.span_ns = span_ns);
-        CycleRun { policy, ..run }
+        CycleRunResult { policy, ..run }
     }
 
     #[test]
     fn each_policy_has_its_own_base_and_all_are_of_one_task() {
-        let (fifo, other) = (Some(TaskPolicy::Fifo), Some(TaskPolicy::Other));
+        let (fifo, other) = (Some(TaskSchedulingPolicy::Fifo), Some(TaskSchedulingPolicy::Other));
         let runs = [run(fifo, 1, 8e6), run(fifo, 2, 5e6), run(other, 1, 12e6), run(other, 4, 4e6)];
         let gained: Vec<_> = speedups(&runs)
             .into_iter()

@@ -5,15 +5,15 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use horolog_record::{CycleClockOffset, CycleNode, CycleTask, Distribution};
+use horolog_record::{CycleClockOffset, CycleNodeResult, CycleTaskResult, Distribution};
 use horolog_sys::zone::zone_index;
 
-use super::child::TaskProcess;
+use super::child::NodeChildProcess;
 use super::{RunError, RunOptions};
-use crate::cluster::{RemoteNode, TaskState};
+use crate::cluster::{RemoteNode, SharedTaskState};
 use crate::entry::PeriodEntry;
 use crate::gather::task_stats::TaskStats;
-use crate::node::{NodeOrder, NodeReady, NodeStart, TaskFailure, TaskReady};
+use crate::node::{NodeOrder, NodeReady, NodeStartCommand, TaskFailure, TaskReady};
 use crate::task::{Task, TaskSet, TaskWork};
 
 /// Additional timeout of a node on another host, for the measurement of its clock and for the
@@ -36,13 +36,13 @@ pub(super) struct NodeHandle<'a> {
 
 /// Connection to a node.
 enum NodeConnection<'a> {
-    Local(Box<TaskProcess>),
+    Local(Box<NodeChildProcess>),
     Remote(&'a mut RemoteNode),
 }
 
 /// Index of a node, number of nodes, and address at which the peers reach it.
 #[derive(Clone, Copy)]
-pub(super) struct NodeSlot {
+pub(super) struct NodePosition {
     pub(super) node: u16,
     pub(super) nodes: u16,
     pub(super) address: Option<SocketAddr>,
@@ -55,7 +55,7 @@ impl<'a> NodeHandle<'a> {
         options: &RunOptions,
         set: &TaskSet,
         cycles: &[u64],
-        slot: NodeSlot,
+        slot: NodePosition,
         remote: Option<&'a mut RemoteNode>,
         is_interrupted: &dyn Fn() -> bool,
     ) -> Result<Self, RunError> {
@@ -82,7 +82,8 @@ impl<'a> NodeHandle<'a> {
             remote.send_order(&order).map_err(start)?;
             NodeConnection::Remote(remote)
         } else {
-            let child = TaskProcess::start(&options.program, &options.arguments, &order, tasks);
+            let child =
+                NodeChildProcess::start(&options.program, &options.arguments, &order, tasks);
             NodeConnection::Local(Box::new(child.map_err(start)?))
         };
         let ready = match &mut link {
@@ -156,7 +157,7 @@ impl<'a> NodeHandle<'a> {
         })
     }
 
-    pub(super) fn send_start(&mut self, start: &NodeStart) -> Result<(), RunError> {
+    pub(super) fn send_start(&mut self, start: &NodeStartCommand) -> Result<(), RunError> {
         let sent: io::Result<()> = match &mut self.link {
             NodeConnection::Local(child) => child.send(start),
             NodeConnection::Remote(remote) => remote.send_start(start),
@@ -195,7 +196,7 @@ impl<'a> NodeHandle<'a> {
         self.cycles[task]
     }
 
-    fn task_state(&self, task: usize) -> TaskState {
+    fn task_state(&self, task: usize) -> SharedTaskState {
         match &self.link {
             NodeConnection::Local(child) => child.task_state(task),
             NodeConnection::Remote(remote) => remote.task_state(task),
@@ -250,7 +251,7 @@ impl<'a> NodeHandle<'a> {
     }
 
     /// Returns the record of the node.
-    pub(super) fn to_record(&self, set: &TaskSet) -> CycleNode {
+    pub(super) fn to_record(&self, set: &TaskSet) -> CycleNodeResult {
         let (host, clocks) = match &self.link {
             NodeConnection::Local(_) => (None, &[][..]),
             NodeConnection::Remote(remote) => {
@@ -262,7 +263,7 @@ impl<'a> NodeHandle<'a> {
             error_ns: clock.error_ns,
         };
         let tasks = set.tasks().iter().enumerate();
-        CycleNode {
+        CycleNodeResult {
             name: self.name.clone(),
             host,
             conditions: self.ready.conditions.clone(),
@@ -272,9 +273,9 @@ impl<'a> NodeHandle<'a> {
         }
     }
 
-    fn task_record(&self, at: usize, task: &Task) -> CycleTask {
+    fn task_record(&self, at: usize, task: &Task) -> CycleTaskResult {
         let (stats, ready, state) = (&self.stats[at], &self.ready.tasks[at], self.task_state(at));
-        CycleTask {
+        CycleTaskResult {
             name: task.name.clone(),
             period_ns: task.period_ns,
             deadline_ns: task.deadline_ns,

@@ -13,7 +13,7 @@ use std::thread::{self, JoinHandle};
 use horolog_record::{Distribution, ReleaseSignalCounts};
 use horolog_stats::Recorder;
 use horolog_sys::affinity;
-use horolog_sys::clock::{MonotonicClock, sleep_until};
+use horolog_sys::clock::{ClockMonotonic, sleep_until};
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
 use crate::node::datagram::{DatagramHeader, DatagramKind, HEADER_LEN};
@@ -46,11 +46,11 @@ impl ReleaseSchedule {
 #[derive(Debug)]
 pub(super) struct ReleaseSignalThread {
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<SignalStats>>,
+    thread: Option<JoinHandle<ReleaseSignalStats>>,
 }
 
 #[derive(Debug)]
-struct SignalStats {
+struct ReleaseSignalStats {
     packets: u64,
     failed: u64,
     lateness: Recorder,
@@ -98,8 +98,8 @@ fn send_all(
     schedules: &[ReleaseSchedule],
     (begin, token): (Timestamp<Monotonic>, u64),
     stop: &AtomicBool,
-) -> SignalStats {
-    let mut stats = SignalStats { packets: 0, failed: 0, lateness: Recorder::new() };
+) -> ReleaseSignalStats {
+    let mut stats = ReleaseSignalStats { packets: 0, failed: 0, lateness: Recorder::new() };
     let waiting = schedules.iter().enumerate().filter(|(_, train)| train.period_count > 0);
     let mut next: BinaryHeap<_> =
         waiting.map(|(at, train)| Reverse((train.release_time(begin, 0).as_ns(), at, 0))).collect();
@@ -116,14 +116,14 @@ fn send_all(
             }
             stats
                 .lateness
-                .record((MonotonicClock.now() - released_at).as_ns().max(0).unsigned_abs());
+                .record((ClockMonotonic.now() - released_at).as_ns().max(0).unsigned_abs());
         }
         if cycle + 1 < schedule.period_count {
             next.push(Reverse((schedule.release_time(begin, cycle + 1).as_ns(), at, cycle + 1)));
         }
     }
     for after in END_PACKET_PAUSES {
-        if !wait_until(MonotonicClock.now() + after, stop) {
+        if !wait_until(ClockMonotonic.now() + after, stop) {
             return stats;
         }
         for to in schedules.iter().flat_map(|train| &train.receivers) {
@@ -150,7 +150,7 @@ fn wait_until(until: Timestamp<Monotonic>, stop: &AtomicBool) -> bool {
         if stop.load(Ordering::Relaxed) {
             return false;
         }
-        let now = MonotonicClock.now();
+        let now = ClockMonotonic.now();
         if now >= until {
             return true;
         }
@@ -175,7 +175,7 @@ mod tests {
             period_count: cycles,
             receivers: to.clone(),
         };
-        let begin = MonotonicClock.now() + Span::from_ms(5);
+        let begin = ClockMonotonic.now() + Span::from_ms(5);
         let mut signal =
             ReleaseSignalThread::start(vec![train(0, 10, 3), train(3, 15, 2)], begin, 7).unwrap();
         let mut kinds = Vec::new();
@@ -207,8 +207,8 @@ mod tests {
             period_count: 1,
             receivers: Vec::new(),
         };
-        let begun = MonotonicClock.now();
+        let begun = ClockMonotonic.now();
         drop(ReleaseSignalThread::start(vec![far], begun, 7).unwrap());
-        assert!(MonotonicClock.now() - begun < Span::from_ms(60_000));
+        assert!(ClockMonotonic.now() - begun < Span::from_ms(60_000));
     }
 }

@@ -3,17 +3,17 @@
 use std::thread;
 use std::time::Duration;
 
-use horolog_record::{CycleRun, ReleaseSignalCounts, TaskPolicy};
-use horolog_sys::clock::{MonotonicClock, Realtime};
+use horolog_record::{CycleRunResult, ReleaseSignalCounts, TaskSchedulingPolicy};
+use horolog_sys::clock::{ClockMonotonic, ClockRealtime};
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
-use super::node::{NodeHandle, NodeSlot};
+use super::node::{NodeHandle, NodePosition};
 use super::signal::{self, ReleaseSchedule, ReleaseSignalThread};
-use super::{LogLine, RunError, RunObserver, RunOptions, RunSnapshot, TaskSnapshot};
+use super::{PeriodLogLine, RunError, RunObserver, RunOptions, RunSnapshot, TaskSnapshot};
 use crate::cluster::RemoteNode;
 use crate::gather::cross_node::CrossNodeStats;
 use crate::gather::task_stats::TaskStats;
-use crate::node::{NodeStart, StartInstant};
+use crate::node::{NodeStartCommand, StartInstant};
 use crate::ring::COLLECT_INTERVAL_NS;
 use crate::task::{Task, TaskSet, TaskWork};
 
@@ -28,9 +28,9 @@ const COLLECT_INTERVAL: Duration = Duration::from_nanos(COLLECT_INTERVAL_NS);
 /// Time beyond the planned end after which a run is stopped; also the grace period after that.
 const END_GRACE_PERIOD: Span = Span::from_ms(2_000);
 
-/// Circumstances of the end of a run.
+/// Reason for the end of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum RunEnd {
+pub(super) enum RunEndReason {
     /// All periods are completed.
     Completed,
     /// The user ended the run early.
@@ -99,7 +99,7 @@ impl<'a> SingleRun<'a> {
         let mut nodes = Vec::new();
         let mut members = members.iter_mut();
         for node in 0..count {
-            let slot = NodeSlot { node, nodes: count, address };
+            let slot = NodePosition { node, nodes: count, address };
             // The first node is always on this host.
             let remote = if node > 0 { members.next() } else { None };
             nodes.push(NodeHandle::start(options, set, &cycles, slot, remote, is_interrupted)?);
@@ -117,16 +117,16 @@ impl<'a> SingleRun<'a> {
         if options.cluster.is_some() {
             start_delay = start_delay + REMOTE_START_DELAY;
         }
-        let begin = MonotonicClock.now() + start_delay;
+        let begin = ClockMonotonic.now() + start_delay;
         let token = signal::random_token();
         let start = if options.signal_by_packet {
             StartInstant::Signalled { in_ns: start_delay.as_ns().cast_unsigned(), token }
         } else if options.cluster.is_some() {
-            StartInstant::Utc((Realtime.now() + start_delay).as_ns())
+            StartInstant::Utc((ClockRealtime.now() + start_delay).as_ns())
         } else {
             StartInstant::Monotonic(begin.as_ns())
         };
-        let start_command = NodeStart { begin: start, peers };
+        let start_command = NodeStartCommand { begin: start, peers };
         nodes.iter_mut().try_for_each(|node| node.send_start(&start_command))?;
         let signal = options.signal_by_packet.then(|| {
             ReleaseSignalThread::start(release_schedules(set, &cycles, &nodes), begin, token)
@@ -174,14 +174,14 @@ impl<'a> SingleRun<'a> {
         &mut self,
         observer: &mut dyn RunObserver,
         run: (usize, usize),
-    ) -> RunEnd {
+    ) -> RunEndReason {
         let ending = self.collect_all(observer, run);
         self.signal_stats = self.signal.as_mut().and_then(ReleaseSignalThread::finish);
         ending
     }
 
-    fn collect_all(&mut self, observer: &mut dyn RunObserver, run: (usize, usize)) -> RunEnd {
-        let mut ending = RunEnd::Completed;
+    fn collect_all(&mut self, observer: &mut dyn RunObserver, run: (usize, usize)) -> RunEndReason {
+        let mut ending = RunEndReason::Completed;
         // After a request to end, only the grace period remains.
         let mut deadline = self.begin + self.total + self.end_timeout;
         let mut is_past_deadline = false;
@@ -194,36 +194,36 @@ impl<'a> SingleRun<'a> {
                 .all(|node| node.exit_reason.is_some() || node.unfinished_task().is_none());
             let node_exit = self.nodes.iter().find_map(|node| {
                 let how = node.exit_reason.clone()?;
-                Some(RunEnd::NodeExited { node: node.name.clone(), how })
+                Some(RunEndReason::NodeExited { node: node.name.clone(), how })
             });
             let finished: Vec<Vec<bool>> =
                 self.nodes.iter().map(NodeHandle::finished_tasks).collect();
             self.collect_entries(observer);
             self.publish_snapshot(observer, run, all_finished);
             let early_end = if observer.is_stop_requested() {
-                Some(RunEnd::Interrupted)
+                Some(RunEndReason::Interrupted)
             } else {
                 node_exit.or_else(|| self.abandoned_task(&finished))
             };
-            if let Some(early) = early_end.filter(|_| ending == RunEnd::Completed) {
+            if let Some(early) = early_end.filter(|_| ending == RunEndReason::Completed) {
                 ending = early;
                 self.nodes.iter_mut().for_each(NodeHandle::stop);
-                deadline = MonotonicClock.now() + END_GRACE_PERIOD;
+                deadline = ClockMonotonic.now() + END_GRACE_PERIOD;
             }
             if all_finished {
                 return ending;
             }
-            if MonotonicClock.now() > deadline {
+            if ClockMonotonic.now() > deadline {
                 if is_past_deadline {
                     return ending;
                 }
                 // The remaining entries are still collected.
                 is_past_deadline = true;
-                if ending == RunEnd::Completed {
+                if ending == RunEndReason::Completed {
                     ending = self.stuck_task();
                 }
                 self.nodes.iter_mut().for_each(NodeHandle::stop);
-                deadline = MonotonicClock.now() + END_GRACE_PERIOD;
+                deadline = ClockMonotonic.now() + END_GRACE_PERIOD;
             }
             thread::sleep(COLLECT_INTERVAL);
         }
@@ -231,20 +231,20 @@ impl<'a> SingleRun<'a> {
 
     /// Returns the end by a task that has finished without all its periods. `finished` was read
     /// before its entries were collected.
-    fn abandoned_task(&self, finished: &[Vec<bool>]) -> Option<RunEnd> {
+    fn abandoned_task(&self, finished: &[Vec<bool>]) -> Option<RunEndReason> {
         self.nodes.iter().zip(finished).find_map(|(node, through)| {
             let at = (0..through.len()).find(|at| through[*at] && node.missing_periods(*at) > 0)?;
             let task = self.set.tasks()[at].name.clone();
-            Some(RunEnd::TaskAbandoned { node: node.name.clone(), task })
+            Some(RunEndReason::TaskAbandoned { node: node.name.clone(), task })
         })
     }
 
-    fn stuck_task(&self) -> RunEnd {
+    fn stuck_task(&self) -> RunEndReason {
         let stuck = self.nodes.iter().find_map(|node| {
             let task = self.set.tasks()[node.unfinished_task()?].name.clone();
-            Some(RunEnd::TaskStuck { node: node.name.clone(), task })
+            Some(RunEndReason::TaskStuck { node: node.name.clone(), task })
         });
-        stuck.unwrap_or(RunEnd::Completed)
+        stuck.unwrap_or(RunEndReason::Completed)
     }
 
     fn collect_entries(&mut self, observer: &mut dyn RunObserver) {
@@ -252,7 +252,7 @@ impl<'a> SingleRun<'a> {
             for (at, task) in self.set.tasks().iter().enumerate() {
                 let (cross_node, names) = (&mut self.cross_node[at], &self.names);
                 node.take_entries(at, &mut |node, stats, entry| {
-                    observer.log(&LogLine { node, names, task, entry });
+                    observer.log(&PeriodLogLine { node, names, task, entry });
                     stats.add(entry);
                     if let Some(joint) = cross_node {
                         joint.add(index, entry);
@@ -263,7 +263,7 @@ impl<'a> SingleRun<'a> {
     }
 
     fn publish_snapshot(&self, observer: &mut dyn RunObserver, run: (usize, usize), is_last: bool) {
-        let elapsed_ns = (MonotonicClock.now() - self.begin).as_ns().clamp(0, self.total.as_ns());
+        let elapsed_ns = (ClockMonotonic.now() - self.begin).as_ns().clamp(0, self.total.as_ns());
         let of_node = |node: &NodeHandle<'_>| {
             let tasks = self.set.tasks().iter().zip(&node.stats);
             let of_task = |(task, stats): (&Task, &TaskStats)| TaskSnapshot {
@@ -313,9 +313,9 @@ impl<'a> SingleRun<'a> {
     }
 
     /// Returns the record of the run.
-    pub(super) fn to_record(&self, policy: Option<TaskPolicy>) -> CycleRun {
-        let elapsed_ns = (MonotonicClock.now() - self.begin).as_ns().clamp(0, self.total.as_ns());
-        CycleRun {
+    pub(super) fn to_record(&self, policy: Option<TaskSchedulingPolicy>) -> CycleRunResult {
+        let elapsed_ns = (ClockMonotonic.now() - self.begin).as_ns().clamp(0, self.total.as_ns());
+        CycleRunResult {
             policy,
             sent: self.signal_stats.clone(),
             elapsed_s: elapsed_ns as f64 / 1e9,

@@ -5,8 +5,8 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::{
-    ComputeAmount, MessageDestination, Policy, PollingSpec, SchedulingSpec, StepMessage, Superstep,
-    Task, TaskProgram, TaskSet, TaskSetError, TaskWork,
+    ComputeAmount, MessageDestination, Policy, PollingServerSpec, SchedulingSpec, Superstep,
+    SuperstepMessage, Task, TaskProgram, TaskSet, TaskSetError, TaskWork,
 };
 
 /// Longest file that is read, in bytes.
@@ -39,16 +39,16 @@ struct RawTask {
     to: Option<Spanned<String>>,
     barrier: Option<bool>,
     #[serde(default, rename = "step")]
-    steps: Vec<Spanned<RawStep>>,
+    steps: Vec<Spanned<RawSuperstep>>,
     command: Option<Vec<String>>,
     program: Option<Vec<String>>,
     states: Option<Spanned<Vec<String>>>,
-    polling: Option<Spanned<RawPolling>>,
+    polling: Option<Spanned<RawPollingServer>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct RawStep {
+struct RawSuperstep {
     compute: Option<Spanned<String>>,
     units: Option<u64>,
     message: Option<u64>,
@@ -58,7 +58,7 @@ struct RawStep {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct RawPolling {
+struct RawPollingServer {
     rate: f64,
     compute: Option<Spanned<String>>,
     units: Option<u64>,
@@ -122,7 +122,7 @@ impl TaskFileReader<'_> {
     }
 
     fn work(&self, raw: &RawTask, offset: usize) -> Result<TaskWork, TaskSetError> {
-        let single_step = RawStep {
+        let single_step = RawSuperstep {
             compute: raw.compute.clone(),
             units: raw.units,
             message: raw.message,
@@ -134,7 +134,7 @@ impl TaskFileReader<'_> {
             kinds.push(TaskWork::Steps(vec![self.step(&single_step, offset)?]));
         }
         if !raw.steps.is_empty() {
-            let step = |step: &Spanned<RawStep>| self.step(step.get_ref(), step.span().start);
+            let step = |step: &Spanned<RawSuperstep>| self.step(step.get_ref(), step.span().start);
             kinds.push(TaskWork::Steps(raw.steps.iter().map(step).collect::<Result<_, _>>()?));
         }
         kinds.extend(raw.command.clone().map(TaskWork::Command));
@@ -146,9 +146,13 @@ impl TaskFileReader<'_> {
         kinds.extend(raw.program.clone().map(program).map(TaskWork::Program));
         if let Some(polling) = &raw.polling {
             let offset = polling.span().start;
-            let RawPolling { rate, compute, units, budget } = polling.get_ref();
+            let RawPollingServer { rate, compute, units, budget } = polling.get_ref();
             let event = self.compute(compute.as_ref(), *units, offset)?;
-            kinds.push(TaskWork::Polling(PollingSpec { rate: *rate, event, budget: *budget }));
+            kinds.push(TaskWork::Polling(PollingServerSpec {
+                rate: *rate,
+                event,
+                budget: *budget,
+            }));
         }
         let one_of = "a step (compute, units, message, barrier), [[task.step]], command, program \
                       or [task.polling]";
@@ -167,7 +171,7 @@ impl TaskFileReader<'_> {
         }
     }
 
-    fn step(&self, raw: &RawStep, offset: usize) -> Result<Superstep, TaskSetError> {
+    fn step(&self, raw: &RawSuperstep, offset: usize) -> Result<Superstep, TaskSetError> {
         let to = match &raw.to {
             None => None,
             Some(to) => match to.get_ref().as_str() {
@@ -179,7 +183,7 @@ impl TaskFileReader<'_> {
         if let (Some(to), None) = (&raw.to, raw.message) {
             return Err(self.error_at(to, "'to' needs a message"));
         }
-        let message = |bytes| StepMessage { bytes, to: to.unwrap_or(MessageDestination::All) };
+        let message = |bytes| SuperstepMessage { bytes, to: to.unwrap_or(MessageDestination::All) };
         Ok(Superstep {
             compute: self.compute(raw.compute.as_ref(), raw.units, offset)?,
             message: raw.message.map(message),
@@ -219,7 +223,7 @@ impl TaskFileReader<'_> {
     }
 }
 
-impl RawStep {
+impl RawSuperstep {
     fn is_empty(&self) -> bool {
         let Self { compute, units, message, to, barrier } = self;
         compute.is_none()

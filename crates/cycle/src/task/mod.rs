@@ -7,7 +7,7 @@ mod file;
 #[cfg(test)]
 mod tests;
 
-pub use horolog_record::TaskPolicy as Policy;
+pub use horolog_record::TaskSchedulingPolicy as Policy;
 use serde::{Deserialize, Serialize};
 
 use crate::ring::{COLLECT_INTERVAL_NS, NON_PERIOD_MAX};
@@ -68,7 +68,7 @@ pub struct Task {
 pub struct SchedulingSpec {
     /// Scheduling policy.
     pub policy: Policy,
-    /// Real-time priority, 1 to 99; 0 under [`Policy::Other`] and [`Policy::Deadline`].
+    /// Real-time priority, 1 to 99; 0 under [`AgentPolicy::Other`] and [`AgentPolicy::Deadline`].
     pub priority: u8,
     /// Core to which it is pinned.
     pub core: Option<usize>,
@@ -85,7 +85,7 @@ pub enum TaskWork {
     /// Program that is started once and marks its periods by messages.
     Program(TaskProgram),
     /// Polling server of aperiodic events.
-    Polling(PollingSpec),
+    Polling(PollingServerSpec),
 }
 
 /// Program that is started once, receives its releases and marks its activities.
@@ -103,7 +103,7 @@ pub struct Superstep {
     /// Amount of computation.
     pub compute: ComputeAmount,
     /// Message that the node sends to its peers; it waits for theirs.
-    pub message: Option<StepMessage>,
+    pub message: Option<SuperstepMessage>,
     /// True if all nodes wait for each other at the end.
     pub barrier: bool,
 }
@@ -128,7 +128,7 @@ impl ComputeAmount {
 
 /// Message of a node to its peers in a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct StepMessage {
+pub struct SuperstepMessage {
     /// Length in bytes.
     pub bytes: u64,
     /// Receiving nodes.
@@ -148,7 +148,7 @@ pub enum MessageDestination {
 /// Polling server: aperiodic work in the form of a periodic task. Events wait for the next release
 /// and are served then, up to the budget.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub struct PollingSpec {
+pub struct PollingServerSpec {
     /// Mean number of events per second; they arrive as a Poisson process.
     pub rate: f64,
     /// Computation of each event.
@@ -205,7 +205,7 @@ impl TaskSet {
     }
 
     /// Returns these tasks under another policy. Tasks without a priority get the default; under
-    /// [`Policy::Deadline`] no task is pinned to a core, which the kernel would refuse.
+    /// [`AgentPolicy::Deadline`] no task is pinned to a core, which the kernel would refuse.
     #[must_use]
     pub fn with_policy(&self, policy: Policy) -> Self {
         let mut set = self.clone();
@@ -374,7 +374,7 @@ fn check_compute(compute: ComputeAmount, period_ns: u64) -> Result<(), String> {
     }
 }
 
-impl PollingSpec {
+impl PollingServerSpec {
     fn check(&self, period_ns: u64) -> Result<(), String> {
         if !(self.rate > 0.0 && self.rate <= 1e6) {
             return Err("the rate of events is above 0 and 1M a second at most".to_owned());

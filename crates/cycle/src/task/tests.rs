@@ -42,7 +42,7 @@ fn a_file_describes_every_part_of_a_task() {
     let steps = vec![
         Superstep {
             compute: ComputeAmount::Ns(2_000_000),
-            message: Some(StepMessage { bytes: 1_024, to: MessageDestination::Next }),
+            message: Some(SuperstepMessage { bytes: 1_024, to: MessageDestination::Next }),
             barrier: false,
         },
         Superstep { compute: ComputeAmount::Units(1_000), message: None, barrier: true },
@@ -62,7 +62,10 @@ fn a_file_describes_every_part_of_a_task() {
     );
     let alarms = &set.tasks()[1];
     let event = ComputeAmount::Ns(100_000);
-    assert_eq!(alarms.work, TaskWork::Polling(PollingSpec { rate: 200.0, event, budget: 10 }));
+    assert_eq!(
+        alarms.work,
+        TaskWork::Polling(PollingServerSpec { rate: 200.0, event, budget: 10 })
+    );
     assert_eq!((alarms.deadline_ns, alarms.schedule.priority), (5_000_000, 0));
     let words = vec!["./log".to_owned(), "--fast".to_owned()];
     assert_eq!(set.tasks()[2].work, TaskWork::Command(words));

@@ -3,10 +3,11 @@
 use horolog_time::leap::LeapSecond;
 use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp};
 
-use super::count::{self, CountAnchor};
+use super::count::{self, SecondCountAnchor};
 use super::{COARSE_TOLERANCE, PulseLabeller};
 use crate::{
-    ImplausibleTime, LabelSettings, PulseReject, Sentence, SentenceReject, rollover_count,
+    ImplausibilityReason, PulseLabellerSettings, PulseRejectReason, Sentence, SentenceRejectReason,
+    rollover_count,
 };
 
 const DAY_S: i64 = 86_400;
@@ -20,28 +21,29 @@ impl PulseLabeller {
     /// # Errors
     ///
     /// The reason for which the sentence does not count.
-    pub fn add_sentence(&mut self, sentence: &Sentence) -> Result<(), SentenceReject> {
+    pub fn add_sentence(&mut self, sentence: &Sentence) -> Result<(), SentenceRejectReason> {
         if !sentence.is_valid {
-            return Err(SentenceReject::Void);
+            return Err(SentenceRejectReason::Void);
         }
         if sentence.is_leap_second {
             // Leap seconds end a day: any other 60 is a rounding by the receiver.
             let ends_day = (sentence.second.as_ns() / NS_PER_S + 1) % DAY_S == 0;
             self.has_unannounced_leap |= self.leap.is_none() && ends_day;
-            return Err(SentenceReject::LeapSecond);
+            return Err(SentenceRejectReason::LeapSecond);
         }
         let (second, fraction_ns) = sentence.second.to_timespec();
         if self.last_named.replace(second) == Some(second) {
-            return Err(SentenceReject::Repeated);
+            return Err(SentenceRejectReason::Repeated);
         }
         // Arrival shifted to the start of the named second.
         let second_start = sentence.received - Span::from_ns(fraction_ns.into());
-        let coarse_result = self.update_coarse_count(CountAnchor { second, at: second_start });
+        let coarse_result =
+            self.update_coarse_count(SecondCountAnchor { second, at: second_start });
         self.expire(sentence.received);
         match self.count {
             Some(count) => self.confirm(count, sentence),
             None => self.establish(sentence).map_err(|reject| match (reject, coarse_result) {
-                (SentenceReject::NoPulse, Err(disagrees)) => disagrees,
+                (SentenceRejectReason::NoPulse, Err(disagrees)) => disagrees,
                 _ => reject,
             }),
         }
@@ -49,10 +51,13 @@ impl PulseLabeller {
 
     /// Compares a sentence with the count by sentences alone, and establishes or replaces that
     /// count once enough sentences in a row agree.
-    fn update_coarse_count(&mut self, named: CountAnchor) -> Result<(), SentenceReject> {
-        let LabelSettings { sentences_to_establish, sentences_to_change, gap_max, .. } =
+    fn update_coarse_count(
+        &mut self,
+        named: SecondCountAnchor,
+    ) -> Result<(), SentenceRejectReason> {
+        let PulseLabellerSettings { sentences_to_establish, sentences_to_change, gap_max, .. } =
             self.settings;
-        let vote = LabelVote::update(&mut self.coarse_vote, named, COARSE_TOLERANCE);
+        let vote = SecondCountCandidate::update(&mut self.coarse_vote, named, COARSE_TOLERANCE);
         let current_count = self.coarse_count.filter(|count| named.at - count.at <= gap_max);
         let difference_s =
             current_count.map_or(0, |count| named.second - count.nearest_count(named.at).0.second);
@@ -70,7 +75,7 @@ impl PulseLabeller {
         }
         self.coarse_count = current_count;
         let difference = Span::from_ns(difference_s.saturating_mul(NS_PER_S));
-        current_count.map_or(Ok(()), |_| Err(SentenceReject::Disagrees(difference)))
+        current_count.map_or(Ok(()), |_| Err(SentenceRejectReason::Disagrees(difference)))
     }
 
     /// Returns true within [`LEAP_WINDOW_S`] of an announced leap second, or if a sentence has
@@ -83,21 +88,21 @@ impl PulseLabeller {
     }
 
     /// Takes a sentence as a vote for a count while none is established.
-    fn establish(&mut self, sentence: &Sentence) -> Result<(), SentenceReject> {
+    fn establish(&mut self, sentence: &Sentence) -> Result<(), SentenceRejectReason> {
         if let Some(width) = self.wrong_edge_width() {
-            return Err(SentenceReject::Pulse(PulseReject::Polarity(width)));
+            return Err(SentenceRejectReason::Pulse(PulseRejectReason::Polarity(width)));
         }
         if let Some(reject) = self.rate_reject(sentence.received) {
-            return Err(SentenceReject::Pulse(reject));
+            return Err(SentenceRejectReason::Pulse(reject));
         }
         let regular = self
             .recent_pulses
             .regular_pulses(sentence.received, self.settings.tolerance)
             .next_back();
-        let at = regular.ok_or(SentenceReject::NoPulse)?;
+        let at = regular.ok_or(SentenceRejectReason::NoPulse)?;
         let second = self.named_second(sentence, sentence.received - at)?;
-        let named = CountAnchor { second, at };
-        let vote = LabelVote::update(&mut self.vote, named, self.settings.tolerance);
+        let named = SecondCountAnchor { second, at };
+        let vote = SecondCountCandidate::update(&mut self.vote, named, self.settings.tolerance);
         if vote.votes >= self.settings.sentences_to_establish {
             self.adopt(named, sentence.received);
         }
@@ -106,11 +111,15 @@ impl PulseLabeller {
 
     /// Compares a sentence with the established count: it confirms the count, or is a vote for
     /// another.
-    fn confirm(&mut self, count: CountAnchor, sentence: &Sentence) -> Result<(), SentenceReject> {
+    fn confirm(
+        &mut self,
+        count: SecondCountAnchor,
+        sentence: &Sentence,
+    ) -> Result<(), SentenceRejectReason> {
         let (second, lag) = count.second_at(sentence.received);
         let named = self.named_second(sentence, lag)?;
         let Some(expected) = count::utc_of(second, self.leap) else {
-            return Err(SentenceReject::LeapSecond);
+            return Err(SentenceRejectReason::LeapSecond);
         };
         if named == expected {
             self.confirmed_at = sentence.received;
@@ -121,13 +130,14 @@ impl PulseLabeller {
         }
         let difference = Span::from_ns((named - expected).saturating_mul(NS_PER_S));
         if let Some(times) = rollover_count(difference) {
-            return Err(SentenceReject::Implausible(ImplausibleTime::Rollover(times)));
+            return Err(SentenceRejectReason::Implausible(ImplausibilityReason::Rollover(times)));
         }
-        let reject = SentenceReject::Disagrees(difference);
+        let reject = SentenceRejectReason::Disagrees(difference);
         // Start of the second with which the sentence is compared, under the number that the
         // sentence names.
-        let named_start = CountAnchor { second: named, at: sentence.received - lag };
-        let vote = LabelVote::update(&mut self.vote, named_start, self.settings.tolerance);
+        let named_start = SecondCountAnchor { second: named, at: sentence.received - lag };
+        let vote =
+            SecondCountCandidate::update(&mut self.vote, named_start, self.settings.tolerance);
         let is_leap = self.has_unannounced_leap && named + 1 == expected;
         let needed = if is_leap {
             self.settings.sentences_to_establish
@@ -140,7 +150,7 @@ impl PulseLabeller {
         Err(reject)
     }
 
-    fn adopt(&mut self, count: CountAnchor, now: Timestamp<Monotonic>) {
+    fn adopt(&mut self, count: SecondCountAnchor, now: Timestamp<Monotonic>) {
         self.count = Some(count);
         self.leap = self.leap.filter(|leap| count.second < leap.midnight.as_ns() / NS_PER_S);
         self.confirmed_at = now;
@@ -152,27 +162,39 @@ impl PulseLabeller {
     /// their fixes to seconds name an instant within a second, or just before the pulse. The
     /// sentence arrives less than a second after that instant, so exactly one whole second is
     /// possible for the pulse.
-    fn named_second(&self, sentence: &Sentence, since_pulse: Span) -> Result<i64, SentenceReject> {
-        let LabelSettings { lag_min, lag_max, .. } = self.settings;
+    fn named_second(
+        &self,
+        sentence: &Sentence,
+        since_pulse: Span,
+    ) -> Result<i64, SentenceRejectReason> {
+        let PulseLabellerSettings { lag_min, lag_max, .. } = self.settings;
         let at_pulse = (sentence.second - since_pulse).as_ns();
         let second = at_pulse.div_euclid(NS_PER_S) + i64::from(at_pulse.rem_euclid(NS_PER_S) > 0);
         let lag = Span::from_ns(second.saturating_mul(NS_PER_S).saturating_sub(at_pulse));
         let lag = if since_pulse.as_ns() < NS_PER_S { lag } else { since_pulse };
-        if lag < lag_min || lag > lag_max { Err(SentenceReject::Lag(lag)) } else { Ok(second) }
+        if lag < lag_min || lag > lag_max {
+            Err(SentenceRejectReason::Lag(lag))
+        } else {
+            Ok(second)
+        }
     }
 }
 
 /// Count named by the last sentences, and the number of consecutive sentences that named it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct LabelVote {
-    pub(super) count: CountAnchor,
+pub(super) struct SecondCountCandidate {
+    pub(super) count: SecondCountAnchor,
     pub(super) votes: u32,
 }
 
-impl LabelVote {
+impl SecondCountCandidate {
     /// Adds the vote of a sentence and returns the result. A count other than that of the previous
     /// sentence starts again with one vote.
-    pub(super) fn update(vote: &mut Option<Self>, named: CountAnchor, tolerance: Span) -> Self {
+    pub(super) fn update(
+        vote: &mut Option<Self>,
+        named: SecondCountAnchor,
+        tolerance: Span,
+    ) -> Self {
         let previous = vote.filter(|vote| {
             let (expected, distance) = vote.count.nearest_count(named.at);
             // Sentences may be missing in between; the clock may drift by the tolerance in every

@@ -8,12 +8,12 @@ use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp};
 /// are UTC up to an announced leap second and continue uncorrected beyond it, until the count is
 /// rebased.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct CountAnchor {
+pub(super) struct SecondCountAnchor {
     pub(super) second: i64,
     pub(super) at: Timestamp<Monotonic>,
 }
 
-impl CountAnchor {
+impl SecondCountAnchor {
     /// Returns the count at `at`, to the nearest second, and the distance of `at` from the start of
     /// that second.
     pub(super) fn nearest_count(&self, at: Timestamp<Monotonic>) -> (Self, Span) {
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn seconds_are_counted_either_way() {
-        let count = CountAnchor { second: 100, at: Timestamp::from_ns(5 * NS_PER_S) };
+        let count = SecondCountAnchor { second: 100, at: Timestamp::from_ns(5 * NS_PER_S) };
         let (next, distance) = count.nearest_count(Timestamp::from_ns(7_999_000_000));
         assert_eq!((next.second, distance), (103, Span::from_ms(-1)));
         let (before, distance) = count.nearest_count(Timestamp::from_ns(4_001_000_000));

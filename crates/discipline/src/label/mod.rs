@@ -16,9 +16,9 @@ use horolog_time::leap::LeapSecond;
 use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp, Utc};
 
 use crate::recent_pulses::RecentPulses;
-use crate::{LabelSettings, LabelledPulse, Pulse, PulseReject};
-use confirm::LabelVote;
-use count::CountAnchor;
+use crate::{LabelledPulse, Pulse, PulseLabellerSettings, PulseRejectReason};
+use confirm::SecondCountCandidate;
+use count::SecondCountAnchor;
 
 /// Longest gap between pulses after which a pulse needs no regular pulses before it as
 /// confirmation.
@@ -35,7 +35,7 @@ const COARSE_AGE_MAX: Span = Span::from_ns(10 * NS_PER_S);
 
 /// Time by sentences alone, for a line without pulses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct CoarseTime {
+pub struct SentenceOnlyTime {
     /// Arrival of the latest sentence that confirmed the count.
     pub at: Timestamp<Monotonic>,
     /// UTC at that instant, the middle of the possible range.
@@ -44,7 +44,7 @@ pub struct CoarseTime {
     pub error_bound: Span,
 }
 
-impl CoarseTime {
+impl SentenceOnlyTime {
     /// Middle of the possible lags, from the named instant to the start of its sentence.
     pub const LAG_MIDDLE: Span = Span::from_ms(500);
     /// Maximum deviation of the lag from [`Self::LAG_MIDDLE`]: most sentences begin within the
@@ -62,20 +62,20 @@ impl CoarseTime {
 /// Labeller that gives pulses their seconds; see the module.
 #[derive(Clone, Debug)]
 pub struct PulseLabeller {
-    settings: LabelSettings,
+    settings: PulseLabellerSettings,
     recent_pulses: RecentPulses,
     last_sequence: Option<u64>,
     /// Established count, at the latest pulse that was labelled.
-    count: Option<CountAnchor>,
+    count: Option<SecondCountAnchor>,
     /// Instant of the last confirmation by a sentence.
     confirmed_at: Timestamp<Monotonic>,
     /// Candidate for `count`, named by sentences that do not confirm the established one, and its
     /// votes.
-    vote: Option<LabelVote>,
+    vote: Option<SecondCountCandidate>,
     /// Candidate for `coarse_count`, and its votes.
-    coarse_vote: Option<LabelVote>,
+    coarse_vote: Option<SecondCountCandidate>,
     /// Count by sentences alone, at the latest sentence that confirmed it.
-    coarse_count: Option<CountAnchor>,
+    coarse_count: Option<SecondCountAnchor>,
     last_named: Option<i64>,
     leap: Option<LeapSecond>,
     /// True if a sentence has named a second 60 that was not announced.
@@ -86,7 +86,7 @@ pub struct PulseLabeller {
 impl PulseLabeller {
     /// Creates a labeller without an established second.
     #[must_use]
-    pub fn new(settings: LabelSettings) -> Self {
+    pub fn new(settings: PulseLabellerSettings) -> Self {
         Self {
             settings,
             recent_pulses: RecentPulses::default(),
@@ -169,32 +169,33 @@ impl PulseLabeller {
     /// # Errors
     ///
     /// The reason for which the pulse gets no label.
-    pub fn label_pulse(&mut self, pulse: &Pulse) -> Result<LabelledPulse, PulseReject> {
+    pub fn label_pulse(&mut self, pulse: &Pulse) -> Result<LabelledPulse, PulseRejectReason> {
         if self.last_sequence.replace(pulse.sequence) == Some(pulse.sequence) {
-            return Err(PulseReject::Repeated);
+            return Err(PulseRejectReason::Repeated);
         }
         let at = pulse.monotonic;
         if self.recent_pulses.latest().is_some_and(|latest| at <= latest) {
             self.recent_pulses.forget_from(at);
-            return Err(PulseReject::Backwards);
+            return Err(PulseRejectReason::Backwards);
         }
         self.recent_pulses.add_pulse(at);
         if let Some(width) = self.wrong_edge_width() {
             self.count = None;
-            return Err(PulseReject::Polarity(width));
+            return Err(PulseRejectReason::Polarity(width));
         }
         self.expire(at);
-        let count =
-            self.count.ok_or_else(|| self.rate_reject(at).unwrap_or(PulseReject::NoSecond))?;
+        let count = self
+            .count
+            .ok_or_else(|| self.rate_reject(at).unwrap_or(PulseRejectReason::NoSecond))?;
         let count = self.carry_count(count, at)?;
         self.count = Some(count);
         if self.vote.is_some_and(|vote| vote.votes >= self.settings.sentences_to_establish) {
-            return Err(PulseReject::Disputed);
+            return Err(PulseRejectReason::Disputed);
         }
         if at - self.confirmed_at > self.settings.carry_max {
-            return Err(PulseReject::Unconfirmed);
+            return Err(PulseRejectReason::Unconfirmed);
         }
-        let second = self.utc(count.second).ok_or(PulseReject::LeapSecond)?;
+        let second = self.utc(count.second).ok_or(PulseRejectReason::LeapSecond)?;
         let utc = Timestamp::from_timespec(second, 0) + self.settings.delay;
         Ok(LabelledPulse { pulse: *pulse, utc })
     }
@@ -211,9 +212,9 @@ impl PulseLabeller {
     /// count.
     fn carry_count(
         &self,
-        count: CountAnchor,
+        count: SecondCountAnchor,
         at: Timestamp<Monotonic>,
-    ) -> Result<CountAnchor, PulseReject> {
+    ) -> Result<SecondCountAnchor, PulseRejectReason> {
         let gap = at - count.at;
         let (next, distance) = count.nearest_count(at);
         let is_confirmed = gap <= UNCONFIRMED_GAP_MAX
@@ -221,13 +222,13 @@ impl PulseLabeller {
         // The tolerance grows with the possible drift of the monotonic clock over the gap.
         let slack = self.settings.tolerance.as_ns() * (1 + gap.as_ns() / NS_PER_S);
         if next.second == count.second || distance.as_ns().abs() > slack.min(NS_PER_S / 4) {
-            return Err(self.rate_reject(at).unwrap_or(PulseReject::OffGrid(distance)));
+            return Err(self.rate_reject(at).unwrap_or(PulseRejectReason::OffGrid(distance)));
         }
-        is_confirmed.then_some(next).ok_or(PulseReject::AfterGap)
+        is_confirmed.then_some(next).ok_or(PulseRejectReason::AfterGap)
     }
 
     /// Returns the reject reason if several regular pulses come in a second.
-    fn rate_reject(&self, at: Timestamp<Monotonic>) -> Option<PulseReject> {
+    fn rate_reject(&self, at: Timestamp<Monotonic>) -> Option<PulseRejectReason> {
         let mut last = None;
         let is_apart = |pulse: &Timestamp<Monotonic>| {
             let is_apart = last.is_none_or(|last| *pulse - last >= PULSE_DISTANCE_MIN);
@@ -236,7 +237,7 @@ impl PulseLabeller {
         };
         let count =
             self.recent_pulses.regular_pulses(at, self.settings.tolerance).filter(is_apart).count();
-        (count > 1).then_some(PulseReject::Rate(count as u32))
+        (count > 1).then_some(PulseRejectReason::Rate(count as u32))
     }
 
     /// Returns UTC of a count, and rebases the count after a leap second.
@@ -255,10 +256,10 @@ impl PulseLabeller {
     /// sentences do not change it until enough of them in a row agree; without a confirmation it
     /// expires.
     #[must_use]
-    pub fn coarse_time(&self, now: Timestamp<Monotonic>) -> Option<CoarseTime> {
-        let CountAnchor { second, at } = self.coarse_count?;
+    pub fn coarse_time(&self, now: Timestamp<Monotonic>) -> Option<SentenceOnlyTime> {
+        let SecondCountAnchor { second, at } = self.coarse_count?;
         let named = Timestamp::from_timespec(second, 0);
-        (now - at <= COARSE_AGE_MAX).then(|| CoarseTime::from_sentence(named, at))
+        (now - at <= COARSE_AGE_MAX).then(|| SentenceOnlyTime::from_sentence(named, at))
     }
 }
 

@@ -22,9 +22,9 @@ fn basis(saved: Option<i64>, rtc: Option<i64>) -> PlausibilityRules {
 /// The name of the reason, or that there is none.
 fn judged(basis: PlausibilityRules, system: i64, others: &[i64], reported: i64) -> &'static str {
     let others: Vec<_> = others.iter().copied().map(day).collect();
-    let evidence = TimeEvidence { now: NOW, system: Some(day(system)), others: &others };
-    let mut judge = TimeJudge::new(basis);
-    judge.judge(&evidence, day(reported)).map_or_else(ImplausibleTime::name, |()| "plausible")
+    let evidence = PlausibilityEvidence { now: NOW, system: Some(day(system)), others: &others };
+    let mut judge = PlausibilityJudge::new(basis);
+    judge.judge(&evidence, day(reported)).map_or_else(ImplausibilityReason::name, |()| "plausible")
 }
 
 #[test]
@@ -94,10 +94,10 @@ fn the_build_s_date_and_the_years_beyond_it_are_values() {
 
 #[test]
 fn a_plausible_time_goes_on_when_the_system_clock_is_set_wrong() {
-    let mut judge = TimeJudge::new(basis(None, None));
+    let mut judge = PlausibilityJudge::new(basis(None, None));
     let mut at = |system, reported| {
         judge.judge(
-            &TimeEvidence { now: NOW, system: Some(day(system)), others: &[] },
+            &PlausibilityEvidence { now: NOW, system: Some(day(system)), others: &[] },
             day(reported),
         )
     };
@@ -110,36 +110,41 @@ fn a_plausible_time_goes_on_when_the_system_clock_is_set_wrong() {
     }
     let mut near = |hours: i64| {
         let ahead = day(5) + Span::from_ns(hours * 3_600 * NS_PER_S);
-        judge.judge(&TimeEvidence { now: NOW, system: None, others: &[] }, ahead)
+        judge.judge(&PlausibilityEvidence { now: NOW, system: None, others: &[] }, ahead)
     };
     assert_eq!([near(12), near(24)], [Ok(()); 2]);
     let reason = near(25).unwrap_err();
     assert!(reason.to_string().contains("its own earlier time"), "no creeping away: {reason}");
-    assert_eq!(near(24 * WEEKS), Err(ImplausibleTime::Rollover(1)));
+    assert_eq!(near(24 * WEEKS), Err(ImplausibilityReason::Rollover(1)));
 }
 
 #[test]
 fn a_time_that_nothing_confirmed_goes_on_and_contradicts_no_other() {
     for system in [Some(day(-20_000)), None] {
-        let mut judge = TimeJudge::new(basis(None, None));
+        let mut judge = PlausibilityJudge::new(basis(None, None));
         let mut at = |system, others: &[Span], reported| {
-            let judged = judge.judge(&TimeEvidence { now: NOW, system, others }, day(reported));
+            let judged =
+                judge.judge(&PlausibilityEvidence { now: NOW, system, others }, day(reported));
             judged.map(|()| judge.support().unwrap())
         };
-        assert_eq!(at(system, &[], 3_000), Ok(TimeSupport::Unopposed), "the wrong date");
-        assert_eq!(at(system, &[], 3_001), Ok(TimeSupport::Unopposed));
-        assert_eq!(at(system, &[], 5), Ok(TimeSupport::Unopposed), "the right date heals it");
-        assert_eq!(at(Some(day(900)), &[], 5), Ok(TimeSupport::Unopposed), "it goes on");
-        assert_eq!(at(system, &[day(5)], 5), Ok(TimeSupport::Confirmed));
-        assert_eq!(at(system, &[], 5), Ok(TimeSupport::Continued));
+        assert_eq!(at(system, &[], 3_000), Ok(PlausibilityReason::Unopposed), "the wrong date");
+        assert_eq!(at(system, &[], 3_001), Ok(PlausibilityReason::Unopposed));
+        assert_eq!(
+            at(system, &[], 5),
+            Ok(PlausibilityReason::Unopposed),
+            "the right date heals it"
+        );
+        assert_eq!(at(Some(day(900)), &[], 5), Ok(PlausibilityReason::Unopposed), "it goes on");
+        assert_eq!(at(system, &[day(5)], 5), Ok(PlausibilityReason::Confirmed));
+        assert_eq!(at(system, &[], 5), Ok(PlausibilityReason::Continued));
         assert_eq!(at(system, &[], 3_000).unwrap_err().name(), "apart");
     }
 }
 
 #[test]
 fn the_operator_accepts_the_implausible_time_and_nothing_else() {
-    let evidence = TimeEvidence { now: NOW, system: Some(day(5)), others: &[] };
-    let mut judge = TimeJudge::new(basis(None, None));
+    let evidence = PlausibilityEvidence { now: NOW, system: Some(day(5)), others: &[] };
+    let mut judge = PlausibilityJudge::new(basis(None, None));
     judge.accept_unconfirmed();
     assert!(judge.judge(&evidence, day(8)).is_err(), "accepted before it was said");
     judge.accept_unconfirmed();
@@ -151,8 +156,8 @@ fn the_operator_accepts_the_implausible_time_and_nothing_else() {
         judge.accept_unconfirmed();
         assert!(judge.judge(&evidence, day(never)).is_err(), "{never}");
     }
-    let mut other = TimeJudge::new(basis(None, None));
-    other.accept_judged_time(day(8), TimeSupport::Confirmed);
+    let mut other = PlausibilityJudge::new(basis(None, None));
+    other.accept_judged_time(day(8), PlausibilityReason::Confirmed);
     assert_eq!(other.judge(&evidence, day(8)), Ok(()), "confirmed elsewhere");
 }
 
@@ -160,7 +165,7 @@ fn the_operator_accepts_the_implausible_time_and_nothing_else() {
 fn reasons_name_both_dates() {
     let reported = |day_number| {
         basis(None, None).judge(
-            &TimeEvidence { now: NOW, system: Some(day(5)), others: &[] },
+            &PlausibilityEvidence { now: NOW, system: Some(day(5)), others: &[] },
             day(day_number),
             None,
         )
@@ -185,7 +190,7 @@ fn extremes_do_not_overflow() {
     let ends = [i64::MIN, i64::MAX].map(Span::from_ns);
     for (system, reported) in [(0, 1), (1, 0), (0, 0), (1, 1)] {
         let now = Timestamp::from_ns(i64::MAX);
-        let evidence = TimeEvidence { now, system: Some(ends[system]), others: &ends };
-        assert!(TimeJudge::default().judge(&evidence, ends[reported]).is_err());
+        let evidence = PlausibilityEvidence { now, system: Some(ends[system]), others: &ends };
+        assert!(PlausibilityJudge::default().judge(&evidence, ends[reported]).is_err());
     }
 }

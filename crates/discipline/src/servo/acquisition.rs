@@ -17,7 +17,7 @@ const DOUBLINGS_MAX: u32 = 12;
 /// Phase (ns) and frequency (ppb) of the uncorrected clock at an instant, with their variances, by
 /// a line fit.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct AcquiredState {
+pub(super) struct AcquisitionEstimate {
     pub(super) at: Timestamp<Monotonic>,
     pub(super) phase: f64,
     pub(super) frequency: f64,
@@ -27,12 +27,12 @@ pub(super) struct AcquiredState {
 
 /// Latest pulses since the filter last accepted one, with their phases in ns.
 #[derive(Clone, Default, Debug)]
-pub(super) struct Acquisition {
+pub(super) struct AcquisitionPulses {
     recent: VecDeque<(Timestamp<Monotonic>, f64)>,
     unexplained_pulses: u32,
 }
 
-impl Acquisition {
+impl AcquisitionPulses {
     /// Adds the phase of a pulse, in ns. Returns the state from which a filter starts if the last
     /// pulses fit a line to within `gate` standard deviations `noise`, with a slope of at most
     /// `frequency_max` ppb.
@@ -41,7 +41,7 @@ impl Acquisition {
         (at, phase): (Timestamp<Monotonic>, f64),
         (gate, noise): (f64, f64),
         frequency_max: f64,
-    ) -> Option<AcquiredState> {
+    ) -> Option<AcquisitionEstimate> {
         if self.recent.len() == LINE_PULSES {
             self.recent.pop_front();
         }
@@ -61,7 +61,7 @@ impl Acquisition {
         let mean = points.iter().map(|point| point.0).sum::<f64>() / points.len() as f64;
         let sum_of_squares: f64 = points.iter().map(|point| (point.0 - mean).powi(2)).sum();
         let noise = noise.max(line.residual).powi(2);
-        (is_line && line.slope.abs() <= frequency_max).then(|| AcquiredState {
+        (is_line && line.slope.abs() <= frequency_max).then(|| AcquisitionEstimate {
             at,
             phase: line.intercept,
             frequency: line.slope,
@@ -84,8 +84,8 @@ impl Acquisition {
 mod tests {
     use super::*;
 
-    fn feed(phases: &[f64]) -> Vec<Option<AcquiredState>> {
-        let mut acquisition = Acquisition::default();
+    fn feed(phases: &[f64]) -> Vec<Option<AcquisitionEstimate>> {
+        let mut acquisition = AcquisitionPulses::default();
         let take = |(second, phase): (usize, &f64)| {
             let at = Timestamp::from_ns(second as i64 * 1_000_000_000);
             acquisition.add_pulse((at, *phase), (5.0, 100.0), 500_000.0)

@@ -5,7 +5,7 @@ use horolog_time::{Monotonic, Span, Timestamp};
 
 /// Sum of all corrections up to an instant.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Correction {
+pub(super) struct TotalClockCorrection {
     at: Timestamp<Monotonic>,
     /// Sum of the steps; an integer, because steps may amount to years.
     stepped: Span,
@@ -16,7 +16,7 @@ pub(super) struct Correction {
     previous_frequency: f64,
 }
 
-impl Correction {
+impl TotalClockCorrection {
     pub(super) fn new(at: Timestamp<Monotonic>, frequency: f64) -> Self {
         Self { at, stepped: Span::ZERO, slewed: 0.0, frequency, previous_frequency: frequency }
     }
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn steps_and_slews_add_up_and_are_taken_off_again() {
-        let mut correction = Correction::new(second(0), 100.0);
+        let mut correction = TotalClockCorrection::new(second(0), 100.0);
         correction.record_change(second(10), -50.0, Span::from_ms(-3));
         let decades = Span::from_ns(1_700_000_000_000_000_000);
         let offset = decades + Span::from_ns(7);

@@ -10,14 +10,16 @@ mod acquisition;
 mod correction;
 mod state;
 
-use acquisition::{AcquiredState, Acquisition};
-use correction::Correction;
+use acquisition::{AcquisitionEstimate, AcquisitionPulses};
+use correction::TotalClockCorrection;
 use horolog_time::{Monotonic, Span, Timestamp};
 
-use crate::holdover::{HoldoverStart, dispersion_ns};
+use crate::holdover::{PhaseFrequencyCovariance, dispersion_ns};
 use crate::kalman::Kalman;
-use crate::measurement::{LagDetector, PulseNoise};
-use crate::{ClockErrorEntry, LabelledPulse, Pulse, PulseVerdict, ServoSettings, Stability};
+use crate::measurement::{FilterLagDetector, PulseNoiseEstimator};
+use crate::{
+    ClockErrorLogEntry, LabelledPulse, Pulse, PulseOffsetHistory, PulseVerdict, ServoSettings,
+};
 
 pub use state::{ServoCommand, ServoDecision, ServoEstimate, SynchronisationState};
 
@@ -35,11 +37,11 @@ const LAG_SHARE: f64 = 0.25;
 
 /// Running filter, and its uncertainty at the last accepted pulse.
 #[derive(Clone, Debug)]
-struct FilterTrack {
+struct RunningFilter {
     filter: Kalman,
-    lag: LagDetector,
+    lag: FilterLagDetector,
     good_at: Timestamp<Monotonic>,
-    good_uncertainty: HoldoverStart,
+    good_uncertainty: PhaseFrequencyCovariance,
     good_in_a_row: u32,
 }
 
@@ -50,12 +52,12 @@ pub struct Servo {
     state: SynchronisationState,
     /// Offset at the first pulse: the origin of the filter's phases.
     origin: Option<Span>,
-    correction: Option<Correction>,
-    track: Option<FilterTrack>,
-    acquisition: Acquisition,
-    noise: PulseNoise,
+    correction: Option<TotalClockCorrection>,
+    track: Option<RunningFilter>,
+    acquisition: AcquisitionPulses,
+    noise: PulseNoiseEstimator,
     step_detector: ExternalStepDetector,
-    stability: Stability,
+    stability: PulseOffsetHistory,
 }
 
 impl Servo {
@@ -68,10 +70,10 @@ impl Servo {
             origin: None,
             correction: None,
             track: None,
-            acquisition: Acquisition::default(),
-            noise: PulseNoise::new(settings.noise_initial_ns),
+            acquisition: AcquisitionPulses::default(),
+            noise: PulseNoiseEstimator::new(settings.noise_initial_ns),
             step_detector: ExternalStepDetector::default(),
-            stability: Stability::default(),
+            stability: PulseOffsetHistory::default(),
         }
     }
 
@@ -90,7 +92,7 @@ impl Servo {
 
     /// Returns the stability of the clock and of its oscillator, by the pulses of the last hours.
     #[must_use]
-    pub fn stability(&self) -> &Stability {
+    pub fn stability(&self) -> &PulseOffsetHistory {
         &self.stability
     }
 
@@ -172,7 +174,7 @@ impl Servo {
         let origin = *self.origin.get_or_insert(offset);
         let initial_frequency = self.settings.initial_frequency_ppb;
         let correction =
-            self.correction.get_or_insert_with(|| Correction::new(at, initial_frequency));
+            self.correction.get_or_insert_with(|| TotalClockCorrection::new(at, initial_frequency));
         let phase = correction.uncorrected_phase(at, offset, origin);
         let is_first = self.track.is_none();
         let external_step = self.step_detector.detect_step(&pulse.pulse);
@@ -182,7 +184,7 @@ impl Servo {
         }
         self.update_state(at);
         let decision = self.decide((at, effective_at.max(at)), verdict, is_first);
-        let entry = ClockErrorEntry {
+        let entry = ClockErrorLogEntry {
             utc_ns: Some(pulse.utc.as_ns()),
             measured_ns: Some(offset.as_ns()),
             innovation_ns,
@@ -268,7 +270,7 @@ impl Servo {
         is_small || self.acquisition.unexplained_pulses() >= self.settings.jump_pulses
     }
 
-    fn begin_track(&mut self, start: &AcquiredState) -> PulseVerdict {
+    fn begin_track(&mut self, start: &AcquisitionEstimate) -> PulseVerdict {
         let filter = Kalman::new(
             &self.settings.oscillator,
             start.at,
@@ -276,9 +278,9 @@ impl Servo {
             (start.phase_variance, start.frequency_variance),
         );
         let good_uncertainty = filter.holdover_start();
-        self.track = Some(FilterTrack {
+        self.track = Some(RunningFilter {
             filter,
-            lag: LagDetector::default(),
+            lag: FilterLagDetector::default(),
             good_at: start.at,
             good_uncertainty,
             good_in_a_row: 0,
@@ -328,7 +330,7 @@ impl Servo {
             correction.record_change(effective_at, command.frequency_ppb, step);
             self.step_detector.expect_step(step);
         }
-        let entry = ClockErrorEntry {
+        let entry = ClockErrorLogEntry {
             monotonic_ns: now.as_ns(),
             utc_ns: None,
             measured_ns: None,

@@ -5,7 +5,7 @@ use std::fmt;
 use horolog_time::{Monotonic, Span, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::ClockErrorEntry;
+use crate::ClockErrorLogEntry;
 
 /// State of synchronisation of the clock.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
@@ -74,7 +74,7 @@ pub struct ServoEstimate {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ServoDecision {
     /// Entry of the clock-error log.
-    pub entry: ClockErrorEntry,
+    pub entry: ClockErrorLogEntry,
     /// Command for the clock, if it is steered and something must change.
     pub command: Option<ServoCommand>,
 }

@@ -4,7 +4,7 @@ use horolog_time::{NS_PER_S, SplitMix64, Utc};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Oscillator, Pulse};
+use crate::{OscillatorModel, Pulse};
 
 /// A clock of a constant frequency that carries out what it is told, and pulses of normal noise.
 struct Plant {
@@ -268,7 +268,7 @@ fn the_noise_of_pulses_is_measured() {
     plant.run(600);
     let noise = plant.servo.noise_ns().unwrap();
     assert!((2_000.0..4_000.0).contains(&noise), "{noise}");
-    assert_eq!(Oscillator::named("raspberry-pi"), Some(ServoSettings::default().oscillator));
+    assert_eq!(OscillatorModel::named("raspberry-pi"), Some(ServoSettings::default().oscillator));
 }
 
 #[test]

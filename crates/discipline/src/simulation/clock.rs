@@ -29,13 +29,13 @@ impl ModelledClock {
 /// Clock by the method of Liu, Wu and Wang 2020, section 2.2.3: at every pulse the interrupt
 /// handler sets the seconds to those of the last sentence plus one, and the nanoseconds to 0.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct SetPerPulseClock {
+pub(super) struct PulseSteppedClock {
     pub(super) clock: ModelledClock,
     /// Second that the last sentence named.
     last_named: Option<i64>,
 }
 
-impl SetPerPulseClock {
+impl PulseSteppedClock {
     pub(super) fn new(error: f64) -> Self {
         Self { clock: ModelledClock::new(error), last_named: None }
     }
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_set_drifts_until_the_next_pulse() {
-        let mut method = SetPerPulseClock::new(5e6);
+        let mut method = PulseSteppedClock::new(5e6);
         method.set_at_pulse(2 * NS_PER_S);
         assert!((method.clock.error - 5e6).abs() < 1e-9, "no sentence yet");
         method.record_sentence(2);
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn it_believes_whatever_comes() {
-        let mut method = SetPerPulseClock::new(0.0);
+        let mut method = PulseSteppedClock::new(0.0);
         method.record_sentence(100);
         method.set_at_pulse(3 * NS_PER_S);
         assert!((method.clock.error - 98e9).abs() < 1.0);

@@ -13,11 +13,13 @@ use std::collections::BTreeMap;
 use horolog_time::{Monotonic, NS_PER_S, Span, SplitMix64, Timestamp, Utc};
 
 use crate::{Pulse, PulseLabeller, Sentence, Servo, ServoCommand};
-use clock::{ModelledClock, SetPerPulseClock};
-use noise::OscillatorFrequency;
+use clock::{ModelledClock, PulseSteppedClock};
+use noise::SimulatedOscillator;
 use receiver::{ReceiverEvent, SimulatedReceiver};
 
-pub use outcome::{OutageErrors, RECOVERED_NS, SETTLING_S, SimulationOutcome, SimulationSample};
+pub use outcome::{
+    RECOVERED_NS, ReceiverOutageOutcome, SETTLING_S, SimulationOutcome, SimulationSample,
+};
 pub use settings::{FaultPeriod, SimulationSettings, TimestampDelay};
 
 /// Start of the simulated time, 2027-01-15T08:00:00Z.
@@ -34,7 +36,7 @@ struct Simulation<'a> {
     steered: ModelledClock,
     /// Sum of the steps of the steered clock, in ns; the monotonic clock is not stepped.
     total_steps_ns: f64,
-    set_per_pulse: SetPerPulseClock,
+    set_per_pulse: PulseSteppedClock,
     frequency_ppb: f64,
     sequence: u64,
     outcome: SimulationOutcome,
@@ -53,7 +55,7 @@ pub fn simulate_while(
     mut should_continue: impl FnMut() -> bool,
 ) -> SimulationOutcome {
     let mut seeds = SplitMix64::new(settings.seed);
-    let mut frequency = OscillatorFrequency::new(settings.oscillator, seeds.next_u64());
+    let mut frequency = SimulatedOscillator::new(settings.oscillator, seeds.next_u64());
     let mut receiver = SimulatedReceiver::new(&mut seeds);
     let mut simulation = Simulation::new(settings);
     for second in (0..settings.duration_s).take_while(|_| should_continue()) {
@@ -74,7 +76,7 @@ impl<'a> Simulation<'a> {
             servo: Servo::new(settings.servo),
             steered: ModelledClock::new(settings.initial_offset_ns),
             total_steps_ns: settings.initial_offset_ns,
-            set_per_pulse: SetPerPulseClock::new(settings.initial_offset_ns),
+            set_per_pulse: PulseSteppedClock::new(settings.initial_offset_ns),
             frequency_ppb: 0.0,
             sequence: 0,
             outcome: SimulationOutcome::new(settings.outages.clone()),

@@ -5,7 +5,7 @@ use std::f64::consts::PI;
 
 use horolog_time::SplitMix64;
 
-use crate::Oscillator;
+use crate::OscillatorModel;
 use crate::oscillator::DAY_S;
 
 /// Number of first-order processes that add up to flicker noise. Their time constants are a factor
@@ -45,10 +45,10 @@ struct FlickerStage {
     innovation_deviation: f64,
 }
 
-/// Simulated frequency of an oscillator, second by second.
+/// Simulated oscillator: its frequency, second by second.
 #[derive(Clone, Debug)]
-pub(super) struct OscillatorFrequency {
-    oscillator: Oscillator,
+pub(super) struct SimulatedOscillator {
+    oscillator: OscillatorModel,
     normal: NormalGenerator,
     flicker: Vec<FlickerStage>,
     random_walk: f64,
@@ -57,8 +57,8 @@ pub(super) struct OscillatorFrequency {
     elapsed_s: f64,
 }
 
-impl OscillatorFrequency {
-    pub(super) fn new(oscillator: Oscillator, seed: u64) -> Self {
+impl SimulatedOscillator {
+    pub(super) fn new(oscillator: OscillatorModel, seed: u64) -> Self {
         let mut normal = NormalGenerator::new(seed);
         let temperature_phase = 2.0 * PI * normal.random.next_f64();
         // A sum of processes whose time constants are a factor r apart and whose variances are all
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
     use crate::TemperatureCycle;
 
-    const STILL: Oscillator = Oscillator {
+    const STILL: OscillatorModel = OscillatorModel {
         name: "still",
         frequency_ppb: 100.0,
         white_fm_ppb: 0.0,
@@ -121,8 +121,8 @@ mod tests {
         temperature: TemperatureCycle { amplitude_ppb: 0.0, period_s: 3_600.0 },
     };
 
-    fn phases(oscillator: Oscillator, seconds: usize) -> Vec<Option<f64>> {
-        let mut frequency = OscillatorFrequency::new(oscillator, 5);
+    fn phases(oscillator: OscillatorModel, seconds: usize) -> Vec<Option<f64>> {
+        let mut frequency = SimulatedOscillator::new(oscillator, 5);
         let mut phase = 0.0;
         let mut next = || {
             phase += frequency.next();
@@ -142,18 +142,18 @@ mod tests {
                 assert!((0.8..1.2).contains(&ratio), "{oscillator:?} {samples} {found}");
             }
         };
-        check(Oscillator { white_fm_ppb: 3.0, ..STILL }, |time| time.powf(-0.5));
-        check(Oscillator { flicker_fm_ppb: 3.0, ..STILL }, |_| 1.0);
-        check(Oscillator { random_walk_fm_ppb: 3.0, ..STILL }, f64::sqrt);
+        check(OscillatorModel { white_fm_ppb: 3.0, ..STILL }, |time| time.powf(-0.5));
+        check(OscillatorModel { flicker_fm_ppb: 3.0, ..STILL }, |_| 1.0);
+        check(OscillatorModel { random_walk_fm_ppb: 3.0, ..STILL }, f64::sqrt);
     }
 
     #[test]
     fn ageing_and_temperature_are_not_random() {
         let phase = |oscillator| phases(oscillator, 86_400).pop().unwrap().unwrap();
-        let aged = phase(Oscillator { ageing_ppb_per_day: 10.0, ..STILL }) - phase(STILL);
+        let aged = phase(OscillatorModel { ageing_ppb_per_day: 10.0, ..STILL }) - phase(STILL);
         assert!((aged / (5.0 * DAY_S) - 1.0).abs() < 1e-4, "{aged}");
         let temperature = TemperatureCycle { amplitude_ppb: 50.0, period_s: 3_600.0 };
-        let swung = phase(Oscillator { temperature, ..STILL }) - phase(STILL);
+        let swung = phase(OscillatorModel { temperature, ..STILL }) - phase(STILL);
         assert!(swung.abs() < 1.0, "whole periods: {swung}");
     }
 

@@ -33,9 +33,9 @@ pub struct SimulationSample {
     pub state: SynchronisationState,
 }
 
-/// Errors during and after an outage.
+/// Errors of the clock during and after an outage of the receiver, and its recovery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct OutageErrors {
+pub struct ReceiverOutageOutcome {
     /// Period of the outage.
     pub period: FaultPeriod,
     /// Largest absolute error during the outage, in ns.
@@ -112,7 +112,10 @@ impl SimulationOutcome {
 
     /// Returns the errors and recovery of each outage.
     #[must_use]
-    pub fn outage_errors(&self, error: impl Fn(&SimulationSample) -> i64) -> Vec<OutageErrors> {
+    pub fn outage_errors(
+        &self,
+        error: impl Fn(&SimulationSample) -> i64,
+    ) -> Vec<ReceiverOutageOutcome> {
         self.outages.iter().map(|period| self.errors_of_outage(*period, &error)).collect()
     }
 
@@ -120,7 +123,7 @@ impl SimulationOutcome {
         &self,
         period: FaultPeriod,
         error: &impl Fn(&SimulationSample) -> i64,
-    ) -> OutageErrors {
+    ) -> ReceiverOutageOutcome {
         let magnitudes: Vec<_> =
             self.samples.iter().map(|sample| error(sample).saturating_abs()).collect();
         let count = magnitudes.len();
@@ -131,7 +134,7 @@ impl SimulationOutcome {
         let stays = |window: &[i64]| window.iter().all(|error| *error <= RECOVERED_NS);
         let recovered = after.windows(settling).position(stays);
         let overshoot = recovered.and_then(|second| after.get(second..settling)?.iter().max());
-        OutageErrors {
+        ReceiverOutageOutcome {
             period,
             error_max_ns: magnitudes[begin..end].iter().copied().max().unwrap_or_default(),
             recovered_after_s: recovered.map(|seconds| seconds as u64),

@@ -1,6 +1,6 @@
 //! Settings of a simulation.
 
-use crate::{LabelSettings, Oscillator, ServoSettings};
+use crate::{OscillatorModel, PulseLabellerSettings, ServoSettings};
 
 /// Delay of a timestamp after its edge.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -39,7 +39,7 @@ pub struct SimulationSettings {
     /// Simulated time, in seconds.
     pub duration_s: u64,
     /// Oscillator of the clock.
-    pub oscillator: Oscillator,
+    pub oscillator: OscillatorModel,
     /// Clock minus true time at the start, in ns.
     pub initial_offset_ns: f64,
     /// White noise of a pulse, as a standard deviation in ns.
@@ -67,7 +67,7 @@ pub struct SimulationSettings {
     /// Period in which sentences name another second, and the difference in seconds.
     pub spoof: Option<(FaultPeriod, i64)>,
     /// Settings of the labeller.
-    pub label: LabelSettings,
+    pub label: PulseLabellerSettings,
     /// Settings of the servo, whose oscillator model need not match the simulated one.
     pub servo: ServoSettings,
 }
@@ -77,7 +77,7 @@ impl Default for SimulationSettings {
         Self {
             seed: 1,
             duration_s: 86_400,
-            oscillator: Oscillator::RASPBERRY_PI,
+            oscillator: OscillatorModel::RASPBERRY_PI,
             initial_offset_ns: 300e6,
             pulse_noise_ns: 100.0,
             // One period of 48 MHz, the clock of u-blox's M8 receivers.
@@ -91,7 +91,7 @@ impl Default for SimulationSettings {
             pulses_per_second: 1,
             outages: Vec::new(),
             spoof: None,
-            label: LabelSettings::default(),
+            label: PulseLabellerSettings::default(),
             servo: ServoSettings::default(),
         }
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-use crate::{Oscillator, ServoSettings, SynchronisationState};
+use crate::{OscillatorModel, ServoSettings, SynchronisationState};
 
 const DAY_S: u64 = 86_400;
 
@@ -57,12 +57,12 @@ fn the_goals_are_met_by_computing_alone() {
 
 #[test]
 fn the_goals_are_met_on_other_oscillators_and_through_a_week() {
-    for oscillator in Oscillator::ALL {
+    for oscillator in OscillatorModel::ALL {
         let mut settings = SimulationSettings { oscillator, ..faulty(21) };
         settings.servo.oscillator = oscillator;
         check(&settings);
         // A servo that takes the oscillator for a worse one loses little.
-        settings.servo.oscillator = Oscillator::RASPBERRY_PI;
+        settings.servo.oscillator = OscillatorModel::RASPBERRY_PI;
         check(&settings);
     }
     check(&SimulationSettings { duration_s: 7 * DAY_S, ..faulty(22) });
@@ -72,7 +72,7 @@ fn the_goals_are_met_on_other_oscillators_and_through_a_week() {
 #[test]
 fn an_oscillator_that_is_worse_than_configured_is_followed() {
     let mut settings = SimulationSettings { duration_s: DAY_S, ..Default::default() };
-    settings.servo.oscillator = Oscillator::OCXO;
+    settings.servo.oscillator = OscillatorModel::OCXO;
     let outcome = simulate(&settings);
     let spread = outcome.error_summary(ours).unwrap();
     assert!(spread.stddev < 250.0, "{spread:?}");

@@ -140,7 +140,7 @@ impl<A: Copy + Default> TransitQueue<A> {
 
 impl FaultDecider {
     /// Returns true, with this fault's probability, if the fault is to be injected.
-    fn draw_fault(&mut self, probability: impl Fn(&super::FaultPlan) -> f64) -> bool {
+    fn draw_fault(&mut self, probability: impl Fn(&super::FaultProbabilities) -> f64) -> bool {
         self.random.next_f64() < probability(&self.plan)
     }
 

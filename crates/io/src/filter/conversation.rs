@@ -7,8 +7,8 @@ use horolog_wire::ethernet::{self, Header, MacAddress};
 use horolog_wire::frame::UdpFrame;
 
 use super::{
-    DESTINATION_PORT, DROP, ETHERTYPE_OFFSET, FieldBase, FilterStep, PacketDirection, PacketTests,
-    SOURCE_PORT,
+    DESTINATION_PORT, DROP, ETHERTYPE_OFFSET, FieldBase, FilterStep, PacketDirection,
+    PacketPredicates, SOURCE_PORT,
 };
 
 /// Offsets of the addresses in an Ethernet header.
@@ -33,11 +33,11 @@ pub struct Conversation {
     pub to: Vec<RemoteEnd>,
 }
 
-/// Sample of a conversation: the packets in which the 32-bit word at the payload offset of its
-/// direction has no bit of `mask` set. If a reply echoes its request's word, both are sampled or
-/// neither.
+/// Rule by which the packets of a conversation are sampled: those in which the 32-bit word at the
+/// payload offset of their direction has no bit of `mask` set. If a reply echoes its request's
+/// word, both are sampled or neither.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PacketSample {
+pub struct PacketSamplingRule {
     /// Offset of the word in sent packets, in bytes.
     pub sent_offset: u32,
     /// Offset of the word in received packets, in bytes.
@@ -45,12 +45,12 @@ pub struct PacketSample {
     /// Bits that must be zero; 0 selects every packet.
     pub mask: u32,
     /// Separate sample of received packets that are not replies, if there are any.
-    pub extra: Option<NonReplySample>,
+    pub extra: Option<NonReplySamplingRule>,
 }
 
-/// Sample of received packets that echo no word of a request.
+/// Rule by which received packets that echo no word of a request are sampled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct NonReplySample {
+pub struct NonReplySamplingRule {
     /// Kind of a reply: the low four bits of the first payload byte. All other received packets are
     /// selected by this sample.
     pub reply_kind: u8,
@@ -62,7 +62,7 @@ pub struct NonReplySample {
 
 /// Condition on the kind of a payload: the low four bits of its first byte.
 #[derive(Clone, Copy)]
-enum PayloadKind {
+enum PayloadKindFilter {
     Any,
     Kind(u8),
     OtherThan(u8),
@@ -96,35 +96,37 @@ impl Conversation {
     /// multicast group do not match.
     pub(crate) fn program(
         &self,
-        sample: &PacketSample,
+        sample: &PacketSamplingRule,
         marks_outgoing: bool,
     ) -> Vec<BpfInstruction> {
         let reply_word = (sample.received_offset, sample.mask);
         let received_words = match sample.extra {
-            Some(NonReplySample { reply_kind: answer_kind, offset, mask }) if sample.mask != 0 => {
+            Some(NonReplySamplingRule { reply_kind: answer_kind, offset, mask })
+                if sample.mask != 0 =>
+            {
                 vec![
-                    (PayloadKind::Kind(answer_kind), reply_word),
-                    (PayloadKind::OtherThan(answer_kind), (offset, mask)),
+                    (PayloadKindFilter::Kind(answer_kind), reply_word),
+                    (PayloadKindFilter::OtherThan(answer_kind), (offset, mask)),
                 ]
             }
-            _ => vec![(PayloadKind::Any, reply_word)],
+            _ => vec![(PayloadKindFilter::Any, reply_word)],
         };
         let received = self.from.iter().flat_map(|end| {
             received_words.iter().map(move |&(kind, word)| {
-                let mut tests = PacketTests(Vec::new());
+                let mut tests = PacketPredicates(Vec::new());
                 tests.require_remote_end(end, PacketDirection::FromRemote, kind, word);
                 tests
             })
         });
         let sent = self.to.iter().map(|end| {
-            let mut tests = PacketTests(Vec::new());
+            let mut tests = PacketPredicates(Vec::new());
             if marks_outgoing {
                 tests.require_equal(BpfInstruction::load_packet_type(), PACKET_OUTGOING);
             }
             tests.require_remote_end(
                 end,
                 PacketDirection::ToRemote,
-                PayloadKind::Any,
+                PayloadKindFilter::Any,
                 (sample.sent_offset, sample.mask),
             );
             tests
@@ -142,14 +144,14 @@ impl Conversation {
 /// Instruction that drops every packet.
 pub(crate) const KEEP_NOTHING: BpfInstruction = BpfInstruction::finish(DROP);
 
-impl PacketTests {
+impl PacketPredicates {
     /// Requires packets of this direction and kind in which the word at `offset` of the payload has
     /// no bit of `mask` set.
     fn require_remote_end(
         &mut self,
         end: &RemoteEnd,
         direction: PacketDirection,
-        kind: PayloadKind,
+        kind: PayloadKindFilter,
         (offset, mask): (u32, u32),
     ) {
         let payload = match end {
@@ -184,12 +186,12 @@ impl PacketTests {
             self.push_instruction(BpfInstruction::and(0xf));
         };
         match kind {
-            PayloadKind::Any => {}
-            PayloadKind::Kind(kind) => {
+            PayloadKindFilter::Any => {}
+            PayloadKindFilter::Kind(kind) => {
                 load_kind();
                 self.0.push(FilterStep::RequireEqual(kind.into()));
             }
-            PayloadKind::OtherThan(kind) => {
+            PayloadKindFilter::OtherThan(kind) => {
                 load_kind();
                 self.0.push(FilterStep::RefuseEqual(kind.into()));
             }

@@ -2,19 +2,19 @@
 
 use std::time::Instant;
 
-use horolog_sys::clock::Realtime;
+use horolog_sys::clock::ClockRealtime;
 use horolog_time::{Clock, Span};
 
 use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn bind(address: &str, options: &UdpOptions) -> UdpDevice {
+fn bind(address: &str, options: &UdpDeviceOptions) -> UdpDevice {
     UdpDevice::bind(address.parse().unwrap(), options).unwrap()
 }
 
-fn defaults() -> UdpOptions {
-    UdpOptions::default()
+fn defaults() -> UdpDeviceOptions {
+    UdpDeviceOptions::default()
 }
 
 fn batch_of(address: Endpoints, packets: &[&[u8]]) -> Batch<Endpoints> {
@@ -52,7 +52,7 @@ fn a_wildcard_listener_replies_from_the_requested_address() {
 
 #[test]
 fn a_listener_for_both_families_shows_each_as_its_own() {
-    let mut listener = bind("[::]:0", &UdpOptions { v6_only: false, ..defaults() });
+    let mut listener = bind("[::]:0", &UdpDeviceOptions { v6_only: false, ..defaults() });
     for (own, address) in [("127.0.0.1:0", "127.0.0.3"), ("[::1]:0", "::1")] {
         let mut client = bind(own, &defaults());
         let endpoints = exchange(&mut client, &mut listener, address.parse().unwrap());
@@ -65,7 +65,7 @@ fn a_listener_for_both_families_shows_each_as_its_own() {
 
 #[test]
 fn what_was_sent_to_several_hosts_is_distinguished() {
-    let options = UdpOptions { report_unicast: true, ..defaults() };
+    let options = UdpDeviceOptions { report_unicast: true, ..defaults() };
     let mut listener = bind("0.0.0.0:0", &options);
     let client = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     client.set_broadcast(true).unwrap();
@@ -86,10 +86,10 @@ fn what_was_sent_to_several_hosts_is_distinguished() {
 
 #[test]
 fn a_server_has_an_address_of_its_own() {
-    let options = UdpOptions { report_unicast: true, ..defaults() };
+    let options = UdpDeviceOptions { report_unicast: true, ..defaults() };
     for address in ["127.255.255.255:0", "255.255.255.255:0", "224.0.0.1:0", "[ff02::1]:0"] {
         let error = UdpDevice::bind(address.parse().unwrap(), &options).unwrap_err();
-        assert!(matches!(error, UdpError::NotLocal(_)), "{address}: {error}");
+        assert!(matches!(error, UdpDeviceError::NotLocal(_)), "{address}: {error}");
     }
     for address in ["127.0.0.1:0", "0.0.0.0:0", "[::1]:0", "[::]:0"] {
         bind(address, &options);
@@ -111,10 +111,10 @@ fn await_timestamps(client: &mut UdpDevice, listener: &mut UdpDevice) {
 
 #[test]
 fn packets_arrive_in_order_with_length_truncation_and_time() {
-    let mut listener = bind("127.0.0.1:0", &UdpOptions { slots: 4, ..defaults() });
+    let mut listener = bind("127.0.0.1:0", &UdpDeviceOptions { slots: 4, ..defaults() });
     let mut client = UdpDevice::connect(listener.local_address(), &defaults()).unwrap();
     await_timestamps(&mut client, &mut listener);
-    let before = Realtime.now();
+    let before = ClockRealtime.now();
     let mut batch = batch_of(Endpoints::default(), &[b"short", b"just long", b"too long a", b""]);
     assert_eq!(client.send(&mut batch).unwrap(), 4);
     let mut received = Batch::new(8, 9);
@@ -134,8 +134,8 @@ fn packets_arrive_in_order_with_length_truncation_and_time() {
 
 #[test]
 fn a_batch_larger_than_the_table_goes_in_several_calls() {
-    let mut listener = bind("127.0.0.1:0", &UdpOptions { slots: 3, ..defaults() });
-    let options = UdpOptions { slots: 3, ..defaults() };
+    let mut listener = bind("127.0.0.1:0", &UdpDeviceOptions { slots: 3, ..defaults() });
+    let options = UdpDeviceOptions { slots: 3, ..defaults() };
     let mut client = UdpDevice::connect(listener.local_address(), &options).unwrap();
     let mut batch = batch_of(Endpoints::default(), &[&b"x"[..]; 10]);
     assert_eq!(client.send(&mut batch).unwrap(), 10);
@@ -157,7 +157,7 @@ fn waiting_ends_in_time_and_no_wait_returns_at_once() {
 #[test]
 fn what_overflows_the_receive_buffer_is_counted() {
     const SENT: usize = 300;
-    let options = UdpOptions { receive_buffer: Some(4_096), ..defaults() };
+    let options = UdpDeviceOptions { receive_buffer: Some(4_096), ..defaults() };
     let mut listener = bind("127.0.0.1:0", &options);
     let mut client = UdpDevice::connect(listener.local_address(), &defaults()).unwrap();
     let mut batch = batch_of(Endpoints::default(), &[&[0; 48][..]; 50]);
@@ -198,7 +198,7 @@ fn a_connected_device_receives_the_error_of_a_closed_port() {
 
 #[test]
 fn sockets_that_share_a_port_share_the_load_by_core() {
-    let options = UdpOptions { share_port: true, ..defaults() };
+    let options = UdpDeviceOptions { share_port: true, ..defaults() };
     let first = bind("127.0.0.1:0", &options);
     let second = UdpDevice::bind(first.local_address(), &options).unwrap();
     first.steer_by_cpu(2).unwrap();
@@ -209,7 +209,7 @@ fn sockets_that_share_a_port_share_the_load_by_core() {
     std::thread::spawn(move || {
         horolog_sys::affinity::pin_to_core(core).unwrap();
         for _ in 0..20 {
-            let mut client = UdpDevice::connect(to, &UdpOptions::default()).unwrap();
+            let mut client = UdpDevice::connect(to, &UdpDeviceOptions::default()).unwrap();
             assert_eq!(client.send(&mut batch_of(Endpoints::default(), &[b"x"])).unwrap(), 1);
         }
     })
@@ -234,19 +234,25 @@ fn a_second_device_on_the_socket_receives_what_the_first_does_not() {
 fn errors_name_the_cause() {
     let taken = bind("127.0.0.1:0", &defaults());
     let error = UdpDevice::bind(taken.local_address(), &defaults()).unwrap_err();
-    assert!(matches!(error, UdpError::InUse(address) if address == taken.local_address()));
+    assert!(matches!(error, UdpDeviceError::InUse(address) if address == taken.local_address()));
     let error = UdpDevice::bind("192.0.2.77:5000".parse().unwrap(), &defaults()).unwrap_err();
-    assert!(matches!(error, UdpError::NotLocal(_)), "{error}");
-    let options = UdpOptions { interface: Some("no-such-link".into()), ..defaults() };
+    assert!(matches!(error, UdpDeviceError::NotLocal(_)), "{error}");
+    let options = UdpDeviceOptions { interface: Some("no-such-link".into()), ..defaults() };
     let error = UdpDevice::bind("127.0.0.1:0".parse().unwrap(), &options).unwrap_err();
-    assert!(matches!(&error, UdpError::NoInterface(name) if name == "no-such-link"), "{error}");
+    assert!(
+        matches!(&error, UdpDeviceError::NoInterface(name) if name == "no-such-link"),
+        "{error}"
+    );
     assert!(!error.to_string().contains('\n'));
 }
 
 #[test]
 fn a_marked_packet_comes_back_with_the_time_of_its_transmission() {
-    let options =
-        UdpOptions { transmit_timestamps: Some(TransmitTimestamp::Kernel), slots: 4, ..defaults() };
+    let options = UdpDeviceOptions {
+        transmit_timestamps: Some(TransmitTimestampSource::Kernel),
+        slots: 4,
+        ..defaults()
+    };
     for (own, wildcard) in [("127.0.0.1:0", "0.0.0.0:0"), ("[::1]:0", "[::]:0")] {
         let listener = bind(own, &defaults());
         let mut sender = bind(wildcard, &options);
@@ -255,14 +261,14 @@ fn a_marked_packet_comes_back_with_the_time_of_its_transmission() {
         for (index, packet) in batch.iter_mut().enumerate() {
             *packet.wants_timestamp = index % 2 == 1;
         }
-        let before = Realtime.now();
+        let before = ClockRealtime.now();
         assert_eq!(sender.send(&mut batch).unwrap(), 4);
         let mut back = Batch::new(4, 128);
         assert_eq!(sender.receive_transmitted(&mut back).unwrap(), 2);
         for (packet, text) in back.iter().zip(["marked one", "marked two"]) {
             assert!(packet.bytes.ends_with(text.as_bytes()), "{packet:?}");
             let at = packet.received_at.expect("a timestamp");
-            assert!(at >= before && at <= Realtime.now(), "{at:?}");
+            assert!(at >= before && at <= ClockRealtime.now(), "{at:?}");
         }
         assert_eq!(sender.receive_transmitted(&mut back).unwrap(), 0);
     }
@@ -270,7 +276,10 @@ fn a_marked_packet_comes_back_with_the_time_of_its_transmission() {
 
 #[test]
 fn what_waits_among_the_errors_does_not_pass_for_a_datagram() {
-    let options = UdpOptions { transmit_timestamps: Some(TransmitTimestamp::Kernel), ..defaults() };
+    let options = UdpDeviceOptions {
+        transmit_timestamps: Some(TransmitTimestampSource::Kernel),
+        ..defaults()
+    };
     let listener = bind("127.0.0.1:0", &defaults());
     let mut sender = bind("127.0.0.1:0", &options);
     let mut batch = batch_of(Endpoints::to_remote(listener.local), &[b"marked"]);
@@ -301,7 +310,7 @@ fn receiving_sockets(sockets: &mut [UdpDevice], lengths: &[usize]) -> Vec<usize>
 
 #[test]
 fn long_datagrams_go_to_the_second_half() {
-    let options = UdpOptions { share_port: true, ..defaults() };
+    let options = UdpDeviceOptions { share_port: true, ..defaults() };
     let first = bind("127.0.0.1:0", &options);
     let at = first.local.to_string();
     let mut sockets = vec![first];

@@ -11,11 +11,11 @@ use rustls::{ServerConfig, ServerConnection, Stream};
 
 use super::*;
 use crate::certificate::read_certificates;
-use crate::testing::{Identity, TEST_TIMEOUT, parameters};
+use crate::testing::{TEST_TIMEOUT, TestCertificate, parameters};
 
 const SOON: Duration = Duration::from_millis(300);
 
-fn tls(identity: &Identity, alpn: &[u8]) -> ServerConfig {
+fn tls(identity: &TestCertificate, alpn: &[u8]) -> ServerConfig {
     let chain = read_certificates(&identity.certificate()).unwrap();
     let key = PrivateKeyDer::from_pem_file(identity.key()).unwrap();
     let mut config = ServerConfig::builder_with_provider(aws_lc_rs::default_provider().into())
@@ -55,25 +55,29 @@ fn answer(config: ServerConfig, response: Vec<u8>) -> (SocketAddr, JoinHandle<bo
 }
 
 /// Result of a client whose server answers with these bytes.
-fn exchange_with_response(response: &[u8]) -> Result<SessionMaterial, KeError> {
-    let identity = Identity::new();
+fn exchange_with_response(response: &[u8]) -> Result<SessionMaterial, NtsKeError> {
+    let identity = TestCertificate::new();
     let (at, server) = answer(tls(&identity, ALPN), response.to_vec());
-    let client = KeClient::new(&identity.trust(), &[AES_128_GCM_SIV, AES_SIV_CMAC_256]).unwrap();
+    let client = NtsKeClient::new(&identity.trust(), &[AES_128_GCM_SIV, AES_SIV_CMAC_256]).unwrap();
     let got = client.exchange_keys("localhost", at, TEST_TIMEOUT);
     server.join().unwrap();
     got
 }
 
-fn grant(algorithm: u16) -> Grant {
-    Grant { algorithm, cookies: vec![vec![7; 100]], ..Grant::default() }
+fn grant(algorithm: u16) -> NegotiatedParameters {
+    NegotiatedParameters {
+        algorithm,
+        cookies: vec![vec![7; 100]],
+        ..NegotiatedParameters::default()
+    }
 }
 
 #[test]
 fn a_client_ends_tls_with_close_notify() {
-    let identity = Identity::new();
-    let response = KeResponse::Negotiated(grant(AES_SIV_CMAC_256)).to_bytes();
+    let identity = TestCertificate::new();
+    let response = NtsKeResponse::Negotiated(grant(AES_SIV_CMAC_256)).to_bytes();
     let (at, server) = answer(tls(&identity, ALPN), response);
-    let client = KeClient::new(&identity.trust(), &[AES_SIV_CMAC_256]).unwrap();
+    let client = NtsKeClient::new(&identity.trust(), &[AES_SIV_CMAC_256]).unwrap();
     let got = client.exchange_keys("localhost", at, TEST_TIMEOUT).unwrap();
     assert_eq!((got.cookies, got.keys_uncertain), (vec![vec![7; 100]], false));
     assert!(server.join().unwrap());
@@ -83,30 +87,34 @@ fn a_client_ends_tls_with_close_notify() {
 fn a_response_of_65536_bytes_is_read_and_a_longer_one_is_not() {
     let cookies = |count: usize| {
         let cookies = vec![vec![7; 6548]; count];
-        KeResponse::Negotiated(Grant { cookies, ..grant(AES_SIV_CMAC_256) }).to_bytes()
+        NtsKeResponse::Negotiated(NegotiatedParameters { cookies, ..grant(AES_SIV_CMAC_256) })
+            .to_bytes()
     };
     let response = cookies(10);
     assert_eq!(response.len(), RESPONSE_LEN_MAX);
     assert_eq!(exchange_with_response(&response).unwrap().cookies.len(), 10);
-    assert!(matches!(exchange_with_response(&cookies(11)), Err(KeError::TooLong)));
+    assert!(matches!(exchange_with_response(&cookies(11)), Err(NtsKeError::TooLong)));
 }
 
 #[test]
 fn keys_of_which_the_context_is_a_guess_are_uncertain_and_the_second_attempt_is_not() {
     let uncertain =
-        exchange_with_response(&KeResponse::Negotiated(grant(AES_128_GCM_SIV)).to_bytes()).unwrap();
+        exchange_with_response(&NtsKeResponse::Negotiated(grant(AES_128_GCM_SIV)).to_bytes())
+            .unwrap();
     assert!(uncertain.keys_uncertain);
-    let exact = Grant { exact_exporter: true, ..grant(AES_128_GCM_SIV) };
+    let exact = NegotiatedParameters { exact_exporter: true, ..grant(AES_128_GCM_SIV) };
     assert!(
-        !exchange_with_response(&KeResponse::Negotiated(exact).to_bytes()).unwrap().keys_uncertain
+        !exchange_with_response(&NtsKeResponse::Negotiated(exact).to_bytes())
+            .unwrap()
+            .keys_uncertain
     );
-    let identity = Identity::new();
-    let client = |algorithms: &[u16]| KeClient::new(&identity.trust(), algorithms).unwrap();
+    let identity = TestCertificate::new();
+    let client = |algorithms: &[u16]| NtsKeClient::new(&identity.trust(), algorithms).unwrap();
     let second = client(&[AES_128_GCM_SIV, AES_SIV_CMAC_256]).fallback_client();
     assert_eq!(second.request.algorithms, [AES_SIV_CMAC_256]);
     assert!(!second.request.exact_exporter);
     let (at, server) =
-        answer(tls(&identity, ALPN), KeResponse::Negotiated(grant(AES_128_GCM_SIV)).to_bytes());
+        answer(tls(&identity, ALPN), NtsKeResponse::Negotiated(grant(AES_128_GCM_SIV)).to_bytes());
     let only = client(&[AES_128_GCM_SIV]).fallback_client();
     assert!(!only.exchange_keys("localhost", at, TEST_TIMEOUT).unwrap().keys_uncertain);
     server.join().unwrap();
@@ -114,25 +122,27 @@ fn keys_of_which_the_context_is_a_guess_are_uncertain_and_the_second_attempt_is_
 
 #[test]
 fn each_failure_has_its_own_message_and_hint() {
-    let good = KeResponse::Negotiated(grant(AES_SIV_CMAC_256)).to_bytes();
-    let refused = |code| KeResponse::Error(code).to_bytes();
+    let good = NtsKeResponse::Negotiated(grant(AES_SIV_CMAC_256)).to_bytes();
+    let refused = |code| NtsKeResponse::Error(code).to_bytes();
     let failures = [
         exchange_with_response(&refused(0)),
         exchange_with_response(&refused(1)),
         exchange_with_response(&refused(2)),
         exchange_with_response(&refused(9)),
         exchange_with_response(
-            &KeResponse::NothingInCommon(NegotiationFailure::Protocol).to_bytes(),
+            &NtsKeResponse::NothingInCommon(NegotiationFailure::Protocol).to_bytes(),
         ),
         exchange_with_response(
-            &KeResponse::NothingInCommon(NegotiationFailure::Algorithm).to_bytes(),
+            &NtsKeResponse::NothingInCommon(NegotiationFailure::Algorithm).to_bytes(),
         ),
-        exchange_with_response(&KeResponse::Negotiated(grant(17)).to_bytes()),
+        exchange_with_response(&NtsKeResponse::Negotiated(grant(17)).to_bytes()),
         exchange_with_response(
-            &KeResponse::Negotiated(Grant { cookies: Vec::new(), ..grant(15) }).to_bytes(),
+            &NtsKeResponse::Negotiated(NegotiatedParameters { cookies: Vec::new(), ..grant(15) })
+                .to_bytes(),
         ),
         exchange_with_response(
-            &KeResponse::Negotiated(Grant { port: Some(0), ..grant(15) }).to_bytes(),
+            &NtsKeResponse::Negotiated(NegotiatedParameters { port: Some(0), ..grant(15) })
+                .to_bytes(),
         ),
         exchange_with_response(&[&[0xc0, 1, 0, 0][..], &good].concat()),
         exchange_with_response(&[&[0x80, 3, 0, 2, 0, 9][..], &good].concat()),
@@ -180,19 +190,22 @@ fn each_failure_has_its_own_message_and_hint() {
 }
 
 fn exchange(
-    identity: &Identity,
+    identity: &TestCertificate,
     trust: &TrustAnchors,
     alpn: &[u8],
-) -> Result<SessionMaterial, KeError> {
-    let response = KeResponse::Negotiated(grant(AES_SIV_CMAC_256)).to_bytes();
+) -> Result<SessionMaterial, NtsKeError> {
+    let response = NtsKeResponse::Negotiated(grant(AES_SIV_CMAC_256)).to_bytes();
     let (at, server) = answer(tls(identity, alpn), response);
     let got = exchange_keys("localhost", at, trust, &[AES_SIV_CMAC_256], TEST_TIMEOUT);
     server.join().unwrap();
     got
 }
 
-fn with_certificate(name: &str, years: std::ops::Range<i32>) -> Result<SessionMaterial, KeError> {
-    let identity = Identity::new();
+fn with_certificate(
+    name: &str,
+    years: std::ops::Range<i32>,
+) -> Result<SessionMaterial, NtsKeError> {
+    let identity = TestCertificate::new();
     let mut parameters = CertificateParams::new([name.to_owned()]).unwrap();
     parameters.not_before = rcgen::date_time_ymd(years.start, 1, 1);
     parameters.not_after = rcgen::date_time_ymd(years.end, 1, 1);
@@ -201,8 +214,8 @@ fn with_certificate(name: &str, years: std::ops::Range<i32>) -> Result<SessionMa
 }
 
 /// Of an authority that is not trusted, whose name is that of a trusted one or another.
-fn of_stranger(name: &str) -> Result<SessionMaterial, KeError> {
-    let (identity, trusted) = (Identity::new(), Identity::new());
+fn of_stranger(name: &str) -> Result<SessionMaterial, NtsKeError> {
+    let (identity, trusted) = (TestCertificate::new(), TestCertificate::new());
     let mut parameters = parameters();
     if !name.is_empty() {
         parameters.distinguished_name.push(rcgen::DnType::CommonName, name);
@@ -211,13 +224,13 @@ fn of_stranger(name: &str) -> Result<SessionMaterial, KeError> {
     exchange(&identity, &trusted.trust(), ALPN)
 }
 
-fn with_alpn(alpn: &[u8]) -> Result<SessionMaterial, KeError> {
-    let identity = Identity::new();
+fn with_alpn(alpn: &[u8]) -> Result<SessionMaterial, NtsKeError> {
+    let identity = TestCertificate::new();
     exchange(&identity, &identity.trust(), alpn)
 }
 
 /// Result of a client whose server sends these bytes without TLS, and then closes or does not.
-fn plain(bytes: &'static [u8], closes: bool) -> Result<SessionMaterial, KeError> {
+fn plain(bytes: &'static [u8], closes: bool) -> Result<SessionMaterial, NtsKeError> {
     let (at, _server) = serve(move |mut stream| {
         let _ = stream.read(&mut [0; 4096]);
         stream.write_all(bytes).unwrap();
@@ -225,20 +238,26 @@ fn plain(bytes: &'static [u8], closes: bool) -> Result<SessionMaterial, KeError>
         (!closes).then_some(stream)
     });
     let timeout = if closes { TEST_TIMEOUT } else { SOON };
-    let trust = Identity::new().trust();
+    let trust = TestCertificate::new().trust();
     exchange_keys("localhost", at, &trust, &[AES_SIV_CMAC_256], timeout)
 }
 
-fn with_closed_port() -> Result<SessionMaterial, KeError> {
+fn with_closed_port() -> Result<SessionMaterial, NtsKeError> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = listener.local_addr().unwrap();
     drop(listener);
-    exchange_keys("localhost", at, &Identity::new().trust(), &[AES_SIV_CMAC_256], TEST_TIMEOUT)
+    exchange_keys(
+        "localhost",
+        at,
+        &TestCertificate::new().trust(),
+        &[AES_SIV_CMAC_256],
+        TEST_TIMEOUT,
+    )
 }
 
 #[test]
 fn what_is_waited_for_is_named() {
-    let identity = Identity::new();
+    let identity = TestCertificate::new();
     let config = tls(&identity, ALPN);
     let (at, server) = serve(move |mut stream| {
         let mut tls = ServerConnection::new(Arc::new(config)).unwrap();
@@ -251,7 +270,7 @@ fn what_is_waited_for_is_named() {
     });
     let got = exchange_keys("localhost", at, &identity.trust(), &[AES_SIV_CMAC_256], SOON);
     assert!(
-        matches!(got, Err(KeError::TimedOut { phase: ExchangePhase::PartialResponse, .. })),
+        matches!(got, Err(NtsKeError::TimedOut { phase: NtsKeExchangePhase::PartialResponse, .. })),
         "{got:?}"
     );
     server.join().unwrap();

@@ -2,28 +2,28 @@
 
 use std::io::ErrorKind;
 
-use super::{ExchangePhase, KeError, tls};
+use super::{NtsKeError, NtsKeExchangePhase, tls};
 use crate::message::BadResponse;
 
 const OTHER_SERVER: &str = "the server violates RFC 8915; update it, or use another one";
 
-impl KeError {
+impl NtsKeError {
     /// Returns advice on the error for the user of a client.
     #[must_use]
     pub fn hint(&self) -> &'static str {
         match self {
-            Self::Connection { phase: ExchangePhase::Connecting, error, .. } => {
+            Self::Connection { phase: NtsKeExchangePhase::Connecting, error, .. } => {
                 connect_hint(error.kind())
             }
             Self::Connection { .. } | Self::StreamFailed(_) | Self::ClosedEarly(_) => {
                 "the server may limit connections by number and by address, or use another \
                  protocol there; check its log"
             }
-            Self::TimedOut { phase: ExchangePhase::Connecting, .. } => {
+            Self::TimedOut { phase: NtsKeExchangePhase::Connecting, .. } => {
                 "a packet filter may drop TCP to this port, or the host is down; the default port \
                  of NTS-KE is 4460"
             }
-            Self::TimedOut { phase: ExchangePhase::Handshake, .. } => {
+            Self::TimedOut { phase: NtsKeExchangePhase::Handshake, .. } => {
                 "the port is open, but the program that listens there is overloaded or does not \
                  support TLS"
             }

@@ -12,18 +12,18 @@ const END: &[u8] = &[0x80, 0, 0, 0];
 /// A cookie of two bytes.
 const COOKIE: &[u8] = &[0, 5, 0, 2, 7, 7];
 
-fn request(records: &[&[u8]]) -> Result<KeRequest, RequestError> {
-    KeRequest::parse(&records.concat())
+fn request(records: &[&[u8]]) -> Result<NtsKeRequest, NtsKeErrorCode> {
+    NtsKeRequest::parse(&records.concat())
 }
 
-fn response(records: &[&[u8]]) -> Result<KeResponse, BadResponse> {
-    KeResponse::parse(&records.concat())
+fn response(records: &[&[u8]]) -> Result<NtsKeResponse, BadResponse> {
+    NtsKeResponse::parse(&records.concat())
 }
 
 #[test]
 fn the_smallest_request() {
     let parsed = request(&[NEXT, AEAD, END]).unwrap();
-    let expected = KeRequest { ntpv4: true, algorithms: vec![15], exact_exporter: false };
+    let expected = NtsKeRequest { ntpv4: true, algorithms: vec![15], exact_exporter: false };
     assert_eq!(parsed, expected);
     assert_eq!(parsed.to_bytes(), [NEXT, AEAD, END].concat());
     assert_eq!(request(&[AEAD, NEXT, END]), Ok(expected), "in any order");
@@ -50,7 +50,7 @@ fn what_a_request_may_not_be() {
         ("a cookie", &[NEXT, AEAD, COOKIE, END]),
     ];
     for (why, records) in bad {
-        assert_eq!(request(records), Err(RequestError::BadRequest), "{why}");
+        assert_eq!(request(records), Err(NtsKeErrorCode::BadRequest), "{why}");
     }
 }
 
@@ -82,7 +82,7 @@ fn unknown_records_are_passed_over_unless_critical() {
     assert!(request(&[unknown, NEXT, unknown, AEAD, END]).is_ok());
     let critical: &[u8] = &[0xa0, 0, 0, 1, 9];
     let refused = request(&[NEXT, AEAD, critical, END]);
-    assert_eq!(refused, Err(RequestError::UnrecognizedCritical));
+    assert_eq!(refused, Err(NtsKeErrorCode::UnrecognizedCritical));
     let refused = response(&[NEXT, AEAD, COOKIE, critical, END]);
     assert_eq!(refused, Err(BadResponse::UnrecognizedCritical(0x2000)));
 }
@@ -91,20 +91,20 @@ fn unknown_records_are_passed_over_unless_critical() {
 fn a_wish_for_a_server_and_a_port_is_allowed() {
     let wish: &[u8] = &[0x80, 6, 0, 3, b'a', b'.', b'b', 0x80, 7, 0, 2, 0, 123];
     assert!(request(&[NEXT, AEAD, wish, END]).is_ok());
-    assert_eq!(request(&[NEXT, AEAD, wish, wish, END]), Err(RequestError::BadRequest));
+    assert_eq!(request(&[NEXT, AEAD, wish, wish, END]), Err(NtsKeErrorCode::BadRequest));
 }
 
 #[test]
 fn another_protocol_needs_no_algorithm() {
     let parsed = request(&[&[0x80, 1, 0, 2, 0, 1], END]).unwrap();
     assert_eq!(parsed.negotiate(&[15]), Err(NegotiationFailure::Protocol));
-    let bytes = KeResponse::NothingInCommon(NegotiationFailure::Protocol).to_bytes();
+    let bytes = NtsKeResponse::NothingInCommon(NegotiationFailure::Protocol).to_bytes();
     assert_eq!(bytes, [&[0x80, 1, 0, 0][..], END].concat());
 }
 
 #[test]
 fn the_servers_favourite_is_agreed_on() {
-    let offer = |algorithms: &[u16], exact_exporter| KeRequest {
+    let offer = |algorithms: &[u16], exact_exporter| NtsKeRequest {
         ntpv4: true,
         algorithms: algorithms.to_vec(),
         exact_exporter,
@@ -119,14 +119,18 @@ fn the_servers_favourite_is_agreed_on() {
     );
     assert_eq!(offer(&[30], false).negotiate(&[30, 15]), agreed(30), "as the standard has it");
     assert_eq!(offer(&[17], true).negotiate(&[30, 15]), Err(NegotiationFailure::Algorithm));
-    let bytes = KeResponse::NothingInCommon(NegotiationFailure::Algorithm).to_bytes();
+    let bytes = NtsKeResponse::NothingInCommon(NegotiationFailure::Algorithm).to_bytes();
     assert_eq!(bytes, [NEXT, &[0x80, 4, 0, 0], END].concat());
 }
 
 #[test]
 fn the_smallest_response() {
-    let grant = Grant { algorithm: 15, cookies: vec![vec![7, 7]], ..Grant::default() };
-    let granted = KeResponse::Negotiated(grant);
+    let grant = NegotiatedParameters {
+        algorithm: 15,
+        cookies: vec![vec![7, 7]],
+        ..NegotiatedParameters::default()
+    };
+    let granted = NtsKeResponse::Negotiated(grant);
     assert_eq!(response(&[NEXT, AEAD, COOKIE, END]), Ok(granted.clone()));
     assert_eq!(granted.to_bytes(), [NEXT, AEAD, COOKIE, END].concat());
 }
@@ -158,7 +162,7 @@ fn the_server_for_ntp_is_an_address_or_a_name() {
     let named = |text: &[u8]| {
         let head = [0x80, 6, 0, text.len() as u8];
         match response(&[NEXT, AEAD, &head, text, COOKIE, END]) {
-            Ok(KeResponse::Negotiated(grant)) => Ok(grant.server.unwrap()),
+            Ok(NtsKeResponse::Negotiated(grant)) => Ok(grant.server.unwrap()),
             Ok(other) => panic!("{other:?}"),
             Err(error) => Err(error.to_string()),
         }
@@ -205,7 +209,7 @@ fn a_response_of_many_or_long_records_is_read() {
     };
     for (count, len) in [(1, 100), (64, 100), (8, 1400), (8, 7000)] {
         let cookies = cookie(len).repeat(count);
-        let Ok(KeResponse::Negotiated(grant)) = response(&[NEXT, AEAD, &cookies, END]) else {
+        let Ok(NtsKeResponse::Negotiated(grant)) = response(&[NEXT, AEAD, &cookies, END]) else {
             panic!("{count} cookies of {len} bytes");
         };
         assert_eq!((grant.cookies.len(), grant.cookies[0].len()), (count, len));
@@ -217,19 +221,19 @@ fn a_response_of_many_or_long_records_is_read() {
 
 #[test]
 fn an_error_stands_alone() {
-    assert_eq!(response(&[&[0x80, 2, 0, 2, 0, 1], END]), Ok(KeResponse::Error(1)));
-    let bytes = KeResponse::Error(RequestError::UnrecognizedCritical as u16).to_bytes();
+    assert_eq!(response(&[&[0x80, 2, 0, 2, 0, 1], END]), Ok(NtsKeResponse::Error(1)));
+    let bytes = NtsKeResponse::Error(NtsKeErrorCode::UnrecognizedCritical as u16).to_bytes();
     assert_eq!(bytes, [&[0x80, 2, 0, 2, 0, 0][..], END].concat());
 }
 
-fn grants() -> impl Strategy<Value = Grant> {
+fn grants() -> impl Strategy<Value = NegotiatedParameters> {
     let cookie = prop::collection::vec(any::<u8>(), 1..300);
     let cookies = prop::collection::vec(cookie, 1..10);
     let server = prop::option::of(
         "[a-z][a-z0-9-]{0,30}(\\.[a-z]{1,20}){0,4}|192\\.0\\.2\\.[1-9]|2001:db8::[1-9a-f]",
     );
     (any::<u16>(), any::<bool>(), server, prop::option::of(1_u16..), cookies).prop_map(
-        |(algorithm, exact_exporter, server, port, cookies)| Grant {
+        |(algorithm, exact_exporter, server, port, cookies)| NegotiatedParameters {
             algorithm,
             exact_exporter,
             server,
@@ -244,17 +248,17 @@ proptest! {
     fn requests_come_back(
         ntpv4: bool, algorithms in prop::collection::vec(any::<u16>(), 1..20), exact_exporter: bool,
     ) {
-        let asked = KeRequest { ntpv4, algorithms, exact_exporter };
+        let asked = NtsKeRequest { ntpv4, algorithms, exact_exporter };
         let bytes = asked.to_bytes();
         prop_assert_eq!(message_len(&bytes), Some(bytes.len()));
         // An empty list of protocols is a response's, not a request's.
-        let expected = if ntpv4 { Ok(asked) } else { Err(RequestError::BadRequest) };
-        prop_assert_eq!(KeRequest::parse(&bytes), expected);
+        let expected = if ntpv4 { Ok(asked) } else { Err(NtsKeErrorCode::BadRequest) };
+        prop_assert_eq!(NtsKeRequest::parse(&bytes), expected);
     }
 
     #[test]
     fn grants_come_back(grant in grants()) {
-        let said = KeResponse::Negotiated(grant);
-        prop_assert_eq!(KeResponse::parse(&said.to_bytes()), Ok(said));
+        let said = NtsKeResponse::Negotiated(grant);
+        prop_assert_eq!(NtsKeResponse::parse(&said.to_bytes()), Ok(said));
     }
 }

@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::KeError;
+use crate::NtsKeError;
 use crate::message::is_ntp_server;
 
 /// Configuration of a listener.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct KeConfig {
+pub struct NtsKeConfig {
     /// Addresses to listen on; port 0 lets the system choose. IPv6 addresses accept IPv6 alone, so
     /// `[::]` and `0.0.0.0` can be combined.
     pub listen: Vec<SocketAddr>,
@@ -26,10 +26,10 @@ pub struct KeConfig {
     /// Number of threads; 0 means one for each core.
     pub threads: usize,
     /// Limits of resources for clients.
-    pub limits: KeLimits,
+    pub limits: NtsKeLimits,
 }
 
-impl KeConfig {
+impl NtsKeConfig {
     /// Creates a configuration with default values for one address.
     #[must_use]
     pub fn new(listen: SocketAddr, certificate: PathBuf, key: PathBuf) -> Self {
@@ -41,13 +41,13 @@ impl KeConfig {
             ntp_port: None,
             cookies: 8,
             threads: 0,
-            limits: KeLimits::default(),
+            limits: NtsKeLimits::default(),
         }
     }
 
     /// Checks all values; an error names the first unusable one.
-    pub fn check(&self) -> Result<(), KeError> {
-        let wrong = |what: String| Err(KeError::Configuration(what));
+    pub fn check(&self) -> Result<(), NtsKeError> {
+        let wrong = |what: String| Err(NtsKeError::Configuration(what));
         if let Some(name) = self.ntp_server.as_ref().filter(|name| !is_ntp_server(name)) {
             let name = name.escape_debug();
             return wrong(format!(
@@ -76,7 +76,7 @@ const COOKIES_MAX: usize = 16;
 /// Limits of resources for clients of a listener. A prefix is an IPv4 address, or the first 64 bits
 /// of an IPv6 address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct KeLimits {
+pub struct NtsKeLimits {
     /// Largest number of open connections. One takes about 20 kB, half of it in the kernel.
     pub connections: usize,
     /// Largest number of open connections from one prefix; 0 is no limit.
@@ -92,7 +92,7 @@ pub struct KeLimits {
     pub eviction_age: Duration,
 }
 
-impl Default for KeLimits {
+impl Default for NtsKeLimits {
     /// 1024 connections; 64 from one prefix, at 20 per second after a burst of 100, so that an
     /// office behind one address can start all its clients at once; 5 s per connection.
     fn default() -> Self {

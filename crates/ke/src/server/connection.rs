@@ -10,12 +10,14 @@ use horolog_sys::listen::set_cork;
 use rustls::{Error, ServerConnection};
 
 use super::CookieProvider;
-use super::config::KeConfig;
-use super::counters::{KeCounters, count};
+use super::config::NtsKeConfig;
+use super::counters::{NtsKeCounters, count};
 use super::prefix_limiter::ClientPrefix;
 use crate::ALPN;
 use crate::algorithm::{AES_128_GCM_SIV, NegotiatedAlgorithm, NtsKeys};
-use crate::message::{Grant, KeRequest, KeResponse, REQUEST_LEN_MAX, RequestError};
+use crate::message::{
+    NegotiatedParameters, NtsKeErrorCode, NtsKeRequest, NtsKeResponse, REQUEST_LEN_MAX,
+};
 use crate::records::message_len;
 
 /// Largest number of bytes read from one connection, TLS included. A handshake with post-quantum
@@ -25,7 +27,7 @@ const READ_BYTES_MAX: usize = 16 * 1024;
 const DISCARD_BYTES: usize = 2048;
 
 /// Outcome of a connection, represented by the function that selects its counter.
-pub(crate) type ConnectionOutcome = fn(&KeCounters) -> &AtomicU64;
+pub(crate) type ConnectionOutcome = fn(&NtsKeCounters) -> &AtomicU64;
 
 /// Next step of a connection.
 pub(crate) enum ConnectionStep {
@@ -40,12 +42,12 @@ pub(crate) enum ConnectionStep {
 
 /// Context shared by all connections.
 pub(crate) struct ConnectionContext<'a> {
-    pub(crate) config: &'a KeConfig,
+    pub(crate) config: &'a NtsKeConfig,
     pub(crate) cookie_provider: &'a dyn CookieProvider,
-    pub(crate) counters: &'a KeCounters,
+    pub(crate) counters: &'a NtsKeCounters,
 }
 
-pub(crate) struct KeConnection {
+pub(crate) struct NtsKeConnection {
     stream: TcpStream,
     tls: Box<ServerConnection>,
     pub(crate) opened: Instant,
@@ -61,7 +63,7 @@ pub(crate) struct KeConnection {
     is_concluded: bool,
 }
 
-impl KeConnection {
+impl NtsKeConnection {
     pub(crate) fn new(
         stream: TcpStream,
         tls: ServerConnection,
@@ -82,7 +84,7 @@ impl KeConnection {
     }
 
     /// Counts the outcome of the connection, unless one has been counted already.
-    pub(crate) fn count_outcome(&mut self, outcome: ConnectionOutcome, counters: &KeCounters) {
+    pub(crate) fn count_outcome(&mut self, outcome: ConnectionOutcome, counters: &NtsKeCounters) {
         if !std::mem::replace(&mut self.is_concluded, true) {
             count(outcome(counters));
         }
@@ -156,17 +158,17 @@ impl KeConnection {
     }
 
     /// Reads the request; `None` while it is incomplete and can still become valid.
-    fn read_request(&mut self) -> Option<Result<KeRequest, RequestError>> {
+    fn read_request(&mut self) -> Option<Result<NtsKeRequest, NtsKeErrorCode>> {
         let room = (REQUEST_LEN_MAX + 1).saturating_sub(self.request.len());
         let ended = match self.tls.reader().take(room as u64).read_to_end(&mut self.request) {
             Ok(_) => true,
             Err(error) => error.kind() != ErrorKind::WouldBlock,
         };
         match message_len(&self.request) {
-            Some(length) if length <= REQUEST_LEN_MAX => Some(KeRequest::parse(&self.request)),
+            Some(length) if length <= REQUEST_LEN_MAX => Some(NtsKeRequest::parse(&self.request)),
             // The stream has ended, or the request exceeds the limit.
             _ if ended || self.request.len() > REQUEST_LEN_MAX => {
-                Some(Err(RequestError::BadRequest))
+                Some(Err(NtsKeErrorCode::BadRequest))
             }
             _ => None,
         }
@@ -174,31 +176,33 @@ impl KeConnection {
 
     fn respond(
         &self,
-        request: &KeRequest,
+        request: &NtsKeRequest,
         context: &ConnectionContext<'_>,
-    ) -> (KeResponse, ConnectionOutcome) {
+    ) -> (NtsKeResponse, ConnectionOutcome) {
         match request.negotiate(&context.cookie_provider.algorithms()) {
             Ok(negotiated) => match self.create_grant(negotiated, request, context) {
-                Some(grant) => (KeResponse::Negotiated(grant), |counters| &counters.established),
-                None => (KeResponse::Error(RequestError::Internal as u16), |counters| {
+                Some(grant) => (NtsKeResponse::Negotiated(grant), |counters| &counters.established),
+                None => (NtsKeResponse::Error(NtsKeErrorCode::Internal as u16), |counters| {
                     &counters.internal_error
                 }),
             },
-            Err(why) => (KeResponse::NothingInCommon(why), |counters| &counters.nothing_in_common),
+            Err(why) => {
+                (NtsKeResponse::NothingInCommon(why), |counters| &counters.nothing_in_common)
+            }
         }
     }
 
     fn create_grant(
         &self,
         negotiated: NegotiatedAlgorithm,
-        request: &KeRequest,
+        request: &NtsKeRequest,
         context: &ConnectionContext<'_>,
-    ) -> Option<Grant> {
+    ) -> Option<NegotiatedParameters> {
         let (config, algorithm) = (context.config, negotiated.algorithm);
         let keys = NtsKeys::export(&self.tls, negotiated).ok()?;
         let cookies =
             context.cookie_provider.cookies(algorithm, &keys.c2s, &keys.s2c, config.cookies);
-        (!cookies.is_empty()).then(|| Grant {
+        (!cookies.is_empty()).then(|| NegotiatedParameters {
             algorithm,
             exact_exporter: request.exact_exporter && algorithm == AES_128_GCM_SIV,
             server: config.ntp_server.clone(),
@@ -211,7 +215,7 @@ impl KeConnection {
     /// 8915, section 4.1.3). Bytes that the socket does not accept at once are dropped.
     pub(crate) fn send_timeout_error(&mut self) {
         if self.outcome.is_none() && !self.tls.is_handshaking() {
-            let response = KeResponse::Error(RequestError::BadRequest as u16);
+            let response = NtsKeResponse::Error(NtsKeErrorCode::BadRequest as u16);
             // Cannot fail, because the TLS writer's buffer has no limit.
             let _ = self.tls.writer().write_all(&response.to_bytes());
             self.tls.send_close_notify();
@@ -222,7 +226,7 @@ impl KeConnection {
     /// Writes pending data. After the last message, shuts down the sending direction and waits for
     /// the client to close: closing a socket with unread input would reset the connection, and the
     /// client could lose the response.
-    fn flush(&mut self, counters: &KeCounters) -> ConnectionStep {
+    fn flush(&mut self, counters: &NtsKeCounters) -> ConnectionStep {
         if self.outcome.is_some() && self.tls.wants_write() {
             // Without cork, the FIN is sent in a segment of its own.
             let _ = set_cork(&self.stream);
@@ -249,14 +253,14 @@ impl KeConnection {
     }
 }
 
-impl AsFd for KeConnection {
+impl AsFd for NtsKeConnection {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }
 }
 
-fn error_response(error: RequestError) -> (KeResponse, ConnectionOutcome) {
-    (KeResponse::Error(error as u16), |counters| &counters.bad_request)
+fn error_response(error: NtsKeErrorCode) -> (NtsKeResponse, ConnectionOutcome) {
+    (NtsKeResponse::Error(error as u16), |counters| &counters.bad_request)
 }
 
 fn is_retryable(error: &io::Error) -> bool {

@@ -8,7 +8,7 @@ macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {
         /// Connections since the start, by outcome.
         #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
-        pub struct KeCounts {
+        pub struct NtsKeCounts {
             $($(#[$doc])* pub $name: u64,)+
             /// Connections open at present.
             pub open: u64,
@@ -16,13 +16,13 @@ macro_rules! counters {
 
         /// Live counters of the connections, written by the threads.
         #[derive(Default, Debug)]
-        pub(crate) struct KeCounters {
+        pub(crate) struct NtsKeCounters {
             $(pub(crate) $name: AtomicU64,)+
         }
 
-        impl KeCounters {
-            pub(crate) fn read(&self, open: usize) -> KeCounts {
-                KeCounts { $($name: self.$name.load(Relaxed),)+ open: open as u64 }
+        impl NtsKeCounters {
+            pub(crate) fn read(&self, open: usize) -> NtsKeCounts {
+                NtsKeCounts { $($name: self.$name.load(Relaxed),)+ open: open as u64 }
             }
         }
     };

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::config::KeLimits;
+use super::config::NtsKeLimits;
 
 /// Largest number of stored prefixes. When it is reached, idle prefixes are removed.
 const PREFIXES_MAX: usize = 1 << 16;
@@ -48,7 +48,7 @@ pub(crate) enum LimitExceeded {
 }
 
 #[derive(Debug)]
-struct UsageTable {
+struct PrefixUsageTable {
     by_prefix: HashMap<ClientPrefix, PrefixUsage>,
     last_purge: Option<Instant>,
 }
@@ -56,18 +56,18 @@ struct UsageTable {
 /// Usage of all stored prefixes. One lock suffices for all threads: it is held for tens of
 /// nanoseconds per connection, and a handshake takes hundreds of microseconds.
 #[derive(Debug)]
-pub(crate) struct PrefixLimiter(Mutex<UsageTable>);
+pub(crate) struct PrefixLimiter(Mutex<PrefixUsageTable>);
 
 impl PrefixLimiter {
     pub(crate) fn new() -> Self {
-        Self(Mutex::new(UsageTable { by_prefix: HashMap::new(), last_purge: None }))
+        Self(Mutex::new(PrefixUsageTable { by_prefix: HashMap::new(), last_purge: None }))
     }
 
     /// Records a new connection, or returns the limit that it would exceed.
     pub(crate) fn admit(
         &self,
         prefix: ClientPrefix,
-        limits: &KeLimits,
+        limits: &NtsKeLimits,
         now: Instant,
     ) -> Result<(), LimitExceeded> {
         let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -105,7 +105,7 @@ impl PrefixLimiter {
     }
 }
 
-impl UsageTable {
+impl PrefixUsageTable {
     /// Returns true if the prefix is in the table or can be added; removes idle prefixes if the
     /// table is full.
     fn ensure_capacity(&mut self, prefix: ClientPrefix, now: Instant) -> bool {
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn so_many_at_a_time() {
         let limits =
-            KeLimits { connections_per_prefix: 2, rate_per_prefix: 0, ..KeLimits::default() };
+            NtsKeLimits { connections_per_prefix: 2, rate_per_prefix: 0, ..NtsKeLimits::default() };
         let (neighbours, now) = (PrefixLimiter::new(), Instant::now());
         let (one, other) = (prefix("192.0.2.1"), prefix("192.0.2.2"));
         assert_eq!(neighbours.admit(one, &limits, now), Ok(()));
@@ -154,11 +154,11 @@ mod tests {
 
     #[test]
     fn so_many_a_second_after_a_burst() {
-        let limits = KeLimits {
+        let limits = NtsKeLimits {
             connections_per_prefix: 0,
             rate_per_prefix: 10,
             burst_per_prefix: 3,
-            ..KeLimits::default()
+            ..NtsKeLimits::default()
         };
         let (neighbours, start) = (PrefixLimiter::new(), Instant::now());
         let one = prefix("192.0.2.1");
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn the_known_are_bounded() {
-        let limits = KeLimits { rate_per_prefix: 1, ..KeLimits::default() };
+        let limits = NtsKeLimits { rate_per_prefix: 1, ..NtsKeLimits::default() };
         let (neighbours, now) = (PrefixLimiter::new(), Instant::now());
         let nth = |number: usize| ClientPrefix(number as u128);
         for number in 0..PREFIXES_MAX {

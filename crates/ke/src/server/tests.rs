@@ -6,22 +6,25 @@ mod limits;
 mod misbehaviour;
 
 use super::*;
-use crate::testing::{Identity, PlaintextCookies, TEST_TIMEOUT, cookie, loopback};
-use crate::{KeClient, SessionMaterial, exchange_keys};
+use crate::testing::{PlaintextCookieProvider, TEST_TIMEOUT, TestCertificate, cookie, loopback};
+use crate::{NtsKeClient, SessionMaterial, exchange_keys};
 
 const BOTH: [u16; 2] = [crate::AES_SIV_CMAC_256, crate::AES_128_GCM_SIV];
 
-fn exchange(server: &KeServer, identity: &Identity) -> Result<SessionMaterial, KeError> {
+fn exchange(
+    server: &NtsKeServer,
+    identity: &TestCertificate,
+) -> Result<SessionMaterial, NtsKeError> {
     exchange_keys("localhost", server.listen_addresses()[0], &identity.trust(), &BOTH, TEST_TIMEOUT)
 }
 
 /// Has a server change to another configuration, or leaves it as it is.
-fn reconfigure(server: &KeServer, config: KeConfig) -> Result<(), KeError> {
+fn reconfigure(server: &NtsKeServer, config: NtsKeConfig) -> Result<(), NtsKeError> {
     server.prepare(config).map(|prepared| server.apply(prepared))
 }
 
 /// Waits until the counters are as they should become.
-fn await_counters(server: &KeServer, ready: impl Fn(&KeCounts) -> bool) -> KeCounts {
+fn await_counters(server: &NtsKeServer, ready: impl Fn(&NtsKeCounts) -> bool) -> NtsKeCounts {
     let deadline = Instant::now() + TEST_TIMEOUT;
     loop {
         let counters = server.counts();
@@ -35,13 +38,13 @@ fn await_counters(server: &KeServer, ready: impl Fn(&KeCounts) -> bool) -> KeCou
 
 #[test]
 fn both_sides_have_the_same_keys() {
-    let identity = Identity::new();
+    let identity = TestCertificate::new();
     let mut config = identity.config();
     config.ntp_server = Some("time.example".into());
     config.ntp_port = Some(1123);
-    let server = KeServer::start(config, Arc::new(PlaintextCookies)).unwrap();
+    let server = NtsKeServer::start(config, Arc::new(PlaintextCookieProvider)).unwrap();
     for algorithm in BOTH {
-        let client = KeClient::new(&identity.trust(), &[algorithm]).unwrap();
+        let client = NtsKeClient::new(&identity.trust(), &[algorithm]).unwrap();
         let got =
             client.exchange_keys("localhost", server.listen_addresses()[0], TEST_TIMEOUT).unwrap();
         assert_eq!(got.algorithm, algorithm);
@@ -54,14 +57,14 @@ fn both_sides_have_the_same_keys() {
         assert!(!format!("{got:?}").contains("c2s"), "a key is shown");
     }
     let counters = await_counters(&server, |counters| counters.open == 0);
-    assert_eq!(counters, KeCounts { accepted: 2, established: 2, ..KeCounts::default() });
+    assert_eq!(counters, NtsKeCounts { accepted: 2, established: 2, ..NtsKeCounts::default() });
 }
 
 #[test]
 fn each_session_has_keys_of_its_own() {
-    let identity = Identity::new();
+    let identity = TestCertificate::new();
     let server = identity.serve();
-    let client = KeClient::new(&identity.trust(), &BOTH).unwrap();
+    let client = NtsKeClient::new(&identity.trust(), &BOTH).unwrap();
     let mut keys: Vec<_> = (0..4)
         .map(|_| {
             client.exchange_keys("127.0.0.1", server.listen_addresses()[0], TEST_TIMEOUT).unwrap()
@@ -75,22 +78,31 @@ fn each_session_has_keys_of_its_own() {
 
 #[test]
 fn the_server_must_be_who_it_should_be() {
-    let identity = Identity::new();
+    let identity = TestCertificate::new();
     let server = identity.serve();
     let at = server.listen_addresses()[0];
     let exchange_with =
         |target: &str, trust| exchange_keys(target, at, &trust, &BOTH, TEST_TIMEOUT);
-    assert!(matches!(exchange_with("other.example", identity.trust()), Err(KeError::Tls(_))));
-    assert!(matches!(exchange_with("127.0.0.2", identity.trust()), Err(KeError::Tls(_))));
-    assert!(matches!(exchange_with("localhost", Identity::new().trust()), Err(KeError::Tls(_))));
-    assert!(matches!(exchange_with("not a name", identity.trust()), Err(KeError::InvalidName(_))));
+    assert!(matches!(exchange_with("other.example", identity.trust()), Err(NtsKeError::Tls(_))));
+    assert!(matches!(exchange_with("127.0.0.2", identity.trust()), Err(NtsKeError::Tls(_))));
+    assert!(matches!(
+        exchange_with("localhost", TestCertificate::new().trust()),
+        Err(NtsKeError::Tls(_))
+    ));
+    assert!(matches!(
+        exchange_with("not a name", identity.trust()),
+        Err(NtsKeError::InvalidName(_))
+    ));
     let counters = await_counters(&server, |counters| counters.open == 0);
-    assert_eq!(counters, KeCounts { accepted: 3, handshake_failed: 3, ..KeCounts::default() });
+    assert_eq!(
+        counters,
+        NtsKeCounts { accepted: 3, handshake_failed: 3, ..NtsKeCounts::default() }
+    );
 }
 
 #[test]
 fn no_common_algorithm_is_reported() {
-    let identity = Identity::new();
+    let identity = TestCertificate::new();
     let server = identity.serve();
     let got = exchange_keys(
         "localhost",
@@ -99,10 +111,10 @@ fn no_common_algorithm_is_reported() {
         &[17],
         TEST_TIMEOUT,
     );
-    assert!(matches!(got, Err(KeError::NoAlgorithm)), "{got:?}");
+    assert!(matches!(got, Err(NtsKeError::NoAlgorithm)), "{got:?}");
     await_counters(&server, |counters| counters.nothing_in_common == 1);
-    let none = KeClient::new(&identity.trust(), &[]);
-    assert!(matches!(none, Err(KeError::Configuration(_))));
+    let none = NtsKeClient::new(&identity.trust(), &[]);
+    assert!(matches!(none, Err(NtsKeError::Configuration(_))));
 }
 
 #[test]
@@ -116,9 +128,9 @@ fn a_keeper_without_cookies_is_an_internal_error() {
             Vec::new()
         }
     }
-    let identity = Identity::new();
-    let server = KeServer::start(identity.config(), Arc::new(Bare)).unwrap();
+    let identity = TestCertificate::new();
+    let server = NtsKeServer::start(identity.config(), Arc::new(Bare)).unwrap();
     let got = exchange(&server, &identity);
-    assert!(matches!(got, Err(KeError::Refused { code: 2 })), "{got:?}");
+    assert!(matches!(got, Err(NtsKeError::Refused { code: 2 })), "{got:?}");
     await_counters(&server, |counters| counters.internal_error == 1);
 }

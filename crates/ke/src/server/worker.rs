@@ -15,10 +15,10 @@ use horolog_sys::affinity;
 use horolog_sys::epoll::Epoll;
 use rustls::ServerConnection;
 
-use super::connection::{ConnectionContext, ConnectionOutcome, ConnectionStep, KeConnection};
+use super::connection::{ConnectionContext, ConnectionOutcome, ConnectionStep, NtsKeConnection};
 use super::counters::count;
 use super::prefix_limiter::{ClientPrefix, LimitExceeded};
-use super::{BACKLOG, KeListener, KeServerState, KeSettings};
+use super::{BACKLOG, ConfigWithSockets, NtsKeListeningSocket, NtsKeServerState};
 
 /// Largest number of epoll events per wait.
 const EVENTS_MAX: usize = 64;
@@ -34,9 +34,9 @@ const WAKE_TOKEN: u64 = u64::MAX;
 /// Epoll token of the first listening socket; smaller tokens are slots of the table.
 const FIRST_LISTENER_TOKEN: u64 = 1 << 32;
 
-pub(crate) struct KeWorker {
-    shared: Arc<KeServerState>,
-    settings: Arc<KeSettings>,
+pub(crate) struct NtsKeWorker {
+    shared: Arc<NtsKeServerState>,
+    settings: Arc<ConfigWithSockets>,
     epoll: Epoll,
     wake_socket: UnixStream,
     table: ConnectionTable,
@@ -44,8 +44,8 @@ pub(crate) struct KeWorker {
     paused_until: Option<Instant>,
 }
 
-impl KeWorker {
-    pub(crate) fn new(shared: Arc<KeServerState>, wake_socket: UnixStream) -> io::Result<Self> {
+impl NtsKeWorker {
+    pub(crate) fn new(shared: Arc<NtsKeServerState>, wake_socket: UnixStream) -> io::Result<Self> {
         wake_socket.set_nonblocking(true)?;
         let epoll = Epoll::new(EVENTS_MAX)?;
         epoll.add(wake_socket.as_fd(), WAKE_TOKEN)?;
@@ -164,7 +164,7 @@ impl KeWorker {
     }
 
     /// Accepts up to `most` connections from the accept queue.
-    fn accept_from(&mut self, listener: &KeListener, most: u32) {
+    fn accept_from(&mut self, listener: &NtsKeListeningSocket, most: u32) {
         for _ in 0..most {
             match accept_nonblocking(&listener.socket) {
                 Ok((stream, peer)) => {
@@ -203,7 +203,7 @@ impl KeWorker {
             self.shared.release_connection(prefix, now);
             return count(&self.shared.counters.handshake_failed);
         };
-        let slot = self.table.insert(KeConnection::new(stream, tls, now, prefix));
+        let slot = self.table.insert(NtsKeConnection::new(stream, tls, now, prefix));
         let added = self.table.get(slot).map(|new| self.epoll.add(new.as_fd(), slot as u64));
         if matches!(added, Some(Ok(()))) {
             // The client's first message has often arrived already.
@@ -266,7 +266,7 @@ fn accept_nonblocking(listener: &TcpListener) -> io::Result<(TcpStream, SocketAd
     Ok((stream, peer))
 }
 
-impl KeServerState {
+impl NtsKeServerState {
     /// Releases the resources of a connection.
     fn release_connection(&self, prefix: ClientPrefix, now: Instant) {
         self.prefix_limiter.release(prefix, now);
@@ -276,13 +276,13 @@ impl KeServerState {
 
 #[derive(Default)]
 pub(crate) struct ConnectionTable {
-    slots: Vec<Option<KeConnection>>,
+    slots: Vec<Option<NtsKeConnection>>,
     free: Vec<usize>,
     by_age: BTreeSet<(Instant, usize)>,
 }
 
 impl ConnectionTable {
-    pub(crate) fn insert(&mut self, connection: KeConnection) -> usize {
+    pub(crate) fn insert(&mut self, connection: NtsKeConnection) -> usize {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() - 1
@@ -293,11 +293,11 @@ impl ConnectionTable {
     }
 
     /// Returns the connection in a slot; `None` if it was closed after its event was reported.
-    pub(crate) fn get(&mut self, slot: usize) -> Option<&mut KeConnection> {
+    pub(crate) fn get(&mut self, slot: usize) -> Option<&mut NtsKeConnection> {
         self.slots.get_mut(slot)?.as_mut()
     }
 
-    pub(crate) fn remove(&mut self, slot: usize) -> Option<KeConnection> {
+    pub(crate) fn remove(&mut self, slot: usize) -> Option<NtsKeConnection> {
         let connection = self.slots.get_mut(slot)?.take()?;
         self.by_age.remove(&(connection.opened, slot));
         self.free.push(slot);

@@ -16,8 +16,8 @@ use rustls::{ServerConfig, ServerConnection};
 use self::Verdict::{Bad, Remembered, Verified};
 use super::*;
 use crate::certificate::read_certificates;
-use crate::testing::{Identity, TEST_TIMEOUT, parameters};
-use crate::{AES_SIV_CMAC_256, ALPN, KeClient};
+use crate::testing::{TEST_TIMEOUT, TestCertificate, parameters};
+use crate::{AES_SIV_CMAC_256, ALPN, NtsKeClient};
 
 /// Standard verifier that counts its calls.
 #[derive(Debug)]
@@ -197,9 +197,9 @@ impl ResolvesServerCert for Impostor {
 
 #[test]
 fn a_server_without_the_key_is_refused_with_the_certificate_that_is_remembered() {
-    let identity = Identity::new();
+    let identity = TestCertificate::new();
     let server = identity.serve();
-    let client = KeClient::new(&identity.trust(), &[AES_SIV_CMAC_256]).unwrap();
+    let client = NtsKeClient::new(&identity.trust(), &[AES_SIV_CMAC_256]).unwrap();
     assert!(client.exchange_keys("localhost", server.listen_addresses()[0], TEST_TIMEOUT).is_ok());
 
     let provider = Arc::new(aws_lc_rs::default_provider());
@@ -223,7 +223,7 @@ fn a_server_without_the_key_is_refused_with_the_certificate_that_is_remembered()
     let got = client.exchange_keys("localhost", at, TEST_TIMEOUT);
     let expected = rustls::CertificateError::BadSignature;
     assert!(
-        matches!(&got, Err(KeError::Tls(Error::InvalidCertificate(why))) if *why == expected),
+        matches!(&got, Err(NtsKeError::Tls(Error::InvalidCertificate(why))) if *why == expected),
         "{got:?}"
     );
     assert!(impostor.join().unwrap().is_err());

@@ -3,7 +3,7 @@
 
 use horolog_source::{ClockReadings, SourceError, SourceEstimate, SourceSpec};
 use horolog_sys::adjtimex::kernel_clock;
-use horolog_sys::clock::{MonotonicClock, realtime_minus_monotonic};
+use horolog_sys::clock::{ClockMonotonic, realtime_minus_monotonic};
 use horolog_time::{Clock, Span};
 use horolog_wire::ntp::LeapIndicator;
 
@@ -12,7 +12,7 @@ use super::{CheckResult, format_duration};
 /// Queries chronyd, ntpd or the kernel, as a server with the source `system` does.
 pub(super) fn check_clock(within: Span) -> CheckResult {
     let readings = ClockReadings {
-        monotonic: MonotonicClock.now(),
+        monotonic: ClockMonotonic.now(),
         realtime_minus_monotonic: realtime_minus_monotonic().offset,
         kernel: kernel_clock().ok(),
         leaps_s: 0,

@@ -9,7 +9,7 @@ mod program;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use horolog_record::DependencyKind;
+use horolog_record::AfterDependencyKind;
 use horolog_time::Span;
 
 pub use network::{Endpoint, EndpointError, UdpEndpoint};
@@ -57,16 +57,16 @@ impl CheckResult {
 impl Condition {
     /// Returns the kind of condition.
     #[must_use]
-    pub const fn kind(&self) -> DependencyKind {
+    pub const fn kind(&self) -> AfterDependencyKind {
         match self {
-            Self::Delay(_) => DependencyKind::Delay,
-            Self::Tcp(_) => DependencyKind::Tcp,
-            Self::Udp(_) => DependencyKind::Udp,
-            Self::File(_) => DependencyKind::File,
-            Self::Mount(_) => DependencyKind::Mount,
-            Self::Dns(_) => DependencyKind::Dns,
-            Self::Clock(_) => DependencyKind::Clock,
-            Self::Command(_) => DependencyKind::Command,
+            Self::Delay(_) => AfterDependencyKind::Delay,
+            Self::Tcp(_) => AfterDependencyKind::Tcp,
+            Self::Udp(_) => AfterDependencyKind::Udp,
+            Self::File(_) => AfterDependencyKind::File,
+            Self::Mount(_) => AfterDependencyKind::Mount,
+            Self::Dns(_) => AfterDependencyKind::Dns,
+            Self::Clock(_) => AfterDependencyKind::Clock,
+            Self::Command(_) => AfterDependencyKind::Command,
         }
     }
 

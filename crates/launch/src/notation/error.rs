@@ -4,7 +4,7 @@ use super::MONTHS;
 
 /// Reason why a notation is invalid.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum NotationError {
+pub enum TimeNotationError {
     /// The notation is empty.
     #[error(
         "no time specified; write one such as 21:00, 'now + 2 minutes' or \

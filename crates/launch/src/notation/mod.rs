@@ -13,12 +13,12 @@ use std::fmt::{self, Display, Formatter};
 
 use jiff::civil::{Date, Time, Weekday};
 
-pub use error::NotationError;
-pub use resolve::{PresentTime, ResolveError};
+pub use error::TimeNotationError;
+pub use resolve::{InstantResolveError, PresentTime};
 
-/// Parsed notation of an instant.
+/// Parsed text of an instant, such as `21:00 tomorrow`.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Notation {
+pub struct TimeNotation {
     /// Time of day, `now`, or seconds since 1970.
     pub(crate) time: TimeOfDay,
     /// Day; by default today, or tomorrow once the time has passed.
@@ -155,7 +155,7 @@ pub(crate) const WEEKDAYS: [(&str, Weekday); 7] = [
     ("sunday", Weekday::Sunday),
 ];
 
-impl Display for Notation {
+impl Display for TimeNotation {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self.time {
             TimeOfDay::Now => f.write_str("now")?,

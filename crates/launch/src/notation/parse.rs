@@ -8,16 +8,19 @@ use std::str::FromStr;
 use jiff::civil::Time;
 
 use super::{
-    DaySpec, IncrementUnit, MONTHS, Notation, NotationError, TimeIncrement, TimeOfDay, WEEKDAYS,
-    Zone,
+    DaySpec, IncrementUnit, MONTHS, TimeIncrement, TimeNotation, TimeNotationError, TimeOfDay,
+    WEEKDAYS, Zone,
 };
 
-impl FromStr for Notation {
-    type Err = NotationError;
+impl FromStr for TimeNotation {
+    type Err = TimeNotationError;
 
-    fn from_str(text: &str) -> Result<Self, NotationError> {
-        let mut parser =
-            NotationParser { words: split_words(text), next_index: 0, ..NotationParser::default() };
+    fn from_str(text: &str) -> Result<Self, TimeNotationError> {
+        let mut parser = TimeNotationParser {
+            words: split_words(text),
+            next_index: 0,
+            ..TimeNotationParser::default()
+        };
         while let Some(word) = parser.next() {
             parser.parse_word(&word)?;
         }
@@ -47,7 +50,7 @@ fn split_words(text: &str) -> Vec<String> {
 }
 
 #[derive(Default)]
-struct NotationParser {
+struct TimeNotationParser {
     words: Vec<String>,
     next_index: usize,
     time: Option<TimeOfDay>,
@@ -56,7 +59,7 @@ struct NotationParser {
     increments: Vec<TimeIncrement>,
 }
 
-impl NotationParser {
+impl TimeNotationParser {
     fn next(&mut self) -> Option<String> {
         let word = self.words.get(self.next_index)?.clone();
         self.next_index += 1;
@@ -67,7 +70,7 @@ impl NotationParser {
         self.words.get(self.next_index).map(String::as_str)
     }
 
-    fn parse_word(&mut self, word: &str) -> Result<(), NotationError> {
+    fn parse_word(&mut self, word: &str) -> Result<(), TimeNotationError> {
         let clock = |hour| TimeOfDay::Clock(Time::constant(hour, 0, 0, 0));
         match word {
             "now" => self.set_time(TimeOfDay::Now, word),
@@ -86,7 +89,7 @@ impl NotationParser {
         }
     }
 
-    fn parse_day_or_number(&mut self, word: &str) -> Result<(), NotationError> {
+    fn parse_day_or_number(&mut self, word: &str) -> Result<(), TimeNotationError> {
         if let Some(day) = weekday(word) {
             return self.set_date(DaySpec::Weekday { day, next: false }, word);
         }
@@ -97,49 +100,51 @@ impl NotationParser {
     }
 
     /// Parses `next week`, `next monday`.
-    fn parse_next(&mut self) -> Result<(), NotationError> {
-        let word = self.next().ok_or_else(|| NotationError::Unknown("next".into()))?;
+    fn parse_next(&mut self) -> Result<(), TimeNotationError> {
+        let word = self.next().ok_or_else(|| TimeNotationError::Unknown("next".into()))?;
         if let Some(day) = weekday(&word) {
             return self.set_date(DaySpec::Weekday { day, next: true }, &word);
         }
-        let unit =
-            increment_unit(&word).ok_or_else(|| NotationError::Unknown(format!("next {word}")))?;
+        let unit = increment_unit(&word)
+            .ok_or_else(|| TimeNotationError::Unknown(format!("next {word}")))?;
         self.increments.push(TimeIncrement { is_negative: false, amount: 1, unit });
         Ok(())
     }
 
     /// Parses the text after a sign: `2 min`, `2min`.
-    fn parse_increment(&mut self, is_negative: bool) -> Result<(), NotationError> {
+    fn parse_increment(&mut self, is_negative: bool) -> Result<(), TimeNotationError> {
         let sign = if is_negative { "-" } else { "+" };
-        let word = self.next().ok_or_else(|| NotationError::InvalidIncrement(sign.into()))?;
+        let word = self.next().ok_or_else(|| TimeNotationError::InvalidIncrement(sign.into()))?;
         let digits = word.bytes().take_while(u8::is_ascii_digit).count();
         let (number, mut name) = (&word[..digits], word[digits..].to_owned());
         let mut increment = format!("{sign} {word}");
         if name.is_empty() {
-            name = self.next().ok_or_else(|| NotationError::InvalidIncrement(increment.clone()))?;
+            name = self
+                .next()
+                .ok_or_else(|| TimeNotationError::InvalidIncrement(increment.clone()))?;
             increment = format!("{increment} {name}");
         }
         let amount =
-            number.parse().map_err(|_| NotationError::InvalidIncrement(increment.clone()))?;
-        let unit = increment_unit(&name).ok_or(NotationError::InvalidIncrement(increment))?;
+            number.parse().map_err(|_| TimeNotationError::InvalidIncrement(increment.clone()))?;
+        let unit = increment_unit(&name).ok_or(TimeNotationError::InvalidIncrement(increment))?;
         self.increments.push(TimeIncrement { is_negative, amount, unit });
         Ok(())
     }
 
     /// Parses `oct 22`, `oct 22 2018`.
-    fn parse_month(&mut self, month: i8, word: &str) -> Result<(), NotationError> {
+    fn parse_month(&mut self, month: i8, word: &str) -> Result<(), TimeNotationError> {
         let day = self.peek().and_then(numbers::short_number);
-        let day = day.ok_or_else(|| NotationError::MonthWithoutDay(word.into()))?;
+        let day = day.ok_or_else(|| TimeNotationError::MonthWithoutDay(word.into()))?;
         self.next_index += 1;
         self.set_month_day(month, day, word)
     }
 
     /// Sets the day of a month, with the year if one follows.
-    fn set_month_day(&mut self, month: i8, day: i8, word: &str) -> Result<(), NotationError> {
+    fn set_month_day(&mut self, month: i8, day: i8, word: &str) -> Result<(), TimeNotationError> {
         let year = self.peek().and_then(numbers::parse_year);
         let Some(year) = year else {
             // Checked against a leap year: the actual year is determined later.
-            numbers::existing_date(2000, month, day).map_err(|_| NotationError::NoSuchDay {
+            numbers::existing_date(2000, month, day).map_err(|_| TimeNotationError::NoSuchDay {
                 year: None,
                 month,
                 day,
@@ -150,29 +155,29 @@ impl NotationParser {
         self.set_date(DaySpec::Date(numbers::existing_date(year, month, day)?), word)
     }
 
-    fn set_time(&mut self, time: TimeOfDay, word: &str) -> Result<(), NotationError> {
+    fn set_time(&mut self, time: TimeOfDay, word: &str) -> Result<(), TimeNotationError> {
         set_once(&mut self.time, time, "time", word)
     }
 
-    fn set_date(&mut self, date: DaySpec, word: &str) -> Result<(), NotationError> {
+    fn set_date(&mut self, date: DaySpec, word: &str) -> Result<(), TimeNotationError> {
         set_once(&mut self.date, date, "day", word)
     }
 
-    fn set_zone(&mut self, zone: Zone, word: &str) -> Result<(), NotationError> {
+    fn set_zone(&mut self, zone: Zone, word: &str) -> Result<(), TimeNotationError> {
         set_once(&mut self.zone, zone, "zone", word)
     }
 
-    fn finish(self) -> Result<Notation, NotationError> {
+    fn finish(self) -> Result<TimeNotation, TimeNotationError> {
         let Self { words, time, date, zone, increments, .. } = self;
         if words.is_empty() {
-            return Err(NotationError::Empty);
+            return Err(TimeNotationError::Empty);
         }
         if let Some(TimeOfDay::Epoch(_)) = time
             && (date.is_some() || zone.is_some_and(|zone| !matches!(zone, Zone::Utc | Zone::Tai)))
         {
-            return Err(NotationError::CompleteInstant(words.join(" ")));
+            return Err(TimeNotationError::CompleteInstant(words.join(" ")));
         }
-        Ok(Notation { time: time.unwrap_or(TimeOfDay::Now), date, zone, increments })
+        Ok(TimeNotation { time: time.unwrap_or(TimeOfDay::Now), date, zone, increments })
     }
 }
 
@@ -181,9 +186,9 @@ fn set_once<T>(
     value: T,
     what: &'static str,
     word: &str,
-) -> Result<(), NotationError> {
+) -> Result<(), TimeNotationError> {
     if field.replace(value).is_some() {
-        return Err(NotationError::Repeated { what, word: word.to_owned() });
+        return Err(TimeNotationError::Repeated { what, word: word.to_owned() });
     }
     Ok(())
 }

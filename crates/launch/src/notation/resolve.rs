@@ -5,8 +5,10 @@ use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 use jiff::{Span, Timestamp};
 
-use super::{DaySpec, IncrementUnit, Notation, NotationError, TimeIncrement, TimeOfDay, Zone};
-use crate::instant::{Instant, InstantTimescale, SECOND_NS};
+use super::{
+    DaySpec, IncrementUnit, TimeIncrement, TimeNotation, TimeNotationError, TimeOfDay, Zone,
+};
+use crate::instant::{InstantTimescale, SECOND_NS, TimescaleInstant};
 
 /// Present time and local time zone.
 #[derive(Clone, Debug)]
@@ -21,10 +23,10 @@ pub struct PresentTime {
 
 /// Reason why an instant does not exist.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum ResolveError {
+pub enum InstantResolveError {
     /// The calendar has no such day.
     #[error(transparent)]
-    Notation(#[from] NotationError),
+    Notation(#[from] TimeNotationError),
     /// The instant is in the past.
     #[error(
         "{0} is in the past; write a later time, such as 'now + 2 minutes' or '21:00 \
@@ -62,7 +64,7 @@ pub enum ResolveError {
     OutOfRange(String),
 }
 
-impl Notation {
+impl TimeNotation {
     /// Resolves the notation to an instant. `zone` applies to a notation without a zone. A past
     /// instant is an error unless `allow_past`.
     pub fn resolve(
@@ -70,7 +72,7 @@ impl Notation {
         now: &PresentTime,
         zone: Zone,
         allow_past: bool,
-    ) -> Result<Instant, ResolveError> {
+    ) -> Result<TimescaleInstant, InstantResolveError> {
         let zone = self.zone.unwrap_or(zone);
         let (zone, scale) = match zone {
             Zone::Local => (now.zone.clone(), InstantTimescale::Utc),
@@ -83,19 +85,19 @@ impl Notation {
         };
         let scale_minus_utc_s = match scale {
             InstantTimescale::Utc => 0,
-            InstantTimescale::Tai => now.tai_minus_utc_s.ok_or(ResolveError::TaiUnknown)?,
+            InstantTimescale::Tai => now.tai_minus_utc_s.ok_or(InstantResolveError::TaiUnknown)?,
         };
         let now_ns = now.utc_ns.saturating_add(i64::from(scale_minus_utc_s) * SECOND_NS);
-        let resolver = Resolver { notation: self, now_ns, zone };
+        let resolver = InstantResolver { notation: self, now_ns, zone };
         let ns = resolver.instant_ns()?;
         if ns < now_ns && !allow_past {
-            return Err(ResolveError::Past(Instant { scale, ns }.to_string()));
+            return Err(InstantResolveError::Past(TimescaleInstant { scale, ns }.to_string()));
         }
-        Ok(Instant { scale, ns })
+        Ok(TimescaleInstant { scale, ns })
     }
 
-    fn out_of_range(&self) -> ResolveError {
-        ResolveError::OutOfRange(self.to_string())
+    fn out_of_range(&self) -> InstantResolveError {
+        InstantResolveError::OutOfRange(self.to_string())
     }
 }
 
@@ -103,14 +105,14 @@ impl Notation {
 /// year.
 const LEAP_YEAR_GAP_MAX: usize = 8;
 
-struct Resolver<'a> {
-    notation: &'a Notation,
+struct InstantResolver<'a> {
+    notation: &'a TimeNotation,
     now_ns: i64,
     zone: TimeZone,
 }
 
-impl Resolver<'_> {
-    fn instant_ns(&self) -> Result<i64, ResolveError> {
+impl InstantResolver<'_> {
+    fn instant_ns(&self) -> Result<i64, InstantResolveError> {
         let (increments, out_of_range) =
             (&self.notation.increments, || self.notation.out_of_range());
         let now = Timestamp::from_nanosecond(self.now_ns.into()).map_err(|_| out_of_range())?;
@@ -139,7 +141,7 @@ impl Resolver<'_> {
 
     /// Resolves the time of day on the first matching day, or on the next matching day if that
     /// instant has passed.
-    fn resolve_day(&self, today: Date, time: Time) -> Result<i64, ResolveError> {
+    fn resolve_day(&self, today: Date, time: Time) -> Result<i64, InstantResolveError> {
         let days_later = |days: i64| {
             let span = Span::new().try_days(days);
             span.and_then(|span| today.checked_add(span)).map_err(|_| self.notation.out_of_range())
@@ -166,10 +168,12 @@ impl Resolver<'_> {
         match ns {
             Ok(ns) if ns >= self.now_ns => Ok(ns),
             // Skipped by the clocks, but not yet past.
-            Err(error @ ResolveError::Gap { .. }) if first.to_datetime(time) > self.civil_now() => {
+            Err(error @ InstantResolveError::Gap { .. })
+                if first.to_datetime(time) > self.civil_now() =>
+            {
                 Err(error)
             }
-            Ok(_) | Err(ResolveError::Gap { .. }) => {
+            Ok(_) | Err(InstantResolveError::Gap { .. }) => {
                 let span = Span::new().try_days(days).map_err(|_| self.notation.out_of_range())?;
                 let repeated_date =
                     first.checked_add(span).map_err(|_| self.notation.out_of_range())?;
@@ -192,13 +196,13 @@ impl Resolver<'_> {
         month: i8,
         day: i8,
         time: Time,
-    ) -> Result<i64, ResolveError> {
+    ) -> Result<i64, InstantResolveError> {
         for year in (today.year()..).take(LEAP_YEAR_GAP_MAX + 1) {
             let Ok(date) = Date::new(year, month, day) else { continue };
             let start = date.to_datetime(time);
             match self.resolve_civil(start) {
                 Ok(ns) if ns < self.now_ns => {}
-                Err(ResolveError::Gap { .. }) if start <= self.civil_now() => {}
+                Err(InstantResolveError::Gap { .. }) if start <= self.civil_now() => {}
                 answer => return answer,
             }
         }
@@ -206,7 +210,7 @@ impl Resolver<'_> {
     }
 
     /// Resolves a civil date and time of the zone, after adding the calendar increments.
-    fn resolve_civil(&self, start: DateTime) -> Result<i64, ResolveError> {
+    fn resolve_civil(&self, start: DateTime) -> Result<i64, InstantResolveError> {
         let out_of_range = |_| self.notation.out_of_range();
         let mut civil = start;
         for increment in &self.notation.increments {
@@ -234,7 +238,7 @@ impl Resolver<'_> {
     }
 
     /// Returns the error for a time that the clocks of the zone never show.
-    fn gap_error(&self, civil: DateTime, before: Offset, after: Offset) -> ResolveError {
+    fn gap_error(&self, civil: DateTime, before: Offset, after: Offset) -> InstantResolveError {
         // Interpreted with the offset before the change, the skipped time lies at or after the
         // change.
         let change = before.to_timestamp(civil).ok().and_then(|interpreted| {
@@ -242,7 +246,7 @@ impl Resolver<'_> {
             self.zone.preceding(next).next().map(|change| change.timestamp())
         });
         let shown = |offset: Offset| change.map_or(civil, |change| offset.to_datetime(change));
-        ResolveError::Gap {
+        InstantResolveError::Gap {
             time: civil,
             zone: self.zone.iana_name().unwrap_or("the local time zone").to_owned(),
             from: shown(before),
@@ -253,7 +257,7 @@ impl Resolver<'_> {
     }
 
     /// Adds the increments of fixed length, in order.
-    fn add_fixed_increments(&self, ns: i64) -> Result<i64, ResolveError> {
+    fn add_fixed_increments(&self, ns: i64) -> Result<i64, InstantResolveError> {
         let add = |ns: i64, increment: &TimeIncrement| {
             let Some(length_ns) = increment.unit.length_ns() else { return Some(ns) };
             let by_ns = length_ns.checked_mul(increment.amount.into())?;
@@ -269,7 +273,7 @@ fn minute(time: DateTime) -> String {
     time.strftime("%Y-%m-%d %H:%M").to_string()
 }
 
-fn timestamp_ns(time: Timestamp, notation: &Notation) -> Result<i64, ResolveError> {
+fn timestamp_ns(time: Timestamp, notation: &TimeNotation) -> Result<i64, InstantResolveError> {
     i64::try_from(time.as_nanosecond()).map_err(|_| notation.out_of_range())
 }
 

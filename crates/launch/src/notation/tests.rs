@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::*;
-use crate::instant::{Instant, InstantTimescale};
+use crate::instant::{InstantTimescale, TimescaleInstant};
 
 /// Central Europe: clocks go forward on 29 March 2026 and back on 25 October 2026.
 const BERLIN: &str = "CET-1CEST,M3.5.0,M10.5.0/3";
@@ -22,8 +22,8 @@ fn now(utc: &str) -> PresentTime {
     }
 }
 
-fn at(text: &str, utc: &str) -> Result<Instant, ResolveError> {
-    text.parse::<Notation>().unwrap().resolve(&now(utc), Zone::Local, false)
+fn at(text: &str, utc: &str) -> Result<TimescaleInstant, InstantResolveError> {
+    text.parse::<TimeNotation>().unwrap().resolve(&now(utc), Zone::Local, false)
 }
 
 /// When it is in UTC.
@@ -111,7 +111,7 @@ fn a_time_that_clocks_skip_is_refused() {
     let eve = ["2:30 2026-03-29", "2:30", "2:30 tomorrow", "2:30 Sunday", "2:30 Mar 29"];
     for text in eve {
         let error = at(text, "2026-03-28T12:00:00Z");
-        assert!(matches!(error, Err(ResolveError::Gap { .. })), "{text}: {error:?}");
+        assert!(matches!(error, Err(InstantResolveError::Gap { .. })), "{text}: {error:?}");
     }
     for text in ["2:00 2026-03-29", "2:30 2026-03-29", "2:59:59.9 2026-03-29"] {
         let message = when(text, "2026-03-28T12:00:00Z");
@@ -146,7 +146,7 @@ fn a_day_without_a_year_is_the_next_one_that_there_is() {
         ("2100-02-29", "29 February 2100 does not exist"),
         ("29.02.2027", "29 February 2027 does not exist"),
     ] {
-        let error = text.parse::<Notation>().unwrap_err().to_string();
+        let error = text.parse::<TimeNotation>().unwrap_err().to_string();
         assert!(error.contains(words), "{text}: {error}");
     }
 }
@@ -155,16 +155,19 @@ fn a_day_without_a_year_is_the_next_one_that_there_is() {
 fn what_is_past_or_unknown_is_refused() {
     let present = "2026-01-14T12:00:00Z";
     for text in ["2018/10/22", "11:00 today", "@5", "now - 1 s", "2026-01-14T11:59:59.999Z"] {
-        assert!(matches!(at(text, present), Err(ResolveError::Past(_))), "{text}");
+        assert!(matches!(at(text, present), Err(InstantResolveError::Past(_))), "{text}");
     }
-    let notation: Notation = "2018/10/22".parse().unwrap();
+    let notation: TimeNotation = "2018/10/22".parse().unwrap();
     assert!(notation.resolve(&now(present), Zone::Utc, true).is_ok());
-    let notation: Notation = "21:00 TAI".parse().unwrap();
+    let notation: TimeNotation = "21:00 TAI".parse().unwrap();
     let unknown = PresentTime { tai_minus_utc_s: None, ..now(present) };
     let error = notation.resolve(&unknown, Zone::Local, false);
-    assert_eq!(error, Err(ResolveError::TaiUnknown));
-    assert!(matches!(at("2500-01-01", present), Err(ResolveError::OutOfRange(_))));
-    assert!(matches!(at("now + 4294967295 years", present), Err(ResolveError::OutOfRange(_))));
+    assert_eq!(error, Err(InstantResolveError::TaiUnknown));
+    assert!(matches!(at("2500-01-01", present), Err(InstantResolveError::OutOfRange(_))));
+    assert!(matches!(
+        at("now + 4294967295 years", present),
+        Err(InstantResolveError::OutOfRange(_))
+    ));
 }
 
 #[test]
@@ -173,8 +176,8 @@ fn an_instant_is_read_as_it_was_shown() {
         (InstantTimescale::Utc, 1_800_000_000_000_000_001),
         (InstantTimescale::Tai, 19_000_000_005),
     ] {
-        let instant = Instant { scale, ns };
-        let notation: Notation = instant.to_notation().parse().unwrap();
+        let instant = TimescaleInstant { scale, ns };
+        let notation: TimeNotation = instant.to_notation().parse().unwrap();
         let again = notation.resolve(&now("1970-01-01T00:00:00Z"), Zone::Local, true);
         assert_eq!(again, Ok(instant));
     }
@@ -212,12 +215,12 @@ fn what_is_no_notation_is_refused_in_a_line() {
         ("12:00:00:00", "cannot parse"),
         ("1:2:3.0000000001", "cannot parse"),
     ] {
-        let error = text.parse::<Notation>().expect_err(text).to_string();
+        let error = text.parse::<TimeNotation>().expect_err(text).to_string();
         assert!(error.contains(expected) && !error.contains('\n'), "{text}: {error}");
     }
 }
 
-fn notation() -> impl Strategy<Value = Notation> {
+fn notation() -> impl Strategy<Value = TimeNotation> {
     let clock = (0..24_i8, 0..60_i8, 0..60_i8, 0..1_000_000_000_i32)
         .prop_map(|(hour, minute, second, ns)| TimeOfDay::Clock(time(hour, minute, second, ns)));
     let epoch = (i64::MIN + 1..=i64::MAX).prop_map(TimeOfDay::Epoch);
@@ -242,11 +245,8 @@ fn notation() -> impl Strategy<Value = Notation> {
     let of_clock = (prop_oneof![Just(TimeOfDay::Now), clock], option::of(day), option::of(zone));
     let scales = option::of(select(&[Zone::Utc, Zone::Tai][..]));
     let of_epoch = (epoch, Just(None), scales);
-    (prop_oneof![of_clock, of_epoch], shifts).prop_map(|((time, date, zone), shifts)| Notation {
-        time,
-        date,
-        zone,
-        increments: shifts,
+    (prop_oneof![of_clock, of_epoch], shifts).prop_map(|((time, date, zone), shifts)| {
+        TimeNotation { time, date, zone, increments: shifts }
     })
 }
 
@@ -254,7 +254,7 @@ proptest! {
     #[test]
     fn any_notation_is_the_same_after_it_was_written_and_read(notation in notation()) {
         let text = notation.to_string();
-        prop_assert_eq!(text.parse::<Notation>(), Ok(notation), "{}", text);
+        prop_assert_eq!(text.parse::<TimeNotation>(), Ok(notation), "{}", text);
     }
 
     #[test]
@@ -268,7 +268,7 @@ proptest! {
 
     #[test]
     fn no_text_makes_it_panic(text in "\\PC*", utc_ns: i64) {
-        if let Ok(notation) = text.parse::<Notation>() {
+        if let Ok(notation) = text.parse::<TimeNotation>() {
             let now = PresentTime { utc_ns, ..now("2026-01-01T00:00:00Z") };
             let _ = notation.resolve(&now, Zone::Local, true);
         }
@@ -278,9 +278,9 @@ proptest! {
     fn words_in_any_order_do_not_make_it_panic(
         words in vec("(now|noon|[0-9]{1,5}|[0-9]{1,2}:[0-9]{1,2}(:[0-9.]{1,4})?|am|pm|\\+|-|oct|mon|next|min|years|tai|z|[0-9/.-]{3,10}|@-?[0-9.]{1,12}|t)", 0..6)
     ) {
-        if let Ok(notation) = words.join(" ").parse::<Notation>() {
+        if let Ok(notation) = words.join(" ").parse::<TimeNotation>() {
             let text = notation.to_string();
-            prop_assert_eq!(text.parse::<Notation>(), Ok(notation), "{}", text);
+            prop_assert_eq!(text.parse::<TimeNotation>(), Ok(notation), "{}", text);
         }
     }
 }
@@ -293,7 +293,7 @@ fn an_invalid_increment_is_quoted_as_written() {
         ("now + 5 moons", "'+ 5 moons'"),
         ("now -", "'-'"),
     ] {
-        let error = text.parse::<Notation>().unwrap_err().to_string();
+        let error = text.parse::<TimeNotation>().unwrap_err().to_string();
         assert!(error.starts_with(message) && error.contains("now + 500ms"), "{error}");
     }
 }

@@ -54,7 +54,7 @@ pub struct QueuedJobEnd {
 
 /// Reason why a file is no job.
 #[derive(Debug, thiserror::Error)]
-pub enum JobError {
+pub enum JobFileError {
     /// The file cannot be read.
     #[error("cannot be read: {why}", why = explain(.0))]
     Io(#[from] io::Error),
@@ -81,17 +81,17 @@ impl QueuedJob {
     }
 
     /// Parses the contents of a job file.
-    pub fn parse(bytes: &[u8]) -> Result<Self, JobError> {
+    pub fn parse(bytes: &[u8]) -> Result<Self, JobFileError> {
         if bytes.is_empty() {
-            return Err(JobError::Empty);
+            return Err(JobFileError::Empty);
         }
         if bytes.len() as u64 > JOB_LEN_MAX {
-            return Err(JobError::TooLong);
+            return Err(JobFileError::TooLong);
         }
-        let job: Self =
-            serde_json::from_slice(bytes).map_err(|error| JobError::NotAJob(error.to_string()))?;
+        let job: Self = serde_json::from_slice(bytes)
+            .map_err(|error| JobFileError::NotAJob(error.to_string()))?;
         if job.schema != JOB_SCHEMA {
-            return Err(JobError::Schema(job.schema.escape_debug().to_string()));
+            return Err(JobFileError::Schema(job.schema.escape_debug().to_string()));
         }
         Ok(job)
     }
@@ -99,13 +99,13 @@ impl QueuedJob {
 
 /// Reads a job file without blocking. Also returns whether the job's programs are running, which
 /// the job's process marks by a lock on the file.
-pub(super) fn read(path: &Path) -> Result<(QueuedJob, bool), JobError> {
+pub(super) fn read(path: &Path) -> Result<(QueuedJob, bool), JobFileError> {
     use std::os::unix::fs::OpenOptionsExt;
     /// `O_NONBLOCK`, so that a FIFO in its place is opened at once, and `O_NOFOLLOW`.
     const FLAGS: i32 = horolog_sys::private_file::NONBLOCK_NOFOLLOW;
     let file = OpenOptions::new().read(true).custom_flags(FLAGS).open(path)?;
     if !file.metadata()?.is_file() {
-        return Err(JobError::NotAJob("not a regular file".to_owned()));
+        return Err(JobFileError::NotAJob("not a regular file".to_owned()));
     }
     let mut bytes = Vec::new();
     (&file).take(JOB_LEN_MAX + 1).read_to_end(&mut bytes)?;

@@ -15,7 +15,7 @@ use horolog_record::rfc3339_now;
 use horolog_sys::explain::explain;
 use horolog_sys::signal::Signal;
 
-pub use job::{JOB_LEN_MAX, JOB_SCHEMA, JobError, QueuedJob, QueuedJobEnd};
+pub use job::{JOB_LEN_MAX, JOB_SCHEMA, JobFileError, QueuedJob, QueuedJobEnd};
 pub use process::ProcessIdentity;
 
 /// Mode of files: accessible to the user only.
@@ -32,7 +32,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Reason why the queue cannot be used; one line for the user.
 #[derive(Debug, thiserror::Error)]
-pub enum QueueError {
+pub enum JobQueueError {
     /// No directory for the queue is defined.
     #[error(
         "the queue directory is undefined: neither XDG_STATE_HOME nor HOME is set; set one of \
@@ -90,7 +90,7 @@ pub enum JobState {
 
 /// Job as listed in the queue.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct QueueEntry {
+pub struct JobQueueEntry {
     /// Number in the queue.
     pub id: u32,
     /// State of the job, by its file and its process.
@@ -103,7 +103,7 @@ pub struct QueueEntry {
 
 /// Job queue of a user: a directory with a file and a log for each job.
 #[derive(Clone, Debug)]
-pub struct Queue {
+pub struct JobQueue {
     directory: PathBuf,
     /// Home directory, which is not created; `None` if the queue is not below it.
     home: Option<PathBuf>,
@@ -111,12 +111,12 @@ pub struct Queue {
 
 /// Lock on a job file that marks the job's programs as running; released with the process.
 #[derive(Debug)]
-pub struct RunningLock {
+pub struct RunningJobLock {
     file: File,
     is_locked: bool,
 }
 
-impl RunningLock {
+impl RunningJobLock {
     /// Acquires the lock while programs run, and releases it otherwise.
     pub fn set(&mut self, is_running: bool) {
         if is_running != self.is_locked {
@@ -129,7 +129,7 @@ impl RunningLock {
 
 /// Claimed number and its files.
 #[derive(Debug)]
-pub struct ClaimedNumber {
+pub struct ClaimedJobNumber {
     /// Claimed number.
     pub id: u32,
     /// Job file, still empty.
@@ -138,17 +138,17 @@ pub struct ClaimedNumber {
     pub log: PathBuf,
 }
 
-impl Queue {
+impl JobQueue {
     /// Returns the queue of a user: below `XDG_STATE_HOME`, or `~/.local/state`.
     pub fn default_directory(
         state_home: Option<PathBuf>,
         home: Option<PathBuf>,
-    ) -> Result<Self, QueueError> {
+    ) -> Result<Self, JobQueueError> {
         let absolute = |path: &PathBuf| path.is_absolute();
         if let Some(base) = state_home.filter(absolute) {
             return Ok(Self { directory: base.join("horolog/at"), home: None });
         }
-        let home = home.filter(absolute).ok_or(QueueError::NoDirectory)?;
+        let home = home.filter(absolute).ok_or(JobQueueError::NoDirectory)?;
         Ok(Self { directory: home.join(".local/state/horolog/at"), home: Some(home) })
     }
 
@@ -161,12 +161,12 @@ impl Queue {
 
     /// Creates the directory if necessary, and checks that it belongs to the user and that others
     /// have no access.
-    fn create_directory(&self) -> Result<(), QueueError> {
+    fn create_directory(&self) -> Result<(), JobQueueError> {
         if let Some(home) = self.home.as_ref().filter(|home| !home.is_dir()) {
-            return Err(QueueError::NoHome(home.clone()));
+            return Err(JobQueueError::NoHome(home.clone()));
         }
         let path = &self.directory;
-        let failed = |error| QueueError::Io { path: path.clone(), error };
+        let failed = |error| JobQueueError::Io { path: path.clone(), error };
         DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path).map_err(failed)?;
         let metadata = fs::symlink_metadata(path).map_err(failed)?;
         let user_id = fs::metadata("/proc/self").map_err(failed)?.uid();
@@ -174,7 +174,7 @@ impl Queue {
             || metadata.uid() != user_id
             || metadata.mode() & GROUP_AND_OTHER_BITS != 0
         {
-            return Err(QueueError::NotPrivate {
+            return Err(JobQueueError::NotPrivate {
                 path: path.clone(),
                 mode: metadata.mode() & 0o7777,
             });
@@ -191,30 +191,30 @@ impl Queue {
     }
 
     /// Claims the next number by creating its job file and its log. The log is returned open.
-    pub fn claim(&self) -> Result<(ClaimedNumber, File), QueueError> {
+    pub fn claim(&self) -> Result<(ClaimedJobNumber, File), JobQueueError> {
         self.create_directory()?;
         let last_number = self.numbers()?.last().copied().unwrap_or(0);
         for id in (last_number.saturating_add(1)..).take(CLAIMS_MAX as usize) {
             let (file, log) = (self.job_path(id), self.log_path(id));
             match create_new_file(&file) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(QueueError::Io { path: file, error }),
+                Err(error) => return Err(JobQueueError::Io { path: file, error }),
                 Ok(_) => {
                     let output = create_new_file(&log).map_err(|error| {
                         // The file may have been removed already.
                         let _ = fs::remove_file(&file);
-                        QueueError::Io { path: log.clone(), error }
+                        JobQueueError::Io { path: log.clone(), error }
                     })?;
-                    return Ok((ClaimedNumber { id, file, log }, output));
+                    return Ok((ClaimedJobNumber { id, file, log }, output));
                 }
             }
         }
         let error = io::Error::other("all job numbers are in use");
-        Err(QueueError::Io { path: self.directory.clone(), error })
+        Err(JobQueueError::Io { path: self.directory.clone(), error })
     }
 
     /// Writes a job atomically.
-    pub fn write(&self, job: &QueuedJob) -> Result<(), QueueError> {
+    pub fn write(&self, job: &QueuedJob) -> Result<(), JobQueueError> {
         let path = self.job_path(job.id);
         let write = || {
             let mut temporary =
@@ -222,14 +222,14 @@ impl Queue {
             temporary.write_all(job.to_text().as_bytes())?;
             temporary.persist(&path).map(drop).map_err(|error| error.error)
         };
-        write().map_err(|error| QueueError::Io { path: path.clone(), error })
+        write().map_err(|error| JobQueueError::Io { path: path.clone(), error })
     }
 
     /// Opens the lock by which a job marks its programs as running.
-    pub fn open_running_lock(&self, id: u32) -> Result<RunningLock, QueueError> {
+    pub fn open_running_lock(&self, id: u32) -> Result<RunningJobLock, JobQueueError> {
         let path = self.job_path(id);
-        let file = File::open(&path).map_err(|error| QueueError::Io { path, error })?;
-        Ok(RunningLock { file, is_locked: false })
+        let file = File::open(&path).map_err(|error| JobQueueError::Io { path, error })?;
+        Ok(RunningJobLock { file, is_locked: false })
     }
 
     /// Records the end of a job, with its exit status if it has one, and removes an empty log. A
@@ -252,12 +252,12 @@ impl Queue {
     }
 
     /// Returns all jobs, by number.
-    pub fn list(&self) -> Result<Vec<QueueEntry>, QueueError> {
+    pub fn list(&self) -> Result<Vec<JobQueueEntry>, JobQueueError> {
         Ok(self.numbers()?.into_iter().map(|id| self.entry(id)).collect())
     }
 
-    fn numbers(&self) -> Result<Vec<u32>, QueueError> {
-        let failed = |error| QueueError::Io { path: self.directory.clone(), error };
+    fn numbers(&self) -> Result<Vec<u32>, JobQueueError> {
+        let failed = |error| JobQueueError::Io { path: self.directory.clone(), error };
         let files = match fs::read_dir(&self.directory) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             files => files.map_err(failed)?,
@@ -272,14 +272,14 @@ impl Queue {
         Ok(numbers)
     }
 
-    fn entry(&self, id: u32) -> QueueEntry {
+    fn entry(&self, id: u32) -> JobQueueEntry {
         let log = Some(self.log_path(id)).filter(|log| log.is_file());
         let (state, job) = match job::read(&self.job_path(id)) {
-            Err(JobError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
+            Err(JobFileError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
                 (JobState::Ended, None)
             }
-            Err(JobError::Empty) if self.is_recent(id) => (JobState::Starting, None),
-            Err(JobError::Empty) => (JobState::Lost, None),
+            Err(JobFileError::Empty) if self.is_recent(id) => (JobState::Starting, None),
+            Err(JobFileError::Empty) => (JobState::Lost, None),
             Err(error) => (JobState::Unreadable(error.to_string()), None),
             Ok((job, _)) if job.id != id => {
                 (JobState::Unreadable(format!("it belongs to job {}", job.id)), None)
@@ -289,7 +289,7 @@ impl Queue {
             Ok((job, true)) => (JobState::Running, Some(job)),
             Ok((job, false)) => (JobState::Waiting, Some(job)),
         };
-        QueueEntry { id, state, job, log }
+        JobQueueEntry { id, state, job, log }
     }
 
     fn is_recent(&self, id: u32) -> bool {
@@ -298,10 +298,10 @@ impl Queue {
     }
 
     /// Terminates a job, with its programs if they run, and removes its files. Returns its entry.
-    pub fn cancel(&self, id: u32) -> Result<QueueEntry, QueueError> {
+    pub fn cancel(&self, id: u32) -> Result<JobQueueEntry, JobQueueError> {
         let entry = self.entry(id);
         if entry.state == JobState::Ended && entry.job.is_none() && entry.log.is_none() {
-            return Err(QueueError::NoJob(id));
+            return Err(JobQueueError::NoJob(id));
         }
         if let (JobState::Waiting | JobState::Running, Some(job)) = (&entry.state, &entry.job) {
             self.terminate_job(job)?;
@@ -309,7 +309,7 @@ impl Queue {
         for path in [self.job_path(id), self.log_path(id)] {
             match fs::remove_file(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(QueueError::Io { path, error });
+                    return Err(JobQueueError::Io { path, error });
                 }
                 _ => {}
             }
@@ -317,9 +317,9 @@ impl Queue {
         Ok(entry)
     }
 
-    fn terminate_job(&self, job: &QueuedJob) -> Result<(), QueueError> {
+    fn terminate_job(&self, job: &QueuedJob) -> Result<(), JobQueueError> {
         let Some(handle) = job.process.open_handle() else { return Ok(()) };
-        let failed = |error| QueueError::Io { path: self.job_path(job.id), error };
+        let failed = |error| JobQueueError::Io { path: self.job_path(job.id), error };
         match handle.signal(Signal::Terminate) {
             // The job has ended meanwhile.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -333,7 +333,7 @@ impl Queue {
         while job.process.is_running() {
             let remaining = deadline.saturating_duration_since(Instant::now());
             if remaining.is_zero() {
-                return Err(QueueError::StillRunning(job.id, job.process.pid));
+                return Err(JobQueueError::StillRunning(job.id, job.process.pid));
             }
             handle.wait(remaining).map_err(failed)?;
         }

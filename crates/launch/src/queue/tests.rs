@@ -7,9 +7,9 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn queue() -> (tempfile::TempDir, Queue) {
+fn queue() -> (tempfile::TempDir, JobQueue) {
     let directory = tempfile::tempdir().unwrap();
-    let queue = Queue::default_directory(Some(directory.path().to_owned()), None).unwrap();
+    let queue = JobQueue::default_directory(Some(directory.path().to_owned()), None).unwrap();
     (directory, queue)
 }
 
@@ -45,7 +45,7 @@ fn jobs_have_their_own_numbers_and_files_for_their_owner_only() {
     let standings: Vec<_> =
         queue.list().unwrap().into_iter().map(|entry| (entry.id, entry.state)).collect();
     assert_eq!(standings, [(1, JobState::Starting), (2, JobState::Waiting)]);
-    assert_eq!(Queue::of_file(&second.file).unwrap().1, 2);
+    assert_eq!(JobQueue::of_file(&second.file).unwrap().1, 2);
     let mut mark = queue.open_running_lock(2).unwrap();
     for (is_running, standing) in [(true, JobState::Running), (false, JobState::Waiting)] {
         mark.set(is_running);
@@ -53,7 +53,7 @@ fn jobs_have_their_own_numbers_and_files_for_their_owner_only() {
     }
     queue.finish(2, Some(0));
     assert_eq!(queue.list().unwrap().len(), 1, "an empty log goes with its job");
-    assert!(matches!(queue.cancel(2), Err(QueueError::NoJob(2))));
+    assert!(matches!(queue.cancel(2), Err(JobQueueError::NoJob(2))));
 }
 
 #[test]
@@ -81,10 +81,10 @@ fn the_end_of_a_job_that_failed_or_wrote_output_is_stored() {
 fn a_home_that_is_not_there_is_not_made() {
     let directory = tempfile::tempdir().unwrap();
     let home = directory.path().join("none");
-    let queue = Queue::default_directory(None, Some(home.clone())).unwrap();
-    assert!(matches!(queue.claim(), Err(QueueError::NoHome(_))));
+    let queue = JobQueue::default_directory(None, Some(home.clone())).unwrap();
+    assert!(matches!(queue.claim(), Err(JobQueueError::NoHome(_))));
     assert!(!home.exists() && queue.list().unwrap().is_empty());
-    Queue::default_directory(None, Some(directory.path().to_owned())).unwrap().claim().unwrap();
+    JobQueue::default_directory(None, Some(directory.path().to_owned())).unwrap().claim().unwrap();
 }
 
 #[test]
@@ -140,11 +140,11 @@ fn a_directory_that_others_can_write_to_is_refused() {
     let (_directory, queue) = queue();
     fs::create_dir_all(&queue.directory).unwrap();
     fs::set_permissions(&queue.directory, fs::Permissions::from_mode(0o777)).unwrap();
-    assert!(matches!(queue.claim(), Err(QueueError::NotPrivate { mode: 0o777, .. })));
-    assert!(matches!(Queue::default_directory(None, None), Err(QueueError::NoDirectory)));
+    assert!(matches!(queue.claim(), Err(JobQueueError::NotPrivate { mode: 0o777, .. })));
+    assert!(matches!(JobQueue::default_directory(None, None), Err(JobQueueError::NoDirectory)));
     assert!(matches!(
-        Queue::default_directory(Some("here".into()), None),
-        Err(QueueError::NoDirectory)
+        JobQueue::default_directory(Some("here".into()), None),
+        Err(JobQueueError::NoDirectory)
     ));
 }
 

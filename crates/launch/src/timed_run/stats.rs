@@ -1,8 +1,8 @@
 //! Stats of a run: start latency, outcome of the programs, findings.
 
 use horolog_record::{
-    AT_SCHEMA, AtOutcome, AtProgram, AtResult, AtTimescale, Distribution, Finding, FindingCode,
-    Host, Severity, rfc3339_now,
+    AT_SCHEMA, AtOutcome, AtProgramResult, AtResult, AtTimescale, Distribution, Finding,
+    FindingCode, Host, Severity, rfc3339_now,
 };
 use horolog_stats::Recorder;
 use horolog_sys::adjtimex::kernel_clock;
@@ -10,7 +10,7 @@ use horolog_time::Span;
 
 use super::latency_preparations::LatencyPreparations;
 use super::{STEP_MIN, TIMER_SLACK_NS, TimedRunOptions, TimedRunOutcome};
-use crate::instant::{Instant, InstantTimescale};
+use crate::instant::{InstantTimescale, TimescaleInstant};
 use crate::program::{ProgramEvent, ProgramStartError};
 use crate::signals::CaughtSignal;
 
@@ -26,10 +26,10 @@ pub(super) struct RunStats {
 impl RunStats {
     pub(super) fn new(
         options: &TimedRunOptions,
-        first: Instant,
+        first: TimescaleInstant,
         preparations: &LatencyPreparations,
     ) -> Self {
-        let program = |program: &crate::program::Program| AtProgram {
+        let program = |program: &crate::program::Program| AtProgramResult {
             program: program.to_words(),
             runs: 0,
             failed: 0,

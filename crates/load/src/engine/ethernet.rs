@@ -6,16 +6,16 @@
 use std::io;
 use std::time::Duration;
 
-use horolog_io::{Batch, BatchDevice, FrameSelection, PacketDevice, PacketOptions};
+use horolog_io::{Batch, BatchDevice, FrameSelection, PacketSocketDevice, PacketSocketOptions};
 use horolog_record::LoadEngineKind as Kind;
 use horolog_wire::ethernet::{self, Header};
 use horolog_wire::ptp::{ETHER_TYPE, MULTICAST_MAC};
 
 use super::lane::{BATCH, LaneDevice, TargetDatagram};
-use super::nic_clock::{self, EnabledNicClock};
+use super::nic_clock::{self, TimestampingPhc};
 use super::packet::{RECEIVE_BUFFER, RECEIVE_LEN};
 use super::threads::{self, Lane};
-use super::udp::DropReporter;
+use super::udp::DropCountingDevice;
 use super::{EngineError, IntervalSink, LoadEngine, unavailable_error};
 use crate::plan::{RunPlan, TrialPlan};
 use crate::ptp::REQUEST_LEN_MAX;
@@ -24,7 +24,7 @@ use crate::target::{FirstLink, LinkMacs, Route};
 
 /// Packet socket of one lane.
 struct LaneEthernetSocket {
-    device: PacketDevice,
+    device: PacketSocketDevice,
     macs: LinkMacs,
     multicast: bool,
     /// Client of all received frames; `None` if only their content identifies it.
@@ -91,7 +91,7 @@ impl LaneDevice for LaneEthernetSocket {
     }
 
     fn dropped(&mut self) -> io::Result<u64> {
-        DropReporter::dropped(&mut self.device)
+        DropCountingDevice::dropped(&mut self.device)
     }
 
     fn port_closed(&self) -> u64 {
@@ -100,33 +100,33 @@ impl LaneDevice for LaneEthernetSocket {
 }
 
 /// Engine for PTP over Ethernet through packet sockets.
-pub struct EthernetEngine {
+pub struct PtpEthernetEngine {
     plan: RunPlan,
     lanes: Vec<Lane<LaneEthernetSocket>>,
     /// NIC clock that timestamps replies, if requested.
-    nic_clock: Option<EnabledNicClock>,
+    nic_clock: Option<TimestampingPhc>,
 }
 
-impl EthernetEngine {
+impl PtpEthernetEngine {
     /// Opens a packet socket for each lane.
     pub fn open(plan: &RunPlan) -> Result<Self, EngineError> {
         let (link, macs) = master_link(plan, Kind::Packet)?;
-        let nic_clock = EnabledNicClock::open(plan, Kind::Packet)?;
+        let nic_clock = TimestampingPhc::open(plan, Kind::Packet)?;
         let ptp = plan.ptp;
         let multicast = ptp.is_some_and(|ptp| ptp.multicast);
-        let options = PacketOptions {
+        let options = PacketSocketOptions {
             slots: BATCH,
             selection: FrameSelection::EtherType(ETHER_TYPE),
             groups: multicast.then_some(MULTICAST_MAC).into_iter().collect(),
             receive_buffer: Some(RECEIVE_BUFFER),
             hardware_timestamps: nic_clock.is_some(),
             bypass_queueing: !plan.is_captured,
-            ..PacketOptions::default()
+            ..PacketSocketOptions::default()
         };
         let frame_len = ethernet::HEADER_LEN + REQUEST_LEN_MAX;
         let lane = |_| {
             let port = LaneEthernetSocket {
-                device: PacketDevice::open(&link.interface, &options)?,
+                device: PacketSocketDevice::open(&link.interface, &options)?,
                 macs,
                 multicast,
                 client: ptp.and_then(|ptp| ptp.clients_max()).map(|_| 0),
@@ -167,7 +167,7 @@ pub(super) fn master_link(
     Ok((link, macs))
 }
 
-impl LoadEngine for EthernetEngine {
+impl LoadEngine for PtpEthernetEngine {
     fn kind(&self) -> Kind {
         Kind::Packet
     }

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use horolog_record::{Progress, ProgressSlots, SNAPSHOT_INTERVAL};
-use horolog_sys::clock::MonotonicClock;
+use horolog_sys::clock::ClockMonotonic;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
 use crate::plan::TrialPlan;
@@ -106,7 +106,7 @@ impl IntervalMerger {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            let elapsed = MonotonicClock.now() - start;
+            let elapsed = ClockMonotonic.now() - start;
             if intervals.tick(elapsed).is_break() {
                 stop.store(true, Ordering::Relaxed);
             }

@@ -10,7 +10,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use horolog_record::ProgressPublisher;
-use horolog_sys::clock::{MonotonicClock, realtime_minus_monotonic, sleep_until};
+use horolog_sys::clock::{ClockMonotonic, realtime_minus_monotonic, sleep_until};
 use horolog_time::{Clock, Monotonic, Span, Timestamp, Utc};
 
 use super::drain::{ReplyDrain, SCHEDULE_GRACE};
@@ -51,7 +51,7 @@ pub(crate) trait LaneClock: Clock<Monotonic> + Sync {
     fn realtime_ahead(&self) -> Span;
 }
 
-impl LaneClock for MonotonicClock {
+impl LaneClock for ClockMonotonic {
     fn sleep_until(&self, instant: Timestamp<Monotonic>) {
         sleep_until(instant);
     }

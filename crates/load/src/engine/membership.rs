@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
-use horolog_io::{FrameSelection, PacketDevice, PacketOptions};
+use horolog_io::{FrameSelection, PacketSocketDevice, PacketSocketOptions};
 use horolog_sys::filter::BpfInstruction;
 use horolog_wire::ptp::MULTICAST_MAC;
 
@@ -17,7 +17,7 @@ pub(crate) enum MulticastMembership {
     /// Membership in an IP group.
     Udp(#[expect(dead_code, reason = "held for what its end undoes")] UdpSocket),
     /// Membership in the group of all PTP ports on a link.
-    Ethernet(#[expect(dead_code, reason = "held for what its end undoes")] PacketDevice),
+    Ethernet(#[expect(dead_code, reason = "held for what its end undoes")] PacketSocketDevice),
 }
 
 impl MulticastMembership {
@@ -48,12 +48,12 @@ impl MulticastMembership {
 
     /// Joins the PTP multicast MAC address on a link.
     fn join_on_link(link: &FirstLink) -> Result<Self, EngineError> {
-        let options = PacketOptions {
+        let options = PacketSocketOptions {
             slots: 1,
             selection: FrameSelection::Program(vec![BpfInstruction::finish(0)]),
             groups: vec![MULTICAST_MAC],
-            ..PacketOptions::default()
+            ..PacketSocketOptions::default()
         };
-        Ok(Self::Ethernet(PacketDevice::open(&link.interface, &options)?))
+        Ok(Self::Ethernet(PacketSocketDevice::open(&link.interface, &options)?))
     }
 }

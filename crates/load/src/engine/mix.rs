@@ -9,7 +9,7 @@ use std::sync::mpsc::{self, Sender};
 use std::thread;
 
 use horolog_record::{LoadEngineKind as Kind, Progress, lock_slot};
-use horolog_sys::clock::MonotonicClock;
+use horolog_sys::clock::ClockMonotonic;
 use horolog_time::{Clock, Span};
 
 use super::drain::START_DELAY;
@@ -32,7 +32,7 @@ impl MixEngine {
 }
 
 /// Interval sink of one part: sends its counts to the thread that merges them.
-struct MixPartReporter<'a> {
+struct MixPartIntervalSender<'a> {
     index: usize,
     count: usize,
     /// Number of intervals reported.
@@ -43,7 +43,7 @@ struct MixPartReporter<'a> {
     slot: Option<&'a Mutex<Progress>>,
 }
 
-impl IntervalSink for MixPartReporter<'_> {
+impl IntervalSink for MixPartIntervalSender<'_> {
     fn deliver_interval(&mut self, counts: TrialCounts) {
         let closed_interval = (self.reported, Box::new(counts.as_part(self.index, self.count)));
         self.reported += 1;
@@ -86,7 +86,7 @@ impl LoadEngine for MixEngine {
         plan: &TrialPlan,
         intervals: &mut dyn IntervalSink,
     ) -> Result<(), EngineError> {
-        let start = MonotonicClock.now() + START_DELAY;
+        let start = ClockMonotonic.now() + START_DELAY;
         let stop = &AtomicBool::new(false);
         let count = self.parts.len();
         let merger = IntervalMerger::new(count);
@@ -99,7 +99,7 @@ impl LoadEngine for MixEngine {
                     let plan = plan.part_plan(part);
                     let slot = slots.as_ref().and_then(|slots| slots.slot(index));
                     let part_sender = sender.clone();
-                    let mut reporter = MixPartReporter {
+                    let mut reporter = MixPartIntervalSender {
                         index,
                         count,
                         reported: 0,

@@ -24,7 +24,7 @@ use horolog_sys::explain::explain;
 use std::io;
 use std::ops::ControlFlow;
 
-use horolog_io::{PacketError, UdpError};
+use horolog_io::{PacketSocketError, UdpDeviceError};
 use horolog_record::LoadEngineKind as Kind;
 use horolog_stats::duplicate_window::WindowTooLarge;
 use horolog_xdp::XdpError;
@@ -85,10 +85,10 @@ pub enum EngineError {
     },
     /// A UDP socket could not be opened.
     #[error(transparent)]
-    Udp(#[from] UdpError),
+    Udp(#[from] UdpDeviceError),
     /// A packet socket could not be opened.
     #[error(transparent)]
-    Packet(#[from] PacketError),
+    Packet(#[from] PacketSocketError),
     /// A BPF program could not be loaded, attached or run.
     #[error(transparent)]
     Xdp(#[from] XdpError),
@@ -146,7 +146,7 @@ pub fn open(kind: Kind, plan: &RunPlan) -> Result<Box<dyn LoadEngine>, EngineErr
     if plan.ptp.is_some_and(|ptp| ptp.transport == PtpLoadTransport::Ethernet) {
         return match kind {
             Kind::Xdp => Ok(Box::new(xdp::XdpEngine::open(plan)?)),
-            Kind::Packet => Ok(Box::new(ethernet::EthernetEngine::open(plan)?)),
+            Kind::Packet => Ok(Box::new(ethernet::PtpEthernetEngine::open(plan)?)),
             Kind::Udp => {
                 let reason = "it cannot send frames without IP".to_owned();
                 Err(unavailable_error(kind, reason, "use --engine packet or xdp over Ethernet"))

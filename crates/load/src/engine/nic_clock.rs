@@ -5,12 +5,12 @@ use std::io;
 use std::path::PathBuf;
 
 use horolog_record::LoadEngineKind as Kind;
-use horolog_sys::hardware_timestamps::{HardwareTimestamps, TimestampPurpose};
+use horolog_sys::hardware_timestamps::{EnabledHardwareTimestamps, TimestampPurpose};
 use horolog_sys::phc::{PhcDevice, PhcReading};
 use horolog_time::Span;
 
 use super::{EngineError, unavailable_error};
-use crate::offset::{self, OffsetPlan};
+use crate::offset::{self, ServerOffsetParameters};
 use crate::plan::RunPlan;
 use crate::target::Route;
 
@@ -19,13 +19,13 @@ const REMEDY: &str = "omit hardware timestamps to use kernel timestamps";
 
 /// Enabled hardware timestamps of an interface and the PHC that takes them. Dropping restores the
 /// previous setting.
-pub(crate) struct EnabledNicClock {
+pub(crate) struct TimestampingPhc {
     clock: PhcDevice,
     path: PathBuf,
-    _hardware_timestamps: HardwareTimestamps,
+    _hardware_timestamps: EnabledHardwareTimestamps,
 }
 
-impl EnabledNicClock {
+impl TimestampingPhc {
     /// Enables hardware timestamps on the interface of the plan's route; `None` if the plan does
     /// not request them.
     pub(crate) fn open(plan: &RunPlan, engine: Kind) -> Result<Option<Self>, EngineError> {
@@ -39,7 +39,7 @@ impl EnabledNicClock {
         };
         let purpose =
             if plan.ptp.is_some() { TimestampPurpose::Ptp } else { TimestampPurpose::Ntp };
-        let hardware_timestamps = HardwareTimestamps::enable(&link.interface, purpose)
+        let hardware_timestamps = EnabledHardwareTimestamps::enable(&link.interface, purpose)
             .map_err(|error| unavailable_error(engine, error.to_string(), REMEDY))?;
         if !hardware_timestamps.received() {
             let reason = format!("'{}' does not timestamp received NTP packets", link.interface);
@@ -59,8 +59,8 @@ impl EnabledNicClock {
 /// Returns the offset parameters of one trial; `None` if the plan does not measure offsets.
 pub(crate) fn trial_offset_plan(
     plan: &RunPlan,
-    nic_clock: Option<&mut EnabledNicClock>,
-) -> Result<Option<OffsetPlan>, EngineError> {
+    nic_clock: Option<&mut TimestampingPhc>,
+) -> Result<Option<ServerOffsetParameters>, EngineError> {
     let Some(options) = plan.offset else { return Ok(None) };
     let phc_ahead = match nic_clock {
         None => Span::ZERO,
@@ -68,7 +68,7 @@ pub(crate) fn trial_offset_plan(
             .read_lead()
             .map_err(EngineError::system(format!("read the PHC {}", clock.path.display())))?,
     };
-    Ok(Some(OffsetPlan { options, phc_ahead }))
+    Ok(Some(ServerOffsetParameters { options, phc_ahead }))
 }
 
 /// Returns the PHC's lead over the system clock, rounded to whole seconds: the difference of their

@@ -5,32 +5,33 @@
 //! Simulated clients do not answer ARP or neighbour solicitations, so the server must route replies
 //! to an address of this host. This host's stack also receives the replies, which are not for its
 //! addresses. It drops them, or forwards them if it is a router, unless a BPF program
-//! ([`ReplyDrop`]) drops them first.
+//! ([`ReplyDropProgram`]) drops them first.
 
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use horolog_io::{
-    Batch, BatchDevice, FrameSelection, LaneFilter, PacketDevice, PacketOptions, UdpFilter,
+    Batch, BatchDevice, FrameSelection, LaneFilter, PacketSocketDevice, PacketSocketOptions,
+    UdpFilter,
 };
 use horolog_record::LoadEngineKind as Kind;
 use horolog_wire::ethernet::MacAddress;
 use horolog_wire::frame::{UdpFrame, UdpFrameBuilder};
 use horolog_wire::ptp::MessageType;
 use horolog_wire::ptp::message::{REQUESTING_PORT_OFFSET, SIGNALING_PORT_OFFSET};
-use horolog_xdp::{Interface, ReplyDrop, ReplyDropSettings, XdpError};
+use horolog_xdp::{Interface, ReplyDropProgram, ReplyDropSettings, XdpError};
 
 use super::lane::{BATCH, LaneDevice, TargetDatagram};
 use super::membership::MulticastMembership;
-use super::nic_clock::{self, EnabledNicClock};
+use super::nic_clock::{self, TimestampingPhc};
 use super::threads::{self, Lane};
-use super::udp::DropReporter;
+use super::udp::DropCountingDevice;
 use super::{EngineError, IntervalSink, LoadEngine, unavailable_error};
 use crate::clients;
 use crate::plan::{ReplyDropPlan, RunPlan, TrialPlan};
 use crate::ptp::{PtpRequestKind, port_number};
-use crate::request::{FramePlan, FrameTemplate, PtpFramePlan, RequestTimestamps};
+use crate::request::{FrameTemplate, LaneFrameParameters, PtpFrameParameters, RequestTimestamps};
 use crate::target::{FirstLink, Route};
 use crate::trailer::RequestTrailer;
 
@@ -41,7 +42,7 @@ pub(super) const RECEIVE_LEN: usize = 2048;
 /// frame, so it holds about 20,000 replies: 20 ms at 1,000,000 replies/s.
 pub(super) const RECEIVE_BUFFER: usize = 16 << 20;
 
-impl DropReporter for PacketDevice {
+impl DropCountingDevice for PacketSocketDevice {
     fn dropped(&mut self) -> io::Result<u64> {
         Self::dropped(self)
     }
@@ -51,7 +52,7 @@ impl DropReporter for PacketDevice {
 pub(crate) struct LanePacketSocket<D: BatchDevice<Address = ()>> {
     pub(crate) device: D,
     template: FrameTemplate,
-    plan: FramePlan,
+    plan: LaneFrameParameters,
     requests: Batch<()>,
     queued: usize,
     replies: Batch<()>,
@@ -60,7 +61,7 @@ pub(crate) struct LanePacketSocket<D: BatchDevice<Address = ()>> {
 impl<D: BatchDevice<Address = ()>> LanePacketSocket<D> {
     /// Creates the device; payloads of requests have at most `payload_max` bytes, or the length of
     /// a plain request if that is longer.
-    pub(crate) fn new(device: D, plan: &FramePlan, payload_max: usize) -> Self {
+    pub(crate) fn new(device: D, plan: &LaneFrameParameters, payload_max: usize) -> Self {
         let template = FrameTemplate::new(plan);
         let mut requests = Batch::new(BATCH, template.bytes().len() + payload_max);
         while requests.push((), template.bytes()) {}
@@ -87,7 +88,7 @@ impl<D: BatchDevice<Address = ()>> LanePacketSocket<D> {
     }
 }
 
-impl<D: BatchDevice<Address = ()> + DropReporter + Send> LaneDevice for LanePacketSocket<D> {
+impl<D: BatchDevice<Address = ()> + DropCountingDevice + Send> LaneDevice for LanePacketSocket<D> {
     fn has_room(&self, _: u32) -> bool {
         self.queued < self.requests.slots()
     }
@@ -154,12 +155,12 @@ impl<D: BatchDevice<Address = ()> + DropReporter + Send> LaneDevice for LanePack
 /// Engine over packet sockets.
 pub struct PacketEngine {
     plan: RunPlan,
-    lanes: Vec<Lane<LanePacketSocket<PacketDevice>>>,
+    lanes: Vec<Lane<LanePacketSocket<PacketSocketDevice>>>,
     /// NIC clock that timestamps replies, if requested.
-    nic_clock: Option<EnabledNicClock>,
+    nic_clock: Option<TimestampingPhc>,
     /// Program that drops the replies before this host's stack; `None` if the plan requests none,
     /// an error if it could not be attached.
-    reply_drop: Result<Option<ReplyDrop>, XdpError>,
+    reply_drop: Result<Option<ReplyDropProgram>, XdpError>,
     /// Membership in the multicast group to which replies are sent.
     _membership: Option<MulticastMembership>,
 }
@@ -168,17 +169,17 @@ impl PacketEngine {
     /// Opens a packet socket for each lane.
     pub fn open(plan: &RunPlan) -> Result<Self, EngineError> {
         let (link, frames) = frame_plans(plan, Kind::Packet)?;
-        let nic_clock = EnabledNicClock::open(plan, Kind::Packet)?;
+        let nic_clock = TimestampingPhc::open(plan, Kind::Packet)?;
         let lanes = frames.iter().enumerate().map(|(lane, frame)| {
-            let options = PacketOptions {
+            let options = PacketSocketOptions {
                 slots: BATCH,
                 selection: frame_selection(frame, plan),
                 receive_buffer: Some(RECEIVE_BUFFER),
                 hardware_timestamps: nic_clock.is_some(),
                 bypass_queueing: !plan.is_captured,
-                ..PacketOptions::default()
+                ..PacketSocketOptions::default()
             };
-            let device = PacketDevice::open(&link.interface, &options)?;
+            let device = PacketSocketDevice::open(&link.interface, &options)?;
             let trailer = threads::request_trailer(plan, lane)?;
             let payload_max = trailer.as_ref().map_or(0, RequestTrailer::request_len_max);
             Ok(Lane::new(LanePacketSocket::new(device, frame, payload_max), trailer))
@@ -192,7 +193,7 @@ impl PacketEngine {
 }
 
 /// Returns the filter for the traffic that a lane must receive.
-fn frame_selection(frame: &FramePlan, plan: &RunPlan) -> FrameSelection {
+fn frame_selection(frame: &LaneFrameParameters, plan: &RunPlan) -> FrameSelection {
     let network = frame.network.prefix();
     let network = plan.shares_ports.then(|| (network.address(), network.length()));
     let Some(ptp) = frame.ptp else {
@@ -229,8 +230,8 @@ fn attach_reply_drop(
     link: &FirstLink,
     plan: &RunPlan,
     drop_plan: &ReplyDropPlan,
-) -> Result<ReplyDrop, XdpError> {
-    ReplyDrop::attach(&ReplyDropSettings {
+) -> Result<ReplyDropProgram, XdpError> {
+    ReplyDropProgram::attach(&ReplyDropSettings {
         interface: Interface { index: link.index, name: link.interface.clone() },
         target: plan.target.ip(),
         ports: drop_plan.ports.clone(),
@@ -243,7 +244,7 @@ fn attach_reply_drop(
 pub fn frame_plans(
     plan: &RunPlan,
     engine: Kind,
-) -> Result<(&FirstLink, Vec<FramePlan>), EngineError> {
+) -> Result<(&FirstLink, Vec<LaneFrameParameters>), EngineError> {
     let Route::Link(link) = &plan.route else {
         let reason = format!("{} is an address of this host", plan.target.ip());
         return Err(unavailable_error(
@@ -258,7 +259,7 @@ pub fn frame_plans(
     };
     let master = plan.target.ip();
     let group = plan.ptp.and_then(|ptp| ptp.multicast_group(master));
-    let frame = |lane| FramePlan {
+    let frame = |lane| LaneFrameParameters {
         source_mac: macs.source,
         destination_mac: group.map_or(macs.destination, MacAddress::of_group),
         network,
@@ -267,7 +268,7 @@ pub fn frame_plans(
             .map_or_else(|| clients::source_port(plan.first_lane + lane), |ptp| ptp.port()),
         target: plan.ptp.map_or(plan.target, |ptp| ptp.destination(master)),
         version: plan.version,
-        ptp: plan.ptp.map(|ptp| PtpFramePlan {
+        ptp: plan.ptp.map(|ptp| PtpFrameParameters {
             plan: ptp,
             master,
             lane: plan.first_lane + lane,

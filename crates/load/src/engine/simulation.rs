@@ -17,10 +17,10 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use horolog_io::{
-    Batch, BatchDevice, Endpoints, FaultCounts, FaultPlan, FaultyDevice, SimulatedDevice,
+    Batch, BatchDevice, Endpoints, FaultCounts, FaultProbabilities, FaultyDevice, SimulatedDevice,
     SimulatedLink,
 };
-use horolog_record::{InvalidReason, RequestSpacing};
+use horolog_record::{InvalidReplyReason, RequestSpacing};
 use horolog_time::{Clock, Monotonic, NtpTimestamp, SimulatedClock, Span, Timestamp, Utc};
 use horolog_wire::ethernet::MacAddress;
 use horolog_wire::frame::{UdpFrame, UdpFrameBuilder};
@@ -28,14 +28,14 @@ use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header};
 
 use super::lane::{LaneClock, LaneDevice, LaneTrial};
 use super::packet::LanePacketSocket;
-use super::udp::{DropReporter, LaneUdpSockets};
-use crate::clients::{LaneClients, SourceNetwork};
-use crate::offset::{OffsetOptions, OffsetPlan};
-use crate::request::FramePlan;
+use super::udp::{DropCountingDevice, LaneUdpSockets};
+use crate::clients::{LaneClients, SimulatedClientNetwork};
+use crate::offset::{ServerOffsetOptions, ServerOffsetParameters};
+use crate::request::LaneFrameParameters;
 use crate::request_tracker::{LaneCarryOver, RequestTracker, TrackerConfig, TrialCounts};
 use crate::schedule::LaneSchedule;
-use crate::token::TokenCodec;
-use crate::verify::ExpectedReplies;
+use crate::token::RequestTokenCodec;
+use crate::verify::ReplyVerifier;
 
 const START_NS: i64 = 1_000_000_000_000;
 const LINK_DELAY: Span = Span::from_ns(10_000);
@@ -141,7 +141,11 @@ struct SimulatedPath<A: PayloadEncapsulation> {
 }
 
 impl<A: PayloadEncapsulation> SimulatedPath<A> {
-    fn new(clock: &Arc<SimulatedClock>, faults: FaultPlan, behaviour: ServerBehaviour) -> Self {
+    fn new(
+        clock: &Arc<SimulatedClock>,
+        faults: FaultProbabilities,
+        behaviour: ServerBehaviour,
+    ) -> Self {
         let link = SimulatedLink {
             clock: Arc::clone(clock),
             delay: LINK_DELAY,
@@ -230,7 +234,7 @@ impl<A: PayloadEncapsulation> BatchDevice for SimulatedPath<A> {
     }
 }
 
-impl<A: PayloadEncapsulation> DropReporter for SimulatedPath<A> {
+impl<A: PayloadEncapsulation> DropCountingDevice for SimulatedPath<A> {
     fn dropped(&mut self) -> io::Result<u64> {
         Ok(0)
     }
@@ -240,22 +244,22 @@ impl<A: PayloadEncapsulation> DropReporter for SimulatedPath<A> {
 struct SimulatedLane<P> {
     clock: Arc<SimulatedClock>,
     port: P,
-    token: TokenCodec,
+    token: RequestTokenCodec,
     carried: LaneCarryOver,
     rate: f64,
     interleaved: bool,
-    offset: Option<OffsetPlan>,
-    ptp: Option<crate::ptp::ExpectedPtpMessages>,
+    offset: Option<ServerOffsetParameters>,
+    ptp: Option<crate::ptp::PtpMessageVerifier>,
     run: u32,
 }
 
 /// Returns the frame layout of a lane that sends NTP requests.
-fn frame_plan() -> FramePlan {
+fn frame_plan() -> LaneFrameParameters {
     let target: IpAddr = "192.0.2.1".parse().unwrap();
-    FramePlan {
+    LaneFrameParameters {
         source_mac: MacAddress([2, 0, 0, 0, 0, 1]),
         destination_mac: MacAddress([2, 0, 0, 0, 0, 2]),
-        network: SourceNetwork::new("10.64.0.0/10".parse().unwrap(), target, &[]).unwrap(),
+        network: SimulatedClientNetwork::new("10.64.0.0/10".parse().unwrap(), target, &[]).unwrap(),
         source_port: 32_768,
         target: (target, 123).into(),
         version: 4,
@@ -264,7 +268,7 @@ fn frame_plan() -> FramePlan {
 }
 
 impl SimulatedLane<LanePacketSocket<SimulatedPath<()>>> {
-    fn with_frames(faults: FaultPlan, behaviour: ServerBehaviour) -> Self {
+    fn with_frames(faults: FaultProbabilities, behaviour: ServerBehaviour) -> Self {
         let clock = Arc::new(SimulatedClock::new(START_NS));
         let port =
             LanePacketSocket::new(SimulatedPath::new(&clock, faults, behaviour), &frame_plan(), 0);
@@ -281,7 +285,7 @@ impl SimulatedLane<LaneUdpSockets<SimulatedPath<Endpoints>>> {
         let clock = Arc::new(SimulatedClock::new(START_NS));
         let mut port = LaneUdpSockets::new(4, 0);
         for _ in 0..CLIENTS {
-            port.sockets.push(SimulatedPath::new(&clock, FaultPlan::default(), behaviour));
+            port.sockets.push(SimulatedPath::new(&clock, FaultProbabilities::default(), behaviour));
         }
         Self::new(clock, port, 32)
     }
@@ -289,7 +293,7 @@ impl SimulatedLane<LaneUdpSockets<SimulatedPath<Endpoints>>> {
 
 impl<P: LaneDevice> SimulatedLane<P> {
     fn new(clock: Arc<SimulatedClock>, port: P, run: u32) -> Self {
-        let token = TokenCodec::new(0x0123_4567_89ab_cdef, Timestamp::from_ns(START_NS));
+        let token = RequestTokenCodec::new(0x0123_4567_89ab_cdef, Timestamp::from_ns(START_NS));
         let carried = LaneCarryOver::default();
         let (interleaved, offset, ptp) = (false, None, None);
         Self { clock, port, token, carried, rate: 20_000.0, interleaved, offset, ptp, run }
@@ -299,7 +303,7 @@ impl<P: LaneDevice> SimulatedLane<P> {
     fn tracker_config(&self, start: Timestamp<Monotonic>) -> TrackerConfig {
         let (token, interleaved) = (self.token, self.interleaved);
         TrackerConfig {
-            expected: ExpectedReplies { token, version: 4, interleaved, extended: false },
+            expected: ReplyVerifier { token, version: 4, interleaved, extended: false },
             clients: LaneClients::in_turn(CLIENTS, 0, 1, self.run),
             start,
             timeout: TIMEOUT,
@@ -345,8 +349,8 @@ impl<P: LaneDevice> SimulatedLane<P> {
     }
 }
 
-fn faults(counts: impl Fn(&mut FaultPlan)) -> FaultPlan {
-    let mut plan = FaultPlan { seed: 42, ..FaultPlan::default() };
+fn faults(counts: impl Fn(&mut FaultProbabilities)) -> FaultProbabilities {
+    let mut plan = FaultProbabilities { seed: 42, ..FaultProbabilities::default() };
     counts(&mut plan);
     plan
 }
@@ -358,7 +362,7 @@ fn fault_counts(scene: &mut SimulatedLane<LanePacketSocket<SimulatedPath<()>>>) 
 fn assert_clean(counts: &TrialCounts) {
     assert_eq!((counts.planned, counts.sent, counts.received), (2000, 2000, 2000));
     assert_eq!((counts.refused, counts.duplicate, counts.late), (0, 0, 0));
-    assert_eq!(counts.invalid, [0; InvalidReason::ALL.len()]);
+    assert_eq!(counts.invalid, [0; InvalidReplyReason::ALL.len()]);
     assert_eq!(counts.rtt.count(), 2000);
     assert_eq!(counts.response.min(), Some(700));
     assert_eq!(counts.response.max(), Some(700));
@@ -371,7 +375,7 @@ fn assert_clean(counts: &TrialCounts) {
 
 #[test]
 fn a_perfect_server_is_counted_as_perfect_through_frames_and_sockets() {
-    assert_clean(&SimulatedLane::with_frames(FaultPlan::default(), answer).run_trial());
+    assert_clean(&SimulatedLane::with_frames(FaultProbabilities::default(), answer).run_trial());
     assert_clean(&SimulatedLane::with_sockets(answer).run_trial());
 }
 
@@ -418,13 +422,13 @@ fn each_fault_of_the_server_is_counted_under_its_name() {
             _ => vec![(now, reply)],
         }
     }
-    let mut scene = SimulatedLane::with_frames(FaultPlan::default(), faulty);
+    let mut scene = SimulatedLane::with_frames(FaultProbabilities::default(), faulty);
     let trials = [scene.run_trial(), scene.run_trial()];
     for counts in &trials {
-        let count = |reason: InvalidReason| counts.invalid[reason as usize];
+        let count = |reason: InvalidReplyReason| counts.invalid[reason as usize];
         assert_eq!((counts.sent, counts.received, counts.duplicate), (2000, 400, 400));
-        for reason in InvalidReason::ALL {
-            use InvalidReason::{KissRate, Mode, Origin, Stratum, Timestamp, Version};
+        for reason in InvalidReplyReason::ALL {
+            use InvalidReplyReason::{KissRate, Mode, Origin, Stratum, Timestamp, Version};
             let met = matches!(reason, KissRate | Mode | Origin | Stratum | Timestamp | Version);
             assert_eq!(count(reason), if met { 200 } else { 0 }, "{reason:?}");
         }
@@ -438,7 +442,7 @@ fn each_fault_of_the_server_is_counted_under_its_name() {
 
 #[test]
 fn sequence_numbers_wrap_without_a_loss() {
-    let mut scene = SimulatedLane::with_frames(FaultPlan::default(), answer);
+    let mut scene = SimulatedLane::with_frames(FaultProbabilities::default(), answer);
     scene.carried.registered =
         u64::from(LaneClients::in_turn(CLIENTS, 0, 1, 1).sequence_end()) * 3 - 1000;
     assert_clean(&scene.run_trial());
@@ -446,7 +450,7 @@ fn sequence_numbers_wrap_without_a_loss() {
 
 #[test]
 fn the_time_in_a_token_wraps_without_a_loss() {
-    let mut scene = SimulatedLane::with_frames(FaultPlan::default(), answer);
+    let mut scene = SimulatedLane::with_frames(FaultProbabilities::default(), answer);
     let reach = 1_i64 << crate::token::TIME_BITS;
     let next_wrap = (START_NS / reach + 1) * reach;
     scene.clock.advance(Span::from_ns(next_wrap - START_NS - 50_000_000));
@@ -455,7 +459,7 @@ fn the_time_in_a_token_wraps_without_a_loss() {
 
 #[test]
 fn the_lateness_of_a_sender_that_cannot_keep_up_is_counted() {
-    let mut scene = SimulatedLane::with_frames(FaultPlan::default(), answer);
+    let mut scene = SimulatedLane::with_frames(FaultProbabilities::default(), answer);
     scene.rate = 1_000_000.0;
     scene.path().send_cost = Span::from_ns(4_000);
     let counts = scene.run_trial();

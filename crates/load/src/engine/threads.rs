@@ -7,14 +7,14 @@ use std::{io, mem, thread};
 
 use horolog_record::ProgressPublisher;
 use horolog_sys::affinity;
-use horolog_sys::clock::{MonotonicClock, realtime_minus_monotonic};
+use horolog_sys::clock::{ClockMonotonic, realtime_minus_monotonic};
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
 use super::EngineError;
 use super::drain::START_DELAY;
 use super::intervals::{self, IntervalMerger, IntervalSink, ProgressForwarder};
 use super::lane::{LaneDevice, LaneTrial};
-use crate::offset::OffsetPlan;
+use crate::offset::ServerOffsetParameters;
 use crate::plan::{RunPlan, TrialPlan};
 use crate::request_tracker::{LaneCarryOver, RequestTracker, TrackerConfig};
 use crate::schedule::LaneSchedule;
@@ -57,7 +57,7 @@ pub(crate) fn run<P: LaneDevice>(
     plan: &RunPlan,
     trial: &TrialPlan,
     consecutive_requests: u32,
-    offset: Option<OffsetPlan>,
+    offset: Option<ServerOffsetParameters>,
     intervals: &mut dyn IntervalSink,
 ) -> Result<(), EngineError> {
     let stop = &AtomicBool::new(false);
@@ -69,7 +69,7 @@ pub(crate) fn run<P: LaneDevice>(
         let config = TrackerConfig {
             expected: plan.expected(),
             clients: plan.lane_clients(trial.clients, (index, count), consecutive_requests),
-            start: MonotonicClock.now(),
+            start: ClockMonotonic.now(),
             timeout,
             rate: trial.rate / count as f64,
             offset,
@@ -82,7 +82,7 @@ pub(crate) fn run<P: LaneDevice>(
     let realtime_ahead = realtime_minus_monotonic().offset;
     // The tracker is allocated before the start is set, because allocation can take longer than the
     // start delay.
-    let start = MonotonicClock.now() + START_DELAY;
+    let start = ClockMonotonic.now() + START_DELAY;
     let slots = &super::intervals::slots_if_wanted(count, intervals);
     let mut tasks = Vec::with_capacity(count);
     for (index, (mut tracker, lane)) in opened.into_iter().enumerate() {
@@ -90,7 +90,7 @@ pub(crate) fn run<P: LaneDevice>(
         let schedule = schedule(plan, trial, start, (index, count))?;
         let task = LaneTrial {
             device: &mut lane.device,
-            clock: &MonotonicClock,
+            clock: &ClockMonotonic,
             tracker,
             schedule,
             end: start + Span::from_ns(trial.duration.as_nanos() as i64),
@@ -126,7 +126,7 @@ fn schedule(
     .ok_or(EngineError::Rate { rate: trial.rate, duration_s: trial.duration.as_secs_f64() })
 }
 
-type LaneTask<'a, P> = (LaneTrial<'a, P, MonotonicClock>, Option<usize>, &'a mut LaneCarryOver);
+type LaneTask<'a, P> = (LaneTrial<'a, P, ClockMonotonic>, Option<usize>, &'a mut LaneCarryOver);
 
 fn run_on_threads<P: LaneDevice>(
     tasks: Vec<LaneTask<'_, P>>,

@@ -4,12 +4,12 @@
 use std::io;
 use std::time::Duration;
 
-use horolog_io::{Batch, BatchDevice, Endpoints, UdpDevice, UdpError, UdpOptions};
+use horolog_io::{Batch, BatchDevice, Endpoints, UdpDevice, UdpDeviceError, UdpDeviceOptions};
 use horolog_record::LoadEngineKind as Kind;
 use horolog_sys::message::is_refusal;
 
 use super::lane::{BATCH, LaneDevice, TargetDatagram};
-use super::nic_clock::{self, EnabledNicClock};
+use super::nic_clock::{self, TimestampingPhc};
 use super::threads::{self, Lane};
 use super::{EngineError, IntervalSink, LoadEngine};
 use crate::plan::{RunPlan, TrialPlan};
@@ -29,12 +29,12 @@ const RECEIVE_BUFFER: usize = 4 << 20;
 const TOO_MANY_FILES: i32 = 24;
 
 /// A device that counts the packets it dropped.
-pub(crate) trait DropReporter {
+pub(crate) trait DropCountingDevice {
     /// Returns the packets dropped for lack of room since the device was opened.
     fn dropped(&mut self) -> io::Result<u64>;
 }
 
-impl DropReporter for UdpDevice {
+impl DropCountingDevice for UdpDevice {
     fn dropped(&mut self) -> io::Result<u64> {
         Self::dropped(self)
     }
@@ -89,7 +89,9 @@ impl<D: BatchDevice<Address = Endpoints>> LaneUdpSockets<D> {
     }
 }
 
-impl<D: BatchDevice<Address = Endpoints> + DropReporter + Send> LaneDevice for LaneUdpSockets<D> {
+impl<D: BatchDevice<Address = Endpoints> + DropCountingDevice + Send> LaneDevice
+    for LaneUdpSockets<D>
+{
     fn has_room(&self, client: u32) -> bool {
         let socket = (client - self.first_client) as usize;
         self.queued < self.requests.slots() && (self.queued == 0 || socket == self.send_socket)
@@ -157,7 +159,7 @@ impl<D: BatchDevice<Address = Endpoints> + DropReporter + Send> LaneDevice for L
     }
 
     fn dropped(&mut self) -> io::Result<u64> {
-        self.sockets.iter_mut().map(DropReporter::dropped).sum()
+        self.sockets.iter_mut().map(DropCountingDevice::dropped).sum()
     }
 
     fn port_closed(&self) -> u64 {
@@ -170,18 +172,18 @@ impl<D: BatchDevice<Address = Endpoints> + DropReporter + Send> LaneDevice for L
 pub(super) fn socket_options(
     plan: &RunPlan,
     must_bind: bool,
-    nic_clock: Option<&EnabledNicClock>,
-) -> UdpOptions {
+    nic_clock: Option<&TimestampingPhc>,
+) -> UdpDeviceOptions {
     let interface = match &plan.route {
         Route::Link(link) if link.is_explicit || must_bind => Some(link.interface.clone()),
         _ => None,
     };
-    UdpOptions {
+    UdpDeviceOptions {
         slots: BATCH,
         receive_buffer: Some(RECEIVE_BUFFER),
         interface,
         hardware_timestamps: nic_clock.is_some(),
-        ..UdpOptions::default()
+        ..UdpDeviceOptions::default()
     }
 }
 
@@ -189,14 +191,14 @@ pub(super) fn socket_options(
 pub struct UdpEngine {
     plan: RunPlan,
     lanes: Vec<Lane<LaneUdpSockets<UdpDevice>>>,
-    nic_clock: Option<EnabledNicClock>,
-    options: UdpOptions,
+    nic_clock: Option<TimestampingPhc>,
+    options: UdpDeviceOptions,
 }
 
 impl UdpEngine {
     /// Opens the engine with one socket per lane; each trial opens the sockets of its clients.
     pub fn open(plan: &RunPlan) -> Result<Self, EngineError> {
-        let nic_clock = EnabledNicClock::open(plan, Kind::Udp)?;
+        let nic_clock = TimestampingPhc::open(plan, Kind::Udp)?;
         let options = socket_options(plan, false, nic_clock.as_ref());
         let lane = |lane| {
             let trailer = threads::request_trailer(plan, lane)?;
@@ -235,9 +237,9 @@ impl UdpEngine {
     }
 }
 
-fn open_error(error: UdpError, clients: u32) -> EngineError {
+fn open_error(error: UdpDeviceError, clients: u32) -> EngineError {
     match error {
-        UdpError::Other(_, error) if error.raw_os_error() == Some(TOO_MANY_FILES) => {
+        UdpDeviceError::Other(_, error) if error.raw_os_error() == Some(TOO_MANY_FILES) => {
             EngineError::Descriptors { clients }
         }
         error => error.into(),

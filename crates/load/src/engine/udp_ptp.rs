@@ -6,16 +6,16 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use horolog_io::{Batch, BatchDevice, Endpoints, UdpDevice, UdpError};
+use horolog_io::{Batch, BatchDevice, Endpoints, UdpDevice, UdpDeviceError};
 use horolog_record::LoadEngineKind as Kind;
 use horolog_sys::message::is_refusal;
 use horolog_wire::ptp::{EVENT_PORT, GENERAL_PORT};
 
 use super::lane::{BATCH, LaneDevice, TargetDatagram};
 use super::membership::MulticastMembership;
-use super::nic_clock::{self, EnabledNicClock};
+use super::nic_clock::{self, TimestampingPhc};
 use super::threads::{self, Lane};
-use super::udp::{DropReporter, EXCESS_LEN, socket_options};
+use super::udp::{DropCountingDevice, EXCESS_LEN, socket_options};
 use super::{EngineError, IntervalSink, LoadEngine, unavailable_error};
 use crate::plan::{RunPlan, TrialPlan};
 use crate::ptp::REQUEST_LEN_MAX;
@@ -106,7 +106,8 @@ impl LaneDevice for PtpClientSockets {
     }
 
     fn dropped(&mut self) -> io::Result<u64> {
-        Ok(DropReporter::dropped(&mut self.event)? + DropReporter::dropped(&mut self.general)?)
+        Ok(DropCountingDevice::dropped(&mut self.event)?
+            + DropCountingDevice::dropped(&mut self.general)?)
     }
 
     fn port_closed(&self) -> u64 {
@@ -118,7 +119,7 @@ impl LaneDevice for PtpClientSockets {
 pub struct PtpUdpEngine {
     plan: RunPlan,
     lanes: [Lane<PtpClientSockets>; 1],
-    nic_clock: Option<EnabledNicClock>,
+    nic_clock: Option<TimestampingPhc>,
     /// Membership in the multicast group to which replies are sent.
     _membership: Option<MulticastMembership>,
 }
@@ -135,7 +136,7 @@ impl PtpUdpEngine {
         };
         let master = plan.target.ip();
         let group = ptp.multicast_group(master);
-        let nic_clock = EnabledNicClock::open(plan, Kind::Udp)?;
+        let nic_clock = TimestampingPhc::open(plan, Kind::Udp)?;
         let options = socket_options(plan, group.is_some(), nic_clock.as_ref());
         let wildcard = |port| match master {
             IpAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)),
@@ -178,13 +179,13 @@ impl PtpUdpEngine {
 }
 
 /// Returns the error with a remedy that fits the fixed ports.
-fn open_error(error: UdpError) -> EngineError {
+fn open_error(error: UdpDeviceError) -> EngineError {
     let (reason, remedy) = match &error {
-        UdpError::Privilege(address) => (
+        UdpDeviceError::Privilege(address) => (
             format!("PTP's port {} needs root or CAP_NET_BIND_SERVICE", address.port()),
             "run as root",
         ),
-        UdpError::InUse(address) => (
+        UdpDeviceError::InUse(address) => (
             format!("PTP's port {} is in use by another program on this host", address.port()),
             "stop it, use --engine packet, or run the load from another host",
         ),

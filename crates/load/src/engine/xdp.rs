@@ -15,10 +15,10 @@ use std::time::Duration;
 
 use horolog_record::{LoadEngineKind as Kind, Progress, RequestSpacing};
 use horolog_sys::affinity;
-use horolog_sys::clock::{MonotonicClock, realtime_minus_monotonic, sleep_until};
+use horolog_sys::clock::{ClockMonotonic, realtime_minus_monotonic, sleep_until};
 use horolog_sys::signal::InterruptibleThread;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
-use horolog_xdp::{Generator, LanePosition, TrialSettings, XdpError};
+use horolog_xdp::{Generator, GeneratorLane, TrialSettings, XdpError};
 
 use self::interval_reader::IntervalReader;
 use self::settings::settings;
@@ -28,7 +28,7 @@ use super::intervals::MixIntervalMerger;
 use super::membership::MulticastMembership;
 use super::{EngineError, IntervalSink, LoadEngine, unavailable_error};
 use crate::clients::LaneClients;
-use crate::load_profile::{LoadProfile, ProfileSendTimes};
+use crate::load_profile::{LoadProfile, LoadProfileSendTimes};
 use crate::outage::OutageDetector;
 use crate::plan::{RunPlan, TrialPlan};
 use crate::request_tracker::TrialCounts;
@@ -165,7 +165,7 @@ impl MixPartGenerator {
         // one.
         self.generator.clear();
         for (number, &core) in cores.iter().enumerate() {
-            let mut lane = LanePosition {
+            let mut lane = GeneratorLane {
                 start_ns: start.as_ns() as u64,
                 next: interval / lanes as u64 * number as u64,
                 interval,
@@ -189,7 +189,7 @@ impl MixPartGenerator {
     /// schedule.
     fn set_profile(
         &self,
-        lane: &mut LanePosition,
+        lane: &mut GeneratorLane,
         profile: &LoadProfile,
         lanes: usize,
     ) -> Option<()> {
@@ -206,7 +206,7 @@ impl MixPartGenerator {
 
     /// Returns the start position of a lane in a trial: its clients, and the sequence number after
     /// those of earlier trials.
-    fn lane_position(&self, clients: LaneClients, number: usize) -> LanePosition {
+    fn lane_position(&self, clients: LaneClients, number: usize) -> GeneratorLane {
         let wrap = clients.sequence_end();
         // A multiple of 64, so that the lane starts with a new word of the bitmap of answered
         // requests.
@@ -214,14 +214,14 @@ impl MixPartGenerator {
             sequence if sequence < wrap => sequence,
             _ => 0,
         };
-        LanePosition {
+        GeneratorLane {
             sequence,
             sequence_end: wrap,
             client: sequence % clients.client_count(),
             clients: clients.client_count(),
             client_base: clients.first_client(),
             active: 1,
-            ..LanePosition::default()
+            ..GeneratorLane::default()
         }
     }
 
@@ -230,10 +230,10 @@ impl MixPartGenerator {
     fn check_trial(
         &self,
         cores: &[usize],
-        trial: &mut RunningTrialPart<'_>,
+        trial: &mut RunningMixPart<'_>,
         intervals: &mut dyn IntervalSink,
     ) {
-        let now = MonotonicClock.now();
+        let now = ClockMonotonic.now();
         let (answered, longest) = trial.interval_reader.answered(now - trial.start);
         if answered > trial.answered {
             // New replies answer requests that were sent at most the longest round trip ago.
@@ -263,13 +263,13 @@ impl MixPartGenerator {
     }
 
     /// Waits for the last replies.
-    fn drain(&self, sent: u64, trial: &RunningTrialPart<'_>) {
-        let last_sent = MonotonicClock.now();
+    fn drain(&self, sent: u64, trial: &RunningMixPart<'_>) {
+        let last_sent = ClockMonotonic.now();
         let mut drain =
             ReplyDrain { last_sent, last_reply: last_sent, timeout: reply_timeout(&self.plan) };
         let (mut answered, mut longest) = trial.interval_reader.answered(last_sent - trial.start);
         while answered < sent {
-            let now = MonotonicClock.now();
+            let now = ClockMonotonic.now();
             if drain.is_over(now, (longest > Span::ZERO).then_some(longest)) {
                 break;
             }
@@ -277,24 +277,26 @@ impl MixPartGenerator {
             let before = answered;
             (answered, longest) = trial.interval_reader.answered(now - trial.start);
             if answered > before {
-                drain.last_reply = MonotonicClock.now();
+                drain.last_reply = ClockMonotonic.now();
             }
         }
     }
 
     /// Returns the number of planned requests that the lanes did not send.
-    fn unsent_requests(&self, cores: &[usize], trial: &RunningTrialPart<'_>) -> u64 {
-        let left = |lane: &LanePosition| match trial.profile {
+    fn unsent_requests(&self, cores: &[usize], trial: &RunningMixPart<'_>) -> u64 {
+        let left = |lane: &GeneratorLane| match trial.profile {
             _ if lane.next >= lane.end => 0,
             None => (lane.end - lane.next).div_ceil(lane.interval.max(1)),
-            Some(profile) => ProfileSendTimes::new(profile, cores.len()).requests_after(lane.next),
+            Some(profile) => {
+                LoadProfileSendTimes::new(profile, cores.len()).requests_after(lane.next)
+            }
         };
         cores.iter().map(|&core| left(&self.generator.lane(core as u32))).sum()
     }
 
     /// Returns the counts of a trial that belong to no interval. At a constant rate they include
     /// the send times of the first and last request.
-    fn trial_counts(&self, cores: &[usize], trial: &RunningTrialPart<'_>) -> TrialCounts {
+    fn trial_counts(&self, cores: &[usize], trial: &RunningMixPart<'_>) -> TrialCounts {
         let planned = self.unsent_requests(cores, trial);
         let mut counts = TrialCounts { planned, ..TrialCounts::default() };
         counts.clients = interval_reader::client_counts(&self.generator);
@@ -324,7 +326,7 @@ impl MixPartGenerator {
     fn finish(
         &self,
         cores: &[usize],
-        trial: RunningTrialPart<'_>,
+        trial: RunningMixPart<'_>,
         is_ended: bool,
         intervals: &mut dyn IntervalSink,
     ) {
@@ -340,7 +342,7 @@ impl MixPartGenerator {
     /// Stores the positions at which the lanes continue in the next trial.
     fn store_lane_positions(&mut self, cores: &[usize]) {
         for (number, &core) in cores.iter().enumerate() {
-            let LanePosition { sequence, sent, .. } = self.generator.lane(core as u32);
+            let GeneratorLane { sequence, sent, .. } = self.generator.lane(core as u32);
             let has_wrapped = sent > u64::from(sequence);
             self.used_sequences[number] =
                 if has_wrapped { u32::MAX } else { self.used_sequences[number].max(sequence) };
@@ -366,7 +368,7 @@ impl XdpEngine {
         &self,
         cores: &[usize],
         batch: u32,
-        trials: &mut [RunningTrialPart<'_>],
+        trials: &mut [RunningMixPart<'_>],
         mix_intervals: &mut MixIntervalMerger<'_>,
     ) -> Result<bool, EngineError> {
         let generators: Vec<_> = self.parts.iter().map(|part| &part.generator).collect();
@@ -404,13 +406,13 @@ impl XdpEngine {
     fn check_and_stop(
         &self,
         cores: &[usize],
-        trials: &mut [RunningTrialPart<'_>],
+        trials: &mut [RunningMixPart<'_>],
         mix_intervals: &mut MixIntervalMerger<'_>,
     ) -> bool {
         for (index, (part, trial)) in self.parts.iter().zip(&mut *trials).enumerate() {
             part.check_trial(cores, trial, &mut mix_intervals.part_sink(index));
         }
-        let elapsed = trials.first().map_or(Span::ZERO, |trial| MonotonicClock.now() - trial.start);
+        let elapsed = trials.first().map_or(Span::ZERO, |trial| ClockMonotonic.now() - trial.start);
         if mix_intervals.is_snapshot_due(elapsed) {
             let mut progress = Progress::default();
             for trial in &*trials {
@@ -447,10 +449,10 @@ impl LoadEngine for XdpEngine {
         let plans = if part_plans.is_empty() { single_plan } else { &part_plans };
         let parts = || self.parts.iter().zip(plans);
         parts().try_for_each(|(part, plan)| part.check_in_flight(plan, &cores))?;
-        let start = MonotonicClock.now() + START_DELAY;
+        let start = ClockMonotonic.now() + START_DELAY;
         parts().try_for_each(|(part, plan)| part.set_trial(plan, &cores, start))?;
         let mut running_parts: Vec<_> =
-            parts().map(|(part, plan)| RunningTrialPart::new(part, plan, start)).collect();
+            parts().map(|(part, plan)| RunningMixPart::new(part, plan, start)).collect();
         let mut mix_intervals = MixIntervalMerger::new(plans.len(), intervals);
         let batch = batch_size(trial.rate / cores.len() as f64);
         let is_ended = self.send(&cores, batch, &mut running_parts, &mut mix_intervals)?;
@@ -464,7 +466,7 @@ impl LoadEngine for XdpEngine {
 }
 
 /// Part of a mix in a running trial.
-struct RunningTrialPart<'a> {
+struct RunningMixPart<'a> {
     start: Timestamp<Monotonic>,
     duration: Span,
     outage_detector: OutageDetector,
@@ -476,7 +478,7 @@ struct RunningTrialPart<'a> {
     interval_reader: IntervalReader<'a>,
 }
 
-impl<'a> RunningTrialPart<'a> {
+impl<'a> RunningMixPart<'a> {
     fn new(part: &'a MixPartGenerator, plan: &'a TrialPlan, start: Timestamp<Monotonic>) -> Self {
         let profile = plan.profile.as_deref();
         Self {

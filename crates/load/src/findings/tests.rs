@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use horolog_record::{InvalidReason, LossLocation, ResponseCounts};
+use horolog_record::{InvalidReplyReason, LossLocation, ReplyKindCounts};
 
 use super::*;
 use crate::plan::TrialPlan;
@@ -37,8 +37,8 @@ fn trial(counts: &TrialCounts, lost_at: &[(LossLocation, u64)]) -> Trial {
     record(&plan, counts, lost_at.iter().copied().collect::<BTreeMap<_, _>>())
 }
 
-fn about() -> RunContext<'static> {
-    RunContext {
+fn about() -> RunFindingInputs<'static> {
+    RunFindingInputs {
         engine: LoadEngineKind::Packet,
         spacing: RequestSpacing::Constant,
         interleaved: false,
@@ -94,7 +94,7 @@ fn random_spacing_is_held_against_what_it_planned() {
     // 2% fewer instants than the rate has, with a request sent at each.
     let counts = TrialCounts { planned: 19_600, sent: 19_600, received: 19_600, ..counts() };
     let trial = trial(&counts, &[]);
-    let circumstances = RunContext { spacing: RequestSpacing::Exponential, ..about() };
+    let circumstances = RunFindingInputs { spacing: RequestSpacing::Exponential, ..about() };
     assert_eq!(run_findings(&[TrialWithCounts::new(&trial, &counts)], &circumstances), []);
 }
 
@@ -102,7 +102,7 @@ fn random_spacing_is_held_against_what_it_planned() {
 fn an_unreadable_counter_snapshot_is_reported() {
     let mut page = RemoteCounterErrors { readings: 8, ..RemoteCounterErrors::default() };
     let of = |page: &RemoteCounterErrors| {
-        run_findings(&[], &RunContext { remote_counter_errors: Some(page), ..about() })
+        run_findings(&[], &RunFindingInputs { remote_counter_errors: Some(page), ..about() })
     };
     assert_eq!(of(&page), []);
     page.unavailable.insert("chronyd: it refuses".to_owned());
@@ -126,7 +126,7 @@ fn no_replies_of_a_master_name_the_domain() {
     let counts = TrialCounts { received: 0, rtt: horolog_stats::Recorder::default(), ..counts() };
     let trial = trial(&counts, &[]);
     for (kind, contract) in [(PtpRequestKind::Delay, true), (PtpRequestKind::Nsm, false)] {
-        let circumstances = RunContext { ptp: Some(ptp_plan(kind)), ..about() };
+        let circumstances = RunFindingInputs { ptp: Some(ptp_plan(kind)), ..about() };
         let findings = run_findings(&[TrialWithCounts::new(&trial, &counts)], &circumstances);
         let advice = &only(&findings, FindingCode::NoReplies).advice;
         assert!(advice.contains("domain 24") && advice.contains("10.64.0.0/10"), "{advice}");
@@ -134,20 +134,20 @@ fn no_replies_of_a_master_name_the_domain() {
     }
 }
 
-fn ptp_plan(kind: PtpRequestKind) -> PtpPlan {
+fn ptp_plan(kind: PtpRequestKind) -> PtpRequestOptions {
     let transport = PtpLoadTransport::Udp;
-    PtpPlan { kind, domain: 24, minor_version: 1, multicast: false, transport }
+    PtpRequestOptions { kind, domain: 24, minor_version: 1, multicast: false, transport }
 }
 
 #[test]
 fn a_master_without_netsync_monitor_is_not_called_dead() {
     let mut counts =
         TrialCounts { received: 0, rtt: horolog_stats::Recorder::default(), ..counts() };
-    counts.invalid[InvalidReason::Monitor as usize] = 20_000;
+    counts.invalid[InvalidReplyReason::Monitor as usize] = 20_000;
     let trial = trial(&counts, &[]);
     let outages = [Outage { trial: 0, from_s: 0.0, to_s: 2.0, ended: false, recovery_ms: None }];
     let about =
-        RunContext { ptp: Some(ptp_plan(PtpRequestKind::Nsm)), outages: &outages, ..about() };
+        RunFindingInputs { ptp: Some(ptp_plan(PtpRequestKind::Nsm)), outages: &outages, ..about() };
     let findings = run_findings(&[TrialWithCounts::new(&trial, &counts)], &about);
     let codes: Vec<_> = findings.iter().map(|finding| finding.code).collect();
     assert_eq!(codes, [FindingCode::NoReplies, FindingCode::InvalidReplies]);
@@ -174,7 +174,7 @@ fn no_replies_name_the_route_that_is_missing() {
 #[test]
 fn each_count_has_its_finding() {
     let mut invalid = TrialCounts { received: 19_990, ..counts() };
-    invalid.invalid[InvalidReason::Stratum as usize] = 10;
+    invalid.invalid[InvalidReplyReason::Stratum as usize] = 10;
     assert!(
         only(&found(&invalid, &[]), FindingCode::InvalidReplies).message.contains("10 by stratum")
     );
@@ -194,7 +194,7 @@ fn each_count_has_its_finding() {
 
 #[test]
 fn each_kiss_of_death_has_its_own_advice() {
-    let advice = |reason: InvalidReason| {
+    let advice = |reason: InvalidReplyReason| {
         let mut counts = TrialCounts { received: 19_990, ..counts() };
         counts.invalid[reason as usize] = 10;
         let found = found(&counts, &[(LossLocation::Invalid, 10)]);
@@ -203,17 +203,18 @@ fn each_kiss_of_death_has_its_own_advice() {
         assert!(one.message.ends_with(&format!("kiss-o'-death packets: 10 {name}")), "{one:?}");
         one.advice.clone()
     };
-    for reason in InvalidReason::ALL.into_iter().filter(|reason| reason.kiss_code().is_some()) {
+    for reason in InvalidReplyReason::ALL.into_iter().filter(|reason| reason.kiss_code().is_some())
+    {
         let limits = advice(reason).contains("limits client rates");
-        assert_eq!(limits, reason == InvalidReason::KissRate, "{}", advice(reason));
+        assert_eq!(limits, reason == InvalidReplyReason::KissRate, "{}", advice(reason));
     }
-    assert!(advice(InvalidReason::KissDeny).contains("refuses these clients"));
-    assert!(advice(InvalidReason::KissNtsn).contains("cookies"));
+    assert!(advice(InvalidReplyReason::KissDeny).contains("refuses these clients"));
+    assert!(advice(InvalidReplyReason::KissNtsn).contains("cookies"));
 }
 
 #[test]
 fn a_master_that_denies_everything_is_named_and_one_that_grants_is_not() {
-    let denial = ResponseCounts { denial: 20_000, ..ResponseCounts::default() };
+    let denial = ReplyKindCounts { denial: 20_000, ..ReplyKindCounts::default() };
     let findings_for = |responses| {
         let trial = Trial { responses, ..trial(&counts(), &[]) };
         let counts = counts();
@@ -223,7 +224,7 @@ fn a_master_that_denies_everything_is_named_and_one_that_grants_is_not() {
     let denied = only(&found, FindingCode::UnicastDenied);
     assert!(denied.message.contains("denied all 20000"), "{denied:?}");
     assert!(denied.advice.contains("--ptp-unicast-allow"), "{denied:?}");
-    assert_eq!(findings_for(ResponseCounts { grant: 1, ..denial }), []);
+    assert_eq!(findings_for(ReplyKindCounts { grant: 1, ..denial }), []);
 }
 
 #[test]
@@ -233,7 +234,7 @@ fn a_master_without_a_primary_reference_is_not_called_unsynchronised() {
     let observed = [TrialWithCounts::new(&trial, &counts)];
     let found = run_findings(
         &observed,
-        &RunContext { ptp: Some(ptp_plan(PtpRequestKind::Nsm)), ..about() },
+        &RunFindingInputs { ptp: Some(ptp_plan(PtpRequestKind::Nsm)), ..about() },
     );
     let finding = only(&found, FindingCode::ServerUnsynchronised);
     assert_eq!(finding.severity, Severity::Note);
@@ -255,7 +256,7 @@ fn one_finding_speaks_for_many_trials() {
 #[test]
 fn circumstances_have_their_findings() {
     let fallbacks = [(LoadEngineKind::Xdp, "too old a kernel".to_owned())];
-    let circumstances = RunContext {
+    let circumstances = RunFindingInputs {
         shared_host: true,
         clock_synchronised: Some(false),
         fallbacks: &fallbacks,
@@ -278,7 +279,7 @@ fn circumstances_have_their_findings() {
 #[test]
 fn a_search_reports_its_end_and_inconsistent_trials() {
     let search = SearchResult {
-        kind: horolog_record::SearchKind::Ndr,
+        kind: horolog_record::CapacitySearchGoal::Ndr,
         goal_loss_ratio: 0.0,
         rate: 10_000.0,
         lower: Some(10_000.0),
@@ -291,12 +292,12 @@ fn a_search_reports_its_end_and_inconsistent_trials() {
     let (clean, lossy) = (counts(), lossy);
     let observed =
         [TrialWithCounts::new(&trials[0], &clean), TrialWithCounts::new(&trials[1], &lossy)];
-    let circumstances = RunContext { search: Some(&search), ..about() };
+    let circumstances = RunFindingInputs { search: Some(&search), ..about() };
     let codes: Vec<_> =
         run_findings(&observed, &circumstances).iter().map(|finding| finding.code).collect();
     assert_eq!(codes, [FindingCode::TrialsInconsistent, FindingCode::SearchUnfinished]);
     let limit = SearchResult { end: SearchEndReason::GeneratorLimit, ..search };
-    let circumstances = RunContext { search: Some(&limit), ..about() };
+    let circumstances = RunFindingInputs { search: Some(&limit), ..about() };
     let codes: Vec<_> =
         run_findings(&[], &circumstances).iter().map(|finding| finding.code).collect();
     assert_eq!(codes, [FindingCode::GeneratorLimit]);
@@ -305,8 +306,8 @@ fn a_search_reports_its_end_and_inconsistent_trials() {
 #[test]
 fn basic_replies_are_reported_where_interleaved_ones_were_requested() {
     let interleaved = |share: u64| TrialCounts { interleaved: 200 * share, ..counts() };
-    let about = RunContext { interleaved: true, ..about() };
-    let codes = |shares: [u64; 2], about: &RunContext<'_>| -> Vec<_> {
+    let about = RunFindingInputs { interleaved: true, ..about() };
+    let codes = |shares: [u64; 2], about: &RunFindingInputs<'_>| -> Vec<_> {
         let counts = shares.map(interleaved);
         let trials = counts.each_ref().map(|counts| trial(counts, &[]));
         let observed =
@@ -321,7 +322,8 @@ fn basic_replies_are_reported_where_interleaved_ones_were_requested() {
 
 #[test]
 fn replies_without_a_timestamp_are_counted() {
-    let mut offsets = crate::offset::OffsetCounts { timestamped: 19_990, ..Default::default() };
+    let mut offsets =
+        crate::offset::ServerOffsetCounts { timestamped: 19_990, ..Default::default() };
     offsets.offsets.record(3_000);
     let some = TrialCounts { offsets: Some(offsets.clone()), ..counts() };
     let findings = found(&some, &[]);
@@ -340,8 +342,11 @@ fn offsets_require_a_synchronised_clock() {
     let counts = counts();
     let trial = trial(&counts, &[]);
     let found = |offsets| {
-        let about =
-            RunContext { clock_synchronised: Some(false), measures_offsets: offsets, ..about() };
+        let about = RunFindingInputs {
+            clock_synchronised: Some(false),
+            measures_offsets: offsets,
+            ..about()
+        };
         let findings = run_findings(&[TrialWithCounts::new(&trial, &counts)], &about);
         let finding = only(&findings, FindingCode::ClockUnsynchronised);
         (finding.severity, finding.message.contains("offsets are measured against"))
@@ -363,7 +368,7 @@ fn outage_message(outages: &[Outage], answered: bool) -> String {
     let trials = [trial(&first, &[]), trial(&second, &[])];
     let observed =
         [TrialWithCounts::new(&trials[0], &first), TrialWithCounts::new(&trials[1], &second)];
-    let findings = run_findings(&observed, &RunContext { outages, ..about() });
+    let findings = run_findings(&observed, &RunFindingInputs { outages, ..about() });
     let outage_finding = findings.iter().find(|finding| finding.code == FindingCode::ServerOutage);
     outage_finding.map(|finding| finding.message.clone()).unwrap_or_default()
 }
@@ -407,7 +412,7 @@ fn a_server_that_does_not_recover_from_an_overload_is_reported() {
     let found = |overload: &OverloadResult| {
         run_findings(
             &[TrialWithCounts::new(&trial, &counts)],
-            &RunContext { overload: Some(overload), ..about() },
+            &RunFindingInputs { overload: Some(overload), ..about() },
         )
     };
     only(&found(&overload), FindingCode::NotRecovered);
@@ -416,7 +421,7 @@ fn a_server_that_does_not_recover_from_an_overload_is_reported() {
     let before = self::trial(&nothing, &[]);
     let phases = [(&before, &nothing), (&trial, &counts), (&trial, &counts)];
     let phases = phases.map(|(trial, counts)| TrialWithCounts::new(trial, counts));
-    let about = RunContext { overload: Some(&overload), ..about() };
+    let about = RunFindingInputs { overload: Some(&overload), ..about() };
     let findings = run_findings(&phases, &about);
     assert!(findings.iter().all(|one| one.code != FindingCode::NotRecovered), "{findings:?}");
 }
@@ -436,7 +441,7 @@ fn badly_served_clients_are_reported() {
     let findings = run_findings(&[TrialWithCounts::new(&trial, &counts)], &about());
     assert!(only(&findings, FindingCode::UnfairReplies).message.starts_with("2.0% of the clients"));
     trial.fairness = None;
-    trial.compliant_clients = Some(horolog_record::CompliantClients {
+    trial.compliant_clients = Some(horolog_record::CompliantClientsResult {
         clients: 100,
         interval_s: 16.0,
         burst: 1,

@@ -1,12 +1,12 @@
 //! Findings about trials, one function for each.
 
 use horolog_record::{
-    CompliantClients, Finding, FindingCode, InvalidReason, LossLocation, RequestMode, Severity,
-    Trial,
+    CompliantClientsResult, Finding, FindingCode, InvalidReplyReason, LossLocation, RequestMode,
+    Severity, Trial,
 };
 use horolog_stats::buckets::MAX_VALUE;
 
-use super::{RunContext, TrialWithCounts, finding, worst_trial, worst_trial_finding};
+use super::{RunFindingInputs, TrialWithCounts, finding, worst_trial, worst_trial_finding};
 use crate::ptp::PtpRequestKind;
 
 /// Smallest share of the planned requests that counts as complete; below it the generator is
@@ -28,7 +28,7 @@ const SAMPLES_FOR_P99_99: u64 = 10_000;
 
 pub(super) fn no_replies(
     trials: &[TrialWithCounts<'_>],
-    context: &RunContext<'_>,
+    context: &RunFindingInputs<'_>,
 ) -> Option<Finding> {
     let sent: u64 = trials.iter().map(|observed| observed.trial.sent).sum();
     let unanswered = trials.iter().all(|observed| {
@@ -77,7 +77,7 @@ pub(super) fn no_replies(
 /// Reports a master that replies to requests with NetSync Monitor as if they had none.
 pub(super) fn monitor_unsupported(
     trials: &[TrialWithCounts<'_>],
-    context: &RunContext<'_>,
+    context: &RunFindingInputs<'_>,
 ) -> Option<Finding> {
     if context.ptp.is_none_or(|ptp| ptp.kind != PtpRequestKind::Nsm) {
         return None;
@@ -87,7 +87,8 @@ pub(super) fn monitor_unsupported(
     };
     let answered = sum(|trial| trial.received + trial.late + trial.responses.sync_follow_up);
     let plain = sum(|trial| {
-        trial.responses.delay + trial.invalid.get(&InvalidReason::Monitor).copied().unwrap_or(0)
+        trial.responses.delay
+            + trial.invalid.get(&InvalidReplyReason::Monitor).copied().unwrap_or(0)
     });
     if answered > 0 || plain == 0 {
         return None;
@@ -103,7 +104,7 @@ pub(super) fn monitor_unsupported(
 
 pub(super) fn generator_behind(
     trials: &[TrialWithCounts<'_>],
-    context: &RunContext<'_>,
+    context: &RunFindingInputs<'_>,
 ) -> Option<Finding> {
     let missing = |observed: &TrialWithCounts<'_>| {
         let share = observed.achieved_share(context.spacing);
@@ -189,7 +190,7 @@ pub(super) fn ring_overflow(trials: &[TrialWithCounts<'_>]) -> Option<Finding> {
 
 pub(super) fn invalid_replies(
     trials: &[TrialWithCounts<'_>],
-    context: &RunContext<'_>,
+    context: &RunFindingInputs<'_>,
 ) -> Option<Finding> {
     let advice = if context.ptp.is_some() {
         "they count as lost; the name after each number is the invalid field of the message"
@@ -200,7 +201,7 @@ pub(super) fn invalid_replies(
     let others = |observed: &TrialWithCounts<'_>| {
         let all = observed.trial.invalid.iter();
         let others = all.filter(|(reason, count)| reason.kiss_code().is_none() && **count > 0);
-        let named = |(reason, count): (&InvalidReason, &u64)| (reason.to_string(), *count);
+        let named = |(reason, count): (&InvalidReplyReason, &u64)| (reason.to_string(), *count);
         others.map(named).collect::<Vec<_>>()
     };
     worst_trial_finding(
@@ -225,19 +226,19 @@ pub(super) fn kiss_of_death(trials: &[TrialWithCounts<'_>]) -> Option<Finding> {
         trials.iter().any(|observed| observed.trial.invalid.get(&reason).is_some_and(|n| *n > 0))
     };
     let mut advice = vec!["they count as lost"];
-    if has_invalid(InvalidReason::KissRate) {
+    if has_invalid(InvalidReplyReason::KissRate) {
         advice.push("RATE: the server limits client rates; use more clients or a lower rate");
     }
-    if has_invalid(InvalidReason::KissDeny) || has_invalid(InvalidReason::KissRstr) {
+    if has_invalid(InvalidReplyReason::KissDeny) || has_invalid(InvalidReplyReason::KissRstr) {
         advice.push(
             "DENY and RSTR: the server's configuration refuses these clients; allow their \
                      network",
         );
     }
-    if has_invalid(InvalidReason::KissNtsn) {
+    if has_invalid(InvalidReplyReason::KissNtsn) {
         advice.push("NTSN: the server cannot decrypt the cookies; run NTS-KE again");
     }
-    if has_invalid(InvalidReason::KissOther) {
+    if has_invalid(InvalidReplyReason::KissOther) {
         advice.push(
             "other codes: service refused for a reason RFC 5905 does not define; see the \
                      server's log",
@@ -278,7 +279,7 @@ pub(super) fn duplicate_replies(trials: &[TrialWithCounts<'_>]) -> Option<Findin
 /// so it is reported with a note of its own.
 pub(super) fn server_unsynchronised(
     trials: &[TrialWithCounts<'_>],
-    context: &RunContext<'_>,
+    context: &RunFindingInputs<'_>,
 ) -> Option<Finding> {
     if context.ptp.is_some() {
         return worst_trial_finding(
@@ -338,7 +339,7 @@ fn interleaved_part(trial: &Trial) -> &Trial {
 /// server may have discarded.
 pub(super) fn basic_replies(
     trials: &[TrialWithCounts<'_>],
-    context: &RunContext<'_>,
+    context: &RunFindingInputs<'_>,
 ) -> Option<Finding> {
     if !context.interleaved {
         return None;
@@ -384,7 +385,7 @@ pub(super) fn basic_replies(
 
 pub(super) fn losses_unattributed(
     trials: &[TrialWithCounts<'_>],
-    context: &RunContext<'_>,
+    context: &RunFindingInputs<'_>,
 ) -> Option<Finding> {
     // Hosts rate-limit ICMP, so if no reply was received, a single port-unreachable message
     // explains all losses.
@@ -510,8 +511,11 @@ pub(super) fn unanswered_clients(trials: &[TrialWithCounts<'_>]) -> Option<Findi
 /// Reports compliant loss.
 pub(super) fn compliant_loss(trials: &[TrialWithCounts<'_>]) -> Option<Finding> {
     let loss_ratio = |observed: &TrialWithCounts<'_>| {
-        let ratio =
-            observed.trial.compliant_clients.as_ref().map_or(0.0, CompliantClients::loss_ratio);
+        let ratio = observed
+            .trial
+            .compliant_clients
+            .as_ref()
+            .map_or(0.0, CompliantClientsResult::loss_ratio);
         if ratio >= COMPLIANT_LOSS_MIN { ratio } else { 0.0 }
     };
     worst_trial_finding(

@@ -42,7 +42,7 @@ fn trial(rate: f64, lost: u64, rtt_ns: u64) -> Trial {
 
 fn search(lower: f64) -> SearchResult {
     SearchResult {
-        kind: SearchKind::Ndr,
+        kind: CapacitySearchGoal::Ndr,
         goal_loss_ratio: 0.0,
         rate: lower,
         lower: Some(lower),
@@ -123,7 +123,10 @@ fn a_search_is_judged_by_what_it_found() {
     assert!(limit("ndr<1.1k").evaluate(&trials, Some(&found)).failed);
     assert!(!limit("ndr<1k").evaluate(&trials, Some(&found)).failed);
     assert!(limit("pdr<1").evaluate(&trials, Some(&found)).failed, "another search");
-    assert_eq!(limit("ndr<1").required_feature(), Some(RequiredFeature::Search(SearchKind::Ndr)));
+    assert_eq!(
+        limit("ndr<1").required_feature(),
+        Some(MetricPrerequisite::Search(CapacitySearchGoal::Ndr))
+    );
 }
 
 #[test]
@@ -144,7 +147,7 @@ fn offsets_are_judged_by_how_far_they_are_off_either_way() {
     assert!(limit("offset-p50>39us").evaluate(std::slice::from_ref(&trial), None).failed);
     assert!(!limit("offset-p99>41us").evaluate(&[trial], None).failed);
     assert!(limit("offset-p99>1s").evaluate(&[super::tests::trial(1e3, 0, 1)], None).failed);
-    assert_eq!(limit("offset-max>1us").required_feature(), Some(RequiredFeature::Offsets));
+    assert_eq!(limit("offset-max>1us").required_feature(), Some(MetricPrerequisite::Offsets));
 }
 
 #[test]

@@ -3,13 +3,13 @@
 use super::*;
 use proptest::prelude::*;
 
-fn after(own: u64, udp: u64, unanswered: u64) -> LossCounters {
-    LossCounters {
-        local: Some(InterfaceCounters { tx_dropped: own, ..InterfaceCounters::default() }),
+fn after(own: u64, udp: u64, unanswered: u64) -> LossAttributionCounts {
+    LossAttributionCounts {
+        local: Some(InterfacePacketCounts { tx_dropped: own, ..InterfacePacketCounts::default() }),
         is_local_veth: true,
-        peer: Some(InterfaceCounters::default()),
+        peer: Some(InterfacePacketCounts::default()),
         udp: Some(UdpCounts { receive_buffer_errors: udp, ..UdpCounts::default() }),
-        server: Some(ServerCounters { received: 100, answered: 100 - unanswered }),
+        server: Some(ServerRequestCounts { received: 100, answered: 100 - unanswered }),
         shared_host: false,
         ptp: None,
     }
@@ -36,17 +36,17 @@ fn each_counter_has_its_location() {
 
 #[test]
 fn what_was_answered_and_not_valid_is_no_loss_on_the_way() {
-    let own = |rx_packets| InterfaceCounters { rx_packets, ..InterfaceCounters::default() };
-    let peer = |packets| InterfaceCounters {
+    let own = |rx_packets| InterfacePacketCounts { rx_packets, ..InterfacePacketCounts::default() };
+    let peer = |packets| InterfacePacketCounts {
         rx_packets: packets,
         tx_packets: packets,
-        ..InterfaceCounters::default()
+        ..InterfacePacketCounts::default()
     };
-    let counters = |mine, theirs| LossCounters {
+    let counters = |mine, theirs| LossAttributionCounts {
         local: Some(own(mine)),
         is_local_veth: true,
         peer: Some(peer(theirs)),
-        ..LossCounters::default()
+        ..LossAttributionCounts::default()
     };
     let missing = MissingReplies { sent: 100, invalid: 98, arrived: 98, ..lost(100) };
     // XDP took the replies before the interface counted them.
@@ -61,15 +61,15 @@ fn what_was_answered_and_not_valid_is_no_loss_on_the_way() {
 
 #[test]
 fn a_counter_that_was_not_read_claims_nothing() {
-    let losses = attribute(lost(9), &LossCounters::default(), &after(9, 9, 9));
+    let losses = attribute(lost(9), &LossAttributionCounts::default(), &after(9, 9, 9));
     assert_eq!(losses, BTreeMap::from([(LossLocation::Unknown, 9)]));
 }
 
 #[test]
 fn what_an_interface_of_its_own_kind_drops_is_the_generator_s() {
-    let counters = |tx_dropped| LossCounters {
-        local: Some(InterfaceCounters { tx_dropped, ..InterfaceCounters::default() }),
-        ..LossCounters::default()
+    let counters = |tx_dropped| LossAttributionCounts {
+        local: Some(InterfacePacketCounts { tx_dropped, ..InterfacePacketCounts::default() }),
+        ..LossAttributionCounts::default()
     };
     let losses = attribute(lost(3), &counters(0), &counters(3));
     assert_eq!(losses, BTreeMap::from([(LossLocation::Generator, 3)]));
@@ -77,10 +77,10 @@ fn what_an_interface_of_its_own_kind_drops_is_the_generator_s() {
 
 #[test]
 fn own_sockets_on_a_shared_host_are_not_the_server_s() {
-    let udp = |errors| LossCounters {
+    let udp = |errors| LossAttributionCounts {
         udp: Some(UdpCounts { receive_buffer_errors: errors, ..UdpCounts::default() }),
         shared_host: true,
-        ..LossCounters::default()
+        ..LossAttributionCounts::default()
     };
     let losses = attribute(MissingReplies { ring_dropped: 6, ..lost(10) }, &udp(0), &udp(8));
     assert_eq!(
@@ -94,16 +94,19 @@ fn own_sockets_on_a_shared_host_are_not_the_server_s() {
 }
 
 /// Both ends of a path over NICs and switches, with the packets that each counts.
-fn far(own_rx: u64, peer: (u64, u64), server: (u64, u64)) -> LossCounters {
-    LossCounters {
-        local: Some(InterfaceCounters { rx_packets: own_rx, ..InterfaceCounters::default() }),
-        peer: Some(InterfaceCounters {
+fn far(own_rx: u64, peer: (u64, u64), server: (u64, u64)) -> LossAttributionCounts {
+    LossAttributionCounts {
+        local: Some(InterfacePacketCounts {
+            rx_packets: own_rx,
+            ..InterfacePacketCounts::default()
+        }),
+        peer: Some(InterfacePacketCounts {
             rx_packets: peer.0,
             tx_packets: peer.1,
-            ..InterfaceCounters::default()
+            ..InterfacePacketCounts::default()
         }),
-        server: Some(ServerCounters { received: server.0, answered: server.1 }),
-        ..LossCounters::default()
+        server: Some(ServerRequestCounts { received: server.0, answered: server.1 }),
+        ..LossAttributionCounts::default()
     }
 }
 
@@ -124,10 +127,10 @@ fn an_interface_that_does_not_count_arrivals_proves_nothing() {
 
 #[test]
 fn udp_counters_replace_missing_server_counters() {
-    let udp = |in_datagrams, out_datagrams, shared_host| LossCounters {
+    let udp = |in_datagrams, out_datagrams, shared_host| LossAttributionCounts {
         udp: Some(UdpCounts { in_datagrams, out_datagrams, ..UdpCounts::default() }),
         shared_host,
-        ..LossCounters::default()
+        ..LossAttributionCounts::default()
     };
     let losses = attribute(lost(9), &udp(10, 10, false), &udp(110, 105, false));
     assert_eq!(losses, BTreeMap::from([(LossLocation::Server, 5), (LossLocation::Unknown, 4)]));
@@ -144,20 +147,27 @@ fn udp_counters_replace_missing_server_counters() {
 #[test]
 fn what_a_master_sends_to_all_is_no_reply() {
     let missing = MissingReplies { sent: 1_000, lost: 1_000, ..MissingReplies::default() };
-    let own = InterfaceCounters { rx_packets: 3, rx_dropped: 3, ..InterfaceCounters::default() };
-    let peer =
-        InterfaceCounters { rx_packets: 1_000, tx_packets: 3, ..InterfaceCounters::default() };
+    let own =
+        InterfacePacketCounts { rx_packets: 3, rx_dropped: 3, ..InterfacePacketCounts::default() };
+    let peer = InterfacePacketCounts {
+        rx_packets: 1_000,
+        tx_packets: 3,
+        ..InterfacePacketCounts::default()
+    };
     let udp = UdpCounts { in_datagrams: 1_000, out_datagrams: 3, ..UdpCounts::default() };
     for transport in [PtpLoadTransport::Udp, PtpLoadTransport::Ethernet] {
-        let base =
-            LossCounters { is_local_veth: true, ptp: Some(transport), ..LossCounters::default() };
-        let with = |own, peer, udp| LossCounters {
+        let base = LossAttributionCounts {
+            is_local_veth: true,
+            ptp: Some(transport),
+            ..LossAttributionCounts::default()
+        };
+        let with = |own, peer, udp| LossAttributionCounts {
             local: Some(own),
             peer: Some(peer),
             udp: Some(udp),
             ..base
         };
-        let none = InterfaceCounters::default();
+        let none = InterfacePacketCounts::default();
         let (before, after) = (with(none, none, UdpCounts::default()), with(own, peer, udp));
         let losses = attribute(missing, &before, &after);
         assert_eq!(losses, BTreeMap::from([(LossLocation::Server, 1_000)]), "{transport:?}");
@@ -165,8 +175,8 @@ fn what_a_master_sends_to_all_is_no_reply() {
         let missing =
             MissingReplies { sent: 1_000, received: 999, arrived: 999, lost: 1, ..missing };
         let after = with(
-            InterfaceCounters { rx_packets: 1_002, ..own },
-            InterfaceCounters { tx_packets: 1_002, ..peer },
+            InterfacePacketCounts { rx_packets: 1_002, ..own },
+            InterfacePacketCounts { tx_packets: 1_002, ..peer },
             UdpCounts { out_datagrams: 1_002, ..udp },
         );
         let losses = attribute(missing, &before, &after);
@@ -174,14 +184,14 @@ fn what_a_master_sends_to_all_is_no_reply() {
     }
 }
 
-fn counters() -> impl Strategy<Value = LossCounters> {
+fn counters() -> impl Strategy<Value = LossAttributionCounts> {
     let number = || prop_oneof![0_u64..100, Just(u64::MAX)];
     let interface = || {
         prop::option::of([number(), number(), number(), number(), number(), number()]).prop_map(
             |numbers| {
                 let [rx_packets, tx_packets, tx_dropped, rx_dropped, rx_dropped_at_peer, rx_missed] =
                     numbers?;
-                Some(InterfaceCounters {
+                Some(InterfacePacketCounts {
                     rx_packets,
                     tx_packets,
                     tx_dropped,
@@ -194,7 +204,7 @@ fn counters() -> impl Strategy<Value = LossCounters> {
     };
     let pair = || prop::option::of((number(), number()));
     (interface(), interface(), pair(), pair(), any::<(bool, bool)>()).prop_map(
-        |(own, peer, udp, server, (own_is_veth, shared_host))| LossCounters {
+        |(own, peer, udp, server, (own_is_veth, shared_host))| LossAttributionCounts {
             local: own,
             is_local_veth: own_is_veth,
             peer,
@@ -203,7 +213,7 @@ fn counters() -> impl Strategy<Value = LossCounters> {
                 no_ports,
                 ..UdpCounts::default()
             }),
-            server: server.map(|(received, answered)| ServerCounters { received, answered }),
+            server: server.map(|(received, answered)| ServerRequestCounts { received, answered }),
             shared_host,
             ptp: own_is_veth.then_some(PtpLoadTransport::Ethernet),
         },

@@ -9,7 +9,7 @@ use horolog_nts::{
     examine_reply, request_len,
 };
 
-use super::renewal::{LaneNtsCounters, RenewalThread, SessionRenewal};
+use super::renewal::{LaneNtsCounters, RenewalThread, SessionRenewalState};
 use super::{REQUEST_LEN_MAX, SessionSecrets};
 use crate::random::SplitMix64;
 use crate::request::{self, RequestTimestamps};
@@ -88,7 +88,7 @@ pub struct LaneSessions {
     /// Index of the lane's first session, and the step to its next.
     pub(super) selection: (usize, usize),
     pub(super) counts: Arc<LaneNtsCounters>,
-    pub(super) renewal: Arc<SessionRenewal>,
+    pub(super) renewal: Arc<SessionRenewalState>,
     pub(super) renewer: Option<Arc<RenewalThread>>,
     /// Number of the renewal that these sessions come from; 0 before the first.
     pub(super) generation: u64,

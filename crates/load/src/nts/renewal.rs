@@ -50,9 +50,9 @@ fn add_one(counter: &AtomicU64) {
     counter.store(counter.load(Relaxed) + 1, Relaxed);
 }
 
-/// State shared by the lanes, the thread and the result.
+/// State of session renewal, shared by the lanes, the renewal thread and the result.
 #[derive(Default)]
-pub(super) struct SessionRenewal {
+pub(super) struct SessionRenewalState {
     lanes: Mutex<Vec<Arc<LaneNtsCounters>>>,
     generation: AtomicU64,
     newest: Mutex<Vec<SessionSecrets>>,
@@ -64,7 +64,7 @@ fn lock_ignoring_poison<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl SessionRenewal {
+impl SessionRenewalState {
     /// Returns the counters of one more lane.
     pub(super) fn register_lane(&self) -> Arc<LaneNtsCounters> {
         let counts = Arc::new(LaneNtsCounters::default());
@@ -136,7 +136,7 @@ pub(super) struct RenewalThread {
 
 impl RenewalThread {
     pub(super) fn start(
-        renewal: Arc<SessionRenewal>,
+        renewal: Arc<SessionRenewalState>,
         establish: impl Fn() -> Result<Vec<SessionSecrets>, NtsError> + Send + 'static,
     ) -> std::io::Result<Self> {
         let (refusal_sender, refusals) = sync_channel(1);
@@ -154,11 +154,11 @@ impl RenewalThread {
 
 /// Checks the lanes' counters and renews keys, until the handle is dropped.
 fn run(
-    renewal: &SessionRenewal,
+    renewal: &SessionRenewalState,
     refusals: &Receiver<()>,
     establish: &dyn Fn() -> Result<Vec<SessionSecrets>, NtsError>,
 ) {
-    let (mut unanswered, mut pause) = (UnansweredChecks::default(), RenewalPause::default());
+    let (mut unanswered, mut pause) = (NtsOutageDetector::default(), RenewalPause::default());
     loop {
         let is_refused = match refusals.recv_timeout(CHECK_INTERVAL) {
             Ok(()) => true,
@@ -174,19 +174,19 @@ fn run(
             // Requests sent with the old keys are still refused for a while.
             thread::sleep(CHECK_INTERVAL);
             while refusals.try_recv().is_ok() {}
-            unanswered = UnansweredChecks::default();
+            unanswered = NtsOutageDetector::default();
         }
     }
 }
 
-/// Number of consecutive checks without an authentic reply.
+/// Detector of an outage: counts consecutive checks without an authentic reply.
 #[derive(Default)]
-struct UnansweredChecks {
+struct NtsOutageDetector {
     last: (u64, u64),
     checks: u32,
 }
 
-impl UnansweredChecks {
+impl NtsOutageDetector {
     /// Compares the totals with those of the last check; returns true if an outage is assumed.
     fn check(&mut self, sealed: u64, authentic: u64) -> bool {
         let (before, answered) = std::mem::replace(&mut self.last, (sealed, authentic));
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_server_is_unresponsive_when_requests_go_out_and_no_authentic_reply_arrives() {
-        let mut unanswered = UnansweredChecks::default();
+        let mut unanswered = NtsOutageDetector::default();
         let counts = [(10, 10), (20, 20), (30, 20), (30, 20), (40, 20), (50, 20)];
         let results: Vec<_> =
             counts.map(|(sealed, authentic)| unanswered.check(sealed, authentic)).into();
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn refusals_lead_to_new_keys_and_are_reported() {
-        let renewal = Arc::new(SessionRenewal::default());
+        let renewal = Arc::new(SessionRenewalState::default());
         assert!(renewal.finding(true).is_none());
         let renewer = RenewalThread::start(Arc::clone(&renewal), || Ok(Vec::new())).unwrap();
         renewal.register_lane().refused();

@@ -4,9 +4,9 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use horolog_nts::{
-    COOKIES_MAX, CookieKeys, MasterSecret, ReplyError, open_request, seal_reply, write_nak,
+    COOKIES_MAX, CookieKeys, CookieMasterSecret, ReplyError, open_request, seal_reply, write_nak,
 };
-use horolog_record::InvalidReason;
+use horolog_record::InvalidReplyReason;
 use horolog_time::{Monotonic, NtpTimestamp, Span, Timestamp};
 use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header};
 
@@ -16,21 +16,21 @@ use crate::offset::ReceiveTimestamps;
 use crate::random::SplitMix64;
 use crate::request::RequestTimestamps;
 use crate::request_tracker::{LaneCarryOver, RequestTracker, TrackerConfig, TrialCounts};
-use crate::token::TokenCodec;
+use crate::token::RequestTokenCodec;
 use crate::trailer::RequestTrailer;
-use crate::verify::{ExpectedReplies, PAYLOAD_LEN};
+use crate::verify::{PAYLOAD_LEN, ReplyVerifier};
 
 const START: Timestamp<Monotonic> = Timestamp::from_ns(7_000_000_000);
 const REQUESTS: i64 = 400;
 
 fn cookie_keys() -> CookieKeys {
-    let secret = MasterSecret::generate().unwrap();
+    let secret = CookieMasterSecret::generate().unwrap();
     CookieKeys::new(&secret, Duration::from_hours(24), 1, Timestamp::from_ns(0))
 }
 
 /// Two sessions, of both algorithms.
 fn sessions(server: &CookieKeys, share: u8) -> NtsSessions {
-    let session = |(number, algorithm): (u8, Algorithm)| {
+    let session = |(number, algorithm): (u8, AeadAlgorithm)| {
         let keys = vec![number; algorithm.key_len()];
         let keys = SessionKeys::new(algorithm, &keys, &keys).unwrap();
         let mut cookie = vec![0; 200];
@@ -38,7 +38,7 @@ fn sessions(server: &CookieKeys, share: u8) -> NtsSessions {
         cookie.truncate(len);
         (keys, vec![cookie])
     };
-    let algorithms = [(1, Algorithm::AesSivCmac256), (2, Algorithm::Aes128GcmSiv)];
+    let algorithms = [(1, AeadAlgorithm::AesSivCmac256), (2, AeadAlgorithm::Aes128GcmSiv)];
     NtsSessions::from_secrets(algorithms.map(session).into(), share, false)
 }
 
@@ -76,8 +76,8 @@ fn answer(server: &CookieKeys, request: &[u8]) -> Vec<u8> {
 fn run(share: u8, change: impl Fn(&[u8], &mut Vec<u8>)) -> TrialCounts {
     let server = cookie_keys();
     let plan = TrackerConfig {
-        expected: ExpectedReplies {
-            token: TokenCodec::new(0x0bad_cafe_dead_beef, START),
+        expected: ReplyVerifier {
+            token: RequestTokenCodec::new(0x0bad_cafe_dead_beef, START),
             version: 4,
             interleaved: false,
             extended: true,
@@ -119,7 +119,7 @@ fn the_share_is_exact_and_each_class_has_its_counts() {
         let authenticated = u64::from(share) * REQUESTS as u64 / 100;
         assert_eq!((counts.sent, counts.received), (400, 400), "{share}");
         assert_eq!((counts.nts_sent, counts.nts_received), (authenticated, authenticated));
-        assert_eq!(counts.invalid, [0; InvalidReason::ALL.len()]);
+        assert_eq!(counts.invalid, [0; InvalidReplyReason::ALL.len()]);
     }
 }
 
@@ -127,12 +127,12 @@ fn the_share_is_exact_and_each_class_has_its_counts() {
 #[test]
 fn sessions_can_be_sealed_by_the_master_secret() {
     let text = "5a".repeat(32);
-    for algorithm in [Algorithm::AesSivCmac256, Algorithm::Aes128GcmSiv] {
-        let secret = MasterSecret::parse(&text).unwrap();
+    for algorithm in [AeadAlgorithm::AesSivCmac256, AeadAlgorithm::Aes128GcmSiv] {
+        let secret = CookieMasterSecret::parse(&text).unwrap();
         let sessions = NtsSessions::from_master_secret(&secret, algorithm, 3, 100).unwrap();
         let server =
-            CookieKeys::new(&secret, ROTATION_DEFAULT, PAST_PERIODS_DEFAULT, Realtime.now());
-        let (other, now) = (MasterSecret::generate().unwrap(), Realtime.now());
+            CookieKeys::new(&secret, ROTATION_DEFAULT, PAST_PERIODS_DEFAULT, ClockRealtime.now());
+        let (other, now) = (CookieMasterSecret::generate().unwrap(), ClockRealtime.now());
         let stranger = CookieKeys::new(&other, ROTATION_DEFAULT, PAST_PERIODS_DEFAULT, now);
         assert_eq!(sessions.sessions.len(), 3);
         for (keys, cookies) in &sessions.sessions {
@@ -143,8 +143,8 @@ fn sessions_can_be_sealed_by_the_master_secret() {
         }
     }
     let refused = |count, share| {
-        let secret = MasterSecret::parse(&text).unwrap();
-        NtsSessions::from_master_secret(&secret, Algorithm::AesSivCmac256, count, share)
+        let secret = CookieMasterSecret::parse(&text).unwrap();
+        NtsSessions::from_master_secret(&secret, AeadAlgorithm::AesSivCmac256, count, share)
             .unwrap_err()
     };
     assert!(matches!(refused(0, 0), NtsError::Sessions(0)));
@@ -153,24 +153,24 @@ fn sessions_can_be_sealed_by_the_master_secret() {
 
 #[test]
 fn a_reply_that_is_not_authentic_does_not_count() {
-    let reason = |counts: &TrialCounts, reason: InvalidReason| counts.invalid[reason as usize];
+    let reason = |counts: &TrialCounts, reason: InvalidReplyReason| counts.invalid[reason as usize];
     // The lowest bit of the root delay, which no check but the cipher's looks at.
     let forged = run(50, |_, reply| reply[7] ^= 1);
     assert_eq!((forged.received, forged.nts_received), (200, 0), "plain ones have no proof");
-    assert_eq!(reason(&forged, InvalidReason::Nts), 200);
+    assert_eq!(reason(&forged, InvalidReplyReason::Nts), 200);
     let bare = run(100, |_, reply| reply.truncate(HEADER_LEN));
-    assert_eq!(reason(&bare, InvalidReason::Nts), 400);
+    assert_eq!(reason(&bare, InvalidReplyReason::Nts), 400);
     let refused = run(100, |request, reply| {
         let len = write_nak(&request[52..84], &reply_header(request), reply);
         reply.truncate(len);
     });
-    assert_eq!(reason(&refused, InvalidReason::KissNtsn), 400);
+    assert_eq!(reason(&refused, InvalidReplyReason::KissNtsn), 400);
 }
 
 #[test]
 fn a_reply_is_no_longer_than_its_request() {
     let counts = run(50, |request, reply| reply.resize(request.len() + 4, 0));
-    assert_eq!(counts.invalid[InvalidReason::Length as usize], 400);
+    assert_eq!(counts.invalid[InvalidReplyReason::Length as usize], 400);
 }
 
 #[test]
@@ -184,14 +184,18 @@ fn the_answer_to_another_request_does_not_count() {
             reply[HEADER_LEN..].copy_from_slice(&other[HEADER_LEN..]);
         }
     });
-    assert_eq!(counts.invalid[InvalidReason::Nts as usize], 398, "all but each session's first");
+    assert_eq!(
+        counts.invalid[InvalidReplyReason::Nts as usize],
+        398,
+        "all but each session's first"
+    );
 }
 
 /// Requests of a client with its own session, with and without replies.
 #[test]
 fn a_client_of_its_own_session_uses_each_cookie_once() {
     let server = cookie_keys();
-    let algorithm = Algorithm::AesSivCmac256;
+    let algorithm = AeadAlgorithm::AesSivCmac256;
     let keys = SessionKeys::new(algorithm, &[1; 32], &[2; 32]).unwrap();
     let cookies: Vec<_> = (0..COOKIES_MAX as u8)
         .map(|number| {
@@ -245,7 +249,7 @@ fn a_client_of_its_own_session_uses_each_cookie_once() {
 #[test]
 fn a_duplicate_reply_adds_no_cookies() {
     let server = cookie_keys();
-    let keys = SessionKeys::new(Algorithm::AesSivCmac256, &[1; 32], &[2; 32]).unwrap();
+    let keys = SessionKeys::new(AeadAlgorithm::AesSivCmac256, &[1; 32], &[2; 32]).unwrap();
     let mut cookie = vec![0; 200];
     let len = server.seal(&keys, [1; 16], &mut cookie);
     cookie.truncate(len);
@@ -273,7 +277,8 @@ fn a_duplicate_reply_adds_no_cookies() {
 
 #[test]
 fn lanes_share_the_sessions_of_each_client_among_them() {
-    let one = || (SessionKeys::generate(Algorithm::AesSivCmac256).unwrap(), vec![vec![0; 100]; 2]);
+    let one =
+        || (SessionKeys::generate(AeadAlgorithm::AesSivCmac256).unwrap(), vec![vec![0; 100]; 2]);
     let sessions = NtsSessions::from_secrets((0..7).map(|_| one()).collect(), 100, true);
     assert_eq!(sessions.per_client_sessions(), Some(7));
     let lens: Vec<_> =
@@ -289,7 +294,7 @@ fn lanes_share_the_sessions_of_each_client_among_them() {
 #[test]
 fn an_imported_session_opens_what_it_has_the_key_for() {
     let server = cookie_keys();
-    let keys = SessionKeys::generate(Algorithm::AesSivCmac256).unwrap();
+    let keys = SessionKeys::generate(AeadAlgorithm::AesSivCmac256).unwrap();
     let mut cookie = vec![0; 200];
     let len = server.seal(&keys, [3; 16], &mut cookie);
     let digits = |text: String, byte: &u8| text + &format!("{byte:02x}");

@@ -6,7 +6,9 @@ use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use horolog_record::{NtsKeTrial, Percentiles, Progress, SNAPSHOT_INTERVAL, Snapshot, lock_slot};
+use horolog_record::{
+    LiveSnapshot, NtsKeTrial, Percentiles, Progress, SNAPSHOT_INTERVAL, lock_slot,
+};
 use horolog_time::Span;
 
 use crate::request_tracker::TrialCounts;
@@ -20,7 +22,7 @@ pub trait NtsKeObserver {
     }
 
     /// Takes a snapshot of a running trial, twice a second, and one at its end.
-    fn snapshot(&mut self, _snapshot: Snapshot) {}
+    fn snapshot(&mut self, _snapshot: LiveSnapshot) {}
 
     /// Receives the record of a finished trial.
     fn trial_ended(&mut self, _index: usize, _trial: &NtsKeTrial) {}
@@ -102,7 +104,7 @@ impl<'a> NtsKeSampler<'a> {
                 self.sampler.final_snapshot(&current_trial, std::iter::once(&counts))
             {
                 let latency_ns = trial.handshake_ns.as_ref().map(Percentiles::from_distribution);
-                self.observer.snapshot(Snapshot { latency_ns, ..snapshot });
+                self.observer.snapshot(LiveSnapshot { latency_ns, ..snapshot });
             }
         }
         self.observer.trial_ended(self.index, trial);
@@ -125,7 +127,7 @@ mod tests {
     #[derive(Default)]
     struct SnapshotRecorder {
         wants: bool,
-        snapshots: Vec<Snapshot>,
+        snapshots: Vec<LiveSnapshot>,
         ended: Vec<usize>,
     }
 
@@ -134,7 +136,7 @@ mod tests {
             self.wants
         }
 
-        fn snapshot(&mut self, snapshot: Snapshot) {
+        fn snapshot(&mut self, snapshot: LiveSnapshot) {
             self.snapshots.push(snapshot);
         }
 

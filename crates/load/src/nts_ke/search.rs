@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use horolog_ke::KeClient;
-use horolog_record::{Distribution, NtsKeTrial, SearchKind, SearchResult};
+use horolog_ke::NtsKeClient;
+use horolog_record::{CapacitySearchGoal, Distribution, NtsKeTrial, SearchResult};
 use horolog_stats::loss::EventRate;
 use horolog_stats::{Search, SearchConfig, SearchStep, TrialOutcome};
 
@@ -21,7 +21,7 @@ use crate::run::search_result;
 const START_DELAY: Duration = Duration::from_millis(20);
 
 /// Trials of a load, and the result of a search.
-pub(super) struct NtsKeSearchOutcome {
+pub(super) struct NtsKeLoadOutcome {
     pub(super) trials: Vec<NtsKeTrial>,
     /// Result of the search; `None` in a closed loop, or if the search was ended early.
     pub(super) search: Option<SearchResult>,
@@ -30,12 +30,12 @@ pub(super) struct NtsKeSearchOutcome {
 
 /// Runs trials until the search is complete or `stop` returns true.
 pub(super) fn search(
-    (kind, config): (SearchKind, SearchConfig),
-    context: &NtsKeContext<'_>,
+    (kind, config): (CapacitySearchGoal, SearchConfig),
+    context: &NtsKeTrialContext<'_>,
     sampler: &mut NtsKeSampler<'_>,
-) -> Result<NtsKeSearchOutcome, LoadError> {
+) -> Result<NtsKeLoadOutcome, LoadError> {
     let mut search = Search::new(config)?;
-    let mut found = NtsKeSearchOutcome { trials: Vec::new(), search: None, first_failure: None };
+    let mut found = NtsKeLoadOutcome { trials: Vec::new(), search: None, first_failure: None };
     loop {
         let (rate, duration) = match search.next() {
             SearchStep::Trial { rate, duration } => (rate, duration),
@@ -63,10 +63,10 @@ pub(super) fn search(
 }
 
 /// Parameters that all trials of a load share.
-pub(super) struct NtsKeContext<'a> {
+pub(super) struct NtsKeTrialContext<'a> {
     pub(super) options: &'a NtsKeLoadOptions,
     pub(super) address: SocketAddr,
-    pub(super) client: &'a KeClient,
+    pub(super) client: &'a NtsKeClient,
     pub(super) stop: &'a (dyn Fn() -> bool + Sync),
 }
 
@@ -89,12 +89,12 @@ impl ExchangeSchedule {
 
 /// Counts of one thread, with the first and the last instant at which it started an exchange.
 #[derive(Default)]
-struct ThreadCounts {
+struct NtsKeThreadCounts {
     counts: NtsKeClientCounts,
     span: Option<(Instant, Instant)>,
 }
 
-impl ThreadCounts {
+impl NtsKeThreadCounts {
     fn record_start(&mut self, now: Instant) {
         self.counts.sent += 1;
         self.span = Some((self.span.map_or(now, |(first, _)| first), now));
@@ -107,7 +107,7 @@ impl ThreadCounts {
     }
 }
 
-impl NtsKeContext<'_> {
+impl NtsKeTrialContext<'_> {
     /// Runs one trial; also returns its first failure.
     fn run_trial(
         &self,
@@ -131,11 +131,11 @@ impl NtsKeContext<'_> {
         let thread_counts = run_client_threads(clients, work, |over| {
             sampler.sample_until_end(over, &progress, (Some(rate), duration));
         })?;
-        let mut sum = ThreadCounts::default();
+        let mut sum = NtsKeThreadCounts::default();
         for share in thread_counts {
             sum.merge(share);
         }
-        let ThreadCounts { mut counts, span } = sum;
+        let NtsKeThreadCounts { mut counts, span } = sum;
         let failure = counts.first_failure.take();
         let received = counts.times.count();
         let achieved_rate = span.and_then(|(first, last)| {
@@ -155,8 +155,12 @@ impl NtsKeContext<'_> {
         Ok((trial, failure))
     }
 
-    fn run_exchanges(&self, schedule: &ExchangeSchedule, progress: &NtsKeProgress) -> ThreadCounts {
-        let (mut thread_counts, timeout) = (ThreadCounts::default(), self.options.timeout);
+    fn run_exchanges(
+        &self,
+        schedule: &ExchangeSchedule,
+        progress: &NtsKeProgress,
+    ) -> NtsKeThreadCounts {
+        let (mut thread_counts, timeout) = (NtsKeThreadCounts::default(), self.options.timeout);
         while let Some(intended) = schedule.next_start().filter(|_| !(self.stop)()) {
             thread::sleep(intended.saturating_duration_since(Instant::now()));
             let now = Instant::now();
@@ -201,7 +205,7 @@ mod tests {
         let at = |ms| Instant::now() + Duration::from_millis(ms);
         let (early, middle, late) = (at(0), at(1_000), at(2_000));
         let share = |instants: &[Instant]| {
-            let mut share = ThreadCounts::default();
+            let mut share = NtsKeThreadCounts::default();
             for &instant in instants {
                 share.record_start(instant);
             }

@@ -6,8 +6,8 @@ use super::compliant_clients;
 use crate::clients::LANES_MAX;
 use crate::engine::EngineError;
 use crate::error::LoadError;
-use crate::options::{LoadJob, LoadOptions};
-use crate::ptp::{PtpLoadTransport, PtpPlan, PtpRequestKind};
+use crate::options::{LoadOptions, LoadProcedure};
+use crate::ptp::{PtpLoadTransport, PtpRequestKind, PtpRequestOptions};
 use crate::schedule;
 use crate::token::TIME_BITS;
 
@@ -43,7 +43,7 @@ pub(super) fn check_options(options: &LoadOptions) -> Result<(), LoadError> {
     Ok(())
 }
 
-fn check_ptp(options: &LoadOptions, ptp: &PtpPlan) -> Result<(), LoadError> {
+fn check_ptp(options: &LoadOptions, ptp: &PtpRequestOptions) -> Result<(), LoadError> {
     if options.target.has_port() {
         return Err(LoadError::PtpPort);
     }
@@ -79,12 +79,14 @@ fn check_ptp(options: &LoadOptions, ptp: &PtpPlan) -> Result<(), LoadError> {
 /// Refuses rates for which no schedule exists, with one lane or all of them.
 pub(super) fn check_rates(options: &LoadOptions, cores: usize) -> Result<(), EngineError> {
     let (rates, duration) = match &options.job {
-        LoadJob::Ramp(ramp) => ([ramp.min, ramp.max], ramp.duration),
-        LoadJob::Search { config, .. } => {
+        LoadProcedure::Ramp(ramp) => ([ramp.min, ramp.max], ramp.duration),
+        LoadProcedure::Search { config, .. } => {
             ([config.min_rate, config.max_rate], config.final_duration)
         }
-        LoadJob::Profile(profile) => ([profile.rate_min(), profile.rate_max()], profile.duration()),
-        LoadJob::Overload(rate) => {
+        LoadProcedure::Profile(profile) => {
+            ([profile.rate_min(), profile.rate_max()], profile.duration())
+        }
+        LoadProcedure::Overload(rate) => {
             let overload_test = options.overload_test.unwrap_or_default();
             ([rate * overload_test.base, rate * overload_test.factor], overload_test.time)
         }

@@ -1,19 +1,19 @@
 //! Preparation of compliant clients: checks, a network that the load does not use, and a plan of
 //! their own.
 
-use horolog_sys::clock::MonotonicClock;
+use horolog_sys::clock::ClockMonotonic;
 use horolog_time::Clock;
 
 use super::{EngineOpener, PreparedLoad};
-use crate::clients::{CLIENTS_MAX, ClientsError, SourceNetwork};
+use crate::clients::{CLIENTS_MAX, SimulatedClientNetwork, SimulatedClientsError};
 use crate::compliant_clients::{CompliantClientGroup, CompliantClientOptions};
 use crate::error::LoadError;
-use crate::options::{LoadJob, LoadOptions};
+use crate::options::{LoadOptions, LoadProcedure};
 use crate::plan::RunPlan;
-use crate::ptp::{PtpLoadTransport, PtpPlan, PtpRequestKind};
+use crate::ptp::{PtpLoadTransport, PtpRequestKind, PtpRequestOptions};
 use crate::random;
 use crate::target::Route;
-use crate::token::TokenCodec;
+use crate::token::RequestTokenCodec;
 
 /// Refuses invalid options of compliant clients.
 pub(super) fn check_options(
@@ -29,7 +29,7 @@ pub(super) fn check_options(
     } else if options.echo {
         "a reflector has no rate limiting"
     } else if options.overload_test.is_some()
-        || matches!(options.job, LoadJob::Profile(_) | LoadJob::Overload(_))
+        || matches!(options.job, LoadProcedure::Profile(_) | LoadProcedure::Overload(_))
     {
         "they require trials of constant rate; omit the load profile"
     } else if let Some(reason) = options.ptp.and_then(|ptp| unsupported_by_ptp(&ptp, compliant)) {
@@ -41,7 +41,10 @@ pub(super) fn check_options(
 }
 
 /// Returns the option that compliant clients of a PTP master do not support.
-fn unsupported_by_ptp(ptp: &PtpPlan, compliant: &CompliantClientOptions) -> Option<&'static str> {
+fn unsupported_by_ptp(
+    ptp: &PtpRequestOptions,
+    compliant: &CompliantClientOptions,
+) -> Option<&'static str> {
     if ptp.transport == PtpLoadTransport::Ethernet {
         return Some(
             "over Ethernet all clients share one address; omit compliant clients, or use \
@@ -59,15 +62,15 @@ fn unsupported_by_ptp(ptp: &PtpPlan, compliant: &CompliantClientOptions) -> Opti
 /// network, of which `clients` addresses are in use. `None` without compliant clients.
 pub(super) fn compliant_network(
     opener: &EngineOpener<'_>,
-    (load_network, clients): (Option<SourceNetwork>, u32),
+    (load_network, clients): (Option<SimulatedClientNetwork>, u32),
     route: &Route,
-) -> Result<Option<SourceNetwork>, LoadError> {
+) -> Result<Option<SimulatedClientNetwork>, LoadError> {
     let (Some(compliant), Some(load_network)) = (&opener.options.compliant_clients, load_network)
     else {
         return Ok(None);
     };
     let network = match compliant.network {
-        Some(network) => SourceNetwork::new(
+        Some(network) => SimulatedClientNetwork::new(
             network,
             opener.facts.target.ip(),
             &opener.reserved_addresses(route),
@@ -76,7 +79,9 @@ pub(super) fn compliant_network(
     };
     let (requested, room) = (compliant.clients, network.host_count());
     if requested > room {
-        return Err(ClientsError::NoRoom { network: network.prefix(), room, requested }.into());
+        return Err(
+            SimulatedClientsError::NoRoom { network: network.prefix(), room, requested }.into()
+        );
     }
     let all = if opener.options.random_sources { load_network.host_count() } else { clients };
     let (own, others) = (network.addresses(requested), load_network.addresses(all));
@@ -106,7 +111,7 @@ pub(super) fn open_compliant_clients(
         cores: Vec::new(),
         clients: compliant.clients,
         random_sources: false,
-        token: TokenCodec::new(key, MonotonicClock.now()),
+        token: RequestTokenCodec::new(key, ClockMonotonic.now()),
         interleaved: false,
         sessions: None,
         // The offsets of the load's own requests are sufficient.

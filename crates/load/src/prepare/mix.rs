@@ -7,7 +7,7 @@ use std::sync::Arc;
 use horolog_record::LoadEngineKind as Kind;
 
 use super::{EngineOpener, PreparedLoad, probe, sessions};
-use crate::clients::{LANES_MAX, SourceNetwork};
+use crate::clients::{LANES_MAX, SimulatedClientNetwork};
 use crate::engine::mix::MixEngine;
 use crate::engine::xdp::XdpEngine;
 use crate::engine::{self, LoadEngine};
@@ -66,7 +66,10 @@ impl MixOpener<'_> {
     }
 
     /// Returns a plan for each part, and the network that contains all their clients.
-    fn part_plans(&self, kind: Kind) -> Result<(Vec<RunPlan>, Option<SourceNetwork>), LoadError> {
+    fn part_plans(
+        &self,
+        kind: Kind,
+    ) -> Result<(Vec<RunPlan>, Option<SimulatedClientNetwork>), LoadError> {
         let runs = self.part_runs();
         let ptp = runs.iter().filter(|run| run.ptp.is_some()).count();
         if kind == Kind::Udp && ptp > 1 {
@@ -117,7 +120,7 @@ impl MixOpener<'_> {
         &self,
         kind: Kind,
         plans: &[RunPlan],
-        network: Option<SourceNetwork>,
+        network: Option<SimulatedClientNetwork>,
     ) -> RunPlan {
         let lanes = plans.iter().map(|plan| plan.lanes);
         let parts = self.options.mix.iter().zip(shares(&self.options.mix)).zip(plans);

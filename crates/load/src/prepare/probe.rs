@@ -9,7 +9,7 @@ use horolog_record::{LoadEngineKind as Kind, RequestSpacing};
 use horolog_xdp::reported_redirect_support;
 
 use super::PreparedLoad;
-use crate::clients::ClientsError;
+use crate::clients::SimulatedClientsError;
 use crate::engine::{self, EngineError};
 use crate::error::{self, LoadError};
 use crate::loss_attribution::MissingReplies;
@@ -112,7 +112,7 @@ fn may_fall_back(error: &LoadError, kind: Kind, over_ethernet: bool) -> bool {
     match error {
         LoadError::Engine(_) => kind == Kind::Xdp || (kind == Kind::Packet && !over_ethernet),
         LoadError::Target(TargetError::NoEthernet(_))
-        | LoadError::Clients(ClientsError::NoDefault) => !over_ethernet,
+        | LoadError::Clients(SimulatedClientsError::NoDefault) => !over_ethernet,
         _ => false,
     }
 }
@@ -171,7 +171,7 @@ fn link(ready: &PreparedLoad) -> Option<&FirstLink> {
 mod tests {
     use super::*;
     use crate::engine::{IntervalSink, LoadEngine};
-    use crate::options::LoadJob;
+    use crate::options::LoadProcedure;
     use crate::prepare::EngineOpener;
     use crate::ramp::Ramp;
     use crate::request_tracker::TrialCounts;
@@ -196,7 +196,7 @@ mod tests {
     fn options(simulated: bool) -> LoadOptions {
         let duration = Duration::from_secs(1);
         let ramp = Ramp { min: 1000.0, max: 1000.0, multiplier: 1.5, duration };
-        let usual = LoadOptions::new("127.0.0.1:50123".parse().unwrap(), LoadJob::Ramp(ramp));
+        let usual = LoadOptions::new("127.0.0.1:50123".parse().unwrap(), LoadProcedure::Ramp(ramp));
         let source_network = simulated.then(|| "10.64.0.0/10".parse().unwrap());
         LoadOptions { source_network, ..usual }
     }

@@ -13,13 +13,19 @@ const MASTER_V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
 const LANES: usize = 2;
 const CLIENTS: u32 = 10;
 
-fn plan(kind: PtpRequestKind, multicast: bool) -> PtpPlan {
-    PtpPlan { kind, domain: 7, minor_version: 1, multicast, transport: PtpLoadTransport::Udp }
+fn plan(kind: PtpRequestKind, multicast: bool) -> PtpRequestOptions {
+    PtpRequestOptions {
+        kind,
+        domain: 7,
+        minor_version: 1,
+        multicast,
+        transport: PtpLoadTransport::Udp,
+    }
 }
 
-fn expected(plan: PtpPlan, lane: usize) -> ExpectedPtpMessages {
-    let token = TokenCodec::new(99, Timestamp::from_ns(1));
-    ExpectedPtpMessages { plan, token, lane, lanes: LANES, clients: CLIENTS, master: MASTER_V4 }
+fn expected(plan: PtpRequestOptions, lane: usize) -> PtpMessageVerifier {
+    let token = RequestTokenCodec::new(99, Timestamp::from_ns(1));
+    PtpMessageVerifier { plan, token, lane, lanes: LANES, clients: CLIENTS, master: MASTER_V4 }
 }
 
 fn block(lane: usize) -> LaneClients {
@@ -28,18 +34,18 @@ fn block(lane: usize) -> LaneClients {
 
 /// What a lane makes of a message to a client.
 fn read(
-    plan: PtpPlan,
+    plan: PtpRequestOptions,
     lane: usize,
     message: &Message<'_>,
     client: Option<u32>,
-) -> Option<Result<PtpReply, InvalidReason>> {
+) -> Option<Result<PtpReply, InvalidReplyReason>> {
     let mut bytes = [0; 256];
     let length = message.emit(&mut bytes);
     let read = expected(plan, lane).validate(&bytes[..length], client, &block(lane));
     read.map(|read| read.map(|(_, answer)| answer))
 }
 
-fn header(plan: PtpPlan) -> Header {
+fn header(plan: PtpRequestOptions) -> Header {
     Header {
         domain: plan.domain,
         flags: if plan.multicast { PtpFlags::default() } else { PtpFlags::UNICAST },
@@ -48,13 +54,13 @@ fn header(plan: PtpPlan) -> Header {
     }
 }
 
-fn delay_resp(plan: PtpPlan, lane: usize) -> Message<'static> {
+fn delay_resp(plan: PtpRequestOptions, lane: usize) -> Message<'static> {
     let requesting = PortIdentity { clock: TOKEN, port: port_number(lane) };
     Message::new(header(plan), PtpMessageBody::DelayResp { receive: RECEIVE, requesting })
 }
 
-fn response(time_flags: PtpFlags) -> MonitorResponse<'static> {
-    MonitorResponse {
+fn response(time_flags: PtpFlags) -> NetSyncMonitorResponse<'static> {
+    NetSyncMonitorResponse {
         port_state: 6,
         protocol: 1,
         address: &[192, 0, 2, 1],
@@ -89,18 +95,18 @@ fn each_fault_has_its_reason() {
     let stranger = PortIdentity { port: 77, ..requesting };
     let to_stranger = PtpMessageBody::DelayResp { receive: RECEIVE, requesting: stranger };
     let cases = [
-        (Message { body: PtpMessageBody::Sync(RECEIVE), ..good }, InvalidReason::Mode),
-        (Message { body: PtpMessageBody::Other(0xf, &[0; 20]), ..good }, InvalidReason::Mode),
-        (with(Header { domain: 8, ..good.header }), InvalidReason::Domain),
-        (with(Header { sdo_id: 0x100, ..good.header }), InvalidReason::Domain),
-        (with(Header { sdo_id: 1, ..good.header }), InvalidReason::Domain),
-        (Message { suffix: &[0x7f, 0, 0, 2], ..good }, InvalidReason::Length),
-        (Message { suffix: &[0x7f, 0, 0, 1, 0], ..good }, InvalidReason::Length),
-        (with(Header { flags: PtpFlags::default(), ..good.header }), InvalidReason::Flags),
-        (Message { body: to_stranger, ..good }, InvalidReason::Origin),
-        (at(PtpTimestamp::ZERO), InvalidReason::Timestamp),
-        (at(PtpTimestamp::new(5, 1_000_000_000)), InvalidReason::Timestamp),
-        (at(PtpTimestamp::new(1 << 47, 0)), InvalidReason::Timestamp),
+        (Message { body: PtpMessageBody::Sync(RECEIVE), ..good }, InvalidReplyReason::Mode),
+        (Message { body: PtpMessageBody::Other(0xf, &[0; 20]), ..good }, InvalidReplyReason::Mode),
+        (with(Header { domain: 8, ..good.header }), InvalidReplyReason::Domain),
+        (with(Header { sdo_id: 0x100, ..good.header }), InvalidReplyReason::Domain),
+        (with(Header { sdo_id: 1, ..good.header }), InvalidReplyReason::Domain),
+        (Message { suffix: &[0x7f, 0, 0, 2], ..good }, InvalidReplyReason::Length),
+        (Message { suffix: &[0x7f, 0, 0, 1, 0], ..good }, InvalidReplyReason::Length),
+        (with(Header { flags: PtpFlags::default(), ..good.header }), InvalidReplyReason::Flags),
+        (Message { body: to_stranger, ..good }, InvalidReplyReason::Origin),
+        (at(PtpTimestamp::ZERO), InvalidReplyReason::Timestamp),
+        (at(PtpTimestamp::new(5, 1_000_000_000)), InvalidReplyReason::Timestamp),
+        (at(PtpTimestamp::new(1 << 47, 0)), InvalidReplyReason::Timestamp),
     ];
     for (message, reason) in cases {
         assert_eq!(read(plan, 0, &message, Some(0)), Some(Err(reason)), "{message:?}");
@@ -110,10 +116,10 @@ fn each_fault_has_its_reason() {
     let judge = |bytes: &[u8]| expected(plan, 0).validate(bytes, Some(0), &block(0));
     for wrong in [0, 33, length - 1, length + 2] {
         let judged = judge(&bytes[..wrong]);
-        assert_eq!(judged, Some(Err(InvalidReason::Length)), "{wrong} bytes");
+        assert_eq!(judged, Some(Err(InvalidReplyReason::Length)), "{wrong} bytes");
     }
     bytes[1] = 0x11;
-    assert_eq!(judge(&bytes[..length]), Some(Err(InvalidReason::Version)));
+    assert_eq!(judge(&bytes[..length]), Some(Err(InvalidReplyReason::Version)));
 }
 
 #[test]
@@ -121,7 +127,7 @@ fn over_ipv6_two_bytes_may_follow() {
     let plan = plan(PtpRequestKind::Delay, false);
     let mut bytes = [0; 60];
     let length = delay_resp(plan, 0).emit(&mut bytes);
-    let judge = ExpectedPtpMessages { master: MASTER_V6, ..expected(plan, 0) };
+    let judge = PtpMessageVerifier { master: MASTER_V6, ..expected(plan, 0) };
     for (more, valid) in [(0, true), (2, true), (3, false)] {
         let judged = judge.validate(&bytes[..length + more], Some(0), &block(0)).unwrap();
         assert_eq!(judged.is_ok(), valid, "{more} bytes");
@@ -130,8 +136,10 @@ fn over_ipv6_two_bytes_may_follow() {
 
 #[test]
 fn over_ethernet_short_frames_are_filled_up() {
-    let plan =
-        PtpPlan { transport: PtpLoadTransport::Ethernet, ..plan(PtpRequestKind::Delay, false) };
+    let plan = PtpRequestOptions {
+        transport: PtpLoadTransport::Ethernet,
+        ..plan(PtpRequestKind::Delay, false)
+    };
     let mut bytes = [0; 120];
     let length = delay_resp(plan, 0).emit(&mut bytes);
     for (more, valid) in [(0, true), (46, true), (47, false)] {
@@ -192,7 +200,7 @@ fn netsync_monitor_reports_whether_time_is_traceable() {
         (PtpFlags::FREQUENCY_TRACEABLE, true),
         (PtpFlags::PTP_TIMESCALE, false),
     ] {
-        let mut suffix = [0; MonitorResponse::tlv_len(4)];
+        let mut suffix = [0; NetSyncMonitorResponse::tlv_len(4)];
         response(flags).emit(&mut suffix);
         let message = Message { suffix: &suffix, ..delay_resp(plan, 0) };
         let Some(Ok(PtpReply::Delay { untraceable, .. })) = read(plan, 0, &message, Some(0)) else {
@@ -201,7 +209,7 @@ fn netsync_monitor_reports_whether_time_is_traceable() {
         assert_eq!(untraceable, !traceable, "{flags:?}");
     }
     let without = read(plan, 0, &delay_resp(plan, 0), Some(0));
-    assert_eq!(without, Some(Err(InvalidReason::Monitor)));
+    assert_eq!(without, Some(Err(InvalidReplyReason::Monitor)));
 }
 
 #[test]
@@ -216,12 +224,12 @@ fn a_sync_carries_its_time_or_leaves_it_to_the_follow_up() {
     assert_eq!(sync(one_step, RECEIVE), Some(Ok(PtpReply::Sync { transmit_ns })));
     let untold = sync(two_step, PtpTimestamp::ZERO);
     assert_eq!(untold, Some(Ok(PtpReply::Sync { transmit_ns: None })));
-    assert_eq!(sync(one_step, PtpTimestamp::ZERO), Some(Err(InvalidReason::Timestamp)));
+    assert_eq!(sync(one_step, PtpTimestamp::ZERO), Some(Err(InvalidReplyReason::Timestamp)));
 }
 
 fn contract(kinds: &[MessageType]) -> PtpRequestKind {
-    let messages = UnicastMessages::new(kinds).unwrap();
-    PtpRequestKind::Unicast(UnicastTerms { messages, log_interval: -2, duration_s: 60 })
+    let messages = UnicastMessageTypes::new(kinds).unwrap();
+    PtpRequestKind::Unicast(UnicastRequestParameters { messages, log_interval: -2, duration_s: 60 })
 }
 
 #[test]
@@ -241,8 +249,8 @@ fn unicast_requests_name_each_message_type_in_turn() {
         assert_eq!(tlvs, [UnicastNegotiation::Request { kind, log_interval: -2, duration_s: 60 }]);
         assert!(plan.is_request_for(sequence, kind) && !plan.is_request_for(sequence + 1, kind));
     }
-    assert_eq!(UnicastMessages::new(&[]), None);
-    assert_eq!(UnicastMessages::new(&[MessageType::Sync, MessageType::Management]), None);
+    assert_eq!(UnicastMessageTypes::new(&[]), None);
+    assert_eq!(UnicastMessageTypes::new(&[MessageType::Sync, MessageType::Management]), None);
 }
 
 #[test]
@@ -268,12 +276,12 @@ fn a_request_for_messages_is_granted_or_denied() {
         assert_eq!(read(plan, 1, &signaling, Some(0)), Some(Ok(answer)));
         assert_eq!(read(plan, 0, &signaling, Some(0)), None);
         let bare = Message { suffix: &[], ..signaling };
-        assert_eq!(read(plan, 1, &bare, Some(0)), Some(Err(InvalidReason::UnicastTerms)));
+        assert_eq!(read(plan, 1, &bare, Some(0)), Some(Err(InvalidReplyReason::UnicastTerms)));
     }
     let sync = Message::new(header(plan), PtpMessageBody::Sync(PtpTimestamp::ZERO));
     assert_eq!(read(plan, 0, &sync, Some(0)), Some(Ok(PtpReply::Granted)));
     let resp = read(plan, 0, &delay_resp(plan, 0), Some(0));
-    assert_eq!(resp, Some(Err(InvalidReason::Mode)), "nobody asked for a delay");
+    assert_eq!(resp, Some(Err(InvalidReplyReason::Mode)), "nobody asked for a delay");
 }
 
 #[test]
@@ -302,7 +310,7 @@ proptest! {
         let transport = if ethernet { PtpLoadTransport::Ethernet } else { PtpLoadTransport::Udp };
         let master = if ipv6 { MASTER_V6 } else { MASTER_V4 };
         let kind = if nsm { PtpRequestKind::Nsm } else { PtpRequestKind::Delay };
-        let plan = PtpPlan { kind, domain, minor_version, multicast, transport };
+        let plan = PtpRequestOptions { kind, domain, minor_version, multicast, transport };
         let mut template = PtpRequestTemplate::new(&plan, lane, master);
         let bytes = template.build_request(token, sequence);
         let (message, padding) = Message::parse(bytes).unwrap();

@@ -1,12 +1,12 @@
 //! Counts of the requests of a trial or an interval, by outcome, and their sums.
 
-use horolog_record::{InvalidReason, LiveCounts};
+use horolog_record::{InvalidReplyReason, LiveCounts};
 use horolog_stats::Recorder;
 use horolog_time::{Monotonic, Timestamp};
 
-use super::{ClosedInterval, PtpCounts};
+use super::{ClosedInterval, PtpReplyCounts};
 use crate::fairness;
-use crate::offset::OffsetCounts;
+use crate::offset::ServerOffsetCounts;
 use crate::outage::{self, Outage};
 
 /// Counts of the requests of one trial or interval, by outcome.
@@ -33,15 +33,15 @@ pub struct TrialCounts {
     /// Requests with a reused cookie, of clients with their own session.
     pub cookies_reused: Option<u64>,
     /// Counts of PTP replies by kind; `None` for NTP.
-    pub ptp: Option<PtpCounts>,
+    pub ptp: Option<PtpReplyCounts>,
     /// Further valid replies to an answered request.
     pub duplicate: u64,
     /// Valid replies after the timeout, and all to requests of an earlier trial.
     pub late: u64,
     /// Replies in `late` to requests of an earlier trial; they explain no loss of this one.
     pub late_earlier: u64,
-    /// Invalid replies, in the order of [`InvalidReason::ALL`].
-    pub invalid: [u64; InvalidReason::ALL.len()],
+    /// Invalid replies, in the order of [`InvalidReplyReason::ALL`].
+    pub invalid: [u64; InvalidReplyReason::ALL.len()],
     /// Replies that the local receive rings or sockets had no room for.
     pub ring_dropped: u64,
     /// ICMP port-unreachable messages of the target, if the engine receives them.
@@ -61,7 +61,7 @@ pub struct TrialCounts {
     /// Send lateness, in ns.
     pub lateness: Recorder,
     /// Offsets of the server's transmit timestamps, if they are measured.
-    pub offsets: Option<OffsetCounts>,
+    pub offsets: Option<ServerOffsetCounts>,
     /// Counts of each part of a mix, which are included in the counts above.
     pub parts: Vec<TrialCounts>,
 }
@@ -141,7 +141,7 @@ impl TrialCounts {
             (Some(mine), Some(theirs)) => Some(mine + theirs),
             (mine, theirs) => mine.or(theirs),
         };
-        PtpCounts::merge(&mut self.ptp, other.ptp);
+        PtpReplyCounts::merge(&mut self.ptp, other.ptp);
         self.duplicate += other.duplicate;
         self.late += other.late;
         self.late_earlier += other.late_earlier;

@@ -14,7 +14,7 @@ pub type ClosedInterval = (u64, Box<TrialCounts>);
 
 /// Counts of the open intervals.
 #[derive(Debug)]
-pub(super) struct IntervalCounts {
+pub(super) struct OpenIntervalCounts {
     start: Timestamp<Monotonic>,
     /// Length of an interval; `None` if one set covers the trial.
     interval: Option<Span>,
@@ -29,7 +29,7 @@ pub(super) struct IntervalCounts {
     current: (Timestamp<Monotonic>, Timestamp<Monotonic>),
 }
 
-impl IntervalCounts {
+impl OpenIntervalCounts {
     pub(super) fn new(
         start: Timestamp<Monotonic>,
         interval: Option<Span>,
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn one_set_of_counts_is_for_all_where_there_are_no_intervals() {
-        let mut intervals = IntervalCounts::new(START, None, TrialCounts::default());
+        let mut intervals = OpenIntervalCounts::new(START, None, TrialCounts::default());
         for ms in [-1, 0, 1_000_000] {
             intervals.counts_at(at(ms)).sent += 1;
         }
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn requests_count_in_their_own_interval() {
         let mut intervals =
-            IntervalCounts::new(START, Some(Span::from_ms(100)), TrialCounts::default());
+            OpenIntervalCounts::new(START, Some(Span::from_ms(100)), TrialCounts::default());
         for ms in [0, 99, 100, 350, 110, -1, 399] {
             intervals.counts_at(at(ms)).sent += 1;
         }
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn published_progress_covers_all_intervals() {
         let mut intervals =
-            IntervalCounts::new(START, Some(Span::from_ms(100)), TrialCounts::default());
+            OpenIntervalCounts::new(START, Some(Span::from_ms(100)), TrialCounts::default());
         let mut progress = Progress::default();
         for (ms, rtt) in [(0, 10), (110, 20), (210, 30)] {
             let counts = intervals.counts_at(at(ms));
@@ -179,7 +179,7 @@ mod tests {
             assert_eq!((progress.latency.count(), progress.latency.max()), (1, Some(20)));
             intervals.close_first(at(250), Span::ZERO).unwrap();
         }
-        let mut only = IntervalCounts::new(START, None, TrialCounts::default());
+        let mut only = OpenIntervalCounts::new(START, None, TrialCounts::default());
         only.counts_at(at(1)).rtt.record(7);
         only.publish_progress(&mut progress);
         assert_eq!((progress.counts.sent, progress.latency.max()), (0, Some(7)));
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn the_latest_interval_is_not_closed_before_the_end() {
         let mut intervals =
-            IntervalCounts::new(START, Some(Span::from_ms(100)), TrialCounts::default());
+            OpenIntervalCounts::new(START, Some(Span::from_ms(100)), TrialCounts::default());
         assert!(intervals.close_first(at(100_000), Span::ZERO).is_none());
         intervals.latest_counts().refused += 1;
         assert_eq!(intervals.close_all()[0].1.refused, 1);

@@ -3,19 +3,19 @@
 //! `Follow_Up`. It counts as received when the last of them has arrived, which also ends its round
 //! trip. Sync and `Follow_Up` carry no token, so they are matched by client and sequence ID.
 
-use horolog_record::InvalidReason;
-use horolog_stats::MarkOutcome;
+use horolog_record::InvalidReplyReason;
+use horolog_stats::SequenceMarkOutcome;
 use horolog_time::{Monotonic, Span, Timestamp, Utc};
 use horolog_wire::ptp::{Header, PortIdentity};
 
 use super::{NextRequest, RequestTracker};
 use crate::offset::ReceiveTimestamps;
-use crate::ptp::{ExpectedPtpMessages, PtpReply, PtpRequestKind, PtpRequestTemplate};
+use crate::ptp::{PtpMessageVerifier, PtpReply, PtpRequestKind, PtpRequestTemplate};
 use crate::token::{EchoedTimestamp, RequestId, TIME_BITS};
 
 /// Counts of PTP replies by kind.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct PtpCounts {
+pub struct PtpReplyCounts {
     /// Valid first `Delay_Resp`s in time.
     pub delay: u64,
     /// Requests whose Sync arrived in time, with its `Follow_Up` if it has one.
@@ -30,7 +30,7 @@ pub struct PtpCounts {
     pub granted_messages: u64,
 }
 
-impl PtpCounts {
+impl PtpReplyCounts {
     /// Adds the counts of another lane.
     pub(super) fn merge(this: &mut Option<Self>, other: Option<Self>) {
         let Some(other) = other else { return };
@@ -46,8 +46,8 @@ impl PtpCounts {
 
 /// PTP state of a lane: request template, master, and requests with several replies.
 #[derive(Debug)]
-pub(super) struct PtpTracker {
-    expected: ExpectedPtpMessages,
+pub(super) struct PtpRequestTracker {
+    expected: PtpMessageVerifier,
     template: PtpRequestTemplate,
     /// Port identity that replied first; messages from others are refused.
     master: Option<PortIdentity>,
@@ -95,18 +95,18 @@ impl PendingPtpExchange {
 
 /// Client and receive times of a message.
 #[derive(Clone, Copy)]
-struct ArrivedMessage {
+struct PtpReplyArrival {
     client: Option<u32>,
     received: Timestamp<Monotonic>,
     now: Timestamp<Monotonic>,
     timestamps: ReceiveTimestamps,
 }
 
-impl PtpTracker {
+impl PtpRequestTracker {
     /// Creates a tracker that distinguishes `reach` requests; `master` is the port that answered in
     /// earlier trials.
     pub(super) fn new(
-        expected: ExpectedPtpMessages,
+        expected: PtpMessageVerifier,
         reach: u64,
         master: Option<PortIdentity>,
     ) -> Box<Self> {
@@ -144,9 +144,9 @@ impl PtpTracker {
 
     /// Refuses a message from another port than the master's. The first port with a valid message
     /// becomes the master.
-    fn check_source(&mut self, header: &Header) -> Result<(), InvalidReason> {
+    fn check_source(&mut self, header: &Header) -> Result<(), InvalidReplyReason> {
         match self.master {
-            Some(master) if master != header.source => Err(InvalidReason::Source),
+            Some(master) if master != header.source => Err(InvalidReplyReason::Source),
             _ => {
                 self.master = Some(header.source);
                 Ok(())
@@ -159,7 +159,7 @@ impl RequestTracker {
     /// Counts a message from the master.
     pub(super) fn receive_ptp(
         &mut self,
-        tracker: &mut PtpTracker,
+        tracker: &mut PtpRequestTracker,
         payload: &[u8],
         client: Option<u32>,
         (received, now, timestamps): (
@@ -171,7 +171,7 @@ impl RequestTracker {
         let Some(validated) = tracker.expected.validate(payload, client, &self.clients) else {
             return;
         };
-        let arrived = ArrivedMessage { client, received, now, timestamps };
+        let arrived = PtpReplyArrival { client, received, now, timestamps };
         let result = validated.and_then(|(header, reply)| match reply {
             PtpReply::Delay { token, .. }
             | PtpReply::Grant { token, .. }
@@ -198,17 +198,17 @@ impl RequestTracker {
     /// Takes a `Delay_Resp`, a grant or its cancellation, whose token identifies its request.
     fn receive_by_token(
         &mut self,
-        tracker: &mut PtpTracker,
+        tracker: &mut PtpRequestTracker,
         header: &Header,
         reply: PtpReply,
-        (token, arrived): (u64, ArrivedMessage),
-    ) -> Result<(), InvalidReason> {
+        (token, arrived): (u64, PtpReplyArrival),
+    ) -> Result<(), InvalidReplyReason> {
         let plan = tracker.expected.plan;
         let request = match tracker.expected.token.decode(token, arrived.now) {
             Some((question, EchoedTimestamp::Transmit)) => question,
             // With multicast, the message belongs to another client.
             _ if plan.multicast => return Ok(()),
-            _ => return Err(InvalidReason::Origin),
+            _ => return Err(InvalidReplyReason::Origin),
         };
         let has_number = header.sequence_id == request.sequence as u16;
         // The clock identity of another client may decode as a token, but its sequence ID rarely
@@ -223,22 +223,22 @@ impl RequestTracker {
         let index = match self.index_of(request) {
             Some(index) => index,
             None if plan.multicast => return Ok(()),
-            None => return Err(InvalidReason::Origin),
+            None => return Err(InvalidReplyReason::Origin),
         };
         if plan.replies_to_client_address()
             && arrived.client != Some(self.clients.client(request.sequence))
         {
-            return Err(InvalidReason::Client);
+            return Err(InvalidReplyReason::Client);
         }
         match reply {
             // The sequence ID of a grant is the master's own (clause 13.4.1).
             PtpReply::Grant { kind, .. } | PtpReply::Cancelled { kind, .. }
                 if !plan.is_request_for(request.sequence, kind) =>
             {
-                return Err(InvalidReason::UnicastTerms);
+                return Err(InvalidReplyReason::UnicastTerms);
             }
             PtpReply::Delay { .. } if !has_number => {
-                return Err(InvalidReason::Sequence);
+                return Err(InvalidReplyReason::Sequence);
             }
             _ => {}
         }
@@ -261,9 +261,9 @@ impl RequestTracker {
         let mark = self.window.mark(index);
         let counts = self.interval_counts.counts_at(request.intended);
         match mark {
-            MarkOutcome::Duplicate => counts.duplicate += 1,
-            MarkOutcome::Outside => counts.late += 1,
-            MarkOutcome::First => {
+            SequenceMarkOutcome::Duplicate => counts.duplicate += 1,
+            SequenceMarkOutcome::Outside => counts.late += 1,
+            SequenceMarkOutcome::First => {
                 self.answered += 1;
                 if rtt > self.timeout {
                     counts.late += 1;
@@ -285,15 +285,16 @@ impl RequestTracker {
     /// Takes Sync and `Follow_Up`, whose request is identified by the client and their sequence ID.
     fn receive_sync(
         &mut self,
-        tracker: &mut PtpTracker,
+        tracker: &mut PtpRequestTracker,
         header: &Header,
         reply: PtpReply,
-        arrived: ArrivedMessage,
-    ) -> Result<(), InvalidReason> {
+        arrived: PtpReplyArrival,
+    ) -> Result<(), InvalidReplyReason> {
         let client = arrived.client.filter(|&client| self.clients.includes(client));
-        let client = client.ok_or(InvalidReason::Client)?;
-        let total =
-            self.latest_request_of(client, header.sequence_id).ok_or(InvalidReason::Sequence)?;
+        let client = client.ok_or(InvalidReplyReason::Client)?;
+        let total = self
+            .latest_request_of(client, header.sequence_id)
+            .ok_or(InvalidReplyReason::Sequence)?;
         tracker.check_source(header)?;
         match total.checked_sub(self.registered_before) {
             None => {
@@ -319,11 +320,11 @@ impl RequestTracker {
     /// Takes one of several replies to a request.
     fn receive_partial_reply(
         &mut self,
-        tracker: &mut PtpTracker,
+        tracker: &mut PtpRequestTracker,
         index: u64,
         reply: PtpReply,
-        arrived: ArrivedMessage,
-    ) -> Result<(), InvalidReason> {
+        arrived: PtpReplyArrival,
+    ) -> Result<(), InvalidReplyReason> {
         let slots = tracker.pending.len() as u64;
         // A slot belongs to the next request from the time at which that is built.
         let Some(pending) = tracker.pending_at(index).filter(|_| index + slots > self.registered)
@@ -400,7 +401,7 @@ impl RequestTracker {
 /// Returns the response time from the request's receipt to the Sync's transmission, in ns; `None`
 /// until both are known. Refuses negative times and those of 2^36 ns (68.7 s) or more, the range of
 /// the send time in a token.
-fn response_ns(pending: &PendingPtpExchange) -> Result<Option<u64>, InvalidReason> {
+fn response_ns(pending: &PendingPtpExchange) -> Result<Option<u64>, InvalidReplyReason> {
     if pending.receive_ns == 0 || pending.transmit_ns == 0 {
         return Ok(None);
     }
@@ -408,7 +409,7 @@ fn response_ns(pending: &PendingPtpExchange) -> Result<Option<u64>, InvalidReaso
         .ok()
         .filter(|&ns| ns < 1 << TIME_BITS)
         .map(Some)
-        .ok_or(InvalidReason::Timestamp)
+        .ok_or(InvalidReplyReason::Timestamp)
 }
 
 #[cfg(test)]

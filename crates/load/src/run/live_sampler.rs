@@ -4,10 +4,10 @@
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use horolog_record::{LiveCounts, PartProgress, Percentiles, Progress, Snapshot};
+use horolog_record::{LiveCounts, LivePartProgress, LiveSnapshot, Percentiles, Progress};
 use horolog_time::Span;
 
-use super::Observer;
+use super::LoadObserver;
 use crate::engine::IntervalSink;
 use crate::request_tracker::TrialCounts;
 
@@ -59,7 +59,7 @@ impl LiveSampler {
         trial: &CurrentTrial<'_>,
         elapsed: Span,
         progress: &Progress,
-    ) -> Snapshot {
+    ) -> LiveSnapshot {
         let (now, counts) = (elapsed.as_seconds(), progress.counts);
         if trial.index != self.current.0 {
             // The trial began between two snapshots: its counts start at those of the last
@@ -71,7 +71,7 @@ impl LiveSampler {
         let per_second = |count: u64| count as f64 / (now - last_s).max(1e-9);
         let mut total = self.previous_counts;
         total.add(&counts);
-        Snapshot {
+        LiveSnapshot {
             at_s: self.run_start.elapsed().as_secs_f64(),
             intended_rate: trial.rate,
             sent_rate: per_second(increase.sent),
@@ -79,7 +79,7 @@ impl LiveSampler {
             byte_rate: None,
             unanswered_ratio: increase.unanswered() as f64 / increase.sent.max(1) as f64,
             counts: total,
-            part: PartProgress {
+            part: LivePartProgress {
                 index: trial.index,
                 name: trial.name.to_owned(),
                 elapsed_s: (now - trial.begun_s).max(0.0),
@@ -97,7 +97,7 @@ impl LiveSampler {
         &mut self,
         trial: &CurrentTrial<'_>,
         parts: impl Iterator<Item = &'c TrialCounts>,
-    ) -> Option<Snapshot> {
+    ) -> Option<LiveSnapshot> {
         let (mut progress, mut last) = (Progress::default(), None);
         for counts in parts {
             progress.counts.add(&counts.live_counts());
@@ -111,26 +111,26 @@ impl LiveSampler {
         self.previous_counts.add(&progress.counts);
         let counts = last.live_counts();
         let per_second = |count: u64| count as f64 / trial.duration_s.max(1e-9);
-        Some(Snapshot {
+        Some(LiveSnapshot {
             sent_rate: per_second(counts.sent),
             received_rate: per_second(counts.received),
             unanswered_ratio: counts.unanswered() as f64 / counts.sent.max(1) as f64,
-            part: PartProgress { elapsed_s: trial.duration_s, counts, ..snapshot.part },
+            part: LivePartProgress { elapsed_s: trial.duration_s, counts, ..snapshot.part },
             ..snapshot
         })
     }
 }
 
 /// Sink for a trial of one rate: merges its counts, and passes snapshots to the observer.
-pub(crate) struct SampledTrial<'a> {
+pub(crate) struct SampledTrialSink<'a> {
     pub(crate) counts: TrialCounts,
     pub(crate) stopped: bool,
-    pub(crate) observer: &'a mut dyn Observer,
+    pub(crate) observer: &'a mut dyn LoadObserver,
     pub(crate) sampler: &'a mut LiveSampler,
     pub(crate) trial: CurrentTrial<'a>,
 }
 
-impl IntervalSink for SampledTrial<'_> {
+impl IntervalSink for SampledTrialSink<'_> {
     fn deliver_interval(&mut self, counts: TrialCounts) {
         self.counts.merge(&counts);
     }

@@ -3,15 +3,15 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use horolog_record::{Finding, SeriesPoint, Snapshot, Trial};
+use horolog_record::{Finding, LiveSnapshot, LoadSeriesPoint, Trial};
 
 /// Observer of a running load.
-pub trait Observer {
+pub trait LoadObserver {
     /// Reports that a trial begins, at this rate in requests per second.
     fn trial_started(&mut self, _rate: f64, _duration: Duration) {}
 
     /// Reports a completed interval of a load profile.
-    fn interval(&mut self, _point: &SeriesPoint) {}
+    fn interval(&mut self, _point: &LoadSeriesPoint) {}
 
     /// Decides whether a trial or a profile continues; called several times a second. `Break` ends
     /// it early.
@@ -26,7 +26,7 @@ pub trait Observer {
     }
 
     /// Takes a snapshot of a running trial, twice a second, and one at its end.
-    fn snapshot(&mut self, _snapshot: Snapshot) {}
+    fn snapshot(&mut self, _snapshot: LiveSnapshot) {}
 
     /// Takes the findings so far, after each trial, if snapshots are wanted.
     fn findings(&mut self, _findings: Vec<Finding>) {}

@@ -4,16 +4,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use horolog_record::{Outage, OverloadResult, SeriesPoint, TimeSeries};
+use horolog_record::{LoadSeriesPoint, LoadTimeSeries, Outage, OverloadResult};
 use horolog_stats::Search;
 
-use super::{LoadRun, Observer};
+use super::{LoadObserver, LoadRun};
 use crate::error::LoadError;
 use crate::load_profile::{LoadPhase, LoadProfile, LoadProfileError};
-use crate::options::{LoadJob, LoadOptions};
+use crate::options::{LoadOptions, LoadProcedure};
 use crate::outage;
 use crate::plan::TrialPlan;
-use crate::profile_recorder::ProfileRecorder;
+use crate::profile_recorder::LoadProfileRecorder;
 use crate::recovery::{REFERENCE_INTERVALS_MAX, recovery_interval};
 use crate::request_tracker::TrialCounts;
 
@@ -55,10 +55,12 @@ impl OverloadTest {
 /// Refuses an invalid job, before anything is resolved.
 pub(super) fn check_job(options: &LoadOptions) -> Result<(), LoadError> {
     match &options.job {
-        LoadJob::Ramp(ramp) => drop(ramp.rates()?),
-        LoadJob::Search { config, .. } => drop(Search::new(*config)?),
-        LoadJob::Profile(_) => {}
-        LoadJob::Overload(rate) => drop(options.overload_test.unwrap_or_default().profile(*rate)?),
+        LoadProcedure::Ramp(ramp) => drop(ramp.rates()?),
+        LoadProcedure::Search { config, .. } => drop(Search::new(*config)?),
+        LoadProcedure::Profile(_) => {}
+        LoadProcedure::Overload(rate) => {
+            drop(options.overload_test.unwrap_or_default().profile(*rate)?);
+        }
     }
     // If it is valid for one rate, it is valid for any rate that a search finds.
     options.overload_test.map(|surge| surge.profile(1.0)).transpose()?;
@@ -70,7 +72,7 @@ impl LoadRun {
     pub(super) fn run_profile(
         &mut self,
         profile: &LoadProfile,
-        observer: &mut dyn Observer,
+        observer: &mut dyn LoadObserver,
     ) -> Result<(), LoadError> {
         let (rate, duration) = (profile.rate_max(), profile.duration());
         let profile = Some(Arc::new(profile.clone()));
@@ -81,7 +83,7 @@ impl LoadRun {
     fn run_profile_plan(
         &mut self,
         plan: &TrialPlan,
-        observer: &mut dyn Observer,
+        observer: &mut dyn LoadObserver,
     ) -> Result<(), LoadError> {
         let Some(profile) = &plan.profile else { return Ok(()) };
         observer.trial_started(plan.rate, plan.duration);
@@ -91,7 +93,7 @@ impl LoadRun {
         self.sampler.begin(first);
         let sampler = &mut self.sampler;
         let mut recorder =
-            ProfileRecorder::new(plan, profile, &mut self.watch, (observer, sampler), first);
+            LoadProfileRecorder::new(plan, profile, &mut self.watch, (observer, sampler), first);
         let result = self.prepared.engine.run(plan, &mut recorder);
         let outcome = recorder.finish();
         self.interrupted |= outcome.interrupted;
@@ -106,7 +108,7 @@ impl LoadRun {
             observer.findings(self.findings(None));
         }
         let interval_s = profile.interval().as_secs_f64();
-        self.series = Some(TimeSeries { interval_s, points: outcome.points });
+        self.series = Some(LoadTimeSeries { interval_s, points: outcome.points });
         // The counts until then are kept.
         Ok(result?)
     }
@@ -116,7 +118,7 @@ impl LoadRun {
         &mut self,
         overload_test: &OverloadTest,
         rate: f64,
-        observer: &mut dyn Observer,
+        observer: &mut dyn LoadObserver,
     ) -> Result<(), LoadError> {
         let profile = overload_test.profile(rate)?;
         let first = self.trials.len();
@@ -159,7 +161,7 @@ impl LoadRun {
 fn assign_to_phase(
     outage: outage::Outage,
     profile: &LoadProfile,
-    points: &[SeriesPoint],
+    points: &[LoadSeriesPoint],
     first_trial: usize,
 ) -> Outage {
     let interval_s = profile.interval().as_secs_f64();

@@ -2,7 +2,7 @@
 
 use super::*;
 
-const REQUEST: RequestRef = RequestRef { client: 0, sequence: 0, transmit: 7 };
+const REQUEST: EchoedRequest = EchoedRequest { client: 0, sequence: 0, transmit: 7 };
 
 fn keys() -> Arc<KeyTable> {
     let text = b"1 SHA256 HEX:00112233\n2 AES128 HEX:000102030405060708090a0b0c0d0e0f";
@@ -42,16 +42,20 @@ fn a_reply_has_a_mac_of_the_same_key() {
     let mut tail = tail(&[], Some(2), 4);
     let mut reply = tail.build_request(0, RequestTimestamps::basic(1), None).to_vec();
     assert_eq!(tail.verify(REQUEST, &reply), Ok(()));
-    assert_eq!(tail.verify(REQUEST, &reply[..HEADER_LEN]), Err(InvalidReason::Mac));
+    assert_eq!(tail.verify(REQUEST, &reply[..HEADER_LEN]), Err(InvalidReplyReason::Mac));
     reply[9] ^= 1;
-    assert_eq!(tail.verify(REQUEST, &reply), Err(InvalidReason::Mac));
+    assert_eq!(tail.verify(REQUEST, &reply), Err(InvalidReplyReason::Mac));
     let keys = keys();
     let mut other = vec![0; 48 + 4 + 20];
     keys.get(1).unwrap().append_mac(20, &mut other, 48);
     assert!(keys.verify(&other).is_ok());
-    assert_eq!(tail.verify(REQUEST, &other), Err(InvalidReason::Length), "longer than its request");
+    assert_eq!(
+        tail.verify(REQUEST, &other),
+        Err(InvalidReplyReason::Length),
+        "longer than its request"
+    );
     let mut tail = self::tail(&["9:00"], Some(2), 4);
-    assert_eq!(tail.verify(REQUEST, &other), Err(InvalidReason::Mac), "of another key");
+    assert_eq!(tail.verify(REQUEST, &other), Err(InvalidReplyReason::Mac), "of another key");
 }
 
 #[test]
@@ -60,7 +64,7 @@ fn a_reply_may_have_fields_where_the_request_had_some() {
     let request = tail.build_request(0, RequestTimestamps::basic(1), None).to_vec();
     assert_eq!(tail.verify(REQUEST, &request), Ok(()));
     assert_eq!(tail.verify(REQUEST, &request[..HEADER_LEN]), Ok(()));
-    assert_eq!(tail.verify(REQUEST, &request[..HEADER_LEN + 9]), Err(InvalidReason::Length));
+    assert_eq!(tail.verify(REQUEST, &request[..HEADER_LEN + 9]), Err(InvalidReplyReason::Length));
     let longer = [&request[..], &[0; 4]].concat();
-    assert_eq!(tail.verify(REQUEST, &longer), Err(InvalidReason::Length));
+    assert_eq!(tail.verify(REQUEST, &longer), Err(InvalidReplyReason::Length));
 }

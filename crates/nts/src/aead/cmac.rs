@@ -9,12 +9,12 @@ use horolog_aes::Block;
 pub(crate) use horolog_aes::BLOCK_LEN;
 
 /// Block as a little-endian number, for fast computation.
-pub(crate) type BlockNumber = u128;
+pub(crate) type LittleEndianBlock = u128;
 
 /// Doubles a block in GF(2^128) (RFC 4493, section 2.3; RFC 5297, section 2.3). The field is
 /// defined on big-endian blocks, so each byte passes its highest bit on to the byte below it.
 #[inline]
-pub(crate) const fn double(block: BlockNumber) -> BlockNumber {
+pub(crate) const fn double(block: LittleEndianBlock) -> LittleEndianBlock {
     const LOWEST_BITS: u128 = u128::from_le_bytes([1; BLOCK_LEN]);
     // A multiplication instead of a branch, because the bits are secret.
     let carried = (block >> 7 & 1) * (0x87 << 120);
@@ -24,20 +24,20 @@ pub(crate) const fn double(block: BlockNumber) -> BlockNumber {
 /// Subkeys K1, for a message of complete blocks, and K2, for any other (RFC 4493, section 2.3).
 #[derive(Clone, Default, zeroize::Zeroize, zeroize::ZeroizeOnDrop)]
 pub(crate) struct Subkeys {
-    k1: BlockNumber,
-    k2: BlockNumber,
+    k1: LittleEndianBlock,
+    k2: LittleEndianBlock,
 }
 
 impl Subkeys {
     /// Derives the subkeys from the encryption of the zero block.
     pub(crate) fn from_encrypted_zero(encrypted_zero: &Block) -> Self {
-        let k1 = double(BlockNumber::from_le_bytes(*encrypted_zero));
+        let k1 = double(LittleEndianBlock::from_le_bytes(*encrypted_zero));
         Self { k1, k2: double(k1) }
     }
 
     /// Returns a complete last block, masked with K1.
     #[inline]
-    pub(crate) const fn mask_complete(&self, block: BlockNumber) -> Block {
+    pub(crate) const fn mask_complete(&self, block: LittleEndianBlock) -> Block {
         (block ^ self.k1).to_le_bytes()
     }
 
@@ -45,7 +45,7 @@ impl Subkeys {
     /// that, `sum` is xored into the last 16 bytes of the message, as far as they are in this
     /// block.
     #[inline]
-    pub(crate) fn mask_last(&self, message: &[u8], sum: BlockNumber) -> Block {
+    pub(crate) fn mask_last(&self, message: &[u8], sum: LittleEndianBlock) -> Block {
         let (tail, len) = last_block(message, sum);
         if len == BLOCK_LEN {
             self.mask_complete(tail)
@@ -57,26 +57,26 @@ impl Subkeys {
 
 /// Pads a block of `len` bytes, fewer than 16, with a one bit and zeros (RFC 4493, section 2.4).
 #[inline]
-pub(crate) const fn pad(bytes: BlockNumber, len: usize) -> BlockNumber {
+pub(crate) const fn pad(bytes: LittleEndianBlock, len: usize) -> LittleEndianBlock {
     bytes | 0x80 << (8 * len as u32)
 }
 
 /// Returns the last block of `message` and its length: 1 to 16 bytes, or 0 for an empty message.
 /// `sum` is xored into the last 16 bytes of the message, unless the message is shorter.
 #[inline]
-pub(crate) fn last_block(message: &[u8], sum: BlockNumber) -> (BlockNumber, usize) {
+pub(crate) fn last_block(message: &[u8], sum: LittleEndianBlock) -> (LittleEndianBlock, usize) {
     let Some(last) = message.last_chunk::<BLOCK_LEN>() else {
         return (partial_block(message), message.len());
     };
     let len = (message.len() - 1) % BLOCK_LEN + 1;
-    ((BlockNumber::from_le_bytes(*last) ^ sum) >> (8 * (BLOCK_LEN - len) as u32), len)
+    ((LittleEndianBlock::from_le_bytes(*last) ^ sum) >> (8 * (BLOCK_LEN - len) as u32), len)
 }
 
 /// Converts fewer than 16 bytes to a number.
-fn partial_block(message: &[u8]) -> BlockNumber {
+fn partial_block(message: &[u8]) -> LittleEndianBlock {
     let mut block = Block::default();
     block[..message.len()].copy_from_slice(message);
-    BlockNumber::from_le_bytes(block)
+    LittleEndianBlock::from_le_bytes(block)
 }
 
 /// Returns the blocks before the last one, which may be partial.
@@ -96,8 +96,9 @@ fn cbc_mac<B: BlockCipherEncBackend<BlockSize = U16>>(
 ) -> Block {
     let mut state = Block::default();
     for block in blocks_before_last(message).iter().chain([&subkeys.mask_last(message, 0)]) {
-        state =
-            (BlockNumber::from_le_bytes(state) ^ BlockNumber::from_le_bytes(*block)).to_le_bytes();
+        state = (LittleEndianBlock::from_le_bytes(state)
+            ^ LittleEndianBlock::from_le_bytes(*block))
+        .to_le_bytes();
         backend.encrypt_block_inplace((&mut state).into());
     }
     state
@@ -121,23 +122,23 @@ impl<C: BlockCipherEncrypt + BlockSizeUser<BlockSize = U16> + KeyInit> CmacKey<C
     /// Returns the MAC of `message`.
     pub(crate) fn mac(&self, message: &[u8]) -> Block {
         let mut mac = Block::default();
-        let run = CmacRun { subkeys: &self.subkeys, message, mac: &mut mac };
+        let run = CmacComputation { subkeys: &self.subkeys, message, mac: &mut mac };
         self.cipher.encrypt_with_backend(run);
         mac
     }
 }
 
-struct CmacRun<'a> {
+struct CmacComputation<'a> {
     subkeys: &'a Subkeys,
     message: &'a [u8],
     mac: &'a mut Block,
 }
 
-impl BlockSizeUser for CmacRun<'_> {
+impl BlockSizeUser for CmacComputation<'_> {
     type BlockSize = U16;
 }
 
-impl BlockCipherEncClosure for CmacRun<'_> {
+impl BlockCipherEncClosure for CmacComputation<'_> {
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "it must become part of the cipher's backend")]
     fn call<B: BlockCipherEncBackend<BlockSize = U16>>(self, backend: &B) {

@@ -20,7 +20,7 @@ pub(crate) const KEY_LEN_MAX: usize = 32;
 /// AEAD algorithm; its discriminant is the number in IANA's AEAD registry.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u16)]
-pub enum Algorithm {
+pub enum AeadAlgorithm {
     /// AES-SIV-CMAC-256 (RFC 5297), mandatory for every NTS server (RFC 8915, section 5.1).
     AesSivCmac256 = 15,
     /// AES-128-GCM-SIV (RFC 8452): shorter keys and cookies.
@@ -28,7 +28,7 @@ pub enum Algorithm {
 }
 
 /// Formats the name in IANA's AEAD registry, without the prefix `AEAD_` and with hyphens.
-impl std::fmt::Display for Algorithm {
+impl std::fmt::Display for AeadAlgorithm {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::AesSivCmac256 => "AES-SIV-CMAC-256",
@@ -37,7 +37,7 @@ impl std::fmt::Display for Algorithm {
     }
 }
 
-impl Algorithm {
+impl AeadAlgorithm {
     /// All algorithms, the one with the shorter cookies first.
     pub const ALL: [Self; 2] = [Self::Aes128GcmSiv, Self::AesSivCmac256];
 
@@ -107,15 +107,15 @@ pub(crate) enum AeadKey {
 
 impl AeadKey {
     /// Prepares a key of the algorithm's length.
-    pub(crate) fn new(algorithm: Algorithm, key: &[u8]) -> Self {
+    pub(crate) fn new(algorithm: AeadAlgorithm, key: &[u8]) -> Self {
         match algorithm {
-            Algorithm::AesSivCmac256 => Self::Siv(SivKey::new(key)),
-            Algorithm::Aes128GcmSiv => Self::GcmSiv(gcm_siv_key(key)),
+            AeadAlgorithm::AesSivCmac256 => Self::Siv(SivKey::new(key)),
+            AeadAlgorithm::Aes128GcmSiv => Self::GcmSiv(gcm_siv_key(key)),
         }
     }
 
-    /// Seals `buffer` in place. It holds the text at [`Algorithm::text_offset`], and [`TAG_LEN`]
-    /// bytes for the tag. `None` if the nonce's length is invalid.
+    /// Seals `buffer` in place. It holds the text at [`AeadAlgorithm::text_offset`], and
+    /// [`TAG_LEN`] bytes for the tag. `None` if the nonce's length is invalid.
     pub(crate) fn seal(&self, nonce: &[u8], data: &[u8], buffer: &mut [u8]) -> Option<()> {
         if let Self::GcmSiv(key) = self {
             let (text, tag) = buffer.split_last_chunk_mut::<TAG_LEN>()?;

@@ -4,25 +4,27 @@
 use horolog_aes::{AesKey, Block, CmacChain, LANES, run_chains};
 use subtle::ConstantTimeEq;
 
-use super::cmac::{BLOCK_LEN, BlockNumber, Subkeys, blocks_before_last, double, last_block, pad};
+use super::cmac::{
+    BLOCK_LEN, LittleEndianBlock, Subkeys, blocks_before_last, double, last_block, pad,
+};
 
 /// Largest number of packets that are sealed or opened together, in less time per packet.
 pub const BATCH: usize = LANES;
 
 /// Authentication half (K1 in RFC 5297) of a SIV key, with precomputed values.
-pub(crate) struct MacKey {
+pub(crate) struct SivMacKey {
     key: AesKey,
-    prepared: PreparedKey,
+    prepared: PrecomputedMacValues,
 }
 
 /// CMAC subkeys of a key, and its MAC of the zero block.
 #[derive(zeroize::Zeroize, zeroize::ZeroizeOnDrop)]
-struct PreparedKey {
+struct PrecomputedMacValues {
     subkeys: Subkeys,
-    zero_mac: BlockNumber,
+    zero_mac: LittleEndianBlock,
 }
 
-impl MacKey {
+impl SivMacKey {
     pub(crate) fn new(key: &Block) -> Self {
         let key = AesKey::new(key);
         let mut block = [Block::default()];
@@ -32,24 +34,27 @@ impl MacKey {
         key.encrypt(&mut block);
         Self {
             key,
-            prepared: PreparedKey { subkeys, zero_mac: BlockNumber::from_le_bytes(block[0]) },
+            prepared: PrecomputedMacValues {
+                subkeys,
+                zero_mac: LittleEndianBlock::from_le_bytes(block[0]),
+            },
         }
     }
 
-    pub(crate) const fn input<'a>(&'a self, parts: &'a [&'a [u8]], text: &'a [u8]) -> SivInput<'a> {
-        SivInput { key: &self.key, prepared: Some(&self.prepared), parts, text }
+    pub(crate) const fn input<'a>(&'a self, parts: &'a [&'a [u8]], text: &'a [u8]) -> S2vInput<'a> {
+        S2vInput { key: &self.key, prepared: Some(&self.prepared), parts, text }
     }
 
     /// Returns the synthetic initialisation vector of `parts` and `text` (S2V; RFC 5297, section
     /// 2.4).
     fn s2v(&self, parts: &[&[u8]], text: &[u8]) -> Block {
-        let PreparedKey { subkeys, zero_mac: start } = &self.prepared;
+        let PrecomputedMacValues { subkeys, zero_mac: start } = &self.prepared;
         let mut sum = *start;
         for part in parts {
             let last = [subkeys.mask_last(part, 0)];
             let mut chain = CmacChain::new(&self.key, blocks_before_last(part), &last);
             chain.run();
-            sum = double(sum) ^ BlockNumber::from_le_bytes(chain.state);
+            sum = double(sum) ^ LittleEndianBlock::from_le_bytes(chain.state);
         }
         let mut last = [Block::default(); 2];
         let (blocks, last_count) = vector_input(text, sum, subkeys, &mut last);
@@ -61,9 +66,9 @@ impl MacKey {
 
 /// Input of S2V: key and authenticated data.
 #[derive(Clone, Copy)]
-pub(crate) struct SivInput<'a> {
+pub(crate) struct S2vInput<'a> {
     key: &'a AesKey,
-    prepared: Option<&'a PreparedKey>,
+    prepared: Option<&'a PrecomputedMacValues>,
     /// Authenticated data in addition to the text: associated data, nonce.
     parts: &'a [&'a [u8]],
     text: &'a [u8],
@@ -74,8 +79,8 @@ pub(crate) struct SivInput<'a> {
 ///
 /// All inputs take the same steps in the same code, which keeps the code small: it runs only once
 /// per batch, so instruction fetches matter.
-pub(crate) fn s2v_batch(inputs: &[Option<SivInput<'_>>], out: &mut [Block]) {
-    let mut states: [SivState; BATCH] = Default::default();
+pub(crate) fn s2v_batch(inputs: &[Option<S2vInput<'_>>], out: &mut [Block]) {
+    let mut states: [S2vState; BATCH] = Default::default();
     let states = &mut states[..inputs.len()];
     let (mut parts, mut are_all_prepared) = (0, true);
     for (job, state) in inputs.iter().zip(&mut *states) {
@@ -90,13 +95,13 @@ pub(crate) fn s2v_batch(inputs: &[Option<SivInput<'_>>], out: &mut [Block]) {
         }
     }
     if !are_all_prepared {
-        run_step(ChainStep::Subkeys, inputs, states);
-        run_step(ChainStep::ZeroMac, inputs, states);
+        run_step(S2vStep::Subkeys, inputs, states);
+        run_step(S2vStep::ZeroMac, inputs, states);
     }
     for number in 0..parts {
-        run_step(ChainStep::Part(number), inputs, states);
+        run_step(S2vStep::Part(number), inputs, states);
     }
-    run_step(ChainStep::Text, inputs, states);
+    run_step(S2vStep::Text, inputs, states);
     for (out, state) in out.iter_mut().zip(states) {
         *out = state.sum.to_le_bytes();
         // Subkeys wipe themselves; these values would reveal MACs of other messages.
@@ -107,16 +112,16 @@ pub(crate) fn s2v_batch(inputs: &[Option<SivInput<'_>>], out: &mut [Block]) {
 
 /// State of the computation of one vector.
 #[derive(Default)]
-struct SivState {
+struct S2vState {
     subkeys: Subkeys,
-    sum: BlockNumber,
+    sum: LittleEndianBlock,
     /// Storage of the last blocks of the current chain, which differ from the message.
     last: [Block; 2],
 }
 
 /// Step of S2V; each computes one CMAC chain per input.
 #[derive(Clone, Copy)]
-enum ChainStep {
+enum S2vStep {
     /// Subkeys, unless the key has precomputed values.
     Subkeys,
     /// MAC of the zero block, unless the key has precomputed values.
@@ -128,7 +133,7 @@ enum ChainStep {
 }
 
 #[inline(never)]
-fn run_step(step: ChainStep, inputs: &[Option<SivInput<'_>>], states: &mut [SivState]) {
+fn run_step(step: S2vStep, inputs: &[Option<S2vInput<'_>>], states: &mut [S2vState]) {
     let Some(first) = inputs.iter().flatten().next() else { return };
     let mut lanes = [CmacChain::new(first.key, &[], &[]); BATCH];
     let lanes = &mut lanes[..inputs.len()];
@@ -149,42 +154,42 @@ fn run_step(step: ChainStep, inputs: &[Option<SivInput<'_>>], states: &mut [SivS
     }
 }
 
-/// Input of a chain: blocks of a message, and the number of blocks in [`SivState::last`] that
+/// Input of a chain: blocks of a message, and the number of blocks in [`S2vState::last`] that
 /// follow them.
 type ChainInput<'a> = (&'a [Block], usize);
 
-impl SivState {
+impl S2vState {
     /// Returns the chain of this step; an empty one, which changes nothing, if the input does not
     /// need the step.
-    fn chain<'a>(&'a mut self, step: ChainStep, job: &SivInput<'a>) -> CmacChain<'a> {
+    fn chain<'a>(&'a mut self, step: S2vStep, job: &S2vInput<'a>) -> CmacChain<'a> {
         let (blocks, last_count) = match step {
-            ChainStep::Subkeys | ChainStep::ZeroMac if job.prepared.is_some() => (&[][..], 0),
-            ChainStep::Subkeys => {
+            S2vStep::Subkeys | S2vStep::ZeroMac if job.prepared.is_some() => (&[][..], 0),
+            S2vStep::Subkeys => {
                 self.last[0] = Block::default();
                 (&[][..], 1)
             }
-            ChainStep::ZeroMac => {
+            S2vStep::ZeroMac => {
                 self.last[0] = self.subkeys.mask_complete(0);
                 (&[][..], 1)
             }
-            ChainStep::Part(number) => match job.parts.get(number) {
+            S2vStep::Part(number) => match job.parts.get(number) {
                 None => (&[][..], 0),
                 Some(part) => {
                     self.last[0] = self.subkeys.mask_last(part, 0);
                     (blocks_before_last(part), 1)
                 }
             },
-            ChainStep::Text => vector_input(job.text, self.sum, &self.subkeys, &mut self.last),
+            S2vStep::Text => vector_input(job.text, self.sum, &self.subkeys, &mut self.last),
         };
         CmacChain::new(job.key, blocks, &self.last[..last_count])
     }
 
-    fn finish_step(&mut self, step: ChainStep, mac: Block) {
-        let number = BlockNumber::from_le_bytes(mac);
+    fn finish_step(&mut self, step: S2vStep, mac: Block) {
+        let number = LittleEndianBlock::from_le_bytes(mac);
         match step {
-            ChainStep::Subkeys => self.subkeys = Subkeys::from_encrypted_zero(&mac),
-            ChainStep::ZeroMac | ChainStep::Text => self.sum = number,
-            ChainStep::Part(_) => self.sum = double(self.sum) ^ number,
+            S2vStep::Subkeys => self.subkeys = Subkeys::from_encrypted_zero(&mac),
+            S2vStep::ZeroMac | S2vStep::Text => self.sum = number,
+            S2vStep::Part(_) => self.sum = double(self.sum) ^ number,
         }
     }
 }
@@ -194,7 +199,7 @@ impl SivState {
 /// `sum`.
 fn vector_input<'t>(
     text: &'t [u8],
-    sum: BlockNumber,
+    sum: LittleEndianBlock,
     subkeys: &Subkeys,
     last: &mut [Block; 2],
 ) -> ChainInput<'t> {
@@ -208,7 +213,7 @@ fn vector_input<'t>(
         && let Some((before, blocks)) = blocks.split_last()
     {
         // The last 16 bytes, to which `sum` is XORed, begin in the block before the last one.
-        let before = BlockNumber::from_le_bytes(*before) ^ sum << (8 * len as u32);
+        let before = LittleEndianBlock::from_le_bytes(*before) ^ sum << (8 * len as u32);
         *last = [before.to_le_bytes(), subkeys.mask_last(text, sum)];
         return (blocks, 2);
     }
@@ -217,9 +222,9 @@ fn vector_input<'t>(
 }
 
 /// Encryption half (K2 in RFC 5297) of a SIV key, used in counter mode.
-pub(crate) struct CtrKey(AesKey);
+pub(crate) struct SivCtrKey(AesKey);
 
-impl CtrKey {
+impl SivCtrKey {
     pub(crate) fn new(key: &Block) -> Self {
         Self(AesKey::new(key))
     }
@@ -247,15 +252,15 @@ impl CtrKey {
 
 /// SIV key: authentication and encryption halves.
 pub(crate) struct SivKey {
-    pub(crate) mac: MacKey,
-    pub(crate) ctr: CtrKey,
+    pub(crate) mac: SivMacKey,
+    pub(crate) ctr: SivCtrKey,
 }
 
 impl SivKey {
     /// Prepares a key of 32 bytes, whose first half is for authentication.
     pub(crate) fn new(key: &[u8]) -> Self {
         let (mac, stream) = split_halves(key);
-        Self { mac: MacKey::new(mac), ctr: CtrKey::new(stream) }
+        Self { mac: SivMacKey::new(mac), ctr: SivCtrKey::new(stream) }
     }
 
     /// Encrypts `text` in place and writes the synthetic initialisation vector to `tag`.
@@ -277,21 +282,21 @@ impl SivKey {
 
 /// Returns true if two blocks are equal, in a time that does not depend on their content.
 pub(crate) fn is_equal(a: &Block, b: &Block) -> bool {
-    BlockNumber::from_le_bytes(*a).ct_eq(&BlockNumber::from_le_bytes(*b)).into()
+    LittleEndianBlock::from_le_bytes(*a).ct_eq(&LittleEndianBlock::from_le_bytes(*b)).into()
 }
 
 /// Reusable memory for the keys by which the packets of one batch are sealed or opened. The keys
 /// are wiped after each batch.
 pub struct BatchKeys {
     mac_keys: [AesKey; BATCH],
-    ctr_keys: [CtrKey; BATCH],
+    ctr_keys: [SivCtrKey; BATCH],
 }
 
 impl Default for BatchKeys {
     fn default() -> Self {
         Self {
             mac_keys: [(); BATCH].map(|()| AesKey::blank()),
-            ctr_keys: [(); BATCH].map(|()| CtrKey(AesKey::blank())),
+            ctr_keys: [(); BATCH].map(|()| SivCtrKey(AesKey::blank())),
         }
     }
 }
@@ -319,12 +324,12 @@ impl BatchKeys {
         index: usize,
         parts: &'a [&'a [u8]],
         text: &'a [u8],
-    ) -> SivInput<'a> {
-        SivInput { key: &self.mac_keys[index], prepared: None, parts, text }
+    ) -> S2vInput<'a> {
+        S2vInput { key: &self.mac_keys[index], prepared: None, parts, text }
     }
 
     /// Returns the encryption key of the packet at `index`.
-    pub(crate) const fn ctr_key(&self, index: usize) -> &CtrKey {
+    pub(crate) const fn ctr_key(&self, index: usize) -> &SivCtrKey {
         &self.ctr_keys[index]
     }
 

@@ -98,7 +98,7 @@ const GCM_SIV: [[&str; 5]; 5] = [
 #[test]
 fn rfc_8452_c_1() {
     for [key, nonce, data, text, sealed] in GCM_SIV {
-        let key = AeadKey::new(Algorithm::Aes128GcmSiv, &hex(key));
+        let key = AeadKey::new(AeadAlgorithm::Aes128GcmSiv, &hex(key));
         let (nonce, data, text, sealed) = (hex(nonce), hex(data), hex(text), hex(sealed));
         let mut buffer = [&text[..], &[0; TAG_LEN]].concat();
         key.seal(&nonce, &data, &mut buffer).unwrap();
@@ -111,10 +111,10 @@ fn rfc_8452_c_1() {
 
 #[test]
 fn a_nonce_of_the_wrong_length_is_no_panic() {
-    let key = AeadKey::new(Algorithm::Aes128GcmSiv, &[1; 16]);
+    let key = AeadKey::new(AeadAlgorithm::Aes128GcmSiv, &[1; 16]);
     assert_eq!(key.seal(&[0; 16], &[], &mut [0; 16]), None);
     assert_eq!(key.open(&[0; 11], &[], &[0; 16], &mut []), None);
-    for algorithm in Algorithm::ALL {
+    for algorithm in AeadAlgorithm::ALL {
         let key = AeadKey::new(algorithm, &[1; 32][..algorithm.key_len()]);
         assert_eq!(key.seal(&[0; 12], &[], &mut [0; 15]), None);
         assert_eq!(key.open(&[0; 12], &[], &[0; 15], &mut [0; 15]), None);
@@ -124,12 +124,12 @@ fn a_nonce_of_the_wrong_length_is_no_panic() {
 
 #[test]
 fn numbers_are_those_of_iana() {
-    for algorithm in Algorithm::ALL {
-        assert_eq!(Algorithm::from_number(algorithm.number()), Some(algorithm));
+    for algorithm in AeadAlgorithm::ALL {
+        assert_eq!(AeadAlgorithm::from_number(algorithm.number()), Some(algorithm));
     }
-    assert_eq!(Algorithm::AesSivCmac256.number(), 15);
-    assert_eq!(Algorithm::Aes128GcmSiv.number(), 30);
-    assert_eq!(Algorithm::from_number(16), None);
+    assert_eq!(AeadAlgorithm::AesSivCmac256.number(), 15);
+    assert_eq!(AeadAlgorithm::Aes128GcmSiv.number(), 30);
+    assert_eq!(AeadAlgorithm::from_number(16), None);
 }
 
 proptest! {
@@ -146,7 +146,7 @@ proptest! {
 
     #[test]
     fn what_was_changed_does_not_open(
-        number in prop::sample::select(&Algorithm::ALL[..]),
+        number in prop::sample::select(&AeadAlgorithm::ALL[..]),
         key: [u8; 32],
         nonce: [u8; 16],
         data in prop::collection::vec(any::<u8>(), 1..80),

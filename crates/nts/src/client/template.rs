@@ -6,14 +6,14 @@ use horolog_wire::ntp::HEADER_LEN;
 use super::{FieldWriter, UNIQUE_ID_LEN, request_len, write_authenticator, write_fields};
 use crate::aead::AeadKey;
 use crate::field::PREFIX_LEN;
-use crate::{Algorithm, SessionKeys};
+use crate::{AeadAlgorithm, SessionKeys};
 
 const UNIQUE_ID_OFFSET: usize = HEADER_LEN + PREFIX_LEN;
 const COOKIE_OFFSET: usize = UNIQUE_ID_OFFSET + UNIQUE_ID_LEN + PREFIX_LEN;
 
 /// Template of a request, without header, unique identifier and authenticator.
 pub struct RequestTemplate {
-    algorithm: Algorithm,
+    algorithm: AeadAlgorithm,
     key: AeadKey,
     cookie_len: usize,
     /// Bytes that the authenticator covers, of a request with all placeholders.

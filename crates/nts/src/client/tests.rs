@@ -5,7 +5,7 @@ use core::time::Duration;
 use horolog_time::Timestamp;
 
 use super::*;
-use crate::{CookieKeys, MasterSecret, REPLY_LEN_MAX, open_request, seal_reply, write_nak};
+use crate::{CookieKeys, CookieMasterSecret, REPLY_LEN_MAX, open_request, seal_reply, write_nak};
 
 const HEADER: [u8; HEADER_LEN] = [0x23; HEADER_LEN];
 const ID: [u8; UNIQUE_ID_LEN] = [0x77; UNIQUE_ID_LEN];
@@ -16,8 +16,8 @@ struct Fixture {
     cookie: Vec<u8>,
 }
 
-fn fixture(algorithm: Algorithm) -> Fixture {
-    let secret = MasterSecret::from_bytes([3; 32]);
+fn fixture(algorithm: AeadAlgorithm) -> Fixture {
+    let secret = CookieMasterSecret::from_bytes([3; 32]);
     let now = Timestamp::from_timespec(1_700_000_000, 0);
     let server = CookieKeys::new(&secret, Duration::from_hours(24), 2, now);
     let len = algorithm.key_len();
@@ -42,7 +42,7 @@ fn answer(fixture: &Fixture, request: &[u8]) -> Vec<u8> {
 
 #[test]
 fn a_session_fills_its_store_and_keeps_it_full() {
-    for algorithm in Algorithm::ALL {
+    for algorithm in AeadAlgorithm::ALL {
         let fixture = fixture(algorithm);
         let mut session = ClientSession::new(&fixture.keys, [&fixture.cookie[..]]);
         let mut out = [0; 1400];
@@ -58,11 +58,11 @@ fn a_session_fills_its_store_and_keeps_it_full() {
 
 #[test]
 fn a_short_buffer_takes_fewer_placeholders() {
-    let fixture = fixture(Algorithm::AesSivCmac256);
+    let fixture = fixture(AeadAlgorithm::AesSivCmac256);
     let mut session = ClientSession::new(&fixture.keys, [&fixture.cookie[..]; 2]);
     let mut out = [0; 500];
     let len = session.seal_request(&HEADER, &ID, &[4; 16], &mut out);
-    assert_eq!(len, request_len(Algorithm::AesSivCmac256, 100, 2));
+    assert_eq!(len, request_len(AeadAlgorithm::AesSivCmac256, 100, 2));
     assert_eq!(session.seal_request(&HEADER, &ID, &[4; 16], &mut out[..200]), 0);
     assert_eq!(session.cookie_count(), 0);
     assert_eq!(session.seal_request(&HEADER, &ID, &[4; 16], &mut out), 0);
@@ -70,7 +70,7 @@ fn a_short_buffer_takes_fewer_placeholders() {
 
 #[test]
 fn the_store_holds_eight() {
-    let fixture = fixture(Algorithm::Aes128GcmSiv);
+    let fixture = fixture(AeadAlgorithm::Aes128GcmSiv);
     let many = [&fixture.cookie[..]; 20];
     assert_eq!(ClientSession::new(&fixture.keys, many).cookie_count(), COOKIES_MAX);
     let unusable = [&[][..], &[0; FOREIGN_COOKIE_LEN_MAX + 1]];
@@ -79,7 +79,7 @@ fn the_store_holds_eight() {
 
 #[test]
 fn a_template_gives_what_sealing_gives() {
-    for algorithm in Algorithm::ALL {
+    for algorithm in AeadAlgorithm::ALL {
         let Fixture { server, keys, cookie } = fixture(algorithm);
         let mut template = RequestTemplate::new(&keys, &vec![0; cookie.len()], 3);
         assert!(template.replace_cookie(&cookie) && !template.replace_cookie(&cookie[1..]));
@@ -98,7 +98,7 @@ fn a_template_gives_what_sealing_gives() {
 
 #[test]
 fn invalid_replies_are_distinguished() {
-    let fixture = fixture(Algorithm::AesSivCmac256);
+    let fixture = fixture(AeadAlgorithm::AesSivCmac256);
     let mut session = ClientSession::new(&fixture.keys, [&fixture.cookie[..]]);
     let mut out = [0; 1400];
     let len = session.seal_request(&HEADER, &ID, &[4; 16], &mut out);
@@ -127,7 +127,7 @@ fn invalid_replies_are_distinguished() {
 /// The plaintext fields are checked, the sealed ones are not.
 #[test]
 fn a_reply_is_examined_without_a_key() {
-    let fixture = fixture(Algorithm::AesSivCmac256);
+    let fixture = fixture(AeadAlgorithm::AesSivCmac256);
     let mut request = [0; 500];
     let len = seal_request(&fixture.keys, &HEADER, &ID, &fixture.cookie, 0, &[4; 16], &mut request);
     let reply = answer(&fixture, &request[..len]);

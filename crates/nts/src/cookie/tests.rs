@@ -12,15 +12,15 @@ fn at(seconds: i64) -> Timestamp<Utc> {
 }
 
 fn keys(secret: u8, day: i64) -> CookieKeys {
-    CookieKeys::new(&MasterSecret::from_bytes([secret; 32]), DAY, 2, at(day * DAY_S))
+    CookieKeys::new(&CookieMasterSecret::from_bytes([secret; 32]), DAY, 2, at(day * DAY_S))
 }
 
-fn session(algorithm: Algorithm) -> SessionKeys {
+fn session(algorithm: AeadAlgorithm) -> SessionKeys {
     let len = algorithm.key_len();
     SessionKeys::new(algorithm, &[0x11; 32][..len], &[0x22; 32][..len]).unwrap()
 }
 
-fn sealed(keys: &CookieKeys, algorithm: Algorithm) -> Vec<u8> {
+fn sealed(keys: &CookieKeys, algorithm: AeadAlgorithm) -> Vec<u8> {
     let mut cookie = vec![0; COOKIE_LEN_MAX];
     let len = keys.seal(&session(algorithm), [5; 16], &mut cookie);
     cookie.truncate(len);
@@ -34,7 +34,8 @@ fn opens(keys: &CookieKeys, cookie: &[u8]) -> bool {
 #[test]
 fn lengths_are_constant_and_fit_extension_fields() {
     let keys = keys(1, 100);
-    for (algorithm, len) in [(Algorithm::AesSivCmac256, 100), (Algorithm::Aes128GcmSiv, 68)] {
+    for (algorithm, len) in [(AeadAlgorithm::AesSivCmac256, 100), (AeadAlgorithm::Aes128GcmSiv, 68)]
+    {
         assert_eq!(cookie_len(algorithm), len);
         assert_eq!(sealed(&keys, algorithm).len(), len);
         assert!(len.is_multiple_of(4) && len <= COOKIE_LEN_MAX);
@@ -46,14 +47,14 @@ fn lengths_are_constant_and_fit_extension_fields() {
 
 #[test]
 fn a_cookie_opens_from_the_period_before_its_own_to_the_last_retained_one() {
-    let cookie = sealed(&keys(1, 100), Algorithm::AesSivCmac256);
+    let cookie = sealed(&keys(1, 100), AeadAlgorithm::AesSivCmac256);
     let opening: Vec<i64> = (95..=105).filter(|day| opens(&keys(1, *day), &cookie)).collect();
     assert_eq!(opening, [99, 100, 101, 102]);
 }
 
 #[test]
 fn servers_agree_through_the_secret_and_the_period_alone() {
-    let cookie = sealed(&keys(1, 100), Algorithm::Aes128GcmSiv);
+    let cookie = sealed(&keys(1, 100), AeadAlgorithm::Aes128GcmSiv);
     // Another server, started days before, renewed since.
     let other = keys(1, 90);
     assert!(!opens(&other, &cookie));
@@ -63,7 +64,7 @@ fn servers_agree_through_the_secret_and_the_period_alone() {
     assert!(!renewed.is_rotation_due(at(100 * DAY_S)));
     assert!(opens(&renewed, &cookie));
     assert!(!opens(&keys(2, 100), &cookie), "another secret");
-    let secret = MasterSecret::from_bytes([1; 32]);
+    let secret = CookieMasterSecret::from_bytes([1; 32]);
     // Half the period's length at a time that gives the same number.
     let hasty = CookieKeys::new(&secret, DAY / 2, 2, at(100 * DAY_S / 2));
     assert_eq!(hasty.period(), 100);
@@ -78,7 +79,7 @@ const PERIOD_KEY: [u128; 2] =
 #[test]
 fn the_format_stays() {
     use aes_siv::KeyInit as _;
-    let cookie = sealed(&keys(1, 100), Algorithm::AesSivCmac256);
+    let cookie = sealed(&keys(1, 100), AeadAlgorithm::AesSivCmac256);
     let (open, sealed) = cookie.split_at(20);
     assert_eq!(open, [&[0, 0, 100, 15][..], &[5; 16]].concat());
     let key: Vec<u8> = PERIOD_KEY.iter().flat_map(|half| half.to_be_bytes()).collect();
@@ -90,23 +91,27 @@ fn the_format_stays() {
 #[test]
 fn the_first_period_and_times_before_it_have_keys() {
     for seconds in [0, -5] {
-        let keys =
-            CookieKeys::new(&MasterSecret::from_bytes([1; 32]), Duration::ZERO, 9, at(seconds));
+        let keys = CookieKeys::new(
+            &CookieMasterSecret::from_bytes([1; 32]),
+            Duration::ZERO,
+            9,
+            at(seconds),
+        );
         assert_eq!(keys.period(), 0);
-        assert!(opens(&keys, &sealed(&keys, Algorithm::AesSivCmac256)));
+        assert!(opens(&keys, &sealed(&keys, AeadAlgorithm::AesSivCmac256)));
     }
 }
 
 #[test]
 fn nothing_secret_is_printed() {
-    let text = format!("{:?} {:?}", keys(0xab, 100), session(Algorithm::AesSivCmac256));
+    let text = format!("{:?} {:?}", keys(0xab, 100), session(AeadAlgorithm::AesSivCmac256));
     assert!(!text.contains("171") && !text.contains("ab") && !text.contains("17, 17"), "{text}");
 }
 
 proptest! {
     #[test]
     fn keys_round_trip(c2s: [u8; 32], s2c: [u8; 32], nonce: [u8; 16], siv: bool) {
-        let algorithm = if siv { Algorithm::AesSivCmac256 } else { Algorithm::Aes128GcmSiv };
+        let algorithm = if siv { AeadAlgorithm::AesSivCmac256 } else { AeadAlgorithm::Aes128GcmSiv };
         let len = algorithm.key_len();
         let keys = keys(1, 100);
         let session = SessionKeys::new(algorithm, &c2s[..len], &s2c[..len]).unwrap();
@@ -120,7 +125,7 @@ proptest! {
     #[test]
     fn one_changed_byte_is_enough(at in 0..100usize, change in 1..=255u8) {
         let keys = keys(1, 100);
-        let mut cookie = sealed(&keys, Algorithm::AesSivCmac256);
+        let mut cookie = sealed(&keys, AeadAlgorithm::AesSivCmac256);
         cookie[at] ^= change;
         prop_assert!(!opens(&keys, &cookie));
     }

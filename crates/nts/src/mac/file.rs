@@ -57,18 +57,18 @@ pub struct KeyFile {
     /// Usable keys; of several lines with the same identifier, only the first.
     pub keys: KeyTable,
     /// The unusable lines.
-    pub unused: UnusedLines,
+    pub unused: UnusedKeyFileLines,
 }
 
 /// Lines of a key file that contain no usable key, with the reasons. Formatted as one line, without
 /// any content of the file.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct UnusedLines(Vec<(usize, KeyFileErrorKind)>);
+pub struct UnusedKeyFileLines(Vec<(usize, KeyFileErrorKind)>);
 
 /// Largest number of lines named in a message.
 const NAMED_LINES_MAX: usize = 20;
 
-impl UnusedLines {
+impl UnusedKeyFileLines {
     /// Returns true if every line is a key, a comment or empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
@@ -76,7 +76,7 @@ impl UnusedLines {
     }
 }
 
-impl fmt::Display for UnusedLines {
+impl fmt::Display for UnusedKeyFileLines {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let named = &self.0[..self.0.len().min(NAMED_LINES_MAX)];
         for (index, (line, fault)) in named.iter().enumerate() {
@@ -152,7 +152,7 @@ impl KeyFile {
                 Err(fault) => unused.push((line, fault)),
             }
         }
-        Self { keys: KeyTable::new(keys), unused: UnusedLines(unused) }
+        Self { keys: KeyTable::new(keys), unused: UnusedKeyFileLines(unused) }
     }
 }
 

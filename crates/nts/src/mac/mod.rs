@@ -5,7 +5,7 @@
 mod file;
 mod key;
 
-pub use file::{KeyFile, KeyFileErrorKind, UnusedLines};
+pub use file::{KeyFile, KeyFileErrorKind, UnusedKeyFileLines};
 pub use key::{KeyError, MacAlgorithm, SymmetricKey};
 
 use core::fmt;

@@ -7,13 +7,13 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::field::PLACEHOLDER;
-use crate::{Algorithm, MasterSecret, UNIQUE_ID_LEN, request_len, seal_request};
+use crate::{AeadAlgorithm, CookieMasterSecret, UNIQUE_ID_LEN, request_len, seal_request};
 
 const HEADER: [u8; HEADER_LEN] = [0x23; HEADER_LEN];
 const ID: [u8; UNIQUE_ID_LEN] = [0x5a; UNIQUE_ID_LEN];
 
 fn cookie_keys() -> CookieKeys {
-    let secret = MasterSecret::from_bytes([7; 32]);
+    let secret = CookieMasterSecret::from_bytes([7; 32]);
     CookieKeys::new(
         &secret,
         Duration::from_hours(24),
@@ -22,7 +22,7 @@ fn cookie_keys() -> CookieKeys {
     )
 }
 
-fn session(algorithm: Algorithm) -> SessionKeys {
+fn session(algorithm: AeadAlgorithm) -> SessionKeys {
     let len = algorithm.key_len();
     SessionKeys::new(algorithm, &[1; 32][..len], &[2; 32][..len]).unwrap()
 }
@@ -55,7 +55,7 @@ fn counting() -> impl FnMut(&mut [u8]) {
 #[test]
 fn a_request_opens_and_its_reply_is_as_long() {
     let keys = cookie_keys();
-    for algorithm in Algorithm::ALL {
+    for algorithm in AeadAlgorithm::ALL {
         let session = session(algorithm);
         for placeholders in 0..10 {
             let packet = request(&keys, &session, placeholders);
@@ -81,7 +81,7 @@ fn a_request_opens_and_its_reply_is_as_long() {
 #[test]
 fn refusals_show_whether_a_kiss_is_due() {
     let keys = cookie_keys();
-    let session = session(Algorithm::AesSivCmac256);
+    let session = session(AeadAlgorithm::AesSivCmac256);
     let packet = request(&keys, &session, 1);
     let other = keys.rotated(Timestamp::from_timespec(1_800_000_000, 0));
     let refusal = open_request(&other, &packet).unwrap_err();
@@ -133,7 +133,7 @@ fn by_hand(session: &SessionKeys, fields: &[&[u8]], nonce: &[u8], padding: usize
 #[test]
 fn fields_follow_rfc_8915() {
     let keys = cookie_keys();
-    let session = session(Algorithm::AesSivCmac256);
+    let session = session(AeadAlgorithm::AesSivCmac256);
     let cookie = cookie(&keys, &session);
     let cookie = [&field_prefix(COOKIE, PREFIX_LEN + cookie.len())[..], &cookie].concat();
     let id = [&field_prefix(UNIQUE_ID, PREFIX_LEN + 32)[..], &ID].concat();
@@ -165,7 +165,7 @@ fn fields_follow_rfc_8915() {
 #[test]
 fn what_follows_the_authenticator_is_ignored() {
     let keys = cookie_keys();
-    let session = session(Algorithm::AesSivCmac256);
+    let session = session(AeadAlgorithm::AesSivCmac256);
     let mut packet = request(&keys, &session, 0);
     packet.extend_from_slice(&field(PLACEHOLDER, 100));
     packet.extend_from_slice(&[0xff; 5]);
@@ -175,7 +175,7 @@ fn what_follows_the_authenticator_is_ignored() {
 #[test]
 fn a_reply_drops_cookies_that_the_buffer_has_no_room_for() {
     let keys = cookie_keys();
-    let session = session(Algorithm::AesSivCmac256);
+    let session = session(AeadAlgorithm::AesSivCmac256);
     let packet = request(&keys, &session, 3);
     let opened = open_request(&keys, &packet).unwrap();
     let mut out = [0; REPLY_LEN_MAX];
@@ -189,7 +189,7 @@ fn a_reply_drops_cookies_that_the_buffer_has_no_room_for() {
 #[test]
 fn encrypted_fields_of_a_request_are_verified_and_pass() {
     let keys = cookie_keys();
-    for algorithm in Algorithm::ALL {
+    for algorithm in AeadAlgorithm::ALL {
         let session = session(algorithm);
         let plain = request(&keys, &session, 0);
         let covered = plain.len() - authenticator_len(algorithm.nonce_len(), 0);
@@ -221,7 +221,7 @@ proptest! {
         at: prop::sample::Index,
         change in 1..=255u8,
     ) {
-        let algorithm = if siv { Algorithm::AesSivCmac256 } else { Algorithm::Aes128GcmSiv };
+        let algorithm = if siv { AeadAlgorithm::AesSivCmac256 } else { AeadAlgorithm::Aes128GcmSiv };
         let len = algorithm.key_len();
         let keys = cookie_keys();
         let session = SessionKeys::new(algorithm, &c2s[..len], &s2c[..len]).unwrap();

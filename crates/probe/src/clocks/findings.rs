@@ -1,12 +1,12 @@
 //! Findings of a clock comparison, from its record and the kernel's clock state. Pure.
 
 use horolog_record::{ClockCompareResult, Finding, FindingCode, Severity};
-use horolog_sys::adjtimex::KernelClock;
+use horolog_sys::adjtimex::KernelClockStatus;
 
 /// Returns all findings, in no order.
 pub(super) fn all_findings(
     result: &ClockCompareResult,
-    kernel: Option<KernelClock>,
+    kernel: Option<KernelClockStatus>,
     is_interrupted: bool,
 ) -> Vec<Finding> {
     let mut findings = Vec::new();

@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use horolog_record::{CLOCK_COMPARE_SCHEMA, ClockCompareResult, ClockSample, Host, rfc3339_now};
 use horolog_sys::adjtimex::kernel_clock;
-use horolog_sys::clock::{MonotonicClock, realtime_minus_monotonic, sleep_until};
+use horolog_sys::clock::{ClockMonotonic, realtime_minus_monotonic, sleep_until};
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
 use clock_stats::{ClockStats, OffsetOrigin, StepDetector};
 use reader::ReadableClock;
 
 pub use name::{ClockName, ClockNameError};
-pub use reader::ClockError;
+pub use reader::ClockOpenError;
 
 /// Maximum number of stored readings per clock.
 pub const COUNT_MAX: u64 = 1_000_000;
@@ -27,7 +27,7 @@ const SLEEP_MAX: Span = Span::from_ms(100);
 
 /// Options of a comparison.
 #[derive(Clone, Debug)]
-pub struct CompareOptions {
+pub struct ClockCompareOptions {
     /// Clocks to compare.
     pub clocks: Vec<ClockName>,
     /// Interval between readings of a clock.
@@ -44,7 +44,7 @@ pub type SlotReadings = Vec<io::Result<Option<ClockSample>>>;
 
 /// Clock comparison with its clocks open.
 pub struct ClockComparison {
-    options: CompareOptions,
+    options: ClockCompareOptions,
     clocks: Vec<Box<dyn ReadableClock>>,
 }
 
@@ -54,7 +54,7 @@ impl ClockComparison {
     /// # Errors
     ///
     /// If a clock does not exist or cannot be used.
-    pub fn open(options: CompareOptions) -> Result<Self, ClockError> {
+    pub fn open(options: ClockCompareOptions) -> Result<Self, ClockOpenError> {
         let clocks = options.clocks.iter().map(reader::open_clock).collect::<Result<_, _>>()?;
         Ok(Self { options, clocks })
     }
@@ -135,7 +135,7 @@ pub fn run_each_interval(
     mut each: impl FnMut(u64),
 ) -> u64 {
     let interval = i64::try_from(interval.as_nanos()).unwrap_or(i64::MAX);
-    let start = MonotonicClock.now();
+    let start = ClockMonotonic.now();
     for slot in 0..count {
         let elapsed = interval.saturating_mul(i64::try_from(slot).unwrap_or(i64::MAX));
         if !sleep_until_or_end(start + Span::from_ns(elapsed), is_over) {
@@ -152,7 +152,7 @@ fn sleep_until_or_end(due: Timestamp<Monotonic>, is_over: &dyn Fn() -> bool) -> 
         if is_over() {
             return false;
         }
-        let now = MonotonicClock.now();
+        let now = ClockMonotonic.now();
         if now >= due {
             return true;
         }
@@ -183,8 +183,8 @@ mod tests {
         }
     }
 
-    fn options(clocks: &[&str], count: u64) -> CompareOptions {
-        CompareOptions {
+    fn options(clocks: &[&str], count: u64) -> ClockCompareOptions {
+        ClockCompareOptions {
             clocks: clocks.iter().map(|name| name.parse().unwrap()).collect(),
             interval: Duration::from_millis(1),
             count,

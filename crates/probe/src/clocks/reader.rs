@@ -7,7 +7,7 @@ use horolog_sys::adjtimex::kernel_clock;
 use horolog_sys::clock_pair::KernelClockId;
 use horolog_sys::explain::explain;
 use horolog_sys::phc::PhcDevice;
-use horolog_sys::pps::{PpsCapture, PpsDevice, PpsEdge, PpsEdges};
+use horolog_sys::pps::{PpsCaptureMode, PpsDevice, PpsEdge, PpsEdges};
 use horolog_time::{NS_PER_S, Timestamp, Utc};
 use thiserror::Error;
 
@@ -15,7 +15,7 @@ use super::name::{ClockDevice, ClockName, PhcTimescale};
 
 /// Reason why a clock cannot be opened for a comparison.
 #[derive(Debug, Error)]
-pub enum ClockError {
+pub enum ClockOpenError {
     /// Device missing or unusable.
     #[error("{name}: {hint}: {why}", why = explain(.error))]
     Device {
@@ -56,8 +56,8 @@ pub(super) trait ReadableClock {
 }
 
 /// Opens the clock with this name.
-pub(super) fn open_clock(name: &ClockName) -> Result<Box<dyn ReadableClock>, ClockError> {
-    let failed = |error: io::Error| ClockError::Device {
+pub(super) fn open_clock(name: &ClockName) -> Result<Box<dyn ReadableClock>, ClockOpenError> {
+    let failed = |error: io::Error| ClockOpenError::Device {
         hint: match error.kind() {
             io::ErrorKind::NotFound => "no such clock",
             io::ErrorKind::PermissionDenied => "permission denied for this user",
@@ -71,12 +71,12 @@ pub(super) fn open_clock(name: &ClockName) -> Result<Box<dyn ReadableClock>, Clo
         ClockDevice::Phc { path, scale } => {
             let phc = PhcDevice::open(path).map_err(failed)?;
             if *scale == PhcTimescale::Tai(None) && scale.minus_utc_ns().map_err(failed)? == 0 {
-                return Err(ClockError::TaiUnknown(name.text.clone()));
+                return Err(ClockOpenError::TaiUnknown(name.text.clone()));
             }
             Box::new(PhcWithTimescale { device: phc, scale: *scale })
         }
         ClockDevice::Pps { path, clear } => {
-            let capture = PpsCapture { assert: !clear, clear: *clear };
+            let capture = PpsCaptureMode { assert: !clear, clear: *clear };
             let device = PpsDevice::open(path, capture).map_err(failed)?;
             Box::new(PulseClock { device, clear: *clear, last_sequence: None })
         }

@@ -1,6 +1,6 @@
 //! Helpers of the host measurements: cost of a clock reading, medians, formatting of values.
 
-use horolog_sys::clock::MonotonicClock;
+use horolog_sys::clock::ClockMonotonic;
 use horolog_time::Clock;
 
 /// Number of readings; with that many a few interrupts do not affect the median.
@@ -15,9 +15,9 @@ pub(super) fn clock_read_cost_ns() -> u64 {
 pub(super) fn median_of_calls(mut call: impl FnMut()) -> u64 {
     let mut durations_ns: Vec<u64> = (0..READING_COUNT)
         .map(|_| {
-            let before = MonotonicClock.now();
+            let before = ClockMonotonic.now();
             call();
-            (MonotonicClock.now() - before).as_ns().unsigned_abs()
+            (ClockMonotonic.now() - before).as_ns().unsigned_abs()
         })
         .collect();
     durations_ns.sort_unstable();

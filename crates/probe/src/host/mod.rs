@@ -11,4 +11,4 @@ pub mod nic;
 pub mod switch;
 pub mod timer;
 
-pub use horolog_conditions::HostError;
+pub use horolog_conditions::HostMeasurementError;

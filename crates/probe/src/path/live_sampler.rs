@@ -6,8 +6,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use horolog_record::{
-    LiveCounts, PartProgress, PartSummary, Percentiles, Progress, ProgressSlots, SNAPSHOT_INTERVAL,
-    Snapshot,
+    LiveCounts, LivePartProgress, LivePartSummary, LiveSnapshot, Percentiles, Progress,
+    ProgressSlots, SNAPSHOT_INTERVAL,
 };
 
 /// Interval between checks for the end of the row.
@@ -17,15 +17,15 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 pub trait PathObserver: Sync {
     /// Called with a snapshot of the current row, twice a second, and once when the row is
     /// complete.
-    fn snapshot(&self, snapshot: Snapshot);
+    fn snapshot(&self, snapshot: LiveSnapshot);
 
     /// Called with the summary of a completed row.
-    fn row_ended(&self, row: PartSummary);
+    fn row_ended(&self, row: LivePartSummary);
 }
 
 /// Planned values of the current row.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct CurrentRow<'a> {
+pub(super) struct CurrentRowPlan<'a> {
     pub(super) index: usize,
     /// Row name.
     pub(super) name: &'a str,
@@ -51,7 +51,7 @@ impl PathLiveSampler {
     pub(super) fn sample_until(
         &self,
         observer: &dyn PathObserver,
-        current_row: CurrentRow<'_>,
+        current_row: CurrentRowPlan<'_>,
         slots: &ProgressSlots,
         is_done: &AtomicBool,
     ) {
@@ -76,15 +76,15 @@ impl PathLiveSampler {
     /// last `gained_s` seconds.
     fn build_snapshot(
         &self,
-        current_row: CurrentRow<'_>,
+        current_row: CurrentRowPlan<'_>,
         (elapsed_s, gained_s): (f64, f64),
         gained: &LiveCounts,
         progress: &Progress,
-    ) -> Snapshot {
+    ) -> LiveSnapshot {
         let per_second = |count: u64| count as f64 / gained_s.max(1e-9);
         let mut counts = self.previous_rows;
         counts.add(&progress.counts);
-        Snapshot {
+        LiveSnapshot {
             at_s: self.started_at.elapsed().as_secs_f64(),
             intended_rate: current_row.rate,
             sent_rate: per_second(gained.sent),
@@ -92,7 +92,7 @@ impl PathLiveSampler {
             byte_rate: current_row.is_transfer.then(|| per_second(gained.bytes)),
             unanswered_ratio: gained.unanswered() as f64 / gained.sent.max(1) as f64,
             counts,
-            part: PartProgress {
+            part: LivePartProgress {
                 index: current_row.index,
                 name: current_row.name.to_owned(),
                 elapsed_s,
@@ -108,17 +108,17 @@ impl PathLiveSampler {
     pub(super) fn report_row(
         &mut self,
         observer: &dyn PathObserver,
-        current_row: CurrentRow<'_>,
+        current_row: CurrentRowPlan<'_>,
         counts: LiveCounts,
-        row: PartSummary,
+        row: LivePartSummary,
     ) {
         let progress = Progress { counts, ..Progress::default() };
         let snapshot =
             self.build_snapshot(current_row, (row.duration_s, row.duration_s), &counts, &progress);
         let byte_rate = row.byte_rate.or(snapshot.byte_rate);
         self.previous_rows.add(&counts);
-        observer.snapshot(Snapshot { latency_ns: row.latency_ns, byte_rate, ..snapshot });
-        observer.row_ended(PartSummary {
+        observer.snapshot(LiveSnapshot { latency_ns: row.latency_ns, byte_rate, ..snapshot });
+        observer.row_ended(LivePartSummary {
             index: current_row.index,
             name: current_row.name.to_owned(),
             ..row
@@ -129,15 +129,17 @@ impl PathLiveSampler {
 /// Observer that stores all it receives.
 #[cfg(test)]
 #[derive(Default)]
-pub(super) struct RecordingObserver(pub(super) std::sync::Mutex<(Vec<Snapshot>, Vec<PartSummary>)>);
+pub(super) struct RecordingObserver(
+    pub(super) std::sync::Mutex<(Vec<LiveSnapshot>, Vec<LivePartSummary>)>,
+);
 
 #[cfg(test)]
 impl PathObserver for RecordingObserver {
-    fn snapshot(&self, snapshot: Snapshot) {
+    fn snapshot(&self, snapshot: LiveSnapshot) {
         self.0.lock().unwrap().0.push(snapshot);
     }
 
-    fn row_ended(&self, row: PartSummary) {
+    fn row_ended(&self, row: LivePartSummary) {
         self.0.lock().unwrap().1.push(row);
     }
 }
@@ -150,9 +152,10 @@ mod tests {
     fn rows_add_up_and_only_transfers_have_a_rate_of_bytes() {
         let (observer, mut sampler) = (RecordingObserver::default(), PathLiveSampler::new());
         for (index, is_transfer) in [false, true].into_iter().enumerate() {
-            let under = CurrentRow { index, name: "a", rate: None, duration_s: None, is_transfer };
+            let under =
+                CurrentRowPlan { index, name: "a", rate: None, duration_s: None, is_transfer };
             let counts = LiveCounts { sent: 4, received: 3, bytes: 10, ..LiveCounts::default() };
-            let row = PartSummary { duration_s: 2.0, lost: 1, ..PartSummary::default() };
+            let row = LivePartSummary { duration_s: 2.0, lost: 1, ..LivePartSummary::default() };
             sampler.report_row(&observer, under, counts, row);
         }
         let (snapshots, ended) = observer.0.into_inner().unwrap();

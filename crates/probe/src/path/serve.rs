@@ -24,7 +24,7 @@ pub const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Reason why a service cannot listen.
 #[derive(Debug, Error)]
 #[error("cannot listen on {address} for {part}: {why}; {advice}", why = explain(.source))]
-pub struct ServeError {
+pub struct FarEndListenError {
     /// Name of the service.
     pub part: &'static str,
     /// Address to listen on.
@@ -35,7 +35,7 @@ pub struct ServeError {
     pub advice: &'static str,
 }
 
-impl ServeError {
+impl FarEndListenError {
     /// Returns the error with the usual advice.
     #[must_use]
     pub fn new(part: &'static str, address: SocketAddr, source: io::Error) -> Self {
@@ -52,26 +52,26 @@ impl ServeError {
 }
 
 /// Counts of a service, by name.
-pub type ServiceCounts = BTreeMap<&'static str, u64>;
+pub type FarEndServiceCounts = BTreeMap<&'static str, u64>;
 
 /// Running service.
 #[derive(Debug)]
-pub struct RunningService {
+pub struct RunningFarEndService {
     /// Service name.
     pub name: &'static str,
     /// Listen address.
     pub address: SocketAddr,
-    thread: JoinHandle<ServiceCounts>,
+    thread: JoinHandle<FarEndServiceCounts>,
 }
 
 /// Far end: the running services.
 #[derive(Debug, Default)]
-pub struct FarEnd {
-    services: Vec<RunningService>,
+pub struct RunningFarEnd {
+    services: Vec<RunningFarEndService>,
     stop: Arc<AtomicBool>,
 }
 
-impl FarEnd {
+impl RunningFarEnd {
     /// Returns a far end without services.
     #[must_use]
     pub fn new() -> Self {
@@ -88,34 +88,34 @@ impl FarEnd {
         &mut self,
         name: &'static str,
         address: SocketAddr,
-        run: impl FnOnce(&AtomicBool) -> ServiceCounts + Send + 'static,
-    ) -> Result<(), ServeError> {
+        run: impl FnOnce(&AtomicBool) -> FarEndServiceCounts + Send + 'static,
+    ) -> Result<(), FarEndListenError> {
         let stop = Arc::clone(&self.stop);
         let thread = thread::Builder::new()
             .name(name.to_owned())
             .spawn(move || run(&stop))
-            .map_err(|source| ServeError::new(name, address, source))?;
-        self.services.push(RunningService { name, address, thread });
+            .map_err(|source| FarEndListenError::new(name, address, source))?;
+        self.services.push(RunningFarEndService { name, address, thread });
         Ok(())
     }
 
     /// Returns the services in order of their start.
     #[must_use]
-    pub fn services(&self) -> &[RunningService] {
+    pub fn services(&self) -> &[RunningFarEndService] {
         &self.services
     }
 
     /// Returns a service whose thread has ended without request, if any.
     #[must_use]
-    pub fn failed_service(&self) -> Option<&RunningService> {
+    pub fn failed_service(&self) -> Option<&RunningFarEndService> {
         self.services.iter().find(|part| part.thread.is_finished())
     }
 
     /// Stops all services and returns name, address and counts of each.
     #[must_use]
-    pub fn shut_down(self) -> Vec<(&'static str, SocketAddr, ServiceCounts)> {
+    pub fn shut_down(self) -> Vec<(&'static str, SocketAddr, FarEndServiceCounts)> {
         self.stop.store(true, Ordering::Relaxed);
-        let ended = |part: RunningService| {
+        let ended = |part: RunningFarEndService| {
             (part.name, part.address, part.thread.join().unwrap_or_default())
         };
         self.services.into_iter().map(ended).collect()

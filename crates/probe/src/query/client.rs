@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use horolog_record::InvalidReason;
+use horolog_record::InvalidReplyReason;
 use horolog_time::NtpTimestamp;
 use horolog_wire::ntp::Header;
 
@@ -47,7 +47,7 @@ pub enum DatagramClass {
     /// Reply to a request that had timed out or was abandoned.
     Late,
     /// Invalid datagram.
-    Invalid(InvalidReason),
+    Invalid(InvalidReplyReason),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -129,9 +129,9 @@ impl NtpClient {
             Some(ReplyVerdict::Reply(reply)) if self.is_consistent(&reply) => {
                 DatagramClass::Reply(reply)
             }
-            Some(ReplyVerdict::Reply(_)) => DatagramClass::Invalid(InvalidReason::Timestamp),
+            Some(ReplyVerdict::Reply(_)) => DatagramClass::Invalid(InvalidReplyReason::Timestamp),
             Some(ReplyVerdict::Kiss(code)) => DatagramClass::Kiss(code),
-            None | Some(ReplyVerdict::Invalid(InvalidReason::Origin)) => {
+            None | Some(ReplyVerdict::Invalid(InvalidReplyReason::Origin)) => {
                 self.classify_past(payload)
             }
             Some(ReplyVerdict::Invalid(reason)) => DatagramClass::Invalid(reason),
@@ -149,10 +149,10 @@ impl NtpClient {
     }
 
     fn classify_past(&self, payload: &[u8]) -> DatagramClass {
-        let mut reason = InvalidReason::Origin;
+        let mut reason = InvalidReplyReason::Origin;
         for past in self.past_requests.iter().rev() {
             match judge_reply(&past.request, payload) {
-                ReplyVerdict::Invalid(InvalidReason::Origin) => {}
+                ReplyVerdict::Invalid(InvalidReplyReason::Origin) => {}
                 ReplyVerdict::Invalid(other) => reason = other,
                 _ if past.answered => return DatagramClass::Duplicate,
                 _ => return DatagramClass::Late,
@@ -352,7 +352,7 @@ mod tests {
         let too_early = Header { transmit: at(999_999), ..header };
         assert_eq!(
             client.classify(&bytes(&too_early)),
-            DatagramClass::Invalid(InvalidReason::Timestamp),
+            DatagramClass::Invalid(InvalidReplyReason::Timestamp),
             "it left before its request had come"
         );
         assert!(matches!(client.classify(&bytes(&header)), DatagramClass::Reply(_)));
@@ -370,7 +370,10 @@ mod tests {
         for slot in 2..2 + PAST_REQUESTS_MAX as u64 {
             let _ = client.next_request(slot, [slot * 100, 5]);
         }
-        assert_eq!(client.classify(&bytes(&late)), DatagramClass::Invalid(InvalidReason::Origin));
+        assert_eq!(
+            client.classify(&bytes(&late)),
+            DatagramClass::Invalid(InvalidReplyReason::Origin)
+        );
     }
 
     #[test]

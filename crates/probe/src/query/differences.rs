@@ -1,7 +1,7 @@
 //! Time differences between servers, from exchanges in the same slots. The local clock cancels out,
 //! so it need not be correct. Pure.
 
-use horolog_record::{ExchangeSample, ServerDifference};
+use horolog_record::{ExchangeSample, ServerOffsetDifference};
 
 use super::exchange::drift_max_ns;
 use super::figures::has_impossible_delay;
@@ -11,7 +11,7 @@ use super::figures::has_impossible_delay;
 pub(crate) type ServerSamples<'a> = (&'a [ExchangeSample], Option<u64>);
 
 /// Returns the difference of each pair of servers with exchanges in common slots.
-pub(crate) fn differences(servers: &[ServerSamples<'_>]) -> Vec<ServerDifference> {
+pub(crate) fn differences(servers: &[ServerSamples<'_>]) -> Vec<ServerOffsetDifference> {
     let pairs = (0..servers.len()).flat_map(|a| (a + 1..servers.len()).map(move |b| (a, b)));
     pairs.filter_map(|(a, b)| difference([a, b], servers[a], servers[b])).collect()
 }
@@ -20,7 +20,7 @@ fn difference(
     [first, second]: [usize; 2],
     a: ServerSamples<'_>,
     b: ServerSamples<'_>,
-) -> Option<ServerDifference> {
+) -> Option<ServerOffsetDifference> {
     let pairs = common_slots(a.0, b.0);
     let stated_error_ns = a.1.zip(b.1).map(|(a, b)| a.saturating_add(b));
     let offset_difference =
@@ -29,7 +29,7 @@ fn difference(
     let (offset_ns, bound) = (offset_difference(best), error_bound_sum_ns(best.0, best.1));
     let mean_ns =
         pairs.iter().map(|pair| offset_difference(pair) as f64).sum::<f64>() / pairs.len() as f64;
-    Some(ServerDifference {
+    Some(ServerOffsetDifference {
         first,
         second,
         pairs: pairs.len() as u64,
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     /// Of servers that state no error of their own.
-    fn exact(servers: &[&[ExchangeSample]]) -> Vec<ServerDifference> {
+    fn exact(servers: &[&[ExchangeSample]]) -> Vec<ServerOffsetDifference> {
         let servers: Vec<_> = servers.iter().map(|samples| (*samples, Some(0))).collect();
         differences(&servers)
     }

@@ -2,8 +2,8 @@
 //! that it concerns. Pure.
 
 use horolog_record::{
-    Finding, FindingCode, InvalidReason, QueryCounts, QueryEndReason, QueryResult, ServerResult,
-    Severity, TimestampCounts,
+    Finding, FindingCode, InvalidReplyReason, QueryCounts, QueryEndReason, QueryResult,
+    QueryServerResult, Severity, TimestampCounts,
 };
 
 use super::figures::has_impossible_delay;
@@ -75,8 +75,8 @@ fn finding(code: FindingCode, severity: Severity, message: String, advice: &str)
 /// Joins `NAME: statement` of the servers for which `what` returns a statement; `None` if there is
 /// none.
 fn join_servers(
-    servers: &[ServerResult],
-    what: impl Fn(&ServerResult) -> Option<String>,
+    servers: &[QueryServerResult],
+    what: impl Fn(&QueryServerResult) -> Option<String>,
 ) -> Option<String> {
     let each = servers
         .iter()
@@ -86,7 +86,7 @@ fn join_servers(
 }
 
 /// Returns the name of the polled server; if NTS-KE named it, with the target.
-fn polled_server(server: &ServerResult) -> String {
+fn polled_server(server: &QueryServerResult) -> String {
     match server.nts.as_ref().and_then(|nts| nts.server.as_ref()) {
         Some(named) => format!("{named} (for {})", server.name),
         None => server.name.clone(),
@@ -94,14 +94,14 @@ fn polled_server(server: &ServerResult) -> String {
 }
 
 fn no_reply_finding(
-    servers: &[ServerResult],
+    servers: &[QueryServerResult],
     run_context: &QueryRunContext<'_>,
 ) -> Option<Finding> {
     let closed =
         servers.iter().zip(run_context.servers).filter(|(_, context)| context.port_unreachable > 0);
     let closed: Vec<&str> = closed.map(|(server, _)| server.name.as_str()).collect();
-    let is_closed = |server: &ServerResult| closed.contains(&server.name.as_str());
-    let why = |server: &ServerResult| {
+    let is_closed = |server: &QueryServerResult| closed.contains(&server.name.as_str());
+    let why = |server: &QueryServerResult| {
         let counts = &server.counts;
         if counts.received > 0 || has_no_keys(server) {
             return None;
@@ -120,7 +120,7 @@ fn no_reply_finding(
         })
     };
     let all = servers.iter().all(|server| server.counts.received == 0);
-    let is_unanswered = |server: &ServerResult| {
+    let is_unanswered = |server: &QueryServerResult| {
         why(server).is_some() && other_replies(&server.counts) + server.counts.late == 0
     };
     Some(finding(
@@ -147,8 +147,8 @@ fn other_replies(counts: &QueryCounts) -> u64 {
     counts.invalid.values().chain(counts.kisses.values()).fold(0, |sum, n| sum.saturating_add(*n))
 }
 
-fn kiss_finding(servers: &[ServerResult]) -> Option<Finding> {
-    let what = |server: &ServerResult| {
+fn kiss_finding(servers: &[QueryServerResult]) -> Option<Finding> {
+    let what = |server: &QueryServerResult| {
         let kisses = server.counts.kisses.iter().map(|(code, count)| format!("{code} {count}"));
         let kisses: Vec<_> = kisses.collect();
         (!kisses.is_empty()).then(|| kisses.join(", "))
@@ -162,7 +162,7 @@ fn kiss_finding(servers: &[ServerResult]) -> Option<Finding> {
 }
 
 /// Returns advice on the received kiss codes (RFC 5905, section 7.4; RFC 8915, section 5.7).
-fn kiss_advice(servers: &[ServerResult]) -> String {
+fn kiss_advice(servers: &[QueryServerResult]) -> String {
     const ADVICE: [(&[&str], &str); 3] = [
         (&["RATE"], "RATE requests a lower rate: use a longer --interval."),
         (
@@ -186,8 +186,11 @@ fn kiss_advice(servers: &[ServerResult]) -> String {
     advice.join(" ")
 }
 
-fn no_keys_finding(servers: &[ServerResult], run_context: &QueryRunContext<'_>) -> Option<Finding> {
-    let what = |server: &ServerResult| {
+fn no_keys_finding(
+    servers: &[QueryServerResult],
+    run_context: &QueryRunContext<'_>,
+) -> Option<Finding> {
+    let what = |server: &QueryServerResult| {
         server.ended.as_ref().filter(|_| has_no_keys(server)).map(|end| end.message.clone())
     };
     let all = servers.iter().all(|server| server.counts.received == 0);
@@ -210,8 +213,8 @@ fn to_sentence(text: &str) -> String {
         .map_or_else(String::new, |first| format!("{}{}.", first.to_uppercase(), rest.as_str()))
 }
 
-fn keys_renewed_finding(servers: &[ServerResult]) -> Option<Finding> {
-    let what = |server: &ServerResult| {
+fn keys_renewed_finding(servers: &[QueryServerResult]) -> Option<Finding> {
+    let what = |server: &QueryServerResult| {
         let nts = server.nts.as_ref().filter(|nts| nts.renewals + nts.renewals_failed > 0)?;
         let refused = server.counts.kisses.get("NTSN").copied().unwrap_or(0);
         Some(format!(
@@ -228,8 +231,8 @@ fn keys_renewed_finding(servers: &[ServerResult]) -> Option<Finding> {
     ))
 }
 
-fn algorithm_finding(servers: &[ServerResult]) -> Option<Finding> {
-    let what = |server: &ServerResult| {
+fn algorithm_finding(servers: &[QueryServerResult]) -> Option<Finding> {
+    let what = |server: &QueryServerResult| {
         let nts = server.nts.as_ref()?;
         let before = nts.abandoned_algorithm.as_ref()?;
         Some(format!("{before}, then {}", nts.algorithm))
@@ -247,12 +250,12 @@ fn algorithm_finding(servers: &[ServerResult]) -> Option<Finding> {
 }
 
 /// Returns true if a server was not polled for lack of NTS keys.
-fn has_no_keys(server: &ServerResult) -> bool {
+fn has_no_keys(server: &QueryServerResult) -> bool {
     server.ended.as_ref().is_some_and(|end| end.reason == QueryEndReason::NoKeys)
 }
 
-fn interrupted_finding(servers: &[ServerResult]) -> Option<Finding> {
-    let cut = |server: &&ServerResult| {
+fn interrupted_finding(servers: &[QueryServerResult]) -> Option<Finding> {
+    let cut = |server: &&QueryServerResult| {
         server.ended.as_ref().is_some_and(|end| end.reason == QueryEndReason::Interrupted)
     };
     let sent = servers.iter().filter(cut).map(|server| server.counts.sent).max()?;
@@ -264,8 +267,8 @@ fn interrupted_finding(servers: &[ServerResult]) -> Option<Finding> {
     ))
 }
 
-fn invalid_finding(servers: &[ServerResult]) -> Option<Finding> {
-    let what = |server: &ServerResult| {
+fn invalid_finding(servers: &[QueryServerResult]) -> Option<Finding> {
+    let what = |server: &QueryServerResult| {
         let each = server.counts.invalid.iter().filter(|(_, count)| **count > 0);
         let each: Vec<_> = each.map(|(reason, count)| format!("{reason} {count}")).collect();
         (!each.is_empty()).then(|| each.join(", "))
@@ -279,10 +282,10 @@ fn invalid_finding(servers: &[ServerResult]) -> Option<Finding> {
 }
 
 /// Returns advice, depending on whether the invalid replies may come from another host.
-fn invalid_advice(servers: &[ServerResult]) -> String {
+fn invalid_advice(servers: &[QueryServerResult]) -> String {
     let mut reasons = servers.iter().flat_map(|server| server.counts.invalid.keys());
-    let may_be_forged =
-        reasons.any(|reason| matches!(reason, InvalidReason::Origin | InvalidReason::Nts));
+    let may_be_forged = reasons
+        .any(|reason| matches!(reason, InvalidReplyReason::Origin | InvalidReplyReason::Nts));
     if may_be_forged {
         "Another host may reply in the server's place: such replies do not match any request. The \
          server may also be faulty."
@@ -293,7 +296,7 @@ fn invalid_advice(servers: &[ServerResult]) -> String {
     .to_owned()
 }
 
-fn duplicate_finding(servers: &[ServerResult]) -> Option<Finding> {
+fn duplicate_finding(servers: &[QueryServerResult]) -> Option<Finding> {
     let count = |count: u64| (count > 0).then(|| count.to_string());
     Some(finding(
         FindingCode::DuplicateReplies,
@@ -306,8 +309,8 @@ fn duplicate_finding(servers: &[ServerResult]) -> Option<Finding> {
     ))
 }
 
-fn negative_delay_finding(servers: &[ServerResult]) -> Option<Finding> {
-    let what = |server: &ServerResult| {
+fn negative_delay_finding(servers: &[QueryServerResult]) -> Option<Finding> {
+    let what = |server: &QueryServerResult| {
         let impossible =
             server.samples.iter().filter(|sample| has_impossible_delay(sample)).count();
         (impossible > 0).then(|| format!("{impossible} of {}", server.samples.len()))
@@ -321,8 +324,8 @@ fn negative_delay_finding(servers: &[ServerResult]) -> Option<Finding> {
     ))
 }
 
-fn unsynchronised_finding(servers: &[ServerResult]) -> Option<Finding> {
-    let describe = |server: &ServerResult| {
+fn unsynchronised_finding(servers: &[QueryServerResult]) -> Option<Finding> {
+    let describe = |server: &QueryServerResult| {
         let QueryCounts { received, unsynchronised, .. } = server.counts;
         let state = server.server_state.as_ref().filter(|_| unsynchronised > 0)?;
         let not = match state.reference_id.as_str() {
@@ -347,7 +350,7 @@ fn unsynchronised_finding(servers: &[ServerResult]) -> Option<Finding> {
 fn basic_mode_finding(result: &QueryResult) -> Option<Finding> {
     // Basic mode is expected in the first reply, in the second (many servers store state only after
     // the first interleaved request), and after each loss.
-    let what = |server: &ServerResult| {
+    let what = |server: &QueryServerResult| {
         let QueryCounts { received, interleaved, .. } = server.counts;
         let basic = received.saturating_sub(interleaved);
         (basic > 2 + received / 10).then(|| format!("{basic} of {received}"))
@@ -363,7 +366,7 @@ fn basic_mode_finding(result: &QueryResult) -> Option<Finding> {
 }
 
 fn timestamps_missing_finding(
-    servers: &[ServerResult],
+    servers: &[QueryServerResult],
     run_context: &QueryRunContext<'_>,
 ) -> Option<Finding> {
     let mut texts = Vec::new();

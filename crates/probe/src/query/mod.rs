@@ -30,4 +30,4 @@ pub use reply::{QueryReply, ReplyVerdict, SentRequest, judge_reply};
 pub use run::Query;
 
 pub use horolog_ke::{PORT as KE_PORT, TrustAnchors};
-pub use horolog_nts::Algorithm;
+pub use horolog_nts::AeadAlgorithm;

@@ -29,22 +29,23 @@ pub(crate) trait NicClock: Send {
     fn describe(&self) -> PhcTimestampSource;
 }
 
-struct SharedNicClock {
+/// PHC of an interface, and the instant of its last comparison with the system clock.
+struct NicClockState {
     clock: InterfacePhc,
     compared_at: Instant,
 }
 
-/// PHC of an interface, shared by several pollers.
+/// Handle of an interface's PHC, shared by several pollers.
 #[derive(Clone)]
-pub(crate) struct SystemNicClock(Arc<Mutex<SharedNicClock>>);
+pub(crate) struct NicClockHandle(Arc<Mutex<NicClockState>>);
 
-impl SystemNicClock {
-    fn with_clock<T>(&self, act: impl FnOnce(&mut SharedNicClock) -> T) -> T {
+impl NicClockHandle {
+    fn with_clock<T>(&self, act: impl FnOnce(&mut NicClockState) -> T) -> T {
         act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl NicClock for SystemNicClock {
+impl NicClock for NicClockHandle {
     fn compare_if_due(&mut self) {
         self.with_clock(|shared| {
             if shared.compared_at.elapsed() >= COMPARISON_INTERVAL {
@@ -79,24 +80,24 @@ impl NicClock for SystemNicClock {
 /// PHCs in use by interface; dropping this and all clocks that it returned disables hardware
 /// timestamping.
 #[derive(Default)]
-pub(crate) struct NicClocks(BTreeMap<String, Result<SystemNicClock, String>>);
+pub(crate) struct NicClocksByInterface(BTreeMap<String, Result<NicClockHandle, String>>);
 
-impl NicClocks {
+impl NicClocksByInterface {
     /// Returns the PHC of `interface`, or of the interface on the route to `address`; an error is
     /// the reason why there is none.
     pub(crate) fn for_target(
         &mut self,
         address: SocketAddr,
         interface: Option<&str>,
-    ) -> Result<SystemNicClock, String> {
+    ) -> Result<NicClockHandle, String> {
         let name = match interface {
             Some(name) => name.to_owned(),
             None => interface_of_route(address)?,
         };
         let open = || match InterfacePhc::open(&name, TimestampPurpose::Ntp) {
             Ok(clock) => {
-                let shared = SharedNicClock { clock, compared_at: Instant::now() };
-                Ok(SystemNicClock(Arc::new(Mutex::new(shared))))
+                let shared = NicClockState { clock, compared_at: Instant::now() };
+                Ok(NicClockHandle(Arc::new(Mutex::new(shared))))
             }
             Err(error) => Err(error.to_string()),
         };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use horolog_io::target::{AddressFamily, TargetName};
 use horolog_ke::TrustAnchors;
-use horolog_nts::Algorithm;
+use horolog_nts::AeadAlgorithm;
 
 /// Default number of exchanges: the size of NTP's clock filter (RFC 5905, section 7.2, NSTAGE).
 pub const COUNT: u64 = 8;
@@ -32,7 +32,7 @@ pub struct QueryNtsOptions {
     /// Trusted certificates.
     pub trust: TrustAnchors,
     /// AEAD algorithms to offer, in order of preference.
-    pub algorithms: Vec<Algorithm>,
+    pub algorithms: Vec<AeadAlgorithm>,
 }
 
 /// Options of a query; [`QueryOptions::new`] returns the defaults.

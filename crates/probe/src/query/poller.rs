@@ -9,9 +9,10 @@ use std::time::Duration;
 use horolog_io::{Batch, BatchDevice, BatchPacket, Endpoints, HardwareTimestamp};
 use horolog_nts::{NonceStream, ReplyError};
 use horolog_record::{
-    InvalidReason, NtsUse, PhcTimestampSource, QueryEnd, QueryEndReason, TimestampSource,
+    EarlyQueryEnd, InvalidReplyReason, NtsUseSummary, PhcTimestampSource, QueryEndReason,
+    TimestampSource,
 };
-use horolog_sys::clock::{MonotonicClock, Realtime};
+use horolog_sys::clock::{ClockMonotonic, ClockRealtime};
 use horolog_sys::explain::explain;
 use horolog_time::{Clock, Monotonic, NtpTimestamp, Span, Timestamp, Utc};
 use horolog_wire::frame::parse_looped_frame;
@@ -21,7 +22,7 @@ use super::client::{DatagramClass, NtpClient};
 use super::nic_clock::NicClock;
 use super::packet_timestamp::{PacketTimestamp, source_rank};
 use super::reply::QueryReply;
-use super::server_stats::ServerStats;
+use super::server_stats::PolledServerStats;
 use super::session::NtsAssociation;
 
 /// Buffer size in bytes, for a datagram or for the looped-back frame with a transmit timestamp.
@@ -80,15 +81,15 @@ pub(crate) struct PollOptions {
 
 /// Outcome of all polls of a server.
 pub(crate) struct PollOutcome {
-    pub(crate) stats: ServerStats,
-    pub(crate) nts: Option<NtsUse>,
+    pub(crate) stats: PolledServerStats,
+    pub(crate) nts: Option<NtsUseSummary>,
     pub(crate) nic_clock: Option<PhcTimestampSource>,
 }
 
 impl PollOutcome {
     /// Returns the outcome for a server that could not be polled, with the reason and advice.
-    pub(crate) fn without_exchange(end: QueryEnd, hint: Option<&'static str>) -> Self {
-        let mut stats = ServerStats::default();
+    pub(crate) fn without_exchange(end: EarlyQueryEnd, hint: Option<&'static str>) -> Self {
+        let mut stats = PolledServerStats::default();
         stats.end_polls(end.reason, end.message);
         stats.hint = hint;
         Self { stats, nts: None, nic_clock: None }
@@ -104,7 +105,7 @@ pub(crate) struct ServerPoller<'a, D> {
     nic_clock: Option<Box<dyn NicClock>>,
     random: NonceStream,
     clock: &'a dyn QueryClock,
-    stats: ServerStats,
+    stats: PolledServerStats,
     request: Batch<Endpoints>,
     batch: Batch<Endpoints>,
     /// Received datagrams not processed yet, in order of arrival: bytes (`None` if truncated) and
@@ -142,7 +143,7 @@ impl<'a, D: BatchDevice<Address = Endpoints>> ServerPoller<'a, D> {
             nic_clock,
             random,
             clock: pace,
-            stats: ServerStats::default(),
+            stats: PolledServerStats::default(),
             request: Batch::new(1, FRAME_CAPACITY),
             batch: Batch::new(BATCH_DATAGRAMS, FRAME_CAPACITY),
             unprocessed: VecDeque::new(),
@@ -341,7 +342,7 @@ impl<'a, D: BatchDevice<Address = Endpoints>> ServerPoller<'a, D> {
     }
 
     fn process_datagram(&mut self, payload: Option<&[u8]>) -> DatagramEffect {
-        let Some(payload) = payload else { return self.count_invalid(InvalidReason::Length) };
+        let Some(payload) = payload else { return self.count_invalid(InvalidReplyReason::Length) };
         let class = self.client.classify(payload);
         let authentic = match (&class, &mut self.session) {
             (DatagramClass::Reply(_) | DatagramClass::Kiss(_), Some(session)) => {
@@ -359,7 +360,7 @@ impl<'a, D: BatchDevice<Address = Endpoints>> ServerPoller<'a, D> {
             (DatagramClass::Kiss(code), Ok(()) | Err(ReplyError::KissOfDeath)) => {
                 self.apply_kiss(code)
             }
-            (_, Err(_)) => self.count_invalid(InvalidReason::Nts),
+            (_, Err(_)) => self.count_invalid(InvalidReplyReason::Nts),
             (DatagramClass::Reply(reply), Ok(())) => DatagramEffect::Reply(reply),
             (DatagramClass::Invalid(reason), Ok(())) => self.count_invalid(reason),
             (DatagramClass::Duplicate, Ok(())) => {
@@ -373,7 +374,7 @@ impl<'a, D: BatchDevice<Address = Endpoints>> ServerPoller<'a, D> {
         }
     }
 
-    fn count_invalid(&mut self, reason: InvalidReason) -> DatagramEffect {
+    fn count_invalid(&mut self, reason: InvalidReplyReason) -> DatagramEffect {
         *self.stats.counts.invalid.entry(reason).or_default() += 1;
         DatagramEffect::NoEffect
     }
@@ -450,11 +451,11 @@ pub(crate) struct SystemQueryClock;
 
 impl QueryClock for SystemQueryClock {
     fn utc(&self) -> Timestamp<Utc> {
-        Realtime.now()
+        ClockRealtime.now()
     }
 
     fn monotonic(&self) -> Timestamp<Monotonic> {
-        MonotonicClock.now()
+        ClockMonotonic.now()
     }
 
     fn sleep(&self, time: Duration) {

@@ -2,7 +2,7 @@
 //!
 //! The first check that fails determines the reason, so their order is part of the result.
 
-use horolog_record::InvalidReason;
+use horolog_record::InvalidReplyReason;
 use horolog_time::NtpTimestamp;
 use horolog_wire::ntp::{AssociationMode, Header, ReplyStatus};
 
@@ -46,7 +46,7 @@ pub enum ReplyVerdict {
     /// Kiss-o'-Death with its code (RFC 5905, section 7.4).
     Kiss([u8; 4]),
     /// No valid reply.
-    Invalid(InvalidReason),
+    Invalid(InvalidReplyReason),
 }
 
 /// Validates a datagram as the reply to a request.
@@ -58,23 +58,23 @@ pub fn judge_reply(request: &SentRequest, payload: &[u8]) -> ReplyVerdict {
     }
 }
 
-fn check_reply(request: &SentRequest, payload: &[u8]) -> Result<ReplyVerdict, InvalidReason> {
-    let (header, rest) = Header::parse(payload).map_err(|_| InvalidReason::Length)?;
+fn check_reply(request: &SentRequest, payload: &[u8]) -> Result<ReplyVerdict, InvalidReplyReason> {
+    let (header, rest) = Header::parse(payload).map_err(|_| InvalidReplyReason::Length)?;
     if !rest.is_empty() && !request.allows_extensions {
-        return Err(InvalidReason::Length);
+        return Err(InvalidReplyReason::Length);
     }
     if header.mode != AssociationMode::Server {
-        return Err(InvalidReason::Mode);
+        return Err(InvalidReplyReason::Mode);
     }
     if header.version != request.version {
-        return Err(InvalidReason::Version);
+        return Err(InvalidReplyReason::Version);
     }
     let interleaved = Some(header.origin) == request.receive;
     if !interleaved && header.origin != request.transmit {
-        return Err(InvalidReason::Origin);
+        return Err(InvalidReplyReason::Origin);
     }
     let reply = QueryReply { header, interleaved };
-    match header.reply_status().ok_or(InvalidReason::Stratum)? {
+    match header.reply_status().ok_or(InvalidReplyReason::Stratum)? {
         // The origin timestamp matched, so the sender of this kiss has seen the request.
         ReplyStatus::Kiss(code) => return Ok(ReplyVerdict::Kiss(code)),
         // Timestamp 0 stands for an unknown time (RFC 5905, section 6).
@@ -89,7 +89,7 @@ fn check_reply(request: &SentRequest, payload: &[u8]) -> Result<ReplyVerdict, In
         !is_before(header.transmit, header.receive)
     };
     if !reply.has_server_timestamps() || !in_order {
-        return Err(InvalidReason::Timestamp);
+        return Err(InvalidReplyReason::Timestamp);
     }
     Ok(ReplyVerdict::Reply(reply))
 }
@@ -150,17 +150,17 @@ pub(crate) mod tests {
         let header = Header { origin: SENT_REQUEST.receive.unwrap(), transmit: earlier, ..good() };
         assert_eq!(judged(&header), ReplyVerdict::Reply(QueryReply { header, interleaved: true }));
         let later = Header { transmit: good().transmit, ..header };
-        assert_eq!(judged(&later), ReplyVerdict::Invalid(InvalidReason::Timestamp));
+        assert_eq!(judged(&later), ReplyVerdict::Invalid(InvalidReplyReason::Timestamp));
         let basic = SentRequest { receive: None, ..SENT_REQUEST };
         assert_eq!(
             judge_reply(&basic, &bytes(&header)),
-            ReplyVerdict::Invalid(InvalidReason::Origin)
+            ReplyVerdict::Invalid(InvalidReplyReason::Origin)
         );
     }
 
     #[test]
     fn each_fault_has_its_reason() {
-        use InvalidReason::{Mode as BadMode, Origin, Stratum, Timestamp, Version};
+        use InvalidReplyReason::{Mode as BadMode, Origin, Stratum, Timestamp, Version};
         let one_less = NtpTimestamp::from_bits(good().receive.to_bits() - 1);
         let cases = [
             (Header { mode: AssociationMode::Client, ..good() }, BadMode),
@@ -176,12 +176,12 @@ pub(crate) mod tests {
         }
         for length in [0, 47] {
             let short = judge_reply(&SENT_REQUEST, &bytes(&good())[..length]);
-            assert_eq!(short, ReplyVerdict::Invalid(InvalidReason::Length));
+            assert_eq!(short, ReplyVerdict::Invalid(InvalidReplyReason::Length));
         }
         let longer = [bytes(&good()).as_slice(), &[0; 4]].concat();
         assert_eq!(
             judge_reply(&SENT_REQUEST, &longer),
-            ReplyVerdict::Invalid(InvalidReason::Length)
+            ReplyVerdict::Invalid(InvalidReplyReason::Length)
         );
         assert!(matches!(
             judge_reply(&SentRequest { allows_extensions: true, ..SENT_REQUEST }, &longer),
@@ -217,7 +217,7 @@ pub(crate) mod tests {
         };
         assert_eq!(judged(&kiss), ReplyVerdict::Kiss(*b"RATE"));
         let stranger = Header { origin: NtpTimestamp::from_bits(1), ..kiss };
-        assert_eq!(judged(&stranger), ReplyVerdict::Invalid(InvalidReason::Origin));
+        assert_eq!(judged(&stranger), ReplyVerdict::Invalid(InvalidReplyReason::Origin));
     }
 
     proptest! {

@@ -8,15 +8,15 @@ use std::thread;
 use std::time::Duration;
 
 use horolog_io::target::{TargetName, TargetNameError, is_public, require_unicast};
-use horolog_io::{TransmitTimestamp, UdpDevice, UdpOptions};
-use horolog_ke::KeClient;
+use horolog_io::{TransmitTimestampSource, UdpDevice, UdpDeviceOptions};
+use horolog_ke::NtsKeClient;
 use horolog_nts::NonceStream;
 use horolog_record::{
-    ExchangeSample, Host, QUERY_SCHEMA, QueryEnd, QueryEndReason, QueryResult, ServerResult,
-    rfc3339_now,
+    EarlyQueryEnd, ExchangeSample, Host, QUERY_SCHEMA, QueryEndReason, QueryResult,
+    QueryServerResult, rfc3339_now,
 };
 use horolog_sys::adjtimex;
-use horolog_sys::clock::Realtime;
+use horolog_sys::clock::ClockRealtime;
 use horolog_sys::packet::interface_index;
 use horolog_time::{Span, measure_precision};
 use horolog_wire::ntp;
@@ -25,7 +25,7 @@ use super::differences::differences;
 use super::error::QueryError;
 use super::figures;
 use super::findings::{self, QueryRunContext, QueryServerContext};
-use super::nic_clock::{NicClock, NicClocks};
+use super::nic_clock::{NicClock, NicClocksByInterface};
 use super::options::{
     COUNT, COUNT_MAX, INTERVAL_LONG, INTERVAL_MIN, INTERVAL_POLITE, INTERVAL_PRIVATE, QueryOptions,
     TARGETS_MAX,
@@ -33,8 +33,8 @@ use super::options::{
 use super::poller::{
     PollOptions, PollOutcome, PollPlan, QueryClock, ServerPoller, SystemQueryClock,
 };
-use super::server_stats::ServerStats;
-use super::session::{NtsAssociation, SessionError};
+use super::server_stats::PolledServerStats;
+use super::session::{NtsAssociation, NtsAssociationError};
 
 /// Longest interval.
 const INTERVAL_MAX: Duration = Duration::from_hours(1);
@@ -67,10 +67,10 @@ struct PollerResources {
 }
 
 /// Result of preparing a server: how to poll it, or why it cannot be polled.
-struct ServerSetup {
+struct ServerPollSetup {
     address: Option<IpAddr>,
     port: u16,
-    resources: Result<PollerResources, QueryEnd>,
+    resources: Result<PollerResources, EarlyQueryEnd>,
     /// Advice if the server cannot be polled.
     hint: Option<&'static str>,
     /// Reason why no PHC is used, if one was requested.
@@ -125,8 +125,8 @@ impl Query {
         stop: &(dyn Fn() -> bool + Sync),
     ) -> QueryResult {
         let started = rfc3339_now();
-        let precision = measure_precision(&Realtime);
-        let nic_clocks = Mutex::new(NicClocks::default());
+        let precision = measure_precision(&ClockRealtime);
+        let nic_clocks = Mutex::new(NicClocksByInterface::default());
         let setups =
             run_parallel(self.targets.iter(), |target| self.prepare_server(target, &nic_clocks));
         let start = SystemQueryClock.monotonic() + TIMESTAMPING_DELAY;
@@ -147,9 +147,13 @@ impl Query {
         self.query_result(started, servers)
     }
 
-    fn prepare_server(&self, target: &QueryTarget, nic_clocks: &Mutex<NicClocks>) -> ServerSetup {
-        let end = |reason, message| QueryEnd { reason, message };
-        let mut setup = ServerSetup {
+    fn prepare_server(
+        &self,
+        target: &QueryTarget,
+        nic_clocks: &Mutex<NicClocksByInterface>,
+    ) -> ServerPollSetup {
+        let end = |reason, message| EarlyQueryEnd { reason, message };
+        let mut setup = ServerPollSetup {
             address: target.address.as_ref().ok().map(SocketAddr::ip),
             port: target.name.port(),
             resources: Err(end(QueryEndReason::Unresolved, String::new())),
@@ -179,14 +183,14 @@ impl Query {
         };
         setup.nic_clock_error = no_nic_clock;
         let hardware = if nic_clock.is_some() {
-            TransmitTimestamp::Hardware
+            TransmitTimestampSource::Hardware
         } else {
-            TransmitTimestamp::Kernel
+            TransmitTimestampSource::Kernel
         };
-        let options = UdpOptions {
+        let options = UdpDeviceOptions {
             transmit_timestamps: Some(hardware),
             interface: self.options.interface.clone(),
-            ..UdpOptions::default()
+            ..UdpDeviceOptions::default()
         };
         // NTS-KE may have named another server than the target.
         let opened = UdpDevice::connect(address, &options)
@@ -204,7 +208,7 @@ impl Query {
         &self,
         target: &QueryTarget,
         address: SocketAddr,
-    ) -> Result<(Option<NtsAssociation>, SocketAddr), (QueryEndReason, SessionError)> {
+    ) -> Result<(Option<NtsAssociation>, SocketAddr), (QueryEndReason, NtsAssociationError)> {
         let Some(nts) = &self.options.nts else { return Ok((None, address)) };
         let family = self.options.family;
         let no_keys = |error| (QueryEndReason::NoKeys, error);
@@ -214,7 +218,10 @@ impl Query {
         let Some(named) = &session.usage().server else { return Ok((Some(session), address)) };
         let naming_error = |error: &dyn Display| {
             let message = format!("the NTS-KE server names {named} as NTP server: {error}");
-            SessionError::new(message, "configure the NTS-KE server to name a reachable server")
+            NtsAssociationError::new(
+                message,
+                "configure the NTS-KE server to name a reachable server",
+            )
         };
         let unresolved = |error| (QueryEndReason::Unresolved, naming_error(&error));
         let address = server.resolve(family, interface);
@@ -230,7 +237,7 @@ impl Query {
     fn open_nic_clock(
         &self,
         address: SocketAddr,
-        nic_clocks: &Mutex<NicClocks>,
+        nic_clocks: &Mutex<NicClocksByInterface>,
     ) -> Option<Result<Box<dyn NicClock>, String>> {
         self.options.hardware_timestamps.then(|| {
             let interface = self.options.interface.as_deref();
@@ -243,12 +250,12 @@ impl Query {
     fn poll_server(
         &self,
         target: &QueryTarget,
-        setup: ServerSetup,
+        setup: ServerPollSetup,
         plan: &PollPlan,
         precision: i8,
         progress: &dyn Fn(),
         stop: &dyn Fn() -> bool,
-    ) -> (ServerResult, QueryServerContext) {
+    ) -> (QueryServerResult, QueryServerContext) {
         let options = PollOptions {
             version: self.options.version,
             interleaved: self.options.interleaved,
@@ -265,8 +272,9 @@ impl Query {
         let name = &target.name;
         let has_default_port = name.port() == ntp::PORT;
         let name = if has_default_port { name.host().to_owned() } else { name.to_string() };
-        let ServerStats { unanswered_at_end: unanswered, port_unreachable: closed, hint, .. } =
-            outcome.stats;
+        let PolledServerStats {
+            unanswered_at_end: unanswered, port_unreachable: closed, hint, ..
+        } = outcome.stats;
         let context = QueryServerContext {
             nic_clock_error: setup.nic_clock_error,
             unanswered_at_end: unanswered,
@@ -279,7 +287,7 @@ impl Query {
     fn query_result(
         &self,
         started: String,
-        servers: Vec<(ServerResult, QueryServerContext)>,
+        servers: Vec<(QueryServerResult, QueryServerContext)>,
     ) -> QueryResult {
         let (servers, contexts): (Vec<_>, Vec<_>) = servers.into_iter().unzip();
         let measured: Vec<_> = servers
@@ -316,11 +324,11 @@ fn server_result(
     (name, address, port): (String, Option<IpAddr>, u16),
     outcome: PollOutcome,
     interval: Duration,
-) -> ServerResult {
+) -> QueryServerResult {
     let PollOutcome { stats, nts, nic_clock } = outcome;
     let samples = stats.samples;
     let best = figures::best_sample(&samples);
-    ServerResult {
+    QueryServerResult {
         name,
         address,
         port,
@@ -344,7 +352,7 @@ fn server_result(
 
 /// Returns the server's stated error bound in ns (half the root delay plus root dispersion); `None`
 /// if it is not synchronised.
-fn stated_error_bound_ns(server: &ServerResult) -> Option<u64> {
+fn stated_error_bound_ns(server: &QueryServerResult) -> Option<u64> {
     let state = server.server_state.as_ref().filter(|_| server.counts.unsynchronised == 0)?;
     Some((state.root_delay_ns / 2).saturating_add(state.root_dispersion_ns))
 }
@@ -404,7 +412,7 @@ fn check_options(options: &QueryOptions) -> Result<(), QueryError> {
             let name = nts.name.as_deref().unwrap_or("localhost");
             // Checks the user's certificate name and algorithms before any connection is made.
             let begun =
-                KeClient::new(&nts.trust, &algorithms).and_then(|client| client.begin(name));
+                NtsKeClient::new(&nts.trust, &algorithms).and_then(|client| client.begin(name));
             begun.map(drop).map_err(|error| QueryError::Nts(error.to_string()))
         }
         _ => Err(QueryError::Version(*version)),

@@ -1,7 +1,8 @@
 //! Stats of one polled server, and its reaction to a Kiss-o'-Death. Pure.
 
 use horolog_record::{
-    ExchangeSample, LeapState, QueryCounts, QueryEnd, QueryEndReason, ServerState, TimestampCounts,
+    EarlyQueryEnd, ExchangeSample, LeapState, QueriedServerState, QueryCounts, QueryEndReason,
+    TimestampCounts,
 };
 use horolog_wire::ntp::{Header, LeapIndicator, ReplyStatus};
 
@@ -14,13 +15,13 @@ const RATE_KISSES_MAX: u32 = 4;
 
 /// Stats of one server.
 #[derive(Debug, Default)]
-pub(crate) struct ServerStats {
+pub(crate) struct PolledServerStats {
     pub(crate) counts: QueryCounts,
     pub(crate) transmit_timestamps: TimestampCounts,
     pub(crate) receive_timestamps: TimestampCounts,
-    pub(crate) server_state: Option<ServerState>,
+    pub(crate) server_state: Option<QueriedServerState>,
     pub(crate) samples: Vec<ExchangeSample>,
-    pub(crate) end_reason: Option<QueryEnd>,
+    pub(crate) end_reason: Option<EarlyQueryEnd>,
     /// Advice, if more specific than the general one for the reason.
     pub(crate) hint: Option<&'static str>,
     /// Number of unanswered requests since the last valid reply.
@@ -30,10 +31,10 @@ pub(crate) struct ServerStats {
     rate_kisses: u32,
 }
 
-impl ServerStats {
+impl PolledServerStats {
     /// Ends the polls for this reason; the first reason is kept.
     pub(crate) fn end_polls(&mut self, reason: QueryEndReason, message: impl Into<String>) {
-        self.end_reason.get_or_insert_with(|| QueryEnd { reason, message: message.into() });
+        self.end_reason.get_or_insert_with(|| EarlyQueryEnd { reason, message: message.into() });
     }
 
     /// Returns the number of intervals from one exchange to the next, which each RATE kiss doubles.
@@ -104,8 +105,8 @@ impl ServerStats {
     }
 }
 
-fn server_state(header: &Header) -> ServerState {
-    ServerState {
+fn server_state(header: &Header) -> QueriedServerState {
+    QueriedServerState {
         leap: match header.leap {
             LeapIndicator::None => LeapState::None,
             LeapIndicator::Insert => LeapState::Insert,
@@ -153,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_kiss_slows_down_or_ends() {
-        let mut account = ServerStats::default();
+        let mut account = PolledServerStats::default();
         for expected in [2, 4, 8, 16, 16] {
             assert_eq!(account.end_reason, None);
             account.apply_kiss(*b"RATE");
@@ -161,7 +162,7 @@ mod tests {
         }
         assert_eq!(account.end_reason.as_ref().map(|end| end.reason), Some(QueryEndReason::Kiss));
         assert_eq!(account.counts.kisses["RATE"], 5);
-        let mut account = ServerStats::default();
+        let mut account = PolledServerStats::default();
         account.apply_kiss(*b"NKEY");
         assert_eq!((account.end_reason.is_none(), account.intervals_per_exchange()), (true, 1));
         account.apply_kiss(*b"DENY");

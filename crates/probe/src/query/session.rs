@@ -7,9 +7,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use horolog_io::target::{AddressFamily, TargetName};
-use horolog_ke::{KeClient, KeError, PORT as KE_PORT, SessionMaterial};
-use horolog_nts::{Algorithm, ClientSession, NonceStream, ReplyError, SessionKeys, UNIQUE_ID_LEN};
-use horolog_record::NtsUse;
+use horolog_ke::{NtsKeClient, NtsKeError, PORT as KE_PORT, SessionMaterial};
+use horolog_nts::{
+    AeadAlgorithm, ClientSession, NonceStream, ReplyError, SessionKeys, UNIQUE_ID_LEN,
+};
+use horolog_record::NtsUseSummary;
 use horolog_time::{Monotonic, Timestamp};
 use horolog_wire::ntp::HEADER_LEN;
 
@@ -28,26 +30,26 @@ const REQUEST_LEN_MAX: usize = 1280 - 40 - 8;
 
 /// Error of an association, with advice.
 #[derive(Clone, Debug)]
-pub(crate) struct SessionError {
+pub(crate) struct NtsAssociationError {
     pub(crate) message: String,
     pub(crate) hint: &'static str,
 }
 
-impl SessionError {
+impl NtsAssociationError {
     pub(crate) fn new(message: impl Into<String>, hint: &'static str) -> Self {
         Self { message: message.into(), hint }
     }
 }
 
-impl From<KeError> for SessionError {
-    fn from(error: KeError) -> Self {
+impl From<NtsKeError> for NtsAssociationError {
+    fn from(error: NtsKeError) -> Self {
         Self::new(error.to_string(), error.hint())
     }
 }
 
 /// NTS association with one server.
 pub(crate) struct NtsAssociation {
-    ke_client: KeClient,
+    ke_client: NtsKeClient,
     /// Target named by the user, and the server polled for it.
     target: TargetName,
     server: TargetName,
@@ -58,9 +60,9 @@ pub(crate) struct NtsAssociation {
     client: ClientSession,
     renewal: RenewalState,
     /// Error of the last attempt to renew the keys.
-    failure: Option<SessionError>,
-    algorithm: Algorithm,
-    usage: NtsUse,
+    failure: Option<NtsAssociationError>,
+    algorithm: AeadAlgorithm,
+    usage: NtsUseSummary,
     unique_id: [u8; UNIQUE_ID_LEN],
     request_buffer: Box<[u8]>,
 }
@@ -73,19 +75,19 @@ impl NtsAssociation {
         target: &TargetName,
         family: Option<AddressFamily>,
         interface: Option<&str>,
-    ) -> Result<(Self, TargetName), SessionError> {
+    ) -> Result<(Self, TargetName), NtsAssociationError> {
         let own = || target.with_port(KE_PORT);
         let ke_server = options.ke_server.clone().unwrap_or_else(own);
         let address = ke_server.resolve(family, interface);
         let address = address.map_err(|error| name_error(&error))?;
         let algorithms: Vec<_> = options.algorithms.iter().map(|one| one.number()).collect();
-        let ke = KeClient::new(&options.trust, &algorithms)?;
+        let ke = NtsKeClient::new(&options.trust, &algorithms)?;
         let name = options.name.clone().unwrap_or_else(|| ke_server.host_without_zone().to_owned());
         let material = ke.exchange_keys(&name, address, NTS_KE_TIMEOUT)?;
         let requested = server_to_poll(&material, target)?;
         let (client, algorithm) = nts_client(&material)?;
         let server = (requested != target.with_port(target.port())).then(|| requested.to_string());
-        let used = NtsUse {
+        let used = NtsUseSummary {
             ke_server: ke_server.to_string(),
             algorithm: algorithm_name(algorithm).to_owned(),
             ke_exchanges: 1,
@@ -137,7 +139,7 @@ impl NtsAssociation {
 
     /// Replaces keys and cookies. If the keys of both ends may have differed, offers only
     /// algorithms whose key export is unambiguous.
-    fn renew_keys(&mut self, is_renewal_wanted: bool) -> Result<(), SessionError> {
+    fn renew_keys(&mut self, is_renewal_wanted: bool) -> Result<(), NtsAssociationError> {
         let rfc_client = (is_renewal_wanted && self.may_mismatch_keys())
             .then(|| self.ke_client.fallback_client());
         let ke = rfc_client.as_ref().unwrap_or(&self.ke_client);
@@ -146,7 +148,7 @@ impl NtsAssociation {
         let material =
             keys_for_server(&self.server, &self.target, establish)?.map_err(|named| {
                 let message = format!("{} now names another NTP server, {named}", self.ke_server);
-                SessionError::new(message, "run it again to measure that server")
+                NtsAssociationError::new(message, "run it again to measure that server")
             })?;
         let (client, algorithm) = nts_client(&material)?;
         self.client = client;
@@ -167,7 +169,7 @@ impl NtsAssociation {
     /// Returns true if both ends may have derived different keys: for AES-128-GCM-SIV
     /// implementations differ in the key export, and no reply has been authenticated yet.
     fn may_mismatch_keys(&self) -> bool {
-        self.algorithm == Algorithm::Aes128GcmSiv && !self.renewal.is_proved()
+        self.algorithm == AeadAlgorithm::Aes128GcmSiv && !self.renewal.is_proved()
     }
 
     /// Authenticates a reply to the last request and stores its cookies.
@@ -188,12 +190,12 @@ impl NtsAssociation {
     }
 
     /// Returns the error because of which there are no cookies, if there are none.
-    pub(crate) fn failure(&self) -> Option<&SessionError> {
+    pub(crate) fn failure(&self) -> Option<&NtsAssociationError> {
         self.failure.as_ref().filter(|_| self.client.cookie_count() == 0)
     }
 
     /// Returns the description of the association for the result.
-    pub(crate) fn usage(&self) -> NtsUse {
+    pub(crate) fn usage(&self) -> NtsUseSummary {
         self.usage.clone()
     }
 }
@@ -203,8 +205,8 @@ impl NtsAssociation {
 fn keys_for_server(
     requested: &TargetName,
     target: &TargetName,
-    mut establish: impl FnMut() -> Result<SessionMaterial, KeError>,
-) -> Result<Result<SessionMaterial, TargetName>, SessionError> {
+    mut establish: impl FnMut() -> Result<SessionMaterial, NtsKeError>,
+) -> Result<Result<SessionMaterial, TargetName>, NtsAssociationError> {
     let mut left = KE_EXCHANGES_MAX;
     loop {
         let material = establish()?;
@@ -219,45 +221,51 @@ fn keys_for_server(
     }
 }
 
-const fn algorithm_name(algorithm: Algorithm) -> &'static str {
+const fn algorithm_name(algorithm: AeadAlgorithm) -> &'static str {
     match algorithm {
-        Algorithm::AesSivCmac256 => "AES-SIV-CMAC-256",
-        Algorithm::Aes128GcmSiv => "AES-128-GCM-SIV",
+        AeadAlgorithm::AesSivCmac256 => "AES-SIV-CMAC-256",
+        AeadAlgorithm::Aes128GcmSiv => "AES-128-GCM-SIV",
     }
 }
 
-pub(crate) fn name_error(error: &impl ToString) -> SessionError {
-    SessionError::new(error.to_string(), "check the name, and this host's resolver")
+pub(crate) fn name_error(error: &impl ToString) -> NtsAssociationError {
+    NtsAssociationError::new(error.to_string(), "check the name, and this host's resolver")
 }
 
 /// Returns the server to poll: the one named by NTS-KE, otherwise the target.
 fn server_to_poll(
     material: &SessionMaterial,
     target: &TargetName,
-) -> Result<TargetName, SessionError> {
+) -> Result<TargetName, NtsAssociationError> {
     let port = material.port.unwrap_or(target.port());
     match &material.server {
         None => Ok(target.with_port(port)),
         Some(host) => {
             TargetName::parse(host, port).map(|name| name.with_port(port)).map_err(|_| {
                 let message = format!("the NTS-KE server names '{host}' as NTP server");
-                SessionError::new(message, "this is neither an address nor a name")
+                NtsAssociationError::new(message, "this is neither an address nor a name")
             })
         }
     }
 }
 
-fn nts_client(material: &SessionMaterial) -> Result<(ClientSession, Algorithm), SessionError> {
-    let algorithm = Algorithm::from_number(material.algorithm);
-    let algorithm = algorithm.ok_or(KeError::NotOffered(material.algorithm))?;
-    let keys = SessionKeys::new(algorithm, &material.c2s, &material.s2c)
-        .map_err(|error| SessionError::new(error.to_string(), "this is a bug of this program"))?;
+fn nts_client(
+    material: &SessionMaterial,
+) -> Result<(ClientSession, AeadAlgorithm), NtsAssociationError> {
+    let algorithm = AeadAlgorithm::from_number(material.algorithm);
+    let algorithm = algorithm.ok_or(NtsKeError::NotOffered(material.algorithm))?;
+    let keys = SessionKeys::new(algorithm, &material.c2s, &material.s2c).map_err(|error| {
+        NtsAssociationError::new(error.to_string(), "this is a bug of this program")
+    })?;
     let client = ClientSession::new(&keys, material.cookies.iter().map(Vec::as_slice));
     if client.cookie_count() == 0 {
         let longest = material.cookies.iter().map(Vec::len).max().unwrap_or(0);
         let message =
             format!("the NTS-KE server's cookies of {longest} bytes do not fit into a request");
-        return Err(SessionError::new(message, "configure the server to issue shorter ones"));
+        return Err(NtsAssociationError::new(
+            message,
+            "configure the server to issue shorter ones",
+        ));
     }
     Ok((client, algorithm))
 }
@@ -299,6 +307,6 @@ mod tests {
         let found = keys_for_server(&requested, &target, pool(&["c.test"])).unwrap();
         assert_eq!(found.map(|_| ()).unwrap_err().host(), "c.test");
         assert_eq!(count.get(), KE_EXCHANGES_MAX as usize);
-        assert!(keys_for_server(&requested, &target, || Err(KeError::NoProtocol)).is_err());
+        assert!(keys_for_server(&requested, &target, || Err(NtsKeError::NoProtocol)).is_err());
     }
 }

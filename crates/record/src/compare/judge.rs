@@ -8,12 +8,12 @@ const LOSS_INCREASE_MIN: f64 = 0.001;
 
 /// Bounds of a change; a positive change is an increase.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct ChangeInterval {
+pub(super) struct MetricChangeBounds {
     pub(super) low: f64,
     pub(super) high: f64,
 }
 
-impl ChangeInterval {
+impl MetricChangeBounds {
     /// Returns the interval of a change that is known exactly.
     pub(super) const fn exact(change: f64) -> Self {
         Self { low: change, high: change }
@@ -30,12 +30,12 @@ impl ChangeInterval {
     }
 }
 
-pub(super) fn judge_change(change: Option<ChangeInterval>, threshold: f64) -> CompareVerdict {
+pub(super) fn judge_change(change: Option<MetricChangeBounds>, threshold: f64) -> CompareVerdict {
     match change {
         None => CompareVerdict::NotEnough,
-        Some(ChangeInterval { low, .. }) if low > threshold => CompareVerdict::Worse,
-        Some(ChangeInterval { high, .. }) if high < -threshold => CompareVerdict::Better,
-        Some(ChangeInterval { low, high }) if low >= -threshold && high <= threshold => {
+        Some(MetricChangeBounds { low, .. }) if low > threshold => CompareVerdict::Worse,
+        Some(MetricChangeBounds { high, .. }) if high < -threshold => CompareVerdict::Better,
+        Some(MetricChangeBounds { low, high }) if low >= -threshold && high <= threshold => {
             CompareVerdict::Same
         }
         Some(_) => CompareVerdict::Unclear,
@@ -47,12 +47,12 @@ pub(super) fn judge_change(change: Option<ChangeInterval>, threshold: f64) -> Co
 /// offsets. A change within the error bounds or the threshold counts as no change. Returns the
 /// bounds of the change extended by the error bounds, and the verdict.
 pub(super) fn judge_offset(
-    distance_increase: ChangeInterval,
+    distance_increase: MetricChangeBounds,
     earlier: f64,
     error_bound: f64,
     threshold: f64,
-) -> (ChangeInterval, CompareVerdict) {
-    let bounds = ChangeInterval {
+) -> (MetricChangeBounds, CompareVerdict) {
+    let bounds = MetricChangeBounds {
         low: distance_increase.low - error_bound,
         high: distance_increase.high + error_bound,
     };
@@ -63,7 +63,7 @@ pub(super) fn judge_offset(
 /// least [`LOSS_INCREASE_MIN`].
 pub(super) fn judge_loss(
     earlier: f64,
-    change: Option<ChangeInterval>,
+    change: Option<MetricChangeBounds>,
     threshold: f64,
 ) -> CompareVerdict {
     judge_change(change, (earlier * threshold).max(LOSS_INCREASE_MIN))
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn verdicts_follow_from_bounds() {
-        let of = |low, high| judge_change(Some(ChangeInterval { low, high }), 0.1);
+        let of = |low, high| judge_change(Some(MetricChangeBounds { low, high }), 0.1);
         assert_eq!(of(0.11, 0.5), CompareVerdict::Worse);
         assert_eq!(of(-0.5, -0.11), CompareVerdict::Better);
         assert_eq!(of(-0.1, 0.1), CompareVerdict::Same);
@@ -88,7 +88,7 @@ mod tests {
     fn offsets_are_judged_beyond_their_error_bounds() {
         let judged = |[earlier, later]: [f64; 2], error_bounds: [f64; 2]| {
             let further = later.abs() - earlier.abs();
-            let further = ChangeInterval { low: further, high: further };
+            let further = MetricChangeBounds { low: further, high: further };
             judge_offset(further, earlier.abs(), error_bounds.iter().sum(), 0.1)
         };
         let of = |figures, error_bounds| judged(figures, error_bounds).1;
@@ -99,12 +99,12 @@ mod tests {
         assert_eq!(of([5e6, 5.4e6], [5e3, 5e3]), CompareVerdict::Same);
         assert_eq!(of([5e6, 5.6e6], [5e3, 5e3]), CompareVerdict::Worse);
         let (bounds, _) = judged([-3e3, 8e3], [5e3, 2e3]);
-        assert_eq!(bounds, ChangeInterval { low: -2e3, high: 12e3 });
+        assert_eq!(bounds, MetricChangeBounds { low: -2e3, high: 12e3 });
     }
 
     #[test]
     fn losses_too_small_to_matter_are_the_same() {
-        let change = |low, high| Some(ChangeInterval { low, high });
+        let change = |low, high| Some(MetricChangeBounds { low, high });
         assert_eq!(judge_loss(0.0, change(0.0001, 0.0009), 0.1), CompareVerdict::Same);
         assert_eq!(judge_loss(0.0, change(0.002, 0.003), 0.1), CompareVerdict::Worse);
         assert_eq!(judge_loss(0.5, change(0.002, 0.003), 0.1), CompareVerdict::Same);

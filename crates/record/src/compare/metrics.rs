@@ -7,7 +7,7 @@ use horolog_stats::Histogram;
 use horolog_stats::bootstrap::{self, ConfidenceInterval};
 use serde_json::Value;
 
-use super::judge::{ChangeInterval, judge_change, judge_loss, judge_offset};
+use super::judge::{MetricChangeBounds, judge_change, judge_loss, judge_offset};
 use super::measured::{MeasuredValue, SingleValue, is_informational, metrics_by_path};
 use super::{CompareVerdict, ComparedMetric, ComparedMetricKind};
 
@@ -69,7 +69,7 @@ fn compare_path(
     threshold: f64,
 ) -> Vec<ComparedMetric> {
     let both = [before, after];
-    let one_metric = |kind, values: [f64; 2], bounds: Option<ChangeInterval>, verdict| {
+    let one_metric = |kind, values: [f64; 2], bounds: Option<MetricChangeBounds>, verdict| {
         vec![compared_metric(path, kind, values.map(Some), bounds, verdict)]
     };
     if both.into_iter().flatten().any(MeasuredValue::is_failed) {
@@ -92,9 +92,9 @@ fn compare_path(
         let is_read = before.iter().chain(after).all(|one| one.bounds.is_none());
         // A single reading without bounds is the change itself.
         let change =
-            bounds.or_else(|| is_read.then(|| ChangeInterval::exact(relative_change(means))));
+            bounds.or_else(|| is_read.then(|| MetricChangeBounds::exact(relative_change(means))));
         let is_rate = kind == ComparedMetricKind::Rate;
-        let worse = if is_rate { change.map(ChangeInterval::reversed) } else { change };
+        let worse = if is_rate { change.map(MetricChangeBounds::reversed) } else { change };
         return one_metric(kind, means, bounds, judge_change(worse, threshold));
     }
     if let Some(sides) = all_values(both, MeasuredValue::offset) {
@@ -139,12 +139,12 @@ fn relative_change([before, after]: [f64; 2]) -> f64 {
 fn compare_offsets(
     sides: &[Vec<(f64, f64)>; 2],
     threshold: f64,
-) -> ([f64; 2], ChangeInterval, CompareVerdict) {
+) -> ([f64; 2], MetricChangeBounds, CompareVerdict) {
     let sizes = sides.each_ref().map(|runs| runs.iter().map(|one| one.0.abs()).collect::<Vec<_>>());
     let error_bounds = sides.each_ref().map(|runs| mean(runs.iter().map(|one| one.1)));
     let [before, after] = sizes.each_ref().map(|sizes| mean(sizes.iter().copied()));
     let further = bootstrap::difference_of_means(&sizes[0], &sizes[1])
-        .map_or_else(|| ChangeInterval::exact(after - before), difference);
+        .map_or_else(|| MetricChangeBounds::exact(after - before), difference);
     let (bounds, verdict) = judge_offset(further, before, error_bounds.iter().sum(), threshold);
     let values = match sides {
         [one, other] if one.len() == 1 && other.len() == 1 => [one[0].0, other[0].0],
@@ -175,18 +175,21 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
     sum / f64::max(count, 1.0)
 }
 
-fn difference(interval: ConfidenceInterval) -> ChangeInterval {
-    ChangeInterval { low: interval.low, high: interval.high }
+fn difference(interval: ConfidenceInterval) -> MetricChangeBounds {
+    MetricChangeBounds { low: interval.low, high: interval.high }
 }
 
-fn ratio(interval: ConfidenceInterval) -> ChangeInterval {
-    ChangeInterval { low: interval.low - 1.0, high: interval.high - 1.0 }
+fn ratio(interval: ConfidenceInterval) -> MetricChangeBounds {
+    MetricChangeBounds { low: interval.low - 1.0, high: interval.high - 1.0 }
 }
 
 /// Returns the bounds of a relative change. For one run on each side they follow from the bounds of
 /// the searches; for several runs from the spread of the values, and a bound is unknown if a search
 /// has no bound on that side.
-fn single_value_bounds(before: &[SingleValue], after: &[SingleValue]) -> Option<ChangeInterval> {
+fn single_value_bounds(
+    before: &[SingleValue],
+    after: &[SingleValue],
+) -> Option<MetricChangeBounds> {
     let search = |runs: &[SingleValue]| if let [one] = runs { one.bounds } else { None };
     if let Some((earlier, later)) = search(before).zip(search(after)) {
         let top =
@@ -194,7 +197,7 @@ fn single_value_bounds(before: &[SingleValue], after: &[SingleValue]) -> Option<
         let held = earlier[0] > 0.0 && later[0] > 0.0;
         // Both passed at the highest rate that was tried.
         if top && held && earlier[1].is_infinite() && later[1].is_infinite() {
-            return Some(ChangeInterval::exact(0.0));
+            return Some(MetricChangeBounds::exact(0.0));
         }
         // An unknown bound of a search makes the bound of the change on that side unknown.
         let low = if earlier[1].is_finite() {
@@ -203,7 +206,7 @@ fn single_value_bounds(before: &[SingleValue], after: &[SingleValue]) -> Option<
             None
         };
         let high = (earlier[0] > 0.0).then(|| relative_change([earlier[0], later[1]]));
-        return Some(ChangeInterval::from_bounds(low, high));
+        return Some(MetricChangeBounds::from_bounds(low, high));
     }
     let found = |runs: &[SingleValue]| runs.iter().map(|one| one.value).collect::<Vec<_>>();
     let spread = bootstrap::ratio_of_means(&found(before), &found(after)).map(ratio)?;
@@ -214,7 +217,7 @@ fn single_value_bounds(before: &[SingleValue], after: &[SingleValue]) -> Option<
     let no_upper = |runs: &[SingleValue]| is_open(runs, |bounds| bounds[1].is_infinite());
     let low = (!no_upper(before) && !no_lower(after)).then_some(spread.low);
     let high = (!no_lower(before) && !no_upper(after)).then_some(spread.high);
-    Some(ChangeInterval::from_bounds(low, high))
+    Some(MetricChangeBounds::from_bounds(low, high))
 }
 
 fn compare_times(
@@ -240,7 +243,7 @@ fn compared_metric(
     path: &str,
     kind: ComparedMetricKind,
     [earlier, later]: [Option<f64>; 2],
-    bounds: Option<ChangeInterval>,
+    bounds: Option<MetricChangeBounds>,
     verdict: CompareVerdict,
 ) -> ComparedMetric {
     let known = |bound: f64| Some(bound).filter(|bound| bound.is_finite());

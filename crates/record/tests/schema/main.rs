@@ -139,9 +139,9 @@ kinds! {
     bench_nts BenchNtsResult BENCH_NTS_SCHEMA,
     bench_relay BenchRelayResult BENCH_RELAY_SCHEMA,
     campaign CampaignResult CAMPAIGN_SCHEMA,
-    clock ClockResult CLOCK_SCHEMA,
+    clock ClockSimulateResult CLOCK_SCHEMA,
     clock_compare ClockCompareResult CLOCK_COMPARE_SCHEMA,
-    compare CompareResult COMPARE_SCHEMA,
+    compare RunsCompareResult COMPARE_SCHEMA,
     cycle CycleResult CYCLE_SCHEMA,
     cycle_predict CyclePredictResult CYCLE_PREDICT_SCHEMA,
     cycle_test CycleTestResult CYCLE_TEST_SCHEMA,
@@ -194,7 +194,7 @@ fn choices_have_their_serialised_names() {
             assert_eq!(serde_json::to_value(choice).unwrap(), name(*choice));
         }
     }
-    check(&record::HostMeasurement::ALL, record::HostMeasurement::name);
+    check(&record::HostMeasurementKind::ALL, record::HostMeasurementKind::name);
     check(&record::WaitFunction::ALL, record::WaitFunction::name);
     check(&record::CycleTestFaultKind::ALL, record::CycleTestFaultKind::name);
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use horolog_sys::explain::explain;
 use horolog_sys::unix::connect_without_waiting;
 
-use super::message::{ControlRequest, ControlResponse, ErrorClass};
+use super::message::{ControlRefusalClass, ControlRequest, ControlResponse};
 use crate::RelayListing;
 use crate::relay::CHANGE_TIMEOUT;
 
@@ -34,7 +34,7 @@ pub enum ControlClientError {
     InvalidResponse(PathBuf, String),
     /// The relay refused the request.
     #[error("{0}")]
-    Refused(String, ErrorClass),
+    Refused(String, ControlRefusalClass),
 }
 
 /// Sends a request to the relay at `path`; returns its state if requested.

@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{GroupSpec, Relay, RelayError, RelayListing, TableError, TableSpec, fields};
+use crate::{
+    GroupSpec, Relay, RelayError, RelayListing, RoutingTableError, RoutingTableSpec, fields,
+};
 
 /// Maximum length of a request line, in bytes; the longest names all children that a table can
 /// hold.
@@ -47,7 +49,7 @@ pub enum ControlRequest {
 /// Class of a refusal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum ErrorClass {
+pub enum ControlRefusalClass {
     /// The request is invalid.
     Request,
     /// This host lacks something that the relay needs.
@@ -67,7 +69,7 @@ pub enum ControlResponse {
         /// The reason, in one line.
         reason: String,
         /// Class of the refusal.
-        class: ErrorClass,
+        class: ControlRefusalClass,
     },
 }
 
@@ -91,7 +93,7 @@ impl ControlRequest {
     }
 
     /// Applies the requested change to the specification of a table.
-    pub fn edit(self, spec: &mut TableSpec) -> Result<(), TableError> {
+    pub fn edit(self, spec: &mut RoutingTableSpec) -> Result<(), RoutingTableError> {
         match self {
             Self::List => {}
             Self::AddGroup { group } => spec.groups.push(group),
@@ -106,7 +108,7 @@ impl ControlRequest {
                 let group = find_group(spec, &group)?;
                 for child in children {
                     let index = group.children.iter().position(|one| *one == child);
-                    let no_child = || TableError::NoChild(group.name.clone(), child);
+                    let no_child = || RoutingTableError::NoChild(group.name.clone(), child);
                     group.children.remove(index.ok_or_else(no_child)?);
                 }
             }
@@ -126,15 +128,19 @@ impl ControlRequest {
     }
 }
 
-fn find_group<'a>(spec: &'a mut TableSpec, name: &str) -> Result<&'a mut GroupSpec, TableError> {
+fn find_group<'a>(
+    spec: &'a mut RoutingTableSpec,
+    name: &str,
+) -> Result<&'a mut GroupSpec, RoutingTableError> {
     let printable_name = || name.chars().filter(|c| !c.is_control()).take(64).collect();
     let found = spec.groups.iter_mut().find(|group| group.name == name);
-    found.ok_or_else(|| TableError::NoGroup(printable_name()))
+    found.ok_or_else(|| RoutingTableError::NoGroup(printable_name()))
 }
 
 impl ControlResponse {
     fn refused(error: &RelayError) -> Self {
-        let class = if error.is_usage() { ErrorClass::Request } else { ErrorClass::Host };
+        let class =
+            if error.is_usage() { ControlRefusalClass::Request } else { ControlRefusalClass::Host };
         Self::Refused { reason: error.to_string(), class }
     }
 

@@ -7,5 +7,5 @@ mod message;
 mod server;
 
 pub use client::{ControlClientError, request};
-pub use message::{ControlRequest, ControlResponse, ErrorClass, ParsedRequest};
+pub use message::{ControlRefusalClass, ControlRequest, ControlResponse, ParsedRequest};
 pub use server::{ControlServer, ControlSocketError, default_path};

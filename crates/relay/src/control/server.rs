@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use horolog_sys::explain::explain;
 use horolog_sys::unix::{UnixResponder, UnixResponderError};
 
-use super::message::{ControlRequest, ControlResponse, ErrorClass, REQUEST_BYTES_MAX};
+use super::message::{ControlRefusalClass, ControlRequest, ControlResponse, REQUEST_BYTES_MAX};
 use crate::Relay;
 
 /// Timeout for a client to send its request, and to read the response.
@@ -110,7 +110,7 @@ fn serve_client(mut stream: UnixStream, relay: &Relay) -> io::Result<()> {
     };
     let response = match requested {
         Ok(request) => request.execute(relay),
-        Err(reason) => ControlResponse::Refused { reason, class: ErrorClass::Request },
+        Err(reason) => ControlResponse::Refused { reason, class: ControlRefusalClass::Request },
     };
     stream.set_write_timeout(Some(CLIENT_TIMEOUT))?;
     stream.write_all(response.to_line().as_bytes())

@@ -37,14 +37,14 @@ pub trait CopySender: std::fmt::Debug + std::marker::Send {
 
 /// Kind of a socket engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum EngineKind {
+pub enum SocketEngineKind {
     /// One system call for each child, as usual for host-based multicast.
     Send,
     /// One system call for many copies.
     Sendmmsg,
 }
 
-impl EngineKind {
+impl SocketEngineKind {
     /// Returns its name.
     #[must_use]
     pub const fn name(self) -> &'static str {

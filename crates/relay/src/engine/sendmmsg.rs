@@ -3,7 +3,7 @@
 
 use std::os::fd::AsFd;
 
-use horolog_sys::message::{MessageTable, OutgoingDatagram};
+use horolog_sys::message::{MmsghdrTable, OutgoingDatagram};
 use horolog_sys::socket::Socket;
 
 use super::{CopySender, OutgoingCopy};
@@ -13,11 +13,11 @@ use crate::CopyDrop;
 const SLOTS: usize = 64;
 
 #[derive(Debug)]
-pub(super) struct SendmmsgEngine(MessageTable);
+pub(super) struct SendmmsgEngine(MmsghdrTable);
 
 impl SendmmsgEngine {
     pub(super) fn new() -> Self {
-        Self(MessageTable::new(SLOTS))
+        Self(MmsghdrTable::new(SLOTS))
     }
 
     /// Sends the copies of one call. The kernel stops at a copy that it refuses, and returns the

@@ -10,8 +10,10 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::control::{ControlClientError, ControlRequest, ControlServer, ErrorClass, request};
-use crate::{EngineKind, Relay};
+use crate::control::{
+    ControlClientError, ControlRefusalClass, ControlRequest, ControlServer, request,
+};
+use crate::{Relay, SocketEngineKind};
 
 use super::{group, spec};
 
@@ -27,7 +29,7 @@ fn controlled_relay() -> ControlledRelay {
     let path = directory.path().join("control.sock");
     let at = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let table = spec(vec![group("g", &at.to_string(), &[])]);
-    let relay = Relay::start(&table, EngineKind::Sendmmsg, None).unwrap();
+    let relay = Relay::start(&table, SocketEngineKind::Sendmmsg, None).unwrap();
     let control = ControlServer::start(&path, Arc::new(relay)).unwrap();
     ControlledRelay { path, _control: control, _directory: directory }
 }
@@ -43,7 +45,7 @@ fn oversized_request_is_refused_with_the_limit() {
     let much = ControlRequest::AddChildren { group: "g".into(), children: children(60_000) };
     assert!(much.to_line().len() > 1 << 20);
     let refused = request(&relay.path, &much).unwrap_err();
-    let ControlClientError::Refused(reason, ErrorClass::Request) = refused else {
+    let ControlClientError::Refused(reason, ControlRefusalClass::Request) = refused else {
         panic!("{refused}")
     };
     assert!(reason.contains("131072 bytes"), "{reason}");

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use crate::{
-    CopyDrop, LocalAddresses, PacketCopies, PacketRefusal, ReceivedPacket, RelayLimits,
+    CopyDrop, LocalAddresses, PacketCopies, PacketRefusal, ReceivedPacket, RelayRateLimiter,
     RoutingTable, decide,
 };
 
@@ -34,7 +34,7 @@ fn decided<'a>(
     table: &'a RoutingTable,
     packet: &ReceivedPacket,
 ) -> Result<PacketCopies<'a>, PacketRefusal> {
-    decide(table, &own(), &mut RelayLimits::default(), packet, 1)
+    decide(table, &own(), &mut RelayRateLimiter::default(), packet, 1)
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn rates_are_limited() {
     let mut wanted = spec(vec![group("one", "192.0.2.1:5000", &["192.0.2.2:5000"])]);
     wanted.groups[0].rate = 1;
     let table = RoutingTable::new(&wanted, None).unwrap();
-    let mut limits = RelayLimits::default();
+    let mut limits = RelayRateLimiter::default();
     let packet = packet("198.51.100.9:40000", "192.0.2.1:5000");
     let mut at = |now_ns| decide(&table, &own(), &mut limits, &packet, now_ns).map(drop);
     assert_eq!((at(0), at(1)), (Ok(()), Err(PacketRefusal::Rate)));
@@ -114,7 +114,7 @@ fn rates_are_limited() {
     wanted.groups[0].rate = 1_000_000;
     wanted.copy_rate = 1;
     let table = RoutingTable::new(&wanted, None).unwrap();
-    let mut limits = RelayLimits::default();
+    let mut limits = RelayRateLimiter::default();
     let passed = (0..5_000)
         .filter(|now_ns| decide(&table, &own(), &mut limits, &packet, *now_ns).is_ok())
         .count();

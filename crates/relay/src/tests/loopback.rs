@@ -8,13 +8,15 @@ use std::time::{Duration, Instant};
 
 use horolog_sys::socket::Socket;
 
-use crate::control::{ControlClientError, ControlRequest, ControlServer, ErrorClass, request};
-use crate::{EngineKind, Relay, RelayListing};
+use crate::control::{
+    ControlClientError, ControlRefusalClass, ControlRequest, ControlServer, request,
+};
+use crate::{Relay, RelayListing, SocketEngineKind};
 
 use super::{group, spec};
 
 const RECEIVE_TIMEOUT: Duration = Duration::from_secs(10);
-const ENGINES: [EngineKind; 2] = [EngineKind::Send, EngineKind::Sendmmsg];
+const ENGINES: [SocketEngineKind; 2] = [SocketEngineKind::Send, SocketEngineKind::Sendmmsg];
 
 fn receiver() -> (UdpSocket, SocketAddr) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -112,8 +114,9 @@ fn child_that_cannot_be_sent_to_does_not_delay_others() {
 #[test]
 fn a_change_that_cannot_be_made_changes_nothing() {
     let at = free();
-    let relay = Relay::start(&spec(vec![group("g", &at.to_string(), &[])]), EngineKind::Send, None)
-        .unwrap();
+    let relay =
+        Relay::start(&spec(vec![group("g", &at.to_string(), &[])]), SocketEngineKind::Send, None)
+            .unwrap();
     let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
     let before = relay.listing().table;
     let listen = taken.local_addr().unwrap().to_string();
@@ -152,7 +155,8 @@ fn a_group_may_listen_at_more_or_less_than_before() {
     let any = SocketAddr::from(([0, 0, 0, 0], at.port())).to_string();
     let one = at.to_string();
     let relay =
-        Relay::start(&spec(vec![group("g", &any, &[&child])]), EngineKind::Send, None).unwrap();
+        Relay::start(&spec(vec![group("g", &any, &[&child])]), SocketEngineKind::Send, None)
+            .unwrap();
     for (round, listen) in [&one, &any, &one].into_iter().enumerate() {
         relay
             .change(|spec| {
@@ -179,7 +183,7 @@ fn one_group_listens_at_an_address_and_another_at_all_others() {
     let all = group("all", &format!("0.0.0.0:{}", at.port()), &[&first]);
     let one = group("one", &at.to_string(), &[&second]);
     for groups in [vec![all.clone(), one.clone()], vec![one, all]] {
-        let relay = Relay::start(&spec(groups), EngineKind::Sendmmsg, None).unwrap();
+        let relay = Relay::start(&spec(groups), SocketEngineKind::Sendmmsg, None).unwrap();
         relayed(&source, at, &children[1].0, 1);
         let elsewhere = SocketAddr::from(([127, 0, 0, 2], at.port()));
         relayed(&source, elsewhere, &children[0].0, 2);
@@ -194,7 +198,7 @@ fn an_address_that_another_program_has_a_part_of_is_refused() {
     let elsewhere = SocketAddr::from(([127, 0, 0, 2], at.port()));
     let other = UdpSocket::bind(elsewhere).unwrap();
     let one = group("g", &at.to_string(), &[&child]);
-    let relay = Relay::start(&spec(vec![one]), EngineKind::Send, None).unwrap();
+    let relay = Relay::start(&spec(vec![one]), SocketEngineKind::Send, None).unwrap();
     let widen = || {
         relay.change(|spec| {
             spec.groups[0].listen = SocketAddr::from(([0, 0, 0, 0], at.port()));
@@ -213,7 +217,7 @@ fn the_control_socket_changes_the_table() {
     let path = directory.path().join("control.sock");
     let at = free();
     let table = spec(vec![group("g", &at.to_string(), &[])]);
-    let relay = Relay::start(&table, EngineKind::Sendmmsg, None).unwrap();
+    let relay = Relay::start(&table, SocketEngineKind::Sendmmsg, None).unwrap();
     let _control = ControlServer::start(&path, Arc::new(relay)).unwrap();
     let mode = std::fs::metadata(&path).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
@@ -225,7 +229,7 @@ fn the_control_socket_changes_the_table() {
     let listing = request(&path, &ControlRequest::List).unwrap().unwrap();
     assert_eq!(listing.table.groups[0].children, ["127.0.0.1:9".parse().unwrap()]);
     let refused = request(&path, &add("203.0.113.1:9")).unwrap_err();
-    let ControlClientError::Refused(reason, ErrorClass::Request) = refused else {
+    let ControlClientError::Refused(reason, ControlRefusalClass::Request) = refused else {
         panic!("{refused}")
     };
     assert!(reason.contains("destinations"), "{reason}");

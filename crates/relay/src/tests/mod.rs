@@ -7,9 +7,9 @@ mod loopback;
 mod tables;
 mod texts;
 
-use crate::{GroupSpec, HOP_LIMIT, Network, RATE, TableSpec};
+use crate::{GroupSpec, HOP_LIMIT, IpNetwork, RATE, RoutingTableSpec};
 
-fn networks(texts: &[&str]) -> Vec<Network> {
+fn networks(texts: &[&str]) -> Vec<IpNetwork> {
     texts.iter().map(|text| text.parse().unwrap()).collect()
 }
 
@@ -26,7 +26,7 @@ pub(crate) fn group(name: &str, listen: &str, children: &[&str]) -> GroupSpec {
     }
 }
 
-pub(crate) fn spec(groups: Vec<GroupSpec>) -> TableSpec {
+pub(crate) fn spec(groups: Vec<GroupSpec>) -> RoutingTableSpec {
     let destinations = networks(&["127.0.0.0/8", "192.0.2.0/24", "2001:db8::/32"]);
-    TableSpec { destinations, copy_rate: 1_000_000, groups }
+    RoutingTableSpec { destinations, copy_rate: 1_000_000, groups }
 }

@@ -6,12 +6,13 @@ use proptest::prelude::*;
 
 use crate::control::ControlRequest;
 use crate::{
-    CHILDREN_MAX, GROUPS_MAX, GroupSpec, RoutingTable, TableError, TableSpec, TableSpecError,
+    CHILDREN_MAX, GROUPS_MAX, GroupSpec, RoutingTable, RoutingTableError, RoutingTableFileError,
+    RoutingTableSpec,
 };
 
 use super::{group, spec};
 
-fn refused(groups: Vec<GroupSpec>) -> TableError {
+fn refused(groups: Vec<GroupSpec>) -> RoutingTableError {
     RoutingTable::new(&spec(groups), None).unwrap_err()
 }
 
@@ -60,14 +61,17 @@ fn a_full_table_takes_no_more() {
     let groups =
         |count| (0..count).map(|at| group(&format!("g{at}"), &listen(at), &[])).collect::<Vec<_>>();
     assert!(RoutingTable::new(&spec(groups(GROUPS_MAX)), None).is_ok());
-    assert_eq!(refused(groups(GROUPS_MAX + 1)), TableError::TooManyGroups(GROUPS_MAX + 1));
+    assert_eq!(refused(groups(GROUPS_MAX + 1)), RoutingTableError::TooManyGroups(GROUPS_MAX + 1));
     let children = |count: usize| {
         let children: Vec<String> = (0..count).map(|at| format!("192.0.2.2:{}", 1 + at)).collect();
         let children: Vec<&str> = children.iter().map(String::as_str).collect();
         vec![group("a", "192.0.2.1:1", &children)]
     };
     assert!(RoutingTable::new(&spec(children(CHILDREN_MAX)), None).is_ok());
-    assert_eq!(refused(children(CHILDREN_MAX + 1)), TableError::TooManyChildren(CHILDREN_MAX + 1));
+    assert_eq!(
+        refused(children(CHILDREN_MAX + 1)),
+        RoutingTableError::TooManyChildren(CHILDREN_MAX + 1)
+    );
 }
 
 #[test]
@@ -97,7 +101,7 @@ fn remaining_members_retain_counters_and_indices() {
     assert_ne!(b.index, c.index);
     assert_eq!(c.counters.counts().packets + c.children[0].counters.counts().packets, 0);
     let gone = ControlRequest::RemoveGroup { group: "a".into() }.edit(&mut spec).unwrap_err();
-    assert_eq!(gone, TableError::NoGroup("a".into()));
+    assert_eq!(gone, RoutingTableError::NoGroup("a".into()));
 }
 
 #[test]
@@ -118,11 +122,11 @@ fn a_malformed_file_is_refused_by_its_line() {
         ("destinations = ['192.0.2.0/33']", 1, "too long"),
         ("\n\n[[group", 3, ""),
     ] {
-        let TableSpecError { line: at, reason } = TableSpec::parse(text).unwrap_err();
+        let RoutingTableFileError { line: at, reason } = RoutingTableSpec::parse(text).unwrap_err();
         assert!(at == line && reason.contains(words), "{text:?}: line {at}: {reason}");
         assert!(!reason.contains('\n') && !reason.is_empty());
     }
-    assert_eq!(TableSpec::parse("").unwrap().groups, []);
+    assert_eq!(RoutingTableSpec::parse("").unwrap().groups, []);
 }
 
 fn a_network() -> impl Strategy<Value = String> {
@@ -169,16 +173,16 @@ prop_compose! {
         destinations in proptest::collection::vec(a_network(), 0..4),
         copy_rate in 0..=i64::MAX as u64,
         groups in proptest::collection::vec(a_group(), 0..4),
-    ) -> TableSpec {
+    ) -> RoutingTableSpec {
         let destinations = destinations.iter().map(|text| text.parse().unwrap()).collect();
-        TableSpec { destinations, copy_rate, groups }
+        RoutingTableSpec { destinations, copy_rate, groups }
     }
 }
 
 proptest! {
     #[test]
     fn a_file_is_read_as_it_was_written(spec in a_spec()) {
-        prop_assert_eq!(TableSpec::parse(&spec.to_toml()), Ok(spec.clone()));
+        prop_assert_eq!(RoutingTableSpec::parse(&spec.to_toml()), Ok(spec.clone()));
         if let Ok(table) = RoutingTable::new(&spec, None) {
             prop_assert_eq!(table.spec(), spec);
         }
@@ -192,7 +196,7 @@ proptest! {
 
     #[test]
     fn no_text_upsets_the_parsers(text in "\\PC{0,80}") {
-        if let Err(fault) = TableSpec::parse(&text) {
+        if let Err(fault) = RoutingTableSpec::parse(&text) {
             prop_assert!(!fault.to_string().contains('\n'));
         }
         if let Err(reason) = ControlRequest::parse(text.as_bytes()) {

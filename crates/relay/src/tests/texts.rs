@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    ChildListing, GroupListing, InterfaceListing, LimitsListing, RelayListing, SCHEMA, XdpLimits,
-    metrics, render_text,
+    ChildListing, GroupListing, IngressInterfaceListing, LimitsListing, RelayListing, SCHEMA,
+    XdpLimits, metrics, render_text,
 };
 
 use super::{group, spec};
@@ -28,8 +28,8 @@ fn listing() -> RelayListing {
             }),
         },
         interfaces: vec![
-            InterfaceListing { name: "eth0".into(), refused: None },
-            InterfaceListing { name: "tun0".into(), refused: Some("no native XDP".into()) },
+            IngressInterfaceListing { name: "eth0".into(), refused: None },
+            IngressInterfaceListing { name: "tun0".into(), refused: Some("no native XDP".into()) },
         ],
         send_interface: Some("relay0".into()),
         groups: vec![GroupListing {

@@ -4,11 +4,11 @@
 //! algorithms for minimum-delay application-layer multicast trees", IEEE/ACM Transactions on
 //! Networking 15(2), 2007), so this is a heuristic.
 
-use super::{PairDelays, ProcessingTime, ShapeError, Tree, TreeEdge};
+use super::{PairDelays, ProcessingTime, Tree, TreeEdge, TreeShapeError};
 
 /// Reason for which there is no tree.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum BuildError {
+pub enum TreeBuildError {
     /// Nodes to which no path was found.
     #[error(
         "no path found to '{name}'{} with at most {degree_max} children per node; measure more \
@@ -25,11 +25,16 @@ pub enum BuildError {
     },
     /// The tree is invalid.
     #[error(transparent)]
-    Shape(#[from] ShapeError),
+    Shape(#[from] TreeShapeError),
 }
 
-fn unreached_error(pairs: &PairDelays, node: usize, more: usize, degree_max: usize) -> BuildError {
-    BuildError::Unreached { name: pairs.names()[node].clone(), more, degree_max }
+fn unreached_error(
+    pairs: &PairDelays,
+    node: usize,
+    more: usize,
+    degree_max: usize,
+) -> TreeBuildError {
+    TreeBuildError::Unreached { name: pairs.names()[node].clone(), more, degree_max }
 }
 
 fn others(count: usize) -> String {
@@ -52,7 +57,7 @@ pub fn compact_tree(
     root: usize,
     degree_max: usize,
     processing: ProcessingTime,
-) -> Result<Tree, BuildError> {
+) -> Result<Tree, TreeBuildError> {
     let count = pairs.names().len();
     let nearest: Vec<Vec<usize>> = (0..count).map(|from| nearest_nodes(pairs, from)).collect();
     let mut is_in_tree = vec![false; count];
@@ -106,7 +111,7 @@ struct TreeMember {
 }
 
 /// Builds a star: the root serves all others, the farthest first.
-pub fn star_tree(pairs: &PairDelays, root: usize) -> Result<Tree, BuildError> {
+pub fn star_tree(pairs: &PairDelays, root: usize) -> Result<Tree, TreeBuildError> {
     let count = pairs.names().len();
     let mut edges: Vec<TreeEdge> =
         (0..count).filter(|to| *to != root).map(|to| edge_between(pairs, root, to)).collect();
@@ -119,7 +124,7 @@ pub fn star_tree(pairs: &PairDelays, root: usize) -> Result<Tree, BuildError> {
 }
 
 /// Builds a chain: each node serves one other, the nearest that is not in the chain yet.
-pub fn chain_tree(pairs: &PairDelays, root: usize) -> Result<Tree, BuildError> {
+pub fn chain_tree(pairs: &PairDelays, root: usize) -> Result<Tree, TreeBuildError> {
     let mut unserved: Vec<usize> = (0..pairs.names().len()).filter(|at| *at != root).collect();
     let (mut from, mut edges) = (root, Vec::with_capacity(unserved.len()));
     while !unserved.is_empty() {
@@ -156,7 +161,7 @@ fn with_ordered_children(
     pairs: &PairDelays,
     edges: &[TreeEdge],
     processing: ProcessingTime,
-) -> Result<Tree, ShapeError> {
+) -> Result<Tree, TreeShapeError> {
     let count = pairs.names().len();
     let mut child_edges: Vec<Vec<TreeEdge>> = vec![Vec::new(); count];
     // Time from the arrival at a node to the arrival at the last node of its subtree, in ns.

@@ -21,9 +21,9 @@ impl ProcessingTime {
     }
 }
 
-/// Engine that makes the copies, with its processing times at the nodes of a tree.
+/// Processing times of one engine at the nodes of a tree, at which it makes the copies.
 #[derive(Clone, PartialEq, Debug)]
-pub struct TreeEngine {
+pub struct EngineProcessingTimes {
     /// Name of the engine, such as `user-space`.
     pub name: String,
     /// Processing time at each node, in the tree's order. Leaves make no copies; their values are
@@ -31,7 +31,7 @@ pub struct TreeEngine {
     pub processing: Vec<ProcessingTime>,
 }
 
-impl TreeEngine {
+impl EngineProcessingTimes {
     /// Makes an engine with the same processing at every node of a tree.
     #[must_use]
     pub fn uniform(name: &str, tree: &Tree, processing: ProcessingTime) -> Self {
@@ -62,7 +62,7 @@ pub struct TreeDelays {
 /// Returns d from the root to every node, D and the mean, by the definitions of the paper's section
 /// 2.1.
 #[must_use]
-pub fn tree_delays(tree: &Tree, engine: &TreeEngine) -> TreeDelays {
+pub fn tree_delays(tree: &Tree, engine: &EngineProcessingTimes) -> TreeDelays {
     let mut node_ns: Vec<f64> = Vec::with_capacity(tree.nodes().len());
     for (at, node) in tree.nodes().iter().enumerate() {
         let above = node.parent.map_or(0.0, |parent| node_ns[parent]);
@@ -82,7 +82,12 @@ pub fn tree_delays(tree: &Tree, engine: &TreeEngine) -> TreeDelays {
 
 /// Returns d(u, v), in ns; `None` if `v` is not below `u`.
 #[must_use]
-pub fn delay_between(tree: &Tree, engine: &TreeEngine, u: usize, v: usize) -> Option<f64> {
+pub fn delay_between(
+    tree: &Tree,
+    engine: &EngineProcessingTimes,
+    u: usize,
+    v: usize,
+) -> Option<f64> {
     let path = tree.path_from_root(v);
     let from = path.iter().position(|at| *at == u)?;
     let hop = |at: &usize| engine.departure_delay_ns(tree, *at) + tree.nodes()[*at].delay_ns;

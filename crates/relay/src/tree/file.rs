@@ -8,7 +8,9 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::error::{check_name, checked_time_ns, printable_name, to_us};
-use super::{NODES_MAX, ProcessingTime, ShapeError, Tree, TreeEdge, TreeEngine, TreeFileError};
+use super::{
+    EngineProcessingTimes, NODES_MAX, ProcessingTime, Tree, TreeEdge, TreeFileError, TreeShapeError,
+};
 
 /// Maximum number of engines in a file: one, and one that replaces it.
 pub const ENGINES_MAX: usize = 2;
@@ -18,14 +20,14 @@ pub const ENGINES_MAX: usize = 2;
 struct RawTree {
     nodes: Spanned<Vec<Spanned<String>>>,
     #[serde(default)]
-    processing: Vec<Spanned<RawProcessing>>,
+    processing: Vec<Spanned<RawProcessingTime>>,
     #[serde(default, rename = "edge")]
     edges: Vec<Spanned<RawEdge>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct RawProcessing {
+struct RawProcessingTime {
     engine: Spanned<String>,
     node: Option<Spanned<String>>,
     first_us: Spanned<f64>,
@@ -47,7 +49,7 @@ pub struct TreeFile {
     pub tree: Tree,
     /// Engines in the order of their first mention in the file; the second replaces the first.
     /// There may be none.
-    pub engines: Vec<TreeEngine>,
+    pub engines: Vec<EngineProcessingTimes>,
 }
 
 impl TreeFile {
@@ -64,9 +66,9 @@ impl TreeFile {
         let edges = reader.edges(&raw.edges, &indices)?;
         let tree = Tree::new(&names, &edges).map_err(|error| {
             let byte = match &error {
-                ShapeError::SelfLoop { edge, .. }
-                | ShapeError::TwoParents { edge, .. }
-                | ShapeError::DuplicateEdge { edge, .. } => raw.edges[*edge].span().start,
+                TreeShapeError::SelfLoop { edge, .. }
+                | TreeShapeError::TwoParents { edge, .. }
+                | TreeShapeError::DuplicateEdge { edge, .. } => raw.edges[*edge].span().start,
                 _ => raw.nodes.span().start,
             };
             TreeFileError::at_byte(text, byte, error)
@@ -103,7 +105,7 @@ impl TreeFile {
         text
     }
 
-    fn write_engine(&self, text: &mut String, engine: &TreeEngine) {
+    fn write_engine(&self, text: &mut String, engine: &EngineProcessingTimes) {
         let default_processing = engine.processing[0];
         for (at, node) in self.tree.nodes().iter().enumerate() {
             let node_processing = engine.processing[at];
@@ -135,7 +137,7 @@ impl TreeFileReader<'_> {
 
     fn names(&self, nodes: &Spanned<Vec<Spanned<String>>>) -> Result<Vec<String>, TreeFileError> {
         if nodes.get_ref().len() > NODES_MAX {
-            return Err(self.error_at(nodes, ShapeError::TooManyNodes(nodes.get_ref().len())));
+            return Err(self.error_at(nodes, TreeShapeError::TooManyNodes(nodes.get_ref().len())));
         }
         let name = |name: &Spanned<String>| {
             check_name(name.get_ref()).map_err(|reason| self.error_at(name, reason))?;
@@ -192,16 +194,16 @@ impl TreeFileReader<'_> {
 
     fn engines(
         &self,
-        entries: &[Spanned<RawProcessing>],
+        entries: &[Spanned<RawProcessingTime>],
         indices: &NodeIndices<'_>,
         tree: &Tree,
-    ) -> Result<Vec<TreeEngine>, TreeFileError> {
+    ) -> Result<Vec<EngineProcessingTimes>, TreeFileError> {
         // The tree's order differs from that of the list.
         let tree_indices: HashMap<&str, usize> =
             tree.nodes().iter().enumerate().map(|(at, node)| (node.name.as_str(), at)).collect();
-        let mut engines: Vec<EngineEntries<'_>> = Vec::new();
+        let mut engines: Vec<EngineFileEntries<'_>> = Vec::new();
         for entry in entries {
-            let RawProcessing { engine, node, first_us, next_us } = entry.get_ref();
+            let RawProcessingTime { engine, node, first_us, next_us } = entry.get_ref();
             check_name(engine.get_ref()).map_err(|_| {
                 self.error_at(
                     engine,
@@ -222,7 +224,11 @@ impl TreeFileReader<'_> {
                 }
                 None => {
                     let (name, first_offset) = (engine.get_ref().as_str(), entry.span().start);
-                    engines.push(EngineEntries { name, first_offset, ..EngineEntries::default() });
+                    engines.push(EngineFileEntries {
+                        name,
+                        first_offset,
+                        ..EngineFileEntries::default()
+                    });
                     engines.len() - 1
                 }
             };
@@ -242,7 +248,7 @@ impl TreeFileReader<'_> {
                 return Err(self.error_at(entry, reason));
             }
         }
-        let to_engine = |entries: &EngineEntries<'_>| {
+        let to_engine = |entries: &EngineFileEntries<'_>| {
             entries.engine(tree).map_err(|node| {
                 let reason = format!(
                     "engine '{}' has no processing for node '{node}', nor one for all nodes",
@@ -257,7 +263,7 @@ impl TreeFileReader<'_> {
 
 /// Processing times of a file for one engine.
 #[derive(Default)]
-struct EngineEntries<'a> {
+struct EngineFileEntries<'a> {
     name: &'a str,
     /// Byte offset of the engine's first entry.
     first_offset: usize,
@@ -266,10 +272,10 @@ struct EngineEntries<'a> {
     node_processing: HashMap<usize, ProcessingTime>,
 }
 
-impl EngineEntries<'_> {
+impl EngineFileEntries<'_> {
     /// Returns the engine with its processing time at each node; the error is the name of an inner
     /// node without an entry.
-    fn engine(&self, tree: &Tree) -> Result<TreeEngine, String> {
+    fn engine(&self, tree: &Tree) -> Result<EngineProcessingTimes, String> {
         let processing_at = |(at, node): (usize, &super::TreeNode)| {
             let known = self.node_processing.get(&at).copied().or(self.default_processing);
             let known = known.or_else(|| node.children.is_empty().then(ProcessingTime::default));
@@ -277,6 +283,6 @@ impl EngineEntries<'_> {
         };
         let processing =
             tree.nodes().iter().enumerate().map(processing_at).collect::<Result<_, _>>()?;
-        Ok(TreeEngine { name: self.name.to_owned(), processing })
+        Ok(EngineProcessingTimes { name: self.name.to_owned(), processing })
     }
 }

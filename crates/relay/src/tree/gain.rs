@@ -1,14 +1,14 @@
 //! Reduction of the delays by another engine: equations (3) to (7) of Cao, Su and Lu 2008 (see the
 //! module `tree`), for the replacement at all nodes, and at one node at a time.
 
-use super::{Tree, TreeDelays, TreeEngine, tree_delays};
+use super::{EngineProcessingTimes, Tree, TreeDelays, tree_delays};
 
 /// Relative difference up to which two delays count as equal.
 const ROUNDING: f64 = 1e-9;
 
 /// Assumption of equation (4) about a tree and its engines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Equation4Assumption {
+pub enum RegularTreeGainAssumption {
     /// Inner nodes have the same number of children, two or more.
     SameDegree,
     /// All leaves are at the same depth.
@@ -24,9 +24,9 @@ pub enum Equation4Assumption {
 
 /// Equation (4): the reduction of D in a regular tree, `(log_m n) · ΔTP`.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Equation4 {
+pub struct RegularTreeReplacementGain {
     /// Assumptions that do not hold; equation (4) applies if this is empty.
-    pub violated_assumptions: Vec<Equation4Assumption>,
+    pub violated_assumptions: Vec<RegularTreeGainAssumption>,
     /// m: the children of the root, and so of each inner node.
     pub degree: usize,
     /// ΔTP: the reduction of the processing time of one node on the path to the slowest leaf, in
@@ -41,7 +41,7 @@ pub struct Equation4 {
 
 /// Reduction of the delays if only this node's engine is replaced.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct NodeGain {
+pub struct NodeReplacementGain {
     /// ΔTP: the mean reduction of the node's processing time over its copies, in ns; 0 for a leaf.
     pub processing_ns: f64,
     /// Reduction of D, in ns.
@@ -52,7 +52,7 @@ pub struct NodeGain {
 
 /// Reduction of the delays of a tree if another engine replaces its engine.
 #[derive(Clone, PartialEq, Debug)]
-pub struct ReplacementGain {
+pub struct EngineReplacementGain {
     /// ΔD: reduction of D if the engine of all nodes is replaced, in ns; (1) minus (2).
     pub tree_ns: f64,
     /// Reduction of the mean delay, in ns; (5) minus (6).
@@ -63,25 +63,29 @@ pub struct ReplacementGain {
     /// True if the slowest leaf is the same with both engines.
     pub same_path: bool,
     /// Equation (4), for regular trees.
-    pub equation_4: Equation4,
+    pub equation_4: RegularTreeReplacementGain,
     /// Equation (7) as published, in ns: the sum of ΔTP of all inner nodes but the root, divided by
     /// |V| − 1. It omits the root and weights each node by 1; (5) and (6) weight each copy by the
     /// number of nodes that it reaches.
     pub mean_as_published_ns: f64,
     /// Reduction by each node alone, in the tree's order.
-    pub nodes: Vec<NodeGain>,
+    pub nodes: Vec<NodeReplacementGain>,
 }
 
 /// Returns the reductions if `after` replaces `before`, at all nodes and at each node alone.
 #[must_use]
-pub fn replacement_gain(tree: &Tree, before: &TreeEngine, after: &TreeEngine) -> ReplacementGain {
+pub fn replacement_gain(
+    tree: &Tree,
+    before: &EngineProcessingTimes,
+    after: &EngineProcessingTimes,
+) -> EngineReplacementGain {
     let (old, new) = (tree_delays(tree, before), tree_delays(tree, after));
     let nodes = node_gains(tree, before, after, &old);
     let inner = tree.nodes().iter().zip(&nodes).skip(1);
     let published_sum: f64 = inner.map(|(_, gain)| gain.processing_ns).sum();
     let same_path = is_slowest(&new, old.slowest_leaf);
     let path = tree.path_from_root(old.slowest_leaf);
-    ReplacementGain {
+    EngineReplacementGain {
         tree_ns: old.tree_ns - new.tree_ns,
         mean_ns: old.mean_ns - new.mean_ns,
         along_path_ns: path[1..]
@@ -96,7 +100,12 @@ pub fn replacement_gain(tree: &Tree, before: &TreeEngine, after: &TreeEngine) ->
 }
 
 /// Returns the time by which the copy for a node leaves its parent earlier with `after`, in ns.
-fn earlier_departure_ns(tree: &Tree, before: &TreeEngine, after: &TreeEngine, at: usize) -> f64 {
+fn earlier_departure_ns(
+    tree: &Tree,
+    before: &EngineProcessingTimes,
+    after: &EngineProcessingTimes,
+    at: usize,
+) -> f64 {
     before.departure_delay_ns(tree, at) - after.departure_delay_ns(tree, at)
 }
 
@@ -108,22 +117,22 @@ fn is_slowest(delays: &TreeDelays, leaf: usize) -> bool {
 /// nodes.
 fn node_gains(
     tree: &Tree,
-    before: &TreeEngine,
-    after: &TreeEngine,
+    before: &EngineProcessingTimes,
+    after: &EngineProcessingTimes,
     old: &TreeDelays,
-) -> Vec<NodeGain> {
+) -> Vec<NodeReplacementGain> {
     let (sizes, largest_below) = (tree.subtree_sizes(), largest_delays_below(tree, old));
     let elsewhere = largest_delay_elsewhere(tree, &largest_below);
     let receivers = (tree.nodes().len() - 1) as f64;
     let node_gain = |(at, node): (usize, &super::TreeNode)| {
         if node.children.is_empty() {
-            return NodeGain { processing_ns: 0.0, tree_ns: 0.0, mean_ns: 0.0 };
+            return NodeReplacementGain { processing_ns: 0.0, tree_ns: 0.0, mean_ns: 0.0 };
         }
         let earlier_ns = |child: &usize| earlier_departure_ns(tree, before, after, *child);
         let sum: f64 = node.children.iter().map(earlier_ns).sum();
         let reached = node.children.iter().map(|child| sizes[*child] as f64 * earlier_ns(child));
         let slowest = node.children.iter().map(|child| largest_below[*child] - earlier_ns(child));
-        NodeGain {
+        NodeReplacementGain {
             processing_ns: sum / node.children.len() as f64,
             tree_ns: old.tree_ns - slowest.fold(elsewhere[at], f64::max),
             mean_ns: reached.sum::<f64>() / receivers,
@@ -167,28 +176,29 @@ fn largest_delay_elsewhere(tree: &Tree, largest_below: &[f64]) -> Vec<f64> {
 
 fn equation_4(
     tree: &Tree,
-    before: &TreeEngine,
-    after: &TreeEngine,
+    before: &EngineProcessingTimes,
+    after: &EngineProcessingTimes,
     path: &[usize],
     same_path: bool,
-) -> Equation4 {
+) -> RegularTreeReplacementGain {
     let nodes = tree.nodes();
     let (degree, depth) = (nodes[0].children.len(), tree.depth());
     let is_inner = |at: &usize| !nodes[*at].children.is_empty();
     let inner = || (0..nodes.len()).filter(is_inner);
     let leaves = || (0..nodes.len()).filter(|at| !is_inner(at));
-    let same =
-        |engine: &TreeEngine| inner().all(|at| engine.processing[at] == engine.processing[0]);
+    let same = |engine: &EngineProcessingTimes| {
+        inner().all(|at| engine.processing[at] == engine.processing[0])
+    };
     let holds = [
         (
-            Equation4Assumption::SameDegree,
+            RegularTreeGainAssumption::SameDegree,
             degree > 1 && inner().all(|at| nodes[at].children.len() == degree),
         ),
-        (Equation4Assumption::SameDepth, leaves().all(|at| nodes[at].depth == depth)),
-        (Equation4Assumption::SameProcessing, same(before) && same(after)),
-        (Equation4Assumption::SamePath, same_path),
+        (RegularTreeGainAssumption::SameDepth, leaves().all(|at| nodes[at].depth == depth)),
+        (RegularTreeGainAssumption::SameProcessing, same(before) && same(after)),
+        (RegularTreeGainAssumption::SamePath, same_path),
         (
-            Equation4Assumption::SameIndex,
+            RegularTreeGainAssumption::SameIndex,
             path[1..].windows(2).all(|two| nodes[two[0]].child_index == nodes[two[1]].child_index),
         ),
     ];
@@ -196,7 +206,7 @@ fn equation_4(
         holds.into_iter().filter(|(_, holds)| !holds).map(|(what, _)| what).collect();
     let processing_ns = earlier_departure_ns(tree, before, after, path[1]);
     let logarithm = |count: usize| (count as f64).ln() / (degree as f64).ln();
-    Equation4 {
+    RegularTreeReplacementGain {
         violated_assumptions,
         degree,
         processing_ns,

@@ -23,10 +23,13 @@ mod shape;
 #[cfg(test)]
 mod tests;
 
-pub use build::{BuildError, chain_tree, compact_tree, star_tree};
-pub use delay::{ProcessingTime, TreeDelays, TreeEngine, delay_between, tree_delays};
+pub use build::{TreeBuildError, chain_tree, compact_tree, star_tree};
+pub use delay::{EngineProcessingTimes, ProcessingTime, TreeDelays, delay_between, tree_delays};
 pub use error::TreeFileError;
 pub use file::{ENGINES_MAX, TreeFile};
-pub use gain::{Equation4, Equation4Assumption, NodeGain, ReplacementGain, replacement_gain};
+pub use gain::{
+    EngineReplacementGain, NodeReplacementGain, RegularTreeGainAssumption,
+    RegularTreeReplacementGain, replacement_gain,
+};
 pub use pairs::{PAIR_NODES_MAX, PairDelays};
-pub use shape::{NODES_MAX, ShapeError, Tree, TreeEdge, TreeNode};
+pub use shape::{NODES_MAX, Tree, TreeEdge, TreeNode, TreeShapeError};

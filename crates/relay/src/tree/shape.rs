@@ -10,7 +10,7 @@ const CYCLE_NODES_SHOWN: usize = 8;
 
 /// Reason for which nodes and edges are not a tree.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum ShapeError {
+pub enum TreeShapeError {
     /// Too many nodes.
     #[error("{0} nodes exceed the limit of {NODES_MAX} of a tree")]
     TooManyNodes(usize),
@@ -117,10 +117,10 @@ impl Tree {
     /// # Panics
     ///
     /// If an edge has an index that is not in the list.
-    pub fn new(names: &[String], edges: &[TreeEdge]) -> Result<Self, ShapeError> {
+    pub fn new(names: &[String], edges: &[TreeEdge]) -> Result<Self, TreeShapeError> {
         match names.len() {
-            0 | 1 => return Err(ShapeError::TooFewNodes),
-            many if many > NODES_MAX => return Err(ShapeError::TooManyNodes(many)),
+            0 | 1 => return Err(TreeShapeError::TooFewNodes),
+            many if many > NODES_MAX => return Err(TreeShapeError::TooManyNodes(many)),
             _ => {}
         }
         let parents = parent_edges(names, edges)?;
@@ -153,23 +153,23 @@ impl Tree {
         }
         if nodes.len() < names.len() {
             // A node that is not below the root has no ancestor without a parent.
-            return Err(ShapeError::Cycle(describe_cycle(names, &parents)));
+            return Err(TreeShapeError::Cycle(describe_cycle(names, &parents)));
         }
         Ok(Self { nodes })
     }
 
     /// Makes the tree whose inner nodes all have `degree` children and whose leaves are all `depth`
     /// edges from the root. Nodes are named by their number, level by level, from 0 on.
-    pub fn regular(degree: usize, depth: usize, delay_ns: f64) -> Result<Self, ShapeError> {
+    pub fn regular(degree: usize, depth: usize, delay_ns: f64) -> Result<Self, TreeShapeError> {
         if degree == 0 || depth == 0 {
-            return Err(ShapeError::ZeroDegreeOrDepth);
+            return Err(TreeShapeError::ZeroDegreeOrDepth);
         }
         let (mut level, mut count) = (1usize, 1usize);
         for _ in 0..depth {
             level = level.saturating_mul(degree);
             count = count.saturating_add(level);
             if count > NODES_MAX {
-                return Err(ShapeError::RegularTooLarge { degree, depth });
+                return Err(TreeShapeError::RegularTooLarge { degree, depth });
             }
         }
         let names: Vec<String> = (0..count).map(|number| number.to_string()).collect();
@@ -232,21 +232,25 @@ impl Tree {
 fn parent_edges<'a>(
     names: &[String],
     edges: &'a [TreeEdge],
-) -> Result<Vec<Option<&'a TreeEdge>>, ShapeError> {
+) -> Result<Vec<Option<&'a TreeEdge>>, TreeShapeError> {
     let mut parents: Vec<Option<&TreeEdge>> = vec![None; names.len()];
     for (at, edge) in edges.iter().enumerate() {
         let (from, to) = (|| names[edge.from].clone(), || names[edge.to].clone());
         if edge.from == edge.to {
-            return Err(ShapeError::SelfLoop { edge: at, name: to() });
+            return Err(TreeShapeError::SelfLoop { edge: at, name: to() });
         }
         match parents[edge.to] {
             None => parents[edge.to] = Some(edge),
             Some(first) if first.from == edge.from => {
-                return Err(ShapeError::DuplicateEdge { edge: at, parent: from(), child: to() });
+                return Err(TreeShapeError::DuplicateEdge {
+                    edge: at,
+                    parent: from(),
+                    child: to(),
+                });
             }
             Some(first) => {
                 let first = names[first.from].clone();
-                return Err(ShapeError::TwoParents {
+                return Err(TreeShapeError::TwoParents {
                     edge: at,
                     child: to(),
                     first,
@@ -259,14 +263,14 @@ fn parent_edges<'a>(
 }
 
 /// Returns the index of the only node without a parent.
-fn find_root(names: &[String], parents: &[Option<&TreeEdge>]) -> Result<usize, ShapeError> {
+fn find_root(names: &[String], parents: &[Option<&TreeEdge>]) -> Result<usize, TreeShapeError> {
     let mut roots = (0..names.len()).filter(|at| parents[*at].is_none());
     match (roots.next(), roots.next()) {
         (Some(root), None) => Ok(root),
         (Some(one), Some(other)) => {
-            Err(ShapeError::SeveralRoots(names[one].clone(), names[other].clone()))
+            Err(TreeShapeError::SeveralRoots(names[one].clone(), names[other].clone()))
         }
-        (None, _) => Err(ShapeError::NoRoot(describe_cycle(names, parents))),
+        (None, _) => Err(TreeShapeError::NoRoot(describe_cycle(names, parents))),
     }
 }
 

@@ -23,12 +23,12 @@ fn near(a: f64, b: f64) -> bool {
 }
 
 /// A root with two children, the first of which has two more; both engines differ by node.
-fn example() -> (Tree, TreeEngine, TreeEngine) {
+fn example() -> (Tree, EngineProcessingTimes, EngineProcessingTimes) {
     let edges = [edge(0, 1, 100.0), edge(0, 2, 200.0), edge(1, 3, 10.0), edge(1, 4, 20.0)];
     let tree = Tree::new(&names(5), &edges).unwrap();
-    let mut before = TreeEngine::uniform("user-space", &tree, takes(50.0, 30.0));
+    let mut before = EngineProcessingTimes::uniform("user-space", &tree, takes(50.0, 30.0));
     before.processing[1] = takes(70.0, 40.0);
-    let after = TreeEngine::uniform("in-kernel", &tree, takes(20.0, 1.0));
+    let after = EngineProcessingTimes::uniform("in-kernel", &tree, takes(20.0, 1.0));
     (tree, before, after)
 }
 
@@ -62,7 +62,12 @@ fn gains_are_differences_of_delays() {
 }
 
 /// The tree with every other engine replaced, or one.
-fn replaced(tree: &Tree, before: &TreeEngine, after: &TreeEngine, node: usize) -> TreeDelays {
+fn replaced(
+    tree: &Tree,
+    before: &EngineProcessingTimes,
+    after: &EngineProcessingTimes,
+    node: usize,
+) -> TreeDelays {
     let mut one = before.clone();
     one.processing[node] = after.processing[node];
     tree_delays(tree, &one)
@@ -72,8 +77,8 @@ fn replaced(tree: &Tree, before: &TreeEngine, after: &TreeEngine, node: usize) -
 fn in_a_regular_tree_equation_4_is_exact_with_the_leaves_for_n() {
     for (degree, depth) in [(2, 1), (2, 5), (3, 4), (7, 3)] {
         let tree = Tree::regular(degree, depth, 40.0).unwrap();
-        let before = TreeEngine::uniform("a", &tree, takes(20.0, 5.0));
-        let after = TreeEngine::uniform("b", &tree, takes(8.0, 0.5));
+        let before = EngineProcessingTimes::uniform("a", &tree, takes(20.0, 5.0));
+        let after = EngineProcessingTimes::uniform("b", &tree, takes(8.0, 0.5));
         let all = replacement_gain(&tree, &before, &after);
         assert_eq!(all.equation_4.violated_assumptions, []);
         assert!(near(all.equation_4.leaves_ns.unwrap(), all.tree_ns), "{degree} {depth}");
@@ -87,33 +92,40 @@ fn in_a_regular_tree_equation_4_is_exact_with_the_leaves_for_n() {
 
 #[test]
 fn violated_assumptions_of_equation_4_are_listed() {
-    let broken = |tree: &Tree, before: &TreeEngine, after: &TreeEngine| {
+    let broken = |tree: &Tree, before: &EngineProcessingTimes, after: &EngineProcessingTimes| {
         replacement_gain(tree, before, after).equation_4.violated_assumptions
     };
     let (tree, before, after) = example();
     let what = broken(&tree, &before, &after);
-    assert_eq!(what, [Equation4Assumption::SameDepth, Equation4Assumption::SameProcessing]);
+    assert_eq!(
+        what,
+        [RegularTreeGainAssumption::SameDepth, RegularTreeGainAssumption::SameProcessing]
+    );
     let chain = Tree::regular(1, 3, 1.0).unwrap();
-    let before = TreeEngine::uniform("a", &chain, takes(20.0, 5.0));
-    let all = replacement_gain(&chain, &before, &TreeEngine::uniform("b", &chain, takes(1.0, 1.0)));
-    assert_eq!(all.equation_4.violated_assumptions, [Equation4Assumption::SameDegree]);
+    let before = EngineProcessingTimes::uniform("a", &chain, takes(20.0, 5.0));
+    let all = replacement_gain(
+        &chain,
+        &before,
+        &EngineProcessingTimes::uniform("b", &chain, takes(1.0, 1.0)),
+    );
+    assert_eq!(all.equation_4.violated_assumptions, [RegularTreeGainAssumption::SameDegree]);
     assert_eq!((all.equation_4.leaves_ns, all.equation_4.all_nodes_ns), (None, None));
     // The long edge is at the first index of the root, and at the last one below.
     let edges = [edge(0, 1, 90.0), edge(0, 2, 1.0), edge(1, 3, 1.0), edge(1, 4, 1.0)];
     let edges = [&edges[..], &[edge(2, 5, 1.0), edge(2, 6, 1.0)]].concat();
     let tree = Tree::new(&names(7), &edges).unwrap();
-    let before = TreeEngine::uniform("a", &tree, takes(20.0, 5.0));
-    let after = TreeEngine::uniform("b", &tree, takes(8.0, 0.0));
-    assert_eq!(broken(&tree, &before, &after), [Equation4Assumption::SameIndex]);
-    let other = TreeEngine::uniform("c", &tree, takes(8.0, 200.0));
-    assert!(broken(&tree, &before, &other).contains(&Equation4Assumption::SamePath));
+    let before = EngineProcessingTimes::uniform("a", &tree, takes(20.0, 5.0));
+    let after = EngineProcessingTimes::uniform("b", &tree, takes(8.0, 0.0));
+    assert_eq!(broken(&tree, &before, &after), [RegularTreeGainAssumption::SameIndex]);
+    let other = EngineProcessingTimes::uniform("c", &tree, takes(8.0, 200.0));
+    assert!(broken(&tree, &before, &other).contains(&RegularTreeGainAssumption::SamePath));
 }
 
 #[test]
 fn equation_7_as_printed_is_less_than_what_5_and_6_give() {
     let tree = Tree::regular(2, 4, 40.0).unwrap();
-    let before = TreeEngine::uniform("a", &tree, takes(20.0, 0.0));
-    let after = TreeEngine::uniform("b", &tree, takes(8.0, 0.0));
+    let before = EngineProcessingTimes::uniform("a", &tree, takes(20.0, 0.0));
+    let after = EngineProcessingTimes::uniform("b", &tree, takes(8.0, 0.0));
     let all = replacement_gain(&tree, &before, &after);
     // Every node but the root has as many nodes above it as its depth, each of which gains 12.
     let depths: usize = tree.nodes().iter().map(|node| node.depth).sum();
@@ -139,10 +151,10 @@ fn what_is_no_tree_is_refused() {
     assert_eq!(refused(3, &[(0, 2)]), "'n0' and 'n1' both have no parent; a tree has one root");
     assert!(matches!(
         Tree::regular(2, 16, 0.0),
-        Err(ShapeError::RegularTooLarge { degree: 2, depth: 16 })
+        Err(TreeShapeError::RegularTooLarge { degree: 2, depth: 16 })
     ));
-    assert!(matches!(Tree::regular(1 << 40, 9, 0.0), Err(ShapeError::RegularTooLarge { .. })));
-    assert_eq!(Tree::regular(0, 3, 0.0), Err(ShapeError::ZeroDegreeOrDepth));
+    assert!(matches!(Tree::regular(1 << 40, 9, 0.0), Err(TreeShapeError::RegularTooLarge { .. })));
+    assert_eq!(Tree::regular(0, 3, 0.0), Err(TreeShapeError::ZeroDegreeOrDepth));
     let long: Vec<(usize, usize)> = (0..20).map(|at| (at, (at + 1) % 20)).collect();
     assert!(refused(20, &long).ends_with("→ …"), "{}", refused(20, &long));
 }
@@ -252,7 +264,9 @@ fn all_trees(count: usize, degree_max: usize, delay_ns: &dyn Fn(usize, usize) ->
 }
 
 fn smallest(trees: &[Tree], processing: ProcessingTime) -> f64 {
-    let of = |tree: &Tree| tree_delays(tree, &TreeEngine::uniform("x", tree, processing)).tree_ns;
+    let of = |tree: &Tree| {
+        tree_delays(tree, &EngineProcessingTimes::uniform("x", tree, processing)).tree_ns
+    };
     trees.iter().map(of).fold(f64::INFINITY, f64::min)
 }
 
@@ -290,8 +304,11 @@ fn any_engine() -> impl Strategy<Value = Vec<ProcessingTime>> {
         .prop_map(|times| times.into_iter().map(|(first, next)| takes(first, next)).collect())
 }
 
-fn of(tree: &Tree, processing: &[ProcessingTime]) -> TreeEngine {
-    TreeEngine { name: "x".to_owned(), processing: processing[..tree.nodes().len()].to_vec() }
+fn of(tree: &Tree, processing: &[ProcessingTime]) -> EngineProcessingTimes {
+    EngineProcessingTimes {
+        name: "x".to_owned(),
+        processing: processing[..tree.nodes().len()].to_vec(),
+    }
 }
 
 fn any_pairs(count: usize) -> impl Strategy<Value = PairDelays> {
@@ -362,7 +379,7 @@ proptest! {
     ) {
         let tree = Tree::regular(degree, depth, delay).unwrap();
         let (before, after) = (
-            TreeEngine::uniform("a", &tree, times[0]), TreeEngine::uniform("b", &tree, times[1]),
+            EngineProcessingTimes::uniform("a", &tree, times[0]), EngineProcessingTimes::uniform("b", &tree, times[1]),
         );
         let all = replacement_gain(&tree, &before, &after);
         prop_assert_eq!(&all.equation_4.violated_assumptions, &[]);

@@ -17,7 +17,7 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Ingress interface of groups' packets.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct InterfaceListing {
+pub struct IngressInterfaceListing {
     /// Name of the interface.
     pub name: String,
     /// Reason for which all packets of the interface go to the sockets; absent if the XDP programs
@@ -28,7 +28,7 @@ pub struct InterfaceListing {
 
 /// Ingress of a group's packets.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ingress {
+pub(super) struct GroupIngress {
     /// Index of the interface, if the packets arrive by exactly one.
     pub(super) sole_interface: Option<u32>,
 }
@@ -163,10 +163,10 @@ impl IngressInterfaces {
         &self,
         group: &Group,
         route_cache: &RouteCache,
-    ) -> Result<Ingress, String> {
+    ) -> Result<GroupIngress, String> {
         let links = self.ingress_links(group, route_cache);
         let only_link = links.first().filter(|_| links.len() == 1 && group.is_multicast());
-        let ingress = Ingress { sole_interface: only_link.map(|link| link.index) };
+        let ingress = GroupIngress { sole_interface: only_link.map(|link| link.index) };
         let mut refusal = None;
         for link in &links {
             match self.attempts.get(&link.index) {
@@ -210,8 +210,8 @@ impl IngressInterfaces {
         links
     }
 
-    pub(super) fn listing(&self) -> Vec<InterfaceListing> {
-        let to_listing = |tried: &AttachAttempt| InterfaceListing {
+    pub(super) fn listing(&self) -> Vec<IngressInterfaceListing> {
+        let to_listing = |tried: &AttachAttempt| IngressInterfaceListing {
             name: tried.name.clone(),
             refused: tried.attached.as_ref().err().cloned(),
         };

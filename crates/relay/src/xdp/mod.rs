@@ -14,21 +14,21 @@ use std::net::SocketAddr;
 use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use horolog_sys::clock::MonotonicClock;
+use horolog_sys::clock::ClockMonotonic;
 use horolog_sys::netlink::Netlink;
 use horolog_time::Clock;
 use horolog_xdp::{
     RelayChildCounts, RelayGroupCounts, RelayGroupError, RelayPrograms, RelayRateState,
-    RelaySettings, XdpError, supports_redirect,
+    RelayTableCapacities, XdpError, supports_redirect,
 };
 
 use crate::limits::{cap_leads, copy_tolerance_ns};
 use crate::route_cache::RouteCache;
 use crate::table::{CHILDREN_MAX, GROUPS_MAX};
 use crate::{ChildCounts, CopyDrop, Group, GroupCounts, PacketRefusal, RoutingTable};
+pub use ingress::IngressInterfaceListing;
 use ingress::IngressInterfaces;
-pub use ingress::InterfaceListing;
-use offload::OffloadPlan;
+use offload::GroupMapEntries;
 pub(crate) use offload::RING_FRAMES_MIN;
 
 /// Maximum number of destination addresses of groups' packets: addresses of groups, and this host's
@@ -68,16 +68,16 @@ struct XdpEngineState {
     relay: RelayPrograms,
     ingress: IngressInterfaces,
     /// Groups that the XDP programs have, by their address.
-    offloaded: HashMap<SocketAddr, OffloadedGroup>,
+    offloaded: HashMap<SocketAddr, InKernelGroup>,
     /// Reasons for which the programs do not have the other groups, by group index.
     refusals: HashMap<usize, String>,
     injectable: Arc<InjectableGroups>,
 }
 
-/// Group that the XDP programs have, in the form in which they have it.
-struct OffloadedGroup {
+/// Group whose copies the XDP programs make, with its map entries.
+struct InKernelGroup {
     group: Arc<Group>,
-    plan: OffloadPlan,
+    plan: GroupMapEntries,
 }
 
 impl std::fmt::Debug for XdpEngineState {
@@ -99,7 +99,7 @@ impl XdpEngine {
                 return Err(XdpEngineError::Interface(name.clone()));
             }
         }
-        let relay = RelayPrograms::load(&RelaySettings {
+        let relay = RelayPrograms::load(&RelayTableCapacities {
             groups: GROUPS_MAX as u32,
             children_per_group: CHILDREN_MAX as u32,
             children: CHILDREN_MAX as u32,
@@ -170,7 +170,7 @@ impl XdpEngine {
         for (group, plan) in additions {
             self.lock_state().offload_group(group, plan);
         }
-        cap_leads(&self.rate_state, table, MonotonicClock.now().as_ns() as u64);
+        cap_leads(&self.rate_state, table, ClockMonotonic.now().as_ns() as u64);
     }
 }
 
@@ -224,7 +224,7 @@ impl CounterGuard<'_> {
     }
 
     /// Returns the ingress interfaces of groups' packets.
-    pub(crate) fn interfaces(&self) -> Vec<InterfaceListing> {
+    pub(crate) fn interfaces(&self) -> Vec<IngressInterfaceListing> {
         self.state.ingress.listing()
     }
 }
@@ -241,7 +241,7 @@ impl XdpEngineState {
         &mut self,
         table: &'a RoutingTable,
         route_cache: &RouteCache,
-    ) -> (Vec<SocketAddr>, Vec<(&'a Arc<Group>, OffloadPlan)>) {
+    ) -> (Vec<SocketAddr>, Vec<(&'a Arc<Group>, GroupMapEntries)>) {
         self.relay.limit_copies(NonZeroU64::new(copy_tolerance_ns(table.copy_rate())));
         self.ingress.sync(&self.relay, table, route_cache);
         self.refusals.clear();
@@ -268,8 +268,8 @@ impl XdpEngineState {
         }
         // A group that listens on all addresses gives one up before another gets it.
         additions.sort_by_key(|(group, _)| !group.spec.listen.ip().is_unspecified());
-        let is_retained = |at: &SocketAddr, offloaded: &OffloadedGroup| {
-            let same = |(group, _): &&(&Arc<Group>, OffloadPlan)| group.spec.listen == *at;
+        let is_retained = |at: &SocketAddr, offloaded: &InKernelGroup| {
+            let same = |(group, _): &&(&Arc<Group>, GroupMapEntries)| group.spec.listen == *at;
             let group = additions.iter().find(same).map(|(group, _)| group);
             group.is_some_and(|group| {
                 group.index == offloaded.group.index
@@ -295,7 +295,7 @@ impl XdpEngineState {
 
     /// Adds a group to the programs, or updates it. If that fails, the group is removed from them
     /// and the reason is recorded.
-    fn offload_group(&mut self, group: &Arc<Group>, plan: OffloadPlan) {
+    fn offload_group(&mut self, group: &Arc<Group>, plan: GroupMapEntries) {
         let listen = group.spec.listen;
         let relay = &self.relay;
         let offloaded = self.offloaded.get_mut(&listen);
@@ -315,7 +315,7 @@ impl XdpEngineState {
                     lock(&self.injectable).insert(listen, length_max);
                 }
                 let group = Arc::clone(group);
-                let before = self.offloaded.insert(listen, OffloadedGroup { group, plan });
+                let before = self.offloaded.insert(listen, InKernelGroup { group, plan });
                 if let Some(previous) = before {
                     retain_counts(&previous.group, &removed_children);
                 }

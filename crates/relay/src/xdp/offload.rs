@@ -10,7 +10,7 @@ use horolog_xdp::{Interface, RELAY_LENGTH_MAX, RelayChild, RelayGroup, RelayLimi
 
 use crate::limits::{cost_ns, packet_tolerance_ns};
 use crate::route_cache::RouteCache;
-use crate::{Group, GroupChild, Network, RoutingTable};
+use crate::{Group, GroupChild, IpNetwork, RoutingTable};
 
 /// Number of frames that the transmit ring of every interface can hold: the ring of a virtual link
 /// holds as many, and no NIC's holds fewer. The copies of one packet must fit into it.
@@ -20,7 +20,7 @@ const GROUP_ADDRESS_BIT: u8 = 1;
 
 /// Group with its children, as map entries for the XDP programs.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct OffloadPlan {
+pub(super) struct GroupMapEntries {
     pub(super) group: RelayGroup,
     pub(super) children: Vec<RelayChild>,
 }
@@ -35,7 +35,7 @@ pub(super) fn plan_offload(
     route_cache: &RouteCache,
     sole_interface: Option<u32>,
     accepts_redirects: &mut impl FnMut(u32) -> bool,
-) -> Result<OffloadPlan, String> {
+) -> Result<GroupMapEntries, String> {
     let spec = &group.spec;
     if group.children.is_empty() {
         return Err("it has no children".to_owned());
@@ -91,7 +91,7 @@ pub(super) fn plan_offload(
         limit,
         copy_cost_ns: cost_ns(group.children.len() as u64, table.copy_rate()),
     };
-    Ok(OffloadPlan { group, children })
+    Ok(GroupMapEntries { group, children })
 }
 
 fn redirect_error(link: &Link) -> String {
@@ -170,7 +170,7 @@ fn source_prefixes(group: &Group) -> Vec<horolog_sys::netlink::Prefix> {
     let of_version = |prefix: &horolog_sys::netlink::Prefix| {
         prefix.address().is_ipv4() == group.spec.listen.is_ipv4()
     };
-    group.spec.sources.iter().copied().map(Network::prefix).filter(of_version).collect()
+    group.spec.sources.iter().copied().map(IpNetwork::prefix).filter(of_version).collect()
 }
 
 /// Returns this host's addresses of the IP version of `listen`, sorted, without duplicates.
@@ -248,14 +248,14 @@ mod tests {
         RoutingTable::new(&spec, None).unwrap()
     }
 
-    fn chosen(listen: &str, children: &[&str]) -> Result<OffloadPlan, String> {
+    fn chosen(listen: &str, children: &[&str]) -> Result<GroupMapEntries, String> {
         let table = table(vec![group("g", listen, children)]);
         plan_offload(&table, &table.groups()[0], &ways(), None, &mut |index| index != 7)
     }
 
     #[test]
     fn each_child_leaves_by_its_way() {
-        let OffloadPlan { group, children } =
+        let GroupMapEntries { group, children } =
             chosen("10.0.0.9:5", &["192.0.2.1:1", "10.0.0.1:2", "10.0.0.2:3"]).unwrap();
         let by: Vec<_> = children.iter().map(|child| child.interface.clone()).collect();
         let names: Vec<_> = by.iter().flatten().map(|interface| &*interface.name).collect();
@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn a_multicast_group_sends_from_the_address_of_the_way() {
-        let OffloadPlan { group, children } = chosen("239.0.0.1:5", &["192.0.2.1:1"]).unwrap();
+        let GroupMapEntries { group, children } = chosen("239.0.0.1:5", &["192.0.2.1:1"]).unwrap();
         assert_eq!(children[0].source, "172.16.1.1:5".parse().unwrap());
         assert!(group.hops_reset);
     }

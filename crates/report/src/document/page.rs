@@ -3,7 +3,7 @@
 use horolog_record::Host;
 use serde::Serialize;
 
-use super::{BlockContent, Document, DocumentBlock, Headline, NamedRowTable, RunFacts};
+use super::{BlockContent, DocumentBlock, Headline, NamedRowTable, ResultDocument, RunFacts};
 use crate::facts::FactGroup;
 use crate::html::PageTemplate;
 use crate::html::data;
@@ -17,7 +17,7 @@ use crate::limits::failed;
 use crate::units::ABSENT;
 
 /// Returns the page; `result` is embedded as JSON.
-pub(super) fn page(document: &Document<'_>, result: &(impl Serialize + ?Sized)) -> String {
+pub(super) fn page(document: &ResultDocument<'_>, result: &(impl Serialize + ?Sized)) -> String {
     let (sections, plots) = sections(document);
     let run = &document.run;
     let main = each(sections, |(heading, markup)| match heading {
@@ -45,7 +45,7 @@ pub(super) fn page(document: &Document<'_>, result: &(impl Serialize + ?Sized)) 
 
 /// Returns the document as one section of a page with several results, and adds its plots to
 /// `plots`.
-fn part(heading: &str, document: &Document<'_>, plots: &mut Vec<Plot>) -> String {
+fn part(heading: &str, document: &ResultDocument<'_>, plots: &mut Vec<Plot>) -> String {
     let (sections, drawn) = sections(document);
     plots.extend(drawn);
     let shown = sections.iter().filter(|(_, markup)| !markup.is_empty());
@@ -56,7 +56,7 @@ fn part(heading: &str, document: &Document<'_>, plots: &mut Vec<Plot>) -> String
 }
 
 /// Returns the failure in words, if any.
-fn failure(document: &Document<'_>) -> Option<String> {
+fn failure(document: &ResultDocument<'_>) -> Option<String> {
     let failure = |block: &DocumentBlock<'_>| match &block.content {
         BlockContent::Failure(failure) => Some(failure.clone()),
         _ => None,
@@ -65,7 +65,7 @@ fn failure(document: &Document<'_>) -> Option<String> {
 }
 
 /// Returns the definitions at the end of a page.
-fn note(document: &Document<'_>) -> &'static str {
+fn note(document: &ResultDocument<'_>) -> &'static str {
     let note = |block: &DocumentBlock<'_>| match block.content {
         BlockContent::PageNote(note) => Some(note),
         _ => None,
@@ -82,7 +82,7 @@ fn run_facts(run: &RunFacts<'_>, host: &Host) -> String {
     columns(&[lists, host_facts(host)])
 }
 
-fn headline(document: &Document<'_>) -> String {
+fn headline(document: &ResultDocument<'_>) -> String {
     let Headline { name, value, sentence } = &document.headline;
     let times = document.blocks.iter().find_map(|block| match &block.content {
         BlockContent::TimesAtRate(times) => Some(&times[..]),
@@ -92,7 +92,7 @@ fn headline(document: &Document<'_>) -> String {
 }
 
 /// Returns headings and markup, and all plots that have something to show.
-fn sections(document: &Document<'_>) -> (Vec<(&'static str, String)>, Vec<Plot>) {
+fn sections(document: &ResultDocument<'_>) -> (Vec<(&'static str, String)>, Vec<Plot>) {
     let (first, others): (Vec<_>, Vec<_>) =
         document.blocks.iter().partition(|block| block.is_first_on_page);
     let judged = [("Limits", limits(document.limits)), ("Findings", findings(document.findings))];

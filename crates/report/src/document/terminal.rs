@@ -1,6 +1,6 @@
 //! Document as lines for a terminal.
 
-use super::{BlockContent, Document, DocumentBlock, NameColumn, NamedRowTable};
+use super::{BlockContent, DocumentBlock, NameColumn, NamedRowTable, ResultDocument};
 use crate::facts::FactGroup;
 use crate::table::TableStyle;
 use crate::table::grid::{self, CellTone, GridColumn};
@@ -8,7 +8,7 @@ use crate::table::shapes::{distributions, put};
 use crate::table::summary::{finding_lines, limit_lines, wrapped};
 
 /// Returns the lines, without a newline at the end.
-pub(super) fn text(document: &Document<'_>, style: &TableStyle) -> String {
+pub(super) fn text(document: &ResultDocument<'_>, style: &TableStyle) -> String {
     let mut lines = Vec::new();
     let mut shapes = Vec::new();
     for block in &document.blocks {
@@ -43,7 +43,7 @@ pub(super) fn text(document: &Document<'_>, style: &TableStyle) -> String {
     lines.join("\n").trim_end().to_owned()
 }
 
-fn judgement(document: &Document<'_>, style: &TableStyle) -> Vec<String> {
+fn judgement(document: &ResultDocument<'_>, style: &TableStyle) -> Vec<String> {
     let limits = limit_lines(document.limits, style).into_iter();
     limits.chain(finding_lines(document.findings, style)).collect()
 }

@@ -5,7 +5,7 @@ use horolog_record::CampaignResult;
 use super::bars::{bar, row, table};
 use super::escape::each;
 use super::sections::paragraph;
-use crate::breakdown::{self, Breakdown};
+use crate::breakdown::{self, RoleBreakdown};
 
 /// Maximum number of bars per role; the others are only in its table.
 const BARS_MAX: usize = 40;
@@ -15,7 +15,7 @@ pub(crate) fn breakdowns(result: &CampaignResult) -> String {
     each(breakdown::breakdowns(result), |bars| drawn(&bars))
 }
 
-fn drawn(bars: &Breakdown) -> String {
+fn drawn(bars: &RoleBreakdown) -> String {
     let rows = each(bars.all.iter().take(BARS_MAX), |breakdown_row| {
         let share = (bars.full > 0.0).then(|| breakdown_row.size / bars.full);
         row(&breakdown_row.name, breakdown_row.numbers.each_ref().map(String::as_str), &bar(share))
@@ -31,7 +31,7 @@ fn drawn(bars: &Breakdown) -> String {
 
 #[cfg(test)]
 mod tests {
-    use horolog_record::CampaignInstance;
+    use horolog_record::CampaignInstanceResult;
     use serde_json::{Value, json};
 
     use super::*;
@@ -49,7 +49,7 @@ mod tests {
     fn with_parts(role: &str, results: &[Value]) -> CampaignResult {
         let mut result = fixture::campaign();
         let part = result.parts[0].clone();
-        let numbered = |(number, own): (usize, &Value)| CampaignInstance {
+        let numbered = |(number, own): (usize, &Value)| CampaignInstanceResult {
             job: format!("{role}.{number}"),
             role: role.to_owned(),
             result: Some(own.clone()),

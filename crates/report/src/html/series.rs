@@ -1,12 +1,12 @@
 //! Points of the plots of a load: loss and latency over the achieved rate, and latency by
 //! percentile from the histograms.
 
-use horolog_record::{Distribution, FindingCode, LoadResult, Percentiles, SeriesPoint, Trial};
+use horolog_record::{Distribution, FindingCode, LoadResult, LoadSeriesPoint, Percentiles, Trial};
 use horolog_stats::Histogram;
 
 use super::latency::time_axis;
 use super::plot::{AxisScale, Plot, PlotAxis, PlotMark, PlotSeries, PlotUnit, PlotView, PlotViews};
-use super::time_series::TimeSeriesSettings;
+use super::time_series::TimeSeriesPlotSettings;
 use crate::units::{human_rate, percent};
 use crate::verdict::BestRate;
 
@@ -146,7 +146,7 @@ pub(crate) fn latency_over_time(result: &LoadResult, described_by: &'static str)
 /// Requests sent and replies received, over time.
 pub(crate) fn rate_over_time(result: &LoadResult, described_by: &'static str) -> Plot {
     let interval_s = result.series.as_ref().map_or(f64::NAN, |series| series.interval_s);
-    let series = |label: &str, count: fn(&SeriesPoint) -> u64| {
+    let series = |label: &str, count: fn(&LoadSeriesPoint) -> u64| {
         // The last interval of an interrupted run is shorter than the others and is omitted.
         let whole = match points(result).split_last() {
             Some((_, whole)) if was_ended(result) => whole,
@@ -178,9 +178,9 @@ pub(crate) fn rate_over_time(result: &LoadResult, described_by: &'static str) ->
 /// Maximum number of points of a line, of which a plot may have five over one another.
 const POINTS_MAX: usize = 600;
 
-fn load_time_series(result: &LoadResult) -> TimeSeriesSettings {
+fn load_time_series(result: &LoadResult) -> TimeSeriesPlotSettings {
     let interval_s = result.series.as_ref().map(|series| series.interval_s);
-    TimeSeriesSettings { interval_s, points_max: POINTS_MAX, ..TimeSeriesSettings::EVEN }
+    TimeSeriesPlotSettings { interval_s, points_max: POINTS_MAX, ..TimeSeriesPlotSettings::EVEN }
 }
 
 /// Returns true if the run was interrupted.
@@ -188,14 +188,14 @@ fn was_ended(result: &LoadResult) -> bool {
     result.findings.iter().any(|finding| finding.code == FindingCode::Interrupted)
 }
 
-fn points(result: &LoadResult) -> &[SeriesPoint] {
+fn points(result: &LoadResult) -> &[LoadSeriesPoint] {
     result.series.as_ref().map_or(&[], |series| &series.points)
 }
 
 /// Returns the marks of the beginnings of phases, except the first.
 fn phase_marks(result: &LoadResult) -> Vec<PlotMark> {
     let begins = points(result).windows(2).filter(|pair| pair[0].trial != pair[1].trial);
-    let mark = |pair: &[SeriesPoint]| {
+    let mark = |pair: &[LoadSeriesPoint]| {
         let name = result.trials.get(pair[1].trial)?.phase.clone()?;
         Some(PlotMark { axis: "x", at: pair[1].at_s, label: name })
     };

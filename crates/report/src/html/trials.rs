@@ -1,7 +1,7 @@
 //! Tables of a load run: all trials, and selected distributions. They are the text alternative of
 //! the plots.
 
-use horolog_record::{Distribution, InvalidReason, LoadResult, Trial};
+use horolog_record::{Distribution, InvalidReplyReason, LoadResult, Trial};
 
 use super::data;
 use super::escape::{each, text};
@@ -217,29 +217,29 @@ fn time(distribution: Option<&Distribution>, figure: fn(&Distribution) -> u64) -
     distribution.map_or_else(|| ABSENT.to_owned(), |d| human_ns(figure(d)))
 }
 
-const fn reason_name(reason: InvalidReason) -> &'static str {
+const fn reason_name(reason: InvalidReplyReason) -> &'static str {
     match reason {
-        InvalidReason::Length => "length",
-        InvalidReason::Mode => "mode",
-        InvalidReason::Version => "version",
-        InvalidReason::Origin => "origin timestamp",
-        InvalidReason::Client => "client",
-        InvalidReason::Stratum => "stratum",
-        InvalidReason::Leap => "leap indicator",
-        InvalidReason::Nts => "not authentic",
-        InvalidReason::Mac => "wrong MAC",
-        InvalidReason::Timestamp => "timestamps",
-        InvalidReason::Domain => "domain",
-        InvalidReason::Flags => "flags",
-        InvalidReason::Sequence => "sequence number",
-        InvalidReason::Source => "source port",
-        InvalidReason::Monitor => "no NetSync Monitor",
-        InvalidReason::UnicastTerms => "wrong unicast terms",
-        InvalidReason::KissRate => "kiss of death RATE",
-        InvalidReason::KissDeny => "kiss of death DENY",
-        InvalidReason::KissRstr => "kiss of death RSTR",
-        InvalidReason::KissNtsn => "kiss of death NTSN",
-        InvalidReason::KissOther => "kiss of death",
+        InvalidReplyReason::Length => "length",
+        InvalidReplyReason::Mode => "mode",
+        InvalidReplyReason::Version => "version",
+        InvalidReplyReason::Origin => "origin timestamp",
+        InvalidReplyReason::Client => "client",
+        InvalidReplyReason::Stratum => "stratum",
+        InvalidReplyReason::Leap => "leap indicator",
+        InvalidReplyReason::Nts => "not authentic",
+        InvalidReplyReason::Mac => "wrong MAC",
+        InvalidReplyReason::Timestamp => "timestamps",
+        InvalidReplyReason::Domain => "domain",
+        InvalidReplyReason::Flags => "flags",
+        InvalidReplyReason::Sequence => "sequence number",
+        InvalidReplyReason::Source => "source port",
+        InvalidReplyReason::Monitor => "no NetSync Monitor",
+        InvalidReplyReason::UnicastTerms => "wrong unicast terms",
+        InvalidReplyReason::KissRate => "kiss of death RATE",
+        InvalidReplyReason::KissDeny => "kiss of death DENY",
+        InvalidReplyReason::KissRstr => "kiss of death RSTR",
+        InvalidReplyReason::KissNtsn => "kiss of death NTSN",
+        InvalidReplyReason::KissOther => "kiss of death",
     }
 }
 

@@ -1,8 +1,8 @@
 //! Document of a result of `horolog after`: one row per dependency, and the outcome of the wait.
 
-use horolog_record::{AfterOutcome, AfterResult, Dependency, DependencyKind};
+use horolog_record::{AfterDependency, AfterDependencyKind, AfterOutcome, AfterResult};
 
-use crate::document::{BlockContent, DescribeResult, Document, Headline, run_of};
+use crate::document::{BlockContent, DescribeResult, Headline, ResultDocument, run_of};
 use crate::html::data::{headed, row};
 use crate::html::escape::each;
 use crate::table::TableStyle;
@@ -16,7 +16,7 @@ const TARGET_WIDTH: usize = 30;
 const LONG_NS: u64 = 999_500_000_000;
 
 impl DescribeResult for AfterResult {
-    fn document(&self) -> Document<'_> {
+    fn document(&self) -> ResultDocument<'_> {
         let name = match self.end {
             AfterOutcome::Held => "All met after",
             AfterOutcome::Deadline => "Deadline passed after",
@@ -27,7 +27,7 @@ impl DescribeResult for AfterResult {
         } else {
             format!("{} after a wait", self.program.join(" "))
         };
-        Document {
+        ResultDocument {
             kind: "after",
             heading,
             lead: format!("started {}", self.started),
@@ -82,7 +82,7 @@ fn table(result: &AfterResult) -> String {
     headed("waits", "Conditions", ("target", &TITLES), &rows)
 }
 
-fn cells(one: &Dependency) -> [String; 5] {
+fn cells(one: &AfterDependency) -> [String; 5] {
     [
         kind_name(one.kind).to_owned(),
         one.satisfied_after_ns.map_or_else(|| ABSENT.to_owned(), time),
@@ -111,28 +111,28 @@ fn end(result: &AfterResult) -> String {
 }
 
 /// Returns the kind of a dependency, in a word.
-const fn kind_name(kind: DependencyKind) -> &'static str {
+const fn kind_name(kind: AfterDependencyKind) -> &'static str {
     match kind {
-        DependencyKind::Delay => "delay",
-        DependencyKind::Tcp => "tcp",
-        DependencyKind::Udp => "udp",
-        DependencyKind::File => "file",
-        DependencyKind::Mount => "mount",
-        DependencyKind::Dns => "dns",
-        DependencyKind::Clock => "clock",
-        DependencyKind::Command => "command",
+        AfterDependencyKind::Delay => "delay",
+        AfterDependencyKind::Tcp => "tcp",
+        AfterDependencyKind::Udp => "udp",
+        AfterDependencyKind::File => "file",
+        AfterDependencyKind::Mount => "mount",
+        AfterDependencyKind::Dns => "dns",
+        AfterDependencyKind::Clock => "clock",
+        AfterDependencyKind::Command => "command",
     }
 }
 
 /// Returns a dependency in words.
 #[must_use]
-pub fn dependency_name(dependency: &Dependency) -> String {
+pub fn dependency_name(dependency: &AfterDependency) -> String {
     format!("{} {}", kind_name(dependency.kind), dependency.target)
 }
 
 /// Returns a line on a dependency that has just become satisfied, or ceased to be.
 #[must_use]
-pub fn after_line(dependency: &Dependency) -> String {
+pub fn after_line(dependency: &AfterDependency) -> String {
     let name = dependency_name(dependency);
     let last_check = dependency.last_check.as_deref().unwrap_or_default();
     match dependency.satisfied_after_ns {

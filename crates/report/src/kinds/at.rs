@@ -1,8 +1,10 @@
 //! Outcome of a run at instants: wake-up and start latencies, and the results of the programs.
 
-use horolog_record::{AtOutcome, AtProgram, AtResult, AtScheduling, Distribution};
+use horolog_record::{AtOutcome, AtProgramResult, AtResult, AtScheduling, Distribution};
 
-use crate::document::{BlockContent, DescribeResult, DistributionSet, Document, Headline, run_of};
+use crate::document::{
+    BlockContent, DescribeResult, DistributionSet, Headline, ResultDocument, run_of,
+};
 use crate::html::data::{headed, row};
 use crate::html::escape::each;
 use crate::html::sections::paragraph;
@@ -18,7 +20,7 @@ const NAME_WIDTH: usize = 13;
 const PROGRAM_MAX: usize = 40;
 
 impl DescribeResult for AtResult {
-    fn document(&self) -> Document<'_> {
+    fn document(&self) -> ResultDocument<'_> {
         const HEADING: &str = "Latency";
         let latest = self.started_late_ns.as_ref().or(self.woken_late_ns.as_ref());
         let (name, value) = match latest {
@@ -39,7 +41,7 @@ impl DescribeResult for AtResult {
             )
             .under(""),
         ]);
-        Document {
+        ResultDocument {
             kind: "at",
             heading: format!("at {}", self.first),
             lead: format!("started {}", self.started),
@@ -154,7 +156,7 @@ fn summary(result: &AtResult) -> String {
     }
 }
 
-fn program(program: &AtProgram) -> String {
+fn program(program: &AtProgramResult) -> String {
     let mut name: String = program.program.join(" ").replace('\n', "; ");
     if name.chars().count() > PROGRAM_MAX {
         name = name.chars().take(PROGRAM_MAX - 1).chain(['…']).collect();

@@ -1,9 +1,9 @@
 //! Responses by the number of cores: reply rates and capacities, with the values published for the
 //! same experiment, the responses over the rate, and every single run at saturation.
 
-use horolog_record::{BenchCoresResult, CoreCountResult, CoresRateResult, ResponseRateSpread};
+use horolog_record::{BenchCoresResult, CoreCountResult, CoresRateResult, ReplyRateSpread};
 
-use crate::document::{BlockContent, DescribeResult, Document, Headline, RunFacts, run_of};
+use crate::document::{BlockContent, DescribeResult, Headline, ResultDocument, RunFacts, run_of};
 use crate::html::escape::{each, text};
 use crate::html::plot::{AxisScale, Plot, PlotAxis, PlotMark, PlotSeries, PlotUnit, PlotViews};
 use crate::table::TableStyle;
@@ -13,13 +13,13 @@ use crate::table::summary::wrapped;
 use crate::units::{ABSENT, amount, full_count, human_rate};
 
 impl DescribeResult for BenchCoresResult {
-    fn document(&self) -> Document<'_> {
+    fn document(&self) -> ResultDocument<'_> {
         const TABLES: &str = "Responses and cores";
         const PLOTS: &str = "By rate and by run";
         let tables = page_table(&responses(self), "responses")
             + &page_table(&capacities(self), "capacities");
         let engine = self.engine.map(|engine| engine.name().to_owned());
-        Document {
+        ResultDocument {
             kind: "bench cores",
             heading: "Responses by the number of cores".to_owned(),
             lead: match self.columns.len() {
@@ -189,9 +189,9 @@ fn capacities(result: &BenchCoresResult) -> TextTable {
     }
 }
 
-fn capacity_cells(column: &CoreCountResult, capacity: Option<ResponseRateSpread>) -> [String; 3] {
+fn capacity_cells(column: &CoreCountResult, capacity: Option<ReplyRateSpread>) -> [String; 3] {
     match (capacity, column.full_answer_rate()) {
-        (Some(ResponseRateSpread { min, max, mean }), _) => [min, max, mean].map(number),
+        (Some(ReplyRateSpread { min, max, mean }), _) => [min, max, mean].map(number),
         (None, Some(rate)) => [ABSENT.to_owned(), ABSENT.to_owned(), format!("≥ {}", number(rate))],
         (None, None) => [ABSENT; 3].map(str::to_owned),
     }

@@ -3,7 +3,7 @@
 
 use horolog_record::{BenchNtsResult, NtsCapacity};
 
-use crate::document::{BlockContent, DescribeResult, Document, Headline, run_of};
+use crate::document::{BlockContent, DescribeResult, Headline, ResultDocument, run_of};
 use crate::html::data::{headed, row};
 use crate::html::escape::each;
 use crate::html::plot::{AxisScale, Plot, PlotAxis, PlotSeries, PlotUnit, PlotViews};
@@ -19,11 +19,11 @@ const TITLES: [&str; 3] = ["lossless", "vs first", "CPU per reply"];
 const WIDTH: usize = 11;
 
 impl DescribeResult for BenchNtsResult {
-    fn document(&self) -> Document<'_> {
+    fn document(&self) -> ResultDocument<'_> {
         const PLOTS: &str = "By share of authenticated requests";
         const CAPACITIES: &str = "Capacities";
         let lines = |style: &TableStyle| lines(self, style);
-        Document {
+        ResultDocument {
             kind: "bench nts",
             heading: "Server cost of authentication".to_owned(),
             lead: format!("{} searches, started {}", self.capacities.len(), self.started),

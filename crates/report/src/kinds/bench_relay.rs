@@ -4,11 +4,11 @@
 use std::fmt::Write;
 
 use horolog_record::{
-    BenchRelayResult, Distribution, FLAT_RATIO_MAX, RelayBaseline, RelayConfigurationResult,
+    BenchRelayResult, Distribution, FLAT_RATIO_MAX, NoRelayBaseline, RelayConfigurationResult,
     RelayEngine, RelayScaling,
 };
 
-use crate::document::{BlockContent, DescribeResult, Document, Headline, RunFacts, run_of};
+use crate::document::{BlockContent, DescribeResult, Headline, ResultDocument, RunFacts, run_of};
 use crate::html::data::{row, table};
 use crate::html::escape::{each, text};
 use crate::html::plot::{
@@ -35,7 +35,7 @@ const METHOD: &str = "Totals: copies per second received by all children, at the
      including interrupts.";
 
 impl DescribeResult for BenchRelayResult {
-    fn document(&self) -> Document<'_> {
+    fn document(&self) -> ResultDocument<'_> {
         let totals = of_sizes(self, "totals", totals_of);
         let tables = [
             BlockContent::Custom(Box::new(|style| lines(self, style)), totals)
@@ -50,7 +50,7 @@ impl DescribeResult for BenchRelayResult {
             ("Repetitions", Some(self.repetitions.to_string())),
             ("Receiver hosts", Some(self.receivers.to_string())),
         ];
-        Document {
+        ResultDocument {
             kind: "bench relay",
             heading: "Copies by the number of children".to_owned(),
             lead: match self.sizes().len() {
@@ -166,7 +166,7 @@ fn signed_percent(percent: f64) -> String {
 }
 
 /// Ratio of the copy rates of two senders, by number of children.
-struct EngineRatio {
+struct CopyRateRatios {
     /// Names of the engine, and of the sender with which it is compared.
     name: String,
     /// Pairs (children, ratio); numbers of children for which one side was not measured are
@@ -176,7 +176,7 @@ struct EngineRatio {
 
 /// Returns the gains of the engines for a packet size: over the first engine, and over a source
 /// that sends the copies without a relay.
-fn gains(result: &BenchRelayResult, size: usize) -> Vec<EngineRatio> {
+fn gains(result: &BenchRelayResult, size: usize) -> Vec<CopyRateRatios> {
     let engines = result.engines();
     let rate = |children, engine| result.cell(size, children, engine)?.copies_per_s();
     let gain = |engine: RelayEngine, name: &str, other: &dyn Fn(usize) -> Option<f64>| {
@@ -185,7 +185,7 @@ fn gains(result: &BenchRelayResult, size: usize) -> Vec<EngineRatio> {
             Some((children, amount(rate(children, engine)? / other)?))
         };
         let ratios = result.child_counts(size).into_iter().filter_map(ratio).collect();
-        EngineRatio { name: format!("{} over {name}", engine.name()), ratios }
+        CopyRateRatios { name: format!("{} over {name}", engine.name()), ratios }
     };
     let mut gains = Vec::new();
     if let [first, others @ ..] = &engines[..] {
@@ -201,14 +201,14 @@ fn gains(result: &BenchRelayResult, size: usize) -> Vec<EngineRatio> {
 }
 
 /// Returns the titles of the gains of copies, and a row for each number of children.
-fn gain_rows(gains: &[EngineRatio]) -> (Vec<&str>, Vec<(String, Vec<String>)>) {
+fn gain_rows(gains: &[CopyRateRatios]) -> (Vec<&str>, Vec<(String, Vec<String>)>) {
     let mut children: Vec<usize> = Vec::new();
     for (of, _) in gains.iter().flat_map(|gain| &gain.ratios) {
         if !children.contains(of) {
             children.push(*of);
         }
     }
-    let cell = |gain: &EngineRatio, of: usize| {
+    let cell = |gain: &CopyRateRatios, of: usize| {
         let ratio = gain.ratios.iter().find(|(children, _)| *children == of);
         ratio.map_or_else(absent, |(_, ratio)| times(*ratio))
     };
@@ -239,7 +239,7 @@ fn costs(result: &BenchRelayResult, size: usize) -> Vec<(String, Vec<String>)> {
 }
 
 /// Returns the baseline without a relay in words.
-fn direct(direct: &RelayBaseline) -> String {
+fn direct(direct: &NoRelayBaseline) -> String {
     let threads = match direct.source_threads {
         1 => "1 thread".to_owned(),
         threads => format!("{threads} threads"),
@@ -432,7 +432,7 @@ fn plot(
 /// Returns the plot of the gain over the number of children, a view for each size that has
 /// something to compare.
 fn of_gains(result: &BenchRelayResult) -> Plot {
-    let series = |gain: EngineRatio| {
+    let series = |gain: CopyRateRatios| {
         let positive = gain.ratios.into_iter().filter(|(of, ratio)| *of > 0 && *ratio > 0.0);
         PlotSeries::new(gain.name, positive.map(|(of, ratio)| (of as f64, ratio)).collect())
     };

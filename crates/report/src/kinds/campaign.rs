@@ -1,13 +1,15 @@
 //! Campaign: the measurements of each role over all its parts, the end of each part, and the plan.
 
 use horolog_record::{
-    CampaignExclusions, CampaignInstance, CampaignNodeTask, CampaignRelay, CampaignResult,
-    CampaignRole, CampaignTask, CapacityLimit, Distribution, InstanceEnd, LimitingSide,
-    MergedResults, PathCounts, StartAccuracy,
+    CampaignExclusions, CampaignInstanceOutcome, CampaignInstanceResult, CampaignNodeTaskResult,
+    CampaignRelayCounts, CampaignResult, CampaignRoleResult, CampaignTaskResult, CapacityLimit,
+    Distribution, LimitingSide, MergedResults, PathRequestCounts, StartAccuracy,
 };
 
-use crate::breakdown::{BreakdownRow, breakdowns};
-use crate::document::{BlockContent, DescribeResult, DistributionSet, Document, Headline, run_of};
+use crate::breakdown::{RoleBreakdownRow, breakdowns};
+use crate::document::{
+    BlockContent, DescribeResult, DistributionSet, Headline, ResultDocument, run_of,
+};
 use crate::html::breakdown::breakdowns as breakdown_bars;
 use crate::html::data::{headed, row};
 use crate::html::escape::{each, text};
@@ -19,8 +21,9 @@ use crate::table::summary::wrapped;
 use crate::units::{ABSENT, count_of, full_count, human_ns, human_rate, percent_of, signed_ns};
 
 impl DescribeResult for CampaignResult {
-    fn document(&self) -> Document<'_> {
-        let done = self.parts.iter().filter(|part| part.end == InstanceEnd::Done).count();
+    fn document(&self) -> ResultDocument<'_> {
+        let done =
+            self.parts.iter().filter(|part| part.end == CampaignInstanceOutcome::Done).count();
         let interrupted = if self.interrupted { " Ended early." } else { "" };
         let sentence = format!(
             "{} roles of plan {} on {}.{interrupted}",
@@ -31,7 +34,7 @@ impl DescribeResult for CampaignResult {
         let merged = each(figures(self).iter().enumerate(), merged_table);
         let plan = format!("<pre>{}</pre>\n", text(&self.plan.text));
         let summary = sentences(self);
-        Document {
+        ResultDocument {
             kind: "campaign",
             heading: self.plan.name.clone(),
             lead: format!("{} Started {}.", self.plan.description, self.started),
@@ -61,7 +64,7 @@ impl DescribeResult for CampaignResult {
     fn embedded(&self) -> Option<Self> {
         let parts = match self.parts.len() {
             ..=PARTS_MAX => self.parts.clone(),
-            _ => self.parts.iter().map(CampaignInstance::without_result).collect(),
+            _ => self.parts.iter().map(CampaignInstanceResult::without_result).collect(),
         };
         Some(self.with_instances(parts))
     }
@@ -84,7 +87,7 @@ fn lines(result: &CampaignResult, style: &TableStyle) -> Vec<String> {
         lines.extend(wrapped(&text, "", "  ", style));
     }
     let start = result.start.as_ref();
-    let parts = RoleTable {
+    let parts = RoleFigures {
         caption: "Parts; start: after the start time".to_owned(),
         titles: PART_TITLES.to_vec(),
         rows: result.parts.iter().map(|one| part(one, start)).collect(),
@@ -96,7 +99,7 @@ fn lines(result: &CampaignResult, style: &TableStyle) -> Vec<String> {
     }
     for one in breakdowns(result) {
         let [_, first, second] = one.titles;
-        let bar = |row: &BreakdownRow| {
+        let bar = |row: &RoleBreakdownRow| {
             let [a, b] = &row.numbers;
             TextBar::plain(row.name.clone(), Some(row.size), format!("{first} {a}, {second} {b}"))
         };
@@ -112,7 +115,7 @@ fn lines(result: &CampaignResult, style: &TableStyle) -> Vec<String> {
 }
 
 /// Returns columns as wide as their content.
-fn grid(figures: &RoleTable, style: &TableStyle) -> Vec<String> {
+fn grid(figures: &RoleFigures, style: &TableStyle) -> Vec<String> {
     let width = |index: usize, title: &str| {
         let cells = figures.rows.iter().filter_map(|(_, cells)| cells.get(index));
         cells.map(|cell| cell.chars().count()).chain([title.chars().count()]).max().unwrap_or(0)
@@ -135,7 +138,7 @@ const LINES_MAX: usize = 12;
 /// Maximum number of parts whose own results are retained in the page's copy of the result.
 const PARTS_MAX: usize = 16;
 
-fn merged_table((number, figures): (usize, &RoleTable)) -> String {
+fn merged_table((number, figures): (usize, &RoleFigures)) -> String {
     let rows = each(&figures.rows, |(name, cells)| row(name, cells.clone()));
     let caption = text(&figures.caption);
     let id = format!("role-{number}");
@@ -183,19 +186,19 @@ const METHOD: &str = "All processes except services were prepared before the sta
      together.";
 
 /// Figures of a role under titles; the first title is that of the rows' names.
-pub(crate) struct RoleTable {
+pub(crate) struct RoleFigures {
     pub(crate) caption: String,
     pub(crate) titles: Vec<&'static str>,
     pub(crate) rows: Vec<(String, Vec<String>)>,
 }
 
 /// Returns the figures of all roles that have any.
-fn figures(result: &CampaignResult) -> Vec<RoleTable> {
+fn figures(result: &CampaignResult) -> Vec<RoleFigures> {
     let all = result.roles.iter().flat_map(of_role);
     all.filter(|figures| !figures.rows.is_empty()).collect()
 }
 
-fn of_role(role: &CampaignRole) -> Vec<RoleTable> {
+fn of_role(role: &CampaignRoleResult) -> Vec<RoleFigures> {
     let caption = |what: &str| {
         format!(
             "{} ({}): {what}, {} of {} results",
@@ -218,7 +221,7 @@ fn of_role(role: &CampaignRole) -> Vec<RoleTable> {
             let titles = ["intended/s", "from", "sent/s", "requests", "loss"];
             let titles = titles.into_iter().chain(TIMES).collect();
             let rows = trials.iter().map(row).collect();
-            vec![RoleTable { caption: caption("trials, all generators"), titles, rows }]
+            vec![RoleFigures { caption: caption("trials, all generators"), titles, rows }]
         }
         MergedResults::Paths { pairs, rows } => {
             let of_all = rows.iter().map(|row| {
@@ -235,12 +238,12 @@ fn of_role(role: &CampaignRole) -> Vec<RoleTable> {
                 own.into_iter().chain(TIMES).collect()
             };
             vec![
-                RoleTable {
+                RoleFigures {
                     caption: caption("all paths"),
                     titles: titles("bytes", "paths"),
                     rows: of_all.collect(),
                 },
-                RoleTable {
+                RoleFigures {
                     caption: caption("each path"),
                     titles: titles("path", "bytes"),
                     rows: of_pairs.collect(),
@@ -250,26 +253,26 @@ fn of_role(role: &CampaignRole) -> Vec<RoleTable> {
         MergedResults::Relays { relays, .. } => {
             let titles = vec!["relay", "received", "refused", "to", "sent", "dropped", "delivered"];
             let rows = relays.iter().flat_map(of_relay).collect();
-            vec![RoleTable { caption: caption("by child"), titles, rows }]
+            vec![RoleFigures { caption: caption("by child"), titles, rows }]
         }
         MergedResults::Cycles { tasks, nodes } => {
             vec![of_tasks(caption("all nodes"), tasks), of_nodes(caption("each node"), nodes)]
         }
         MergedResults::Distributions { distributions } => {
-            let row = |one: &horolog_record::CampaignDistribution| {
+            let row = |one: &horolog_record::MergedDistribution| {
                 let mut cells = vec![one.results.to_string(), full_count(one.distribution.count)];
                 cells.extend(times(Some(&one.distribution)));
                 (one.path.clone(), cells)
             };
             let titles = ["path", "from", "values"].into_iter().chain(TIMES).collect();
             let rows = distributions.iter().map(row).collect();
-            vec![RoleTable { caption: caption("merged distributions"), titles, rows }]
+            vec![RoleFigures { caption: caption("merged distributions"), titles, rows }]
         }
     }
 }
 
-fn of_tasks(caption: String, tasks: &[CampaignTask]) -> RoleTable {
-    let row = |one: &CampaignTask| {
+fn of_tasks(caption: String, tasks: &[CampaignTaskResult]) -> RoleFigures {
+    let row = |one: &CampaignTaskResult| {
         let skew = format!("{} \u{b1} {}", human_ns(one.skew_ns), human_ns(one.skew_error_ns));
         let mut cells = vec![
             format!("{}, run {}", one.leader, one.run + 1),
@@ -284,11 +287,11 @@ fn of_tasks(caption: String, tasks: &[CampaignTask]) -> RoleTable {
     };
     let titles = ["task", "run", "nodes", "periods", "missed", "skew", "span"];
     let titles = titles.into_iter().chain(TIMES).collect();
-    RoleTable { caption, titles, rows: tasks.iter().map(row).collect() }
+    RoleFigures { caption, titles, rows: tasks.iter().map(row).collect() }
 }
 
-fn of_nodes(caption: String, nodes: &[CampaignNodeTask]) -> RoleTable {
-    let row = |one: &CampaignNodeTask| {
+fn of_nodes(caption: String, nodes: &[CampaignNodeTaskResult]) -> RoleFigures {
+    let row = |one: &CampaignNodeTaskResult| {
         let p99 = |times: Option<&Distribution>| {
             times.map_or_else(|| ABSENT.to_owned(), |times| human_ns(times.p99))
         };
@@ -316,7 +319,7 @@ fn of_nodes(caption: String, nodes: &[CampaignNodeTask]) -> RoleTable {
         "start p99",
         "resp p99",
     ];
-    RoleTable { caption, titles, rows: nodes.iter().map(row).collect() }
+    RoleFigures { caption, titles, rows: nodes.iter().map(row).collect() }
 }
 
 const TIMES: [&str; 4] = ["p50", "p99", "p99.9", "max"];
@@ -331,7 +334,11 @@ pub(crate) fn length(length: u64, load_ratio: f64) -> String {
     if load_ratio > 0.0 { format!("{length}, R {load_ratio}") } else { length.to_string() }
 }
 
-fn path_cells(first: String, counts: &PathCounts, rtt: Option<&Distribution>) -> Vec<String> {
+fn path_cells(
+    first: String,
+    counts: &PathRequestCounts,
+    rtt: Option<&Distribution>,
+) -> Vec<String> {
     let mut cells = vec![
         first,
         full_count(counts.sent),
@@ -343,7 +350,7 @@ fn path_cells(first: String, counts: &PathCounts, rtt: Option<&Distribution>) ->
 }
 
 /// Returns a row for each child of a relay, or one if it has none.
-fn of_relay(relay: &CampaignRelay) -> Vec<(String, Vec<String>)> {
+fn of_relay(relay: &CampaignRelayCounts) -> Vec<(String, Vec<String>)> {
     let sum = |counts: &std::collections::BTreeMap<String, u64>| {
         full_count(counts.values().fold(0, |sum, count| sum.saturating_add(*count)))
     };
@@ -353,7 +360,7 @@ fn of_relay(relay: &CampaignRelay) -> Vec<(String, Vec<String>)> {
         let none = [ABSENT; 4].map(str::to_owned);
         return vec![(name, own.into_iter().chain(none).collect())];
     }
-    let child = |child: &horolog_record::CampaignRelayChild| {
+    let child = |child: &horolog_record::CampaignRelayChildCounts| {
         let to = child.job.clone().unwrap_or_else(|| child.address.to_string());
         let received = child.received.map_or_else(|| ABSENT.to_owned(), full_count);
         let cells = [to, full_count(child.sent), sum(&child.dropped), received];
@@ -366,15 +373,15 @@ fn of_relay(relay: &CampaignRelay) -> Vec<(String, Vec<String>)> {
 const PART_TITLES: [&str; 6] = ["part", "kind", "agent", "address", "end", "start"];
 
 /// Returns the row of a part: its name, and a cell for each further one of [`PART_TITLES`].
-fn part(part: &CampaignInstance, start: Option<&StartAccuracy>) -> (String, Vec<String>) {
+fn part(part: &CampaignInstanceResult, start: Option<&StartAccuracy>) -> (String, Vec<String>) {
     let late = part.started_ns.zip(start).filter(|_| !part.service).map(|(at_ns, start)| {
         let ahead_ns = part.clock.as_ref().map_or(0, |clock| clock.offset_ns);
         signed_ns(at_ns.saturating_sub(ahead_ns).saturating_sub(start.instant_ns))
     });
     let before = if part.service { "before" } else { ABSENT };
     let end = match (part.end, part.status) {
-        (InstanceEnd::Done, Some(status @ 1..)) => format!("done ({status})"),
-        (InstanceEnd::Failed, Some(status)) => format!("failed ({status})"),
+        (CampaignInstanceOutcome::Done, Some(status @ 1..)) => format!("done ({status})"),
+        (CampaignInstanceOutcome::Failed, Some(status)) => format!("failed ({status})"),
         (end, _) => end_name(end).to_owned(),
     };
     let cells = vec![
@@ -387,16 +394,16 @@ fn part(part: &CampaignInstance, start: Option<&StartAccuracy>) -> (String, Vec<
     (part.job.clone(), cells)
 }
 
-const fn end_name(end: InstanceEnd) -> &'static str {
+const fn end_name(end: CampaignInstanceOutcome) -> &'static str {
     match end {
-        InstanceEnd::Done => "done",
-        InstanceEnd::Failed => "failed",
-        InstanceEnd::Signalled => "signalled",
-        InstanceEnd::TimedOut => "timed out",
-        InstanceEnd::Abandoned => "abandoned",
-        InstanceEnd::Refused => "not started",
-        InstanceEnd::Interrupted => "interrupted",
-        InstanceEnd::Lost => "lost",
+        CampaignInstanceOutcome::Done => "done",
+        CampaignInstanceOutcome::Failed => "failed",
+        CampaignInstanceOutcome::Signalled => "signalled",
+        CampaignInstanceOutcome::TimedOut => "timed out",
+        CampaignInstanceOutcome::Abandoned => "abandoned",
+        CampaignInstanceOutcome::Refused => "not started",
+        CampaignInstanceOutcome::Interrupted => "interrupted",
+        CampaignInstanceOutcome::Lost => "lost",
     }
 }
 
@@ -421,7 +428,7 @@ fn delivered(delivery: &CampaignExclusions) -> Vec<String> {
 }
 
 /// Returns the rate up to which servers replied.
-fn up_to(role: &CampaignRole) -> Option<String> {
+fn up_to(role: &CampaignRoleResult) -> Option<String> {
     let MergedResults::Load { capacity: Some(capacity), .. } = &role.merged else { return None };
     let lost = |share: f64| format!("{}%", (share * 1e4).round() / 1e2);
     let answered = match capacity.answered_rate {

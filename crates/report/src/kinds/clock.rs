@@ -4,20 +4,20 @@
 use std::collections::BTreeMap;
 
 use horolog_record::{
-    AllanDeviation, ClockErrorRange, ClockOutage, ClockResult, DisciplineMethod, DisciplineResult,
-    LimitUnit,
+    AllanDeviation, ClockErrorRange, ClockSimulateResult, DisciplineMethod, DisciplineResult,
+    LimitUnit, PulseOutage,
 };
 
 use super::clock_compare::OFFSET_STATISTICS;
 use crate::document::{
-    BlockContent, DescribeResult, Document, Headline, NamedFacts, RunFacts, run_of,
+    BlockContent, DescribeResult, Headline, NamedFacts, ResultDocument, RunFacts, run_of,
 };
 use crate::html::data::{row, table};
 use crate::html::escape::each;
 use crate::html::plot::{AxisScale, Plot, PlotAxis, PlotUnit, PlotViews};
 use crate::html::sections::paragraph;
 use crate::html::stability::{allan_plot, allan_table, allan_text};
-use crate::html::time_series::TimeSeriesSettings;
+use crate::html::time_series::TimeSeriesPlotSettings;
 use crate::metrics::{MeasuredResult, Metric, judgement_of_fields};
 use crate::table::TableStyle;
 use crate::table::grid::{self, GridColumn};
@@ -63,8 +63,8 @@ const METHOD: &str = "Errors are relative to true time, sampled at a random poin
                                      excluding outages and the minute after each. Recovery: the \
                                      error stays within 1 µs for a minute.";
 
-impl DescribeResult for ClockResult {
-    fn document(&self) -> Document<'_> {
+impl DescribeResult for ClockSimulateResult {
+    fn document(&self) -> ResultDocument<'_> {
         let error_rows = |style: &TableStyle| errors(self, style);
         let outages = self.methods.iter().flat_map(|method| {
             method.outages.iter().map(|one| outage(method, one, self.duration_s))
@@ -75,7 +75,7 @@ impl DescribeResult for ClockResult {
             |(method, _)| format!("Clock error, {}, RMS", method_name(method.kind)),
         );
         let deviations = self.methods.iter().map(deviations).collect();
-        Document {
+        ResultDocument {
             kind: "clock simulate",
             heading: format!("{}, {}", self.oscillator.name, long_time(self.duration_s)),
             lead: format!("Seed {}: {}", self.seed, conditions(self)),
@@ -114,7 +114,7 @@ impl DescribeResult for ClockResult {
     }
 }
 
-impl MeasuredResult for ClockResult {
+impl MeasuredResult for ClockSimulateResult {
     fn metrics() -> Vec<Metric<Self>> {
         // Of the servo, the first method.
         let errors = OFFSET_STATISTICS.map(|(name, statistic)| {
@@ -126,7 +126,7 @@ impl MeasuredResult for ClockResult {
         });
         let recovery = Metric::new("recovery", LimitUnit::Ns, |result: &Self| {
             let outages = result.methods.iter().take(1).flat_map(|method| &method.outages);
-            let recovery = |outage: &ClockOutage| {
+            let recovery = |outage: &PulseOutage| {
                 let time = outage.recovered_after_s.map(|time| time as f64 * 1e9);
                 (format!("the outage {} s after the start", outage.begin_s), time)
             };
@@ -138,7 +138,7 @@ impl MeasuredResult for ClockResult {
     judgement_of_fields!();
 }
 
-fn title(result: &ClockResult) -> String {
+fn title(result: &ClockSimulateResult) -> String {
     let lock = result.locked_after_s.map_or_else(
         || "never locked".to_owned(),
         |seconds| format!("locked after {}", long_time(seconds)),
@@ -151,7 +151,7 @@ fn title(result: &ClockResult) -> String {
     )
 }
 
-fn lock_sentence(result: &ClockResult) -> String {
+fn lock_sentence(result: &ClockSimulateResult) -> String {
     result.locked_after_s.map_or_else(
         || "The servo never locked.".to_owned(),
         |seconds| format!("The servo locked after {}.", long_time(seconds)),
@@ -159,7 +159,7 @@ fn lock_sentence(result: &ClockResult) -> String {
 }
 
 /// Returns the properties of the oscillator.
-fn oscillator(result: &ClockResult) -> NamedFacts {
+fn oscillator(result: &ClockSimulateResult) -> NamedFacts {
     let oscillator = &result.oscillator;
     let ppb = |value: f64| Some(format!("{value} ppb"));
     let period = seconds(oscillator.temperature_period_s);
@@ -175,7 +175,7 @@ fn oscillator(result: &ClockResult) -> NamedFacts {
 }
 
 /// Returns the errors for a terminal.
-fn errors(result: &ClockResult, style: &TableStyle) -> Vec<String> {
+fn errors(result: &ClockSimulateResult, style: &TableStyle) -> Vec<String> {
     let columns = COLUMNS.map(|(title, _)| GridColumn::right(title, CELL_WIDTH));
     let row = |method: &DisciplineResult| {
         let texts = method.error_ns.map(|figures| figure_texts(&figures, true));
@@ -192,7 +192,7 @@ fn errors(result: &ClockResult, style: &TableStyle) -> Vec<String> {
 }
 
 /// Returns the errors for a page.
-fn error_table(result: &ClockResult) -> String {
+fn error_table(result: &ClockSimulateResult) -> String {
     const TITLES: [&str; 11] =
         ["seconds", "mean", "deviation", "RMS", "min", "p1", "p5", "p50", "p95", "p99", "max"];
     let rows = each(&result.methods, |method| {
@@ -209,7 +209,7 @@ fn error_table(result: &ClockResult) -> String {
 }
 
 /// Returns sparklines of the error over time, and of the Allan deviation.
-fn shapes(result: &ClockResult, style: &TableStyle) -> Vec<String> {
+fn shapes(result: &ClockSimulateResult, style: &TableStyle) -> Vec<String> {
     // Errors before lock are omitted: before its first step a clock may be off by any time, which
     // would hide all other errors.
     let locked_s = result.locked_after_s.unwrap_or(0);
@@ -235,13 +235,13 @@ fn shapes(result: &ClockResult, style: &TableStyle) -> Vec<String> {
 }
 
 /// Returns the plot of each clock's error, the largest in each group of points.
-fn over_time(result: &ClockResult) -> Plot {
+fn over_time(result: &ClockSimulateResult) -> Plot {
     let series = |method: &DisciplineResult| {
         let points = method.series.iter().map(|stretch| {
             let worst = stretch.min_ns.unsigned_abs().max(stretch.max_ns.unsigned_abs());
             (stretch.begin_s as f64, worst as f64)
         });
-        TimeSeriesSettings::EVEN.line(method_name(method.kind).to_owned(), points.collect())
+        TimeSeriesPlotSettings::EVEN.line(method_name(method.kind).to_owned(), points.collect())
     };
     Plot {
         id: "error",
@@ -263,7 +263,7 @@ fn over_time(result: &ClockResult) -> Plot {
 }
 
 /// Returns the Allan deviations by method.
-fn stability(result: &ClockResult) -> Vec<(&str, &[AllanDeviation])> {
+fn stability(result: &ClockSimulateResult) -> Vec<(&str, &[AllanDeviation])> {
     result.methods.iter().map(|one| (method_name(one.kind), one.allan.as_slice())).collect()
 }
 
@@ -295,7 +295,7 @@ const fn method_name(kind: DisciplineMethod) -> &'static str {
 }
 
 /// Returns the conditions of the simulation.
-fn conditions(result: &ClockResult) -> String {
+fn conditions(result: &ClockSimulateResult) -> String {
     let conditions = &result.conditions;
     let mut texts = vec![
         format!("pulses ± {}", mean_ns(conditions.pulse_noise_ns)),
@@ -323,7 +323,7 @@ fn conditions(result: &ClockResult) -> String {
 }
 
 /// Returns a sentence on an outage; `duration_s` is the duration of the simulation in seconds.
-fn outage(method: &DisciplineResult, outage: &ClockOutage, duration_s: u64) -> String {
+fn outage(method: &DisciplineResult, outage: &PulseOutage, duration_s: u64) -> String {
     let error =
         format!("{} off by up to {}", method_name(method.kind), human_ns(outage.error_max_ns));
     let what = match outage.recovered_after_s {
@@ -339,7 +339,7 @@ fn outage(method: &DisciplineResult, outage: &ClockOutage, duration_s: u64) -> S
 }
 
 /// Returns sentences on the counts of pulses and sentences.
-fn counts(result: &ClockResult) -> Vec<String> {
+fn counts(result: &ClockSimulateResult) -> Vec<String> {
     let counts = &result.counts;
     let listed = |title: &str, counts: &BTreeMap<String, u64>| {
         let texts: Vec<_> =
@@ -369,7 +369,7 @@ mod tests {
     fn an_outage_that_outlasts_the_run_is_not_one_without_recovery() {
         let sentence = |begin_s, length_s| {
             let error_max_ns = 3_000;
-            let one = ClockOutage { begin_s, length_s, error_max_ns, recovered_after_s: None };
+            let one = PulseOutage { begin_s, length_s, error_max_ns, recovered_after_s: None };
             outage(&fixture::clock().methods[0], &one, 3_600)
         };
         assert!(sentence(600, 60).ends_with("servo off by up to 3.00 µs, not recovered"));

@@ -6,11 +6,12 @@ use horolog_record::{
 };
 
 use crate::document::{
-    BlockContent, DescribeResult, Document, Headline, NameColumn, NamedRow, NamedRowTable, run_of,
+    BlockContent, DescribeResult, Headline, NameColumn, NamedRow, NamedRowTable, ResultDocument,
+    run_of,
 };
 use crate::html::plot::{AxisScale, Plot, PlotAxis, PlotUnit, PlotViews};
 use crate::html::stability::{allan_plot, allan_table, allan_text};
-use crate::html::time_series::TimeSeriesSettings;
+use crate::html::time_series::TimeSeriesPlotSettings;
 use crate::metrics::{MeasuredResult, Metric, judgement_of_fields};
 use crate::table::TableStyle;
 use crate::table::shapes::{
@@ -45,11 +46,11 @@ const METHOD: &str = "Offset: lead of the system clock over the clock; for \
                                   of a reading's duration (median).";
 
 impl DescribeResult for ClockCompareResult {
-    fn document(&self) -> Document<'_> {
+    fn document(&self) -> ResultDocument<'_> {
         const SHAPES: &str = "Offset and stability";
         let names: Vec<_> = self.clocks.iter().map(|clock| clock.name.as_str()).collect();
         let deviations = self.clocks.iter().filter_map(allan).collect();
-        Document {
+        ResultDocument {
             kind: "clock compare",
             heading: format!("system clock versus {}", names.join(", ")),
             lead: format!(
@@ -200,7 +201,7 @@ fn over_time(result: &ClockCompareResult) -> Plot {
     let series = |clock: &ComparedClock| {
         let point =
             |sample: &ClockSample| (sample.slot as f64 * interval_s, sample.offset_ns as f64);
-        TimeSeriesSettings::of(interval_s)
+        TimeSeriesPlotSettings::of(interval_s)
             .line(clock.name.clone(), clock.samples.iter().map(point).collect())
     };
     Plot {

@@ -5,14 +5,15 @@ use horolog_record::{ClockLogPoint, ClockLogResult, LoggedClock};
 use horolog_stats::ExactSummary;
 
 use crate::document::{
-    BlockContent, DescribeResult, Document, Headline, NameColumn, NamedRow, NamedRowTable, RunFacts,
+    BlockContent, DescribeResult, Headline, NameColumn, NamedRow, NamedRowTable, ResultDocument,
+    RunFacts,
 };
 use crate::html::data::{row, table};
 use crate::html::escape::each;
 use crate::html::plot::{
     AxisScale, Plot, PlotAxis, PlotMark, PlotSeries, PlotUnit, PlotView, PlotViews,
 };
-use crate::html::time_series::{TimeSeriesSettings, downsample};
+use crate::html::time_series::{TimeSeriesPlotSettings, downsample};
 use crate::table::TableStyle;
 use crate::table::shapes::{SparklineGroup, SparklineRow, SparklineScale, SparklineUnit};
 use crate::units::{ABSENT, full_count, mean_ns, seconds, signed_mean_ns, signed_ns};
@@ -30,10 +31,10 @@ const MARKS_MAX: usize = 24;
 type PointSelector = fn(&LoggedClock) -> &Vec<ClockLogPoint>;
 
 impl DescribeResult for ClockLogResult {
-    fn document(&self) -> Document<'_> {
+    fn document(&self) -> ResultDocument<'_> {
         const OVER_TIME: &str = "Over time";
         let title = format!("{}: {} lines", self.file, full_count(self.lines));
-        Document {
+        ResultDocument {
             kind: "clock log",
             heading: self.file.clone(),
             lead: format!("{} lines", full_count(self.lines)),
@@ -170,7 +171,7 @@ fn series(result: &ClockLogResult, lines: &[(&str, PointSelector)]) -> Vec<PlotS
     let line = |clock: &LoggedClock, (label, points): &(&str, PointSelector)| {
         let points = points(clock).iter().map(|point| (point.at_s, point.value));
         let label = format!("{}, {label}", clock_name(clock));
-        TimeSeriesSettings::UNEVEN.line(label, points.collect())
+        TimeSeriesPlotSettings::UNEVEN.line(label, points.collect())
     };
     let all = result.clocks.iter().flat_map(|clock| lines.iter().map(move |one| line(clock, one)));
     all.filter(|series| !series.points.is_empty()).collect()

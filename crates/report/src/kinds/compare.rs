@@ -2,10 +2,10 @@
 //! change, the metrics that could not be compared, and other differences between the runs.
 
 use horolog_record::{
-    CompareResult, CompareVerdict, ComparedMetric, ComparedMetricKind, ComparedRun,
+    CompareVerdict, ComparedMetric, ComparedMetricKind, ComparedRun, RunsCompareResult,
 };
 
-use crate::document::{BlockContent, DescribeResult, Document, Headline, run_of};
+use crate::document::{BlockContent, DescribeResult, Headline, ResultDocument, run_of};
 use crate::html::bars;
 use crate::html::data::table_unless_empty;
 use crate::html::escape::each;
@@ -35,8 +35,8 @@ const BRACKETS: &str =
 const NOTE: &str = "Larger times and losses are worse, as are smaller rates and offsets further \
                     from 0.";
 
-impl DescribeResult for CompareResult {
-    fn document(&self) -> Document<'_> {
+impl DescribeResult for RunsCompareResult {
+    fn document(&self) -> ResultDocument<'_> {
         let method = (!self.metrics.is_empty()).then(|| method(self));
         let blocks = [
             BlockContent::Custom(Box::new(|style| lines(self, style)), changes(self))
@@ -48,7 +48,7 @@ impl DescribeResult for CompareResult {
             BlockContent::PageNote(NOTE).under(""),
         ];
         let failure = failure(self).map(|failure| BlockContent::Failure(failure).under(""));
-        Document {
+        ResultDocument {
             kind: "runs compare",
             heading: format!("{} versus {}", self.later.reference, self.earlier.reference),
             lead: format!("results {}, compared {}", self.later.schema, self.started),
@@ -66,18 +66,18 @@ impl DescribeResult for CompareResult {
     }
 }
 
-fn count(result: &CompareResult, verdict: CompareVerdict) -> usize {
+fn count(result: &RunsCompareResult, verdict: CompareVerdict) -> usize {
     result.deciding_metrics().filter(|one| one.verdict == verdict).count()
 }
 
 /// Returns the number of metrics that became worse in words; `None` if none did.
-fn failure(result: &CompareResult) -> Option<String> {
+fn failure(result: &RunsCompareResult) -> Option<String> {
     let (worse, all) = (count(result, CompareVerdict::Worse), result.deciding_metrics().count());
     (worse > 0).then(|| format!("failed: {worse} of {all} metrics worse"))
 }
 
 /// Returns the verdict on all metrics in words.
-fn outcome(result: &CompareResult) -> &'static str {
+fn outcome(result: &RunsCompareResult) -> &'static str {
     let is = |verdict| count(result, verdict) > 0;
     match result.deciding_metrics().count() {
         0 => "no common metrics",
@@ -90,7 +90,7 @@ fn outcome(result: &CompareResult) -> &'static str {
 }
 
 /// Returns the sentence, the metrics that differ and the other differences, for a terminal.
-fn lines(result: &CompareResult, style: &TableStyle) -> Vec<String> {
+fn lines(result: &RunsCompareResult, style: &TableStyle) -> Vec<String> {
     let mut lines = wrapped(&sentence(result), "", "  ", style);
     let is_shown = |figure: &&ComparedMetric| {
         !matches!(figure.verdict, CompareVerdict::Same | CompareVerdict::NotEnough)
@@ -114,7 +114,7 @@ fn lines(result: &CompareResult, style: &TableStyle) -> Vec<String> {
 }
 
 /// Returns the explanation of the bounds and their limits.
-fn method(result: &CompareResult) -> String {
+fn method(result: &RunsCompareResult) -> String {
     let confidence = percent(result.confidence);
     let runs = [&result.earlier_repeats, &result.later_repeats].map(|repeats| 1 + repeats.len());
     let bounds = match runs {
@@ -131,7 +131,7 @@ fn method(result: &CompareResult) -> String {
 }
 
 /// Returns a sentence with the number of metrics by verdict.
-fn sentence(result: &CompareResult) -> String {
+fn sentence(result: &RunsCompareResult) -> String {
     let words = [
         (CompareVerdict::Worse, "worse"),
         (CompareVerdict::Better, "better"),
@@ -164,7 +164,7 @@ fn sentence(result: &CompareResult) -> String {
 }
 
 /// Returns the metrics that only one of both runs has, at most `max` of each.
-fn only(result: &CompareResult, max: usize) -> Vec<String> {
+fn only(result: &RunsCompareResult, max: usize) -> Vec<String> {
     let sentence = |(which, paths): (&str, &Vec<String>)| {
         let named = paths[..paths.len().min(max)].join(", ");
         let more = match paths.len().saturating_sub(max) {
@@ -247,14 +247,14 @@ fn change(figure: &ComparedMetric) -> String {
 }
 
 /// Returns the table of all metrics for a page.
-fn metrics(result: &CompareResult) -> String {
+fn metrics(result: &RunsCompareResult) -> String {
     let titles = COLUMNS.map(|(title, _)| title);
     let rows = by_number(&result.metrics).into_iter().map(named_cells).collect();
     table_unless_empty("figures", "Metrics", ("metric", &titles), rows)
 }
 
 /// Returns the table of other differences for a page.
-fn conditions(result: &CompareResult) -> String {
+fn conditions(result: &RunsCompareResult) -> String {
     let conditions = result.conditions.iter();
     let rows =
         conditions.map(|one| (one.path.clone(), vec![one.earlier.clone(), one.later.clone()]));
@@ -287,11 +287,11 @@ fn by_number(figures: &[ComparedMetric]) -> Vec<&ComparedMetric> {
 }
 
 /// Metric, and lower and upper end of the bar that represents its change.
-type ChangeBounds<'a> = (&'a ComparedMetric, f64, f64);
+type MetricChangeBar<'a> = (&'a ComparedMetric, f64, f64);
 
 /// Returns the bounds of each change on one axis, with the threshold on either side of no change.
-fn changes(result: &CompareResult) -> String {
-    let mut known: Vec<ChangeBounds<'_>> = result
+fn changes(result: &RunsCompareResult) -> String {
+    let mut known: Vec<MetricChangeBar<'_>> = result
         .metrics
         .iter()
         .filter(|one| one.verdict != CompareVerdict::NotEnough)
@@ -303,7 +303,7 @@ fn changes(result: &CompareResult) -> String {
     if known.is_empty() {
         return String::new();
     }
-    let size = |(_, low, high): &ChangeBounds<'_>| low.abs().max(high.abs());
+    let size = |(_, low, high): &MetricChangeBar<'_>| low.abs().max(high.abs());
     known.sort_by(|a, b| size(b).total_cmp(&size(a)));
     let reach = known.iter().map(size).fold(result.threshold * 1.5, f64::max);
     // Linear up to the threshold and logarithmic beyond, so that one huge change hides no other.

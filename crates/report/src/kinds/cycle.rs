@@ -2,18 +2,19 @@
 //! execution time to period, and joint results of several nodes.
 
 use horolog_record::{
-    CycleNode, CycleResult, CycleRun, CycleSharedTask, CycleStatePeriods, CycleTask, Distribution,
-    LimitUnit, ParallelOverhead, ReleaseSignal, ReleaseSignalCounts, TaskPolicy, TaskScheduling,
+    CycleNodeResult, CycleResult, CycleRunResult, CycleSharedTaskResult, CycleStateResult,
+    CycleTaskResult, Distribution, LimitUnit, ParallelOverhead, ReleaseSignal, ReleaseSignalCounts,
+    TaskScheduling, TaskSchedulingPolicy,
 };
 
 use crate::document::{
-    BlockContent, DescribeResult, DistributionSet, Document, Headline, NameColumn, NamedRow,
-    NamedRowTable, run_of,
+    BlockContent, DescribeResult, DistributionSet, Headline, NameColumn, NamedRow, NamedRowTable,
+    ResultDocument, run_of,
 };
 use crate::host::conditions;
 use crate::html::escape::{each, text};
 use crate::html::plot::{AxisScale, Plot, PlotAxis, PlotUnit, PlotViews};
-use crate::html::time_series::TimeSeriesSettings;
+use crate::html::time_series::TimeSeriesPlotSettings;
 use crate::metrics::{
     MAX, MEAN, MeasuredResult, Metric, NamedTimes, P99, P99_9, Statistic, judgement_of_fields,
     share,
@@ -52,7 +53,7 @@ const METHOD: &str = "Start: start latency, from the release to the task's first
      left by the longest response.";
 
 impl DescribeResult for CycleResult {
-    fn document(&self) -> Document<'_> {
+    fn document(&self) -> ResultDocument<'_> {
         const SHAPES: &str = "Time series and distribution";
         let rows = rows(self);
         let periods: u64 = rows.iter().map(|row| row.task.periods).sum();
@@ -85,7 +86,7 @@ impl DescribeResult for CycleResult {
         }
         let conditions = cross_node_sentences(self).into_iter().chain(facts(self)).collect();
         blocks.push(BlockContent::Remarks(conditions).under("Conditions"));
-        Document {
+        ResultDocument {
             kind: "cycle",
             heading: format!("periodic tasks every {}", human_ns(period_ns)),
             lead: format!("{missed} of {periods} deadlines missed, started {}", self.started),
@@ -110,7 +111,7 @@ impl MeasuredResult for CycleResult {
     fn metrics() -> Vec<Metric<Self>> {
         const STATISTICS: [Statistic; 4] = [MEAN, P99, P99_9, MAX];
         let missed = Metric::new("missed", LimitUnit::Ratio, |result: &Self| {
-            let missed = |(label, task): (String, &CycleTask)| {
+            let missed = |(label, task): (String, &CycleTaskResult)| {
                 // A period that was never released has missed its deadline as well.
                 let due = task.periods + task.unreleased;
                 (task_name(&label, task), share(task.missed + task.unreleased, due))
@@ -134,13 +135,13 @@ impl MeasuredResult for CycleResult {
     judgement_of_fields!();
 }
 
-fn task_name(label: &str, task: &CycleTask) -> String {
+fn task_name(label: &str, task: &CycleTaskResult) -> String {
     format!("task '{}' on {label}", task.name)
 }
 
 fn task_times(
     result: &CycleResult,
-    times: fn(&CycleTask) -> Option<&Distribution>,
+    times: fn(&CycleTaskResult) -> Option<&Distribution>,
 ) -> Vec<NamedTimes<'_>> {
     let all = result.labelled_tasks();
     all.map(|(label, task)| (task_name(&label, task), times(task))).collect()
@@ -227,7 +228,7 @@ fn meters(result: &CycleResult, rows: &[NodeTaskRow<'_>]) -> String {
 fn ratio_plot(result: &CycleResult, rows: &[NodeTaskRow<'_>]) -> Plot {
     let series = |one: &NodeTaskRow<'_>| {
         let points = one.task.series.iter().map(|stretch| (stretch.at_s, stretch.ratio_max));
-        TimeSeriesSettings::EVEN.line(one.name(result), points.collect())
+        TimeSeriesPlotSettings::EVEN.line(one.name(result), points.collect())
     };
     Plot {
         id: "ratio",
@@ -250,9 +251,9 @@ fn ratio_plot(result: &CycleResult, rows: &[NodeTaskRow<'_>]) -> Plot {
 
 /// Task of one node of one run.
 struct NodeTaskRow<'a> {
-    run: &'a CycleRun,
-    node: &'a CycleNode,
-    task: &'a CycleTask,
+    run: &'a CycleRunResult,
+    node: &'a CycleNodeResult,
+    task: &'a CycleTaskResult,
 }
 
 impl NodeTaskRow<'_> {
@@ -328,7 +329,7 @@ fn figures(row: &NodeTaskRow<'_>) -> [String; 9] {
 }
 
 /// Returns the cells of a task under [`EXTRA`]: means per period.
-fn extra(task: &CycleTask) -> [String; 5] {
+fn extra(task: &CycleTaskResult) -> [String; 5] {
     let ParallelOverhead {
         communication_latency_ns,
         communication_volume_ns,
@@ -392,7 +393,7 @@ fn sent(sent: &ReleaseSignalCounts) -> String {
     }
 }
 
-fn cost(task: &CycleTask) -> String {
+fn cost(task: &CycleTaskResult) -> String {
     let own = format!("measurement overhead {} per period", human_ns(task.cost.period_ns));
     match (task.unit_ns, task.units) {
         (Some(unit_ns), Some(units)) if units > 0 => {
@@ -408,8 +409,8 @@ fn compared(result: &CycleResult, at: usize) -> Option<String> {
     result.runs.iter().any(|run| run.policy.is_some()).then(|| {
         let tasks = result.runs.iter().filter_map(|run| run.nodes.first()?.tasks.get(at));
         let mut all = tasks.map(|task| (task.scheduling.requested, task.scheduling.core));
-        let is_free = |(policy, core): (TaskPolicy, Option<usize>)| {
-            policy == TaskPolicy::Deadline && core.is_none()
+        let is_free = |(policy, core): (TaskSchedulingPolicy, Option<usize>)| {
+            policy == TaskSchedulingPolicy::Deadline && core.is_none()
         };
         let free = if all.clone().any(is_free) { " (deadline on any)" } else { "" };
         let tied = all.find_map(|(_, core)| core);
@@ -422,10 +423,10 @@ fn scheduling(scheduling: &TaskScheduling) -> String {
     let TaskScheduling { policy, priority, core, error, .. } = scheduling;
     let core = core.map_or_else(String::new, |core| format!(" on core {core}"));
     let name = match policy {
-        TaskPolicy::Fifo => "SCHED_FIFO",
-        TaskPolicy::Rr => "SCHED_RR",
-        TaskPolicy::Other => "SCHED_OTHER",
-        TaskPolicy::Deadline => "SCHED_DEADLINE",
+        TaskSchedulingPolicy::Fifo => "SCHED_FIFO",
+        TaskSchedulingPolicy::Rr => "SCHED_RR",
+        TaskSchedulingPolicy::Other => "SCHED_OTHER",
+        TaskSchedulingPolicy::Deadline => "SCHED_DEADLINE",
     };
     let priority =
         if policy.has_priority() { format!(" at priority {priority}") } else { String::new() };
@@ -435,7 +436,7 @@ fn scheduling(scheduling: &TaskScheduling) -> String {
 
 /// Returns the joint results of several nodes, in sentences.
 fn cross_node_sentences(result: &CycleResult) -> Vec<String> {
-    let of_run = |run: &CycleRun| -> Vec<String> {
+    let of_run = |run: &CycleRunResult| -> Vec<String> {
         run.shared.iter().map(|shared| balance(run, shared)).collect()
     };
     let balances = result.runs.iter().flat_map(of_run);
@@ -465,7 +466,7 @@ fn cross_node_sentences(result: &CycleResult) -> Vec<String> {
 }
 
 /// Returns a sentence on the largest measured clock offset of a node.
-fn clock(node: &CycleNode) -> Option<String> {
+fn clock(node: &CycleNodeResult) -> Option<String> {
     let furthest = node.clocks.iter().max_by_key(|clock| clock.ahead_ns.unsigned_abs())?;
     let count = node.clocks.len();
     Some(format!(
@@ -477,7 +478,7 @@ fn clock(node: &CycleNode) -> Option<String> {
     ))
 }
 
-fn balance(run: &CycleRun, shared: &CycleSharedTask) -> String {
+fn balance(run: &CycleRunResult, shared: &CycleSharedTaskResult) -> String {
     let policy = run.policy.map_or_else(String::new, |policy| format!("{}, ", policy.name()));
     let most = (0..).zip(&shared.straggler_periods).max_by_key(|(_, times)| **times);
     let awaited = most.filter(|(_, times)| **times > 0).and_then(|(node, times)| {
@@ -523,7 +524,7 @@ fn unmet(row: &NodeTaskRow<'_>, result: &CycleResult) -> Option<String> {
 
 /// Returns the results of the periods of each state.
 fn states(row: &NodeTaskRow<'_>, result: &CycleResult) -> Vec<String> {
-    let sentence = |state: &CycleStatePeriods| {
+    let sentence = |state: &CycleStateResult| {
         let times = state.execution_ns.as_ref().zip(state.response_ns.as_ref());
         let times = times.map_or_else(String::new, |(execution, response)| {
             let (mean, most) = (mean_ns(execution.mean), human_ns(response.max));
@@ -588,11 +589,13 @@ mod tests {
         let mut result = fixture::cycle();
         assert!(!facts(&result)[0].contains("first run"), "{:?}", facts(&result));
         result.runs.push(result.runs[0].clone());
-        for (run, policy) in result.runs.iter_mut().zip([TaskPolicy::Deadline, TaskPolicy::Fifo]) {
+        for (run, policy) in
+            result.runs.iter_mut().zip([TaskSchedulingPolicy::Deadline, TaskSchedulingPolicy::Fifo])
+        {
             run.policy = Some(policy);
             let scheduling = &mut run.nodes[0].tasks[0].scheduling;
             scheduling.requested = policy;
-            scheduling.core = (policy != TaskPolicy::Deadline).then_some(1);
+            scheduling.core = (policy != TaskSchedulingPolicy::Deadline).then_some(1);
         }
         let sentences = facts(&result);
         assert!(

@@ -3,11 +3,12 @@
 
 use horolog_record::{
     CyclePredictBound, CyclePredictCost, CyclePredictCostKind as Kind, CyclePredictResult,
-    CyclePredictTask, CyclePredictTermKind as Term, CyclePredictVerdict, LimitUnit,
+    CyclePredictTaskResult, CyclePredictTermKind as Term, CyclePredictVerdict, LimitUnit,
 };
 
 use crate::document::{
-    BlockContent, DescribeResult, Document, Headline, NameColumn, NamedRow, NamedRowTable, run_of,
+    BlockContent, DescribeResult, Headline, NameColumn, NamedRow, NamedRowTable, ResultDocument,
+    run_of,
 };
 use crate::html::bars;
 use crate::html::data::table_unless_empty;
@@ -34,9 +35,9 @@ const WIDTH: usize = 13;
 const NARROW: usize = 9;
 
 impl DescribeResult for CyclePredictResult {
-    fn document(&self) -> Document<'_> {
+    fn document(&self) -> ResultDocument<'_> {
         let is_in_time =
-            |task: &&CyclePredictTask| task.verdict == CyclePredictVerdict::Schedulable;
+            |task: &&CyclePredictTaskResult| task.verdict == CyclePredictVerdict::Schedulable;
         let in_time = self.tasks.iter().filter(is_in_time).count();
         let summary = sentences(self);
         let sentence = summary.get(1).or(summary.first()).cloned().unwrap_or_default();
@@ -54,7 +55,7 @@ impl DescribeResult for CyclePredictResult {
             BlockContent::Markup(costs(self)).under("Host costs"),
             BlockContent::Introduction(cost_lines(self)).under(""),
         ]);
-        Document {
+        ResultDocument {
             kind: "cycle predict",
             heading: heading(self),
             lead: format!("started {}", self.started),
@@ -74,7 +75,7 @@ impl DescribeResult for CyclePredictResult {
 
 impl MeasuredResult for CyclePredictResult {
     fn metrics() -> Vec<Metric<Self>> {
-        let metric = |name, unit, value: fn(&CyclePredictTask) -> Option<f64>| {
+        let metric = |name, unit, value: fn(&CyclePredictTaskResult) -> Option<f64>| {
             Metric::new(name, unit, move |result: &Self| {
                 let tasks = result.tasks.iter();
                 tasks.map(|task| (format!("task {}", task.name), value(task))).collect()
@@ -85,7 +86,7 @@ impl MeasuredResult for CyclePredictResult {
             metric("as-published", LimitUnit::Ns, |task| {
                 Some(task.as_published.as_ref()?.response_ns as f64)
             }),
-            metric("deadline-share", LimitUnit::Ratio, CyclePredictTask::deadline_share),
+            metric("deadline-share", LimitUnit::Ratio, CyclePredictTaskResult::deadline_share),
             metric("utilisation", LimitUnit::Ratio, |task| task.utilisation),
         ]
     }
@@ -140,7 +141,7 @@ fn stacks(result: &CyclePredictResult) -> String {
     if all.is_empty() {
         return String::new();
     }
-    let used = |task: &CyclePredictTask, bound: &CyclePredictBound| {
+    let used = |task: &CyclePredictTaskResult, bound: &CyclePredictBound| {
         bound.response_ns as f64 / task.deadline_ns.max(1) as f64
     };
     let longest = all.iter().map(|(_, task, bound)| used(task, bound)).fold(1.0, f64::max);
@@ -163,7 +164,7 @@ fn stacks(result: &CyclePredictResult) -> String {
     )
 }
 
-fn parts(task: &CyclePredictTask, bound: &CyclePredictBound, longest: f64) -> String {
+fn parts(task: &CyclePredictTaskResult, bound: &CyclePredictBound, longest: f64) -> String {
     each(&bound.terms, |term| {
         let width = 100.0 * term.ns as f64 / task.deadline_ns.max(1) as f64 / longest;
         format!(
@@ -208,7 +209,7 @@ fn rows(result: &CyclePredictResult) -> Vec<(String, Vec<String>)> {
     let response = |bound: Option<&CyclePredictBound>| {
         bound.map_or_else(|| ABSENT.to_owned(), |bound| human_ns(bound.response_ns))
     };
-    let row = |task: &CyclePredictTask| {
+    let row = |task: &CyclePredictTaskResult| {
         let largest = task.safe.as_ref().and_then(|safe| safe.dominant);
         let measured = task.measured.as_ref().and_then(|measured| measured.response_ns);
         let mut cells = vec![
@@ -230,7 +231,7 @@ fn rows(result: &CyclePredictResult) -> Vec<(String, Vec<String>)> {
 }
 
 /// Formats the scheduling of a task, such as `fifo 80 @1`.
-fn schedule(task: &CyclePredictTask) -> String {
+fn schedule(task: &CyclePredictTaskResult) -> String {
     let policy = task.policy.name();
     let priority = if task.priority > 0 { format!(" {}", task.priority) } else { String::new() };
     let core = task.core.map_or_else(String::new, |core| format!(" @{core}"));
@@ -253,9 +254,13 @@ fn terms(result: &CyclePredictResult) -> Vec<Term> {
 }
 
 /// Returns the bounds of all tasks with their names, for each task the safe bound first.
-fn bounds(result: &CyclePredictResult) -> Vec<(String, &CyclePredictTask, &CyclePredictBound)> {
-    fn of(task: &CyclePredictTask) -> Vec<(String, &CyclePredictTask, &CyclePredictBound)> {
-        let CyclePredictTask { name, safe, as_published: printed, .. } = task;
+fn bounds(
+    result: &CyclePredictResult,
+) -> Vec<(String, &CyclePredictTaskResult, &CyclePredictBound)> {
+    fn of(
+        task: &CyclePredictTaskResult,
+    ) -> Vec<(String, &CyclePredictTaskResult, &CyclePredictBound)> {
+        let CyclePredictTaskResult { name, safe, as_published: printed, .. } = task;
         let both = [("safe", safe), ("published", printed)];
         let summed = both.into_iter().filter_map(|(kind, bound)| {
             let bound = bound.as_ref().filter(|bound| !bound.terms.is_empty())?;
@@ -270,7 +275,7 @@ fn bounds(result: &CyclePredictResult) -> Vec<(String, &CyclePredictTask, &Cycle
 fn term_rows(result: &CyclePredictResult) -> Vec<(String, Vec<String>)> {
     let shown = terms(result);
     let cell = |ns: u64| if ns == 0 { ABSENT.to_owned() } else { human_ns(ns) };
-    let row = |(name, _, bound): (String, &CyclePredictTask, &CyclePredictBound)| {
+    let row = |(name, _, bound): (String, &CyclePredictTaskResult, &CyclePredictBound)| {
         (name, shown.iter().map(|term| cell(bound.term_ns(*term))).collect())
     };
     bounds(result).into_iter().map(row).collect()
@@ -313,7 +318,7 @@ fn sentences(result: &CyclePredictResult) -> Vec<String> {
 }
 
 /// Returns a sentence on the measured values of a task; `None` without any.
-fn measured(task: &CyclePredictTask) -> Option<String> {
+fn measured(task: &CyclePredictTaskResult) -> Option<String> {
     let measured = task.measured.as_ref()?;
     let longest = measured.response_ns.map_or_else(|| ABSENT.to_owned(), human_ns);
     let of_bound =

@@ -1,14 +1,14 @@
 //! Test of an application: states, faults, nodes, stages, sources, the search, and the scorecard.
 
 use horolog_record::{
-    CycleTestFault, CycleTestNode, CycleTestReportSource, CycleTestResult, CycleTestRun,
-    CycleTestSearch, CycleTestStage, CycleTestStateCounts, Distribution, LimitUnit, ScorecardRow,
-    SearchEndReason,
+    CycleTestFault, CycleTestNodeResult, CycleTestReportSource, CycleTestResult,
+    CycleTestRunResult, CycleTestSearch, CycleTestStage, CycleTestStateCounts, Distribution,
+    LimitUnit, ScorecardRow, SearchEndReason,
 };
 
 use crate::document::{
-    BlockContent, DescribeResult, DistributionSet, Document, DocumentBlock, Headline, NameColumn,
-    NamedRow, NamedRowTable, run_of,
+    BlockContent, DescribeResult, DistributionSet, DocumentBlock, Headline, NameColumn, NamedRow,
+    NamedRowTable, ResultDocument, run_of,
 };
 use crate::host::conditions;
 use crate::metrics::{
@@ -58,7 +58,7 @@ fn seconds(seconds: f64) -> String {
 }
 
 impl DescribeResult for CycleTestResult {
-    fn document(&self) -> Document<'_> {
+    fn document(&self) -> ResultDocument<'_> {
         let mut blocks = vec![
             BlockContent::Title(heading(self)).under(""),
             BlockContent::Summary(sentences(self)).under("Summary"),
@@ -76,7 +76,7 @@ impl DescribeResult for CycleTestResult {
             score_rows(self),
         ));
         blocks.push(BlockContent::Remarks(score_sentences(self)).under("Scorecard"));
-        Document {
+        ResultDocument {
             kind: "cycle test",
             heading: heading(self),
             lead: format!("started {}", self.started),
@@ -150,7 +150,7 @@ fn headline(result: &CycleTestResult) -> Headline {
 }
 
 /// Returns the tables of a run, and the response times by state.
-fn tables(run: &CycleTestRun) -> Vec<DocumentBlock<'_>> {
+fn tables(run: &CycleTestRunResult) -> Vec<DocumentBlock<'_>> {
     let tables = [
         block("States", (STATES_ID, "Periods by state"), "state", &STATES, state_rows(run)),
         Some(BlockContent::Distributions(responses(run)).under("States")),
@@ -189,7 +189,7 @@ fn block<'a>(
     Some(BlockContent::Table(table).under(heading))
 }
 
-fn responses(run: &CycleTestRun) -> DistributionSet<'_> {
+fn responses(run: &CycleTestRunResult) -> DistributionSet<'_> {
     let states = run.states.iter();
     DistributionSet {
         quantity: "response by state",
@@ -203,7 +203,7 @@ fn responses(run: &CycleTestRun) -> DistributionSet<'_> {
 }
 
 /// Returns a row for each state.
-fn state_rows(run: &CycleTestRun) -> NamedRows {
+fn state_rows(run: &CycleTestRunResult) -> NamedRows {
     run.states.iter().map(|state| (state.name.clone(), state_cells(state).to_vec())).collect()
 }
 
@@ -221,7 +221,7 @@ fn state_cells(state: &CycleTestStateCounts) -> [String; 7] {
 }
 
 /// Returns a row for each fault.
-fn fault_rows(run: &CycleTestRun) -> NamedRows {
+fn fault_rows(run: &CycleTestRunResult) -> NamedRows {
     run.faults.iter().map(|fault| (fault_name(fault), fault_cells(fault).to_vec())).collect()
 }
 
@@ -247,11 +247,11 @@ fn fault_cells(fault: &CycleTestFault) -> [String; 6] {
 }
 
 /// Returns a row for each node.
-fn node_rows(run: &CycleTestRun) -> NamedRows {
+fn node_rows(run: &CycleTestRunResult) -> NamedRows {
     run.nodes.iter().map(|node| (node.name.clone(), node_cells(node).to_vec())).collect()
 }
 
-fn node_cells(node: &CycleTestNode) -> [String; 7] {
+fn node_cells(node: &CycleTestNodeResult) -> [String; 7] {
     let response = node.response_ns.as_ref();
     [
         full_count(node.periods),
@@ -265,7 +265,7 @@ fn node_cells(node: &CycleTestNode) -> [String; 7] {
 }
 
 /// Returns a row for each stage.
-fn stage_rows(run: &CycleTestRun) -> NamedRows {
+fn stage_rows(run: &CycleTestRunResult) -> NamedRows {
     let cells = |stage: &CycleTestStage| {
         [stage.computation_ns, stage.communication_ns, stage.idle_ns, stage.barrier_ns]
             .map(mean_ns)
@@ -275,7 +275,7 @@ fn stage_rows(run: &CycleTestRun) -> NamedRows {
 }
 
 /// Returns a row for each source.
-fn source_rows(run: &CycleTestRun) -> NamedRows {
+fn source_rows(run: &CycleTestRunResult) -> NamedRows {
     run.sources.iter().map(|source| (source.name.clone(), source_cells(source).to_vec())).collect()
 }
 

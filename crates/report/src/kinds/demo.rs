@@ -1,9 +1,11 @@
 //! Demonstration: capacity of each server relative to the first one, curves of all servers in
 //! shared plots, and the trials of each.
 
-use horolog_record::{DemoCandidate, DemoResult, Distribution, Finding, SearchKind, Trial};
+use horolog_record::{
+    CapacitySearchGoal, DemoCandidateResult, DemoResult, Distribution, Finding, Trial,
+};
 
-use crate::document::{BlockContent, DescribeResult, Document, Headline, run_of};
+use crate::document::{BlockContent, DescribeResult, Headline, ResultDocument, run_of};
 use crate::findings::trial_label;
 use crate::html::bars::{bar, row, table};
 use crate::html::escape::{each, text};
@@ -22,7 +24,7 @@ use crate::verdict::{BestRate, lower_bound_trial, sentence};
 const LABEL_MAX: usize = 32;
 
 impl DescribeResult for DemoResult {
-    fn document(&self) -> Document<'_> {
+    fn document(&self) -> ResultDocument<'_> {
         let (rates, all) = (rate_name(self), all_findings(self));
         let found = findings(&all);
         let found_lines = move |style: &TableStyle| finding_lines(&all, style);
@@ -42,7 +44,7 @@ impl DescribeResult for DemoResult {
             let times = times_at_lower_bound(&best.load).to_vec();
             blocks.push(BlockContent::TimesAtRate(times).under(""));
         }
-        Document {
+        ResultDocument {
             kind: "demo",
             heading: "Maximum request rate of each server".to_owned(),
             lead: format!(
@@ -79,8 +81,8 @@ impl DescribeResult for DemoResult {
 
 /// Returns true if the search goal of any server allows loss.
 fn is_partial(result: &DemoResult) -> bool {
-    let partial = |candidate: &DemoCandidate| {
-        candidate.load.search.as_ref().is_some_and(|search| search.kind == SearchKind::Pdr)
+    let partial = |candidate: &DemoCandidateResult| {
+        candidate.load.search.as_ref().is_some_and(|search| search.kind == CapacitySearchGoal::Pdr)
     };
     result.candidates.iter().any(partial)
 }
@@ -93,8 +95,9 @@ fn rate_name(result: &DemoResult) -> &'static str {
     }
 }
 
-fn best(result: &DemoResult) -> Option<&DemoCandidate> {
-    let rate = |candidate: &DemoCandidate| BestRate::of(&candidate.load).held().unwrap_or(-1.0);
+fn best(result: &DemoResult) -> Option<&DemoCandidateResult> {
+    let rate =
+        |candidate: &DemoCandidateResult| BestRate::of(&candidate.load).held().unwrap_or(-1.0);
     result.candidates.iter().max_by(|a, b| rate(a).total_cmp(&rate(b)))
 }
 
@@ -129,7 +132,7 @@ fn lines(result: &DemoResult, style: &TableStyle) -> Vec<String> {
         groups.pop();
     }
     let base = base(result);
-    let row = |candidate: &DemoCandidate| {
+    let row = |candidate: &DemoCandidateResult| {
         let row = grid::row(&groups, &cells(candidate, base), style.colour);
         row.trim_end().to_owned()
     };
@@ -154,7 +157,7 @@ fn groups(result: &DemoResult) -> Vec<GridColumnGroup<'static>> {
     ]
 }
 
-fn cells(candidate: &DemoCandidate, base: BestRate) -> Vec<GridCell> {
+fn cells(candidate: &DemoCandidateResult, base: BestRate) -> Vec<GridCell> {
     let highest = BestRate::of(&candidate.load);
     let trial = lower_bound_trial(&candidate.load).map(|index| &candidate.load.trials[index]);
     let rtt = trial.and_then(|trial: &Trial| trial.rtt_ns.as_ref());
@@ -183,7 +186,7 @@ fn shortened(label: &str) -> String {
 
 /// Returns bars of the highest rate of each server, for a terminal.
 fn rate_bars(result: &DemoResult, style: &TableStyle) -> Vec<String> {
-    let bar = |candidate: &DemoCandidate| {
+    let bar = |candidate: &DemoCandidateResult| {
         let highest = BestRate::of(&candidate.load);
         TextBar::plain(shortened(&candidate.label), highest.held(), highest.text())
     };
@@ -196,7 +199,7 @@ fn rate_table(result: &DemoResult) -> String {
     if result.candidates.is_empty() {
         return String::new();
     }
-    let rate = |candidate: &DemoCandidate| BestRate::of(&candidate.load);
+    let rate = |candidate: &DemoCandidateResult| BestRate::of(&candidate.load);
     let highest = result.candidates.iter().filter_map(|one| rate(one).held()).fold(0.0, f64::max);
     let rows = each(&result.candidates, |candidate| {
         let rate = rate(candidate);
@@ -252,7 +255,7 @@ fn servers(result: &DemoResult) -> String {
     format!("<div id=\"servers\">\n{servers}</div>\n")
 }
 
-fn server((index, candidate): (usize, &DemoCandidate)) -> String {
+fn server((index, candidate): (usize, &DemoCandidateResult)) -> String {
     let load = &candidate.load;
     let found = findings(&load.findings);
     let found = if found.is_empty() { found } else { format!("<h3>Findings</h3>\n{found}") };

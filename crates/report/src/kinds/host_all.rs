@@ -2,14 +2,16 @@
 //! and on a page the documents of the parts.
 
 use horolog_record::{
-    DelayMeasurement, Distribution, Finding, HostAllResult, HostClockResult, HostDelayResult,
-    HostInterruptResult, HostMeasurement, HostMeasurementOutcome, HostMeasurementState,
-    HostNicResult, HostSwitchResult, HostTimerResult, HostVerdict, LimitResult, RankedFinding,
-    SwitchPeer, TimerHandlerKind, WaitFunction,
+    ContextSwitchPeer, DelayMeasurement, Distribution, Finding, HostAllResult, HostClockResult,
+    HostDelayResult, HostInterruptResult, HostMeasurementKind, HostMeasurementOutcome,
+    HostMeasurementState, HostNicResult, HostSwitchResult, HostTimerResult, HostVerdict,
+    LimitResult, RankedFinding, TimerHandlerKind, WaitFunction,
 };
 
 use super::host_delay::setting_name;
-use crate::document::{BlockContent, DescribeResult, Document, DocumentBlock, Headline, run_of};
+use crate::document::{
+    BlockContent, DescribeResult, DocumentBlock, Headline, ResultDocument, run_of,
+};
 use crate::html::escape::{each, text};
 use crate::html::sections::{finding as finding_item, findings, paragraph};
 use crate::metrics::{MeasuredResult, Metric};
@@ -27,7 +29,7 @@ const NOTE: &str = "Each part is measured by the command of the same name; see t
 const DELAY_NS: u64 = 1_000_000;
 
 impl DescribeResult for HostAllResult {
-    fn document(&self) -> Document<'_> {
+    fn document(&self) -> ResultDocument<'_> {
         let parts = parts(self);
         let lead = format!("{} parts, started {}", parts.len(), self.started);
         let own = [
@@ -37,7 +39,7 @@ impl DescribeResult for HostAllResult {
             BlockContent::Markup(findings(&self.findings)).under("Overall"),
             BlockContent::PageNote(NOTE).under(""),
         ];
-        Document {
+        ResultDocument {
             kind: "host all",
             heading: "host qualification".to_owned(),
             lead,
@@ -203,12 +205,12 @@ fn shortfall(outcome: &HostMeasurementOutcome) -> Option<String> {
 /// Returns the main metric of a part in words; `None` without a result.
 fn headline(result: &HostAllResult, outcome: &HostMeasurementOutcome) -> Option<String> {
     match outcome.part {
-        HostMeasurement::Clock => result.clock.as_ref().map(clock),
-        HostMeasurement::Delay => result.delay.as_ref().map(delay),
-        HostMeasurement::Timer => result.timer.as_ref().map(timer),
-        HostMeasurement::Switch => result.switch.as_ref().map(switch),
-        HostMeasurement::Interrupt => result.interrupt.as_ref().map(interrupt),
-        HostMeasurement::Nic => {
+        HostMeasurementKind::Clock => result.clock.as_ref().map(clock),
+        HostMeasurementKind::Delay => result.delay.as_ref().map(delay),
+        HostMeasurementKind::Timer => result.timer.as_ref().map(timer),
+        HostMeasurementKind::Switch => result.switch.as_ref().map(switch),
+        HostMeasurementKind::Interrupt => result.interrupt.as_ref().map(interrupt),
+        HostMeasurementKind::Nic => {
             let interface = outcome.interface.as_deref()?;
             result.nics.iter().find(|one| one.interface == interface).map(nic)
         }
@@ -277,8 +279,8 @@ pub(super) fn switch(result: &HostSwitchResult) -> String {
     };
     format!(
         "process switch {}, thread switch {}",
-        figure(SwitchPeer::Process),
-        figure(SwitchPeer::Thread)
+        figure(ContextSwitchPeer::Process),
+        figure(ContextSwitchPeer::Thread)
     )
 }
 
@@ -347,7 +349,7 @@ const fn verdict_sentence(verdict: HostVerdict) -> &'static str {
 
 /// Returns the origin of one of the worst findings: `timer`, `interrupt and 2 more of this kind`.
 fn origin(worst: &RankedFinding) -> String {
-    let part = worst.part.map_or("all", HostMeasurement::name);
+    let part = worst.part.map_or("all", HostMeasurementKind::name);
     match worst.others {
         0 => part.to_owned(),
         others => format!("{part}, and {others} more of this kind"),

@@ -7,7 +7,8 @@ use horolog_record::{
 
 use super::host_all;
 use crate::document::{
-    BlockContent, DescribeResult, Document, Headline, NameColumn, NamedRow, NamedRowTable, run_of,
+    BlockContent, DescribeResult, Headline, NameColumn, NamedRow, NamedRowTable, ResultDocument,
+    run_of,
 };
 use crate::facts::{FactGroup, HostFact, UNKNOWN, fact, listed};
 use crate::units::{ABSENT, full_count, human_ns, mean_ns, percent, sentence, signed_ns};
@@ -31,13 +32,13 @@ const DAYS_PER_YEAR: f64 = 365.25;
 const RATE_ERROR_MAX_PPM: f64 = 100.0;
 
 impl DescribeResult for HostClockResult {
-    fn document(&self) -> Document<'_> {
+    fn document(&self) -> ResultDocument<'_> {
         let read = self.clocks.iter().find(|clock| clock.name == "REALTIME");
         let facts = groups(self).into_iter().map(|group| {
             let title = group.title;
             BlockContent::Facts(group).under(title)
         });
-        Document {
+        ResultDocument {
             kind: "host clock",
             heading: "clocks of this host".to_owned(),
             lead: format!("observed for {}, started {}", human_ns(self.observed_ns), self.started),

@@ -9,7 +9,7 @@ use horolog_record::{
 
 use super::host_all::{delay, nanosleep};
 use crate::document::{
-    BlockContent, DescribeResult, Document, Headline, NameColumn, NamedRow, NamedRowTable,
+    BlockContent, DescribeResult, Headline, NameColumn, NamedRow, NamedRowTable, ResultDocument,
     RunFacts, run_of,
 };
 use crate::html::data;
@@ -46,7 +46,7 @@ const SIGNALS_WIDTH: usize = 10;
 const WORST: [&str; 2] = ["p99", "max"];
 
 impl DescribeResult for HostDelayResult {
-    fn document(&self) -> Document<'_> {
+    fn document(&self) -> ResultDocument<'_> {
         let late = nanosleep(self).and_then(|cell| cell.overshoot_ns.as_ref());
         let plots = [
             plot(self, "median", "Median overshoot", |one| one.p50),
@@ -63,7 +63,7 @@ impl DescribeResult for HostDelayResult {
             blocks.push(BlockContent::Table(signals(self)).under("Interrupted by signals"));
         }
         blocks.extend([claims.under(CLAIMS), BlockContent::PageNote(METHOD).under("")]);
-        Document {
+        ResultDocument {
             kind: "host delay",
             heading: "delays of this host".to_owned(),
             lead: format!("{} settings, started {}", self.settings.len(), self.started),

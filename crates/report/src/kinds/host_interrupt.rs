@@ -8,8 +8,8 @@ use horolog_record::{
 
 use super::host_all::interrupt;
 use crate::document::{
-    BlockContent, DescribeResult, DistributionSet, Document, Headline, NameColumn, NamedRow,
-    NamedRowTable, run_of,
+    BlockContent, DescribeResult, DistributionSet, Headline, NameColumn, NamedRow, NamedRowTable,
+    ResultDocument, run_of,
 };
 use crate::host::{LATENCY_TITLES, conditions, latency_figures, scheduling};
 use crate::metrics::{
@@ -39,9 +39,9 @@ const METHOD: &str = "Delay: from timer expiry at a random instant to the first 
      hypervisor) if not.";
 
 impl DescribeResult for HostInterruptResult {
-    fn document(&self) -> Document<'_> {
+    fn document(&self) -> ResultDocument<'_> {
         let worst = self.handlers.iter().filter_map(|one| Some(one.delay_ns.as_ref()?.p99)).max();
-        Document {
+        ResultDocument {
             kind: "host interrupt",
             heading: "handler delays and OS noise".to_owned(),
             lead: format!(

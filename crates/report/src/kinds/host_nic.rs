@@ -6,7 +6,9 @@ use horolog_record::{
 };
 
 use super::host_all::nic;
-use crate::document::{BlockContent, DescribeResult, Document, DocumentBlock, Headline, run_of};
+use crate::document::{
+    BlockContent, DescribeResult, DocumentBlock, Headline, ResultDocument, run_of,
+};
 use crate::facts::{FactGroup, HostFact, UNKNOWN, fact, listed};
 use crate::html::escape::{each, text};
 use crate::table::TableStyle;
@@ -15,7 +17,7 @@ use crate::table::summary::wrapped;
 use crate::units::{full_count, human_ns, sentence};
 
 impl DescribeResult for HostNicResult {
-    fn document(&self) -> Document<'_> {
+    fn document(&self) -> ResultDocument<'_> {
         let (changes, remarks): (Vec<_>, Vec<_>) =
             self.advice.iter().partition(|one| one.command.is_some());
         let name = |style: &TableStyle| vec![CellTone::Strong.paint(&self.interface, style.colour)];
@@ -24,7 +26,7 @@ impl DescribeResult for HostNicResult {
             let title = group.title;
             BlockContent::Facts(group).under(title)
         });
-        Document {
+        ResultDocument {
             kind: "host nic",
             heading: format!("interface {}", self.interface),
             lead: format!("as reported by the driver and the kernel, {}", self.started),

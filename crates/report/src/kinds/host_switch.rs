@@ -2,14 +2,14 @@
 //! as in the paper, and the ping-pongs.
 
 use horolog_record::{
-    Distribution, HandoverMechanism, HostSwitchResult, LimitUnit, PingPongCost, PingPongRepetition,
-    SwitchPeer, SwitchPlacement, YieldSwitchCost, YieldSwitchRepetition,
+    ContextSwitchPeer, ContextSwitchPlacement, Distribution, HandoverMechanism, HostSwitchResult,
+    LimitUnit, PingPongCost, PingPongRepetition, YieldSwitchCost, YieldSwitchRepetition,
 };
 
 use super::host_all::switch;
 use crate::document::{
-    BlockContent, DescribeResult, DistributionSet, Document, Headline, NameColumn, NamedRow,
-    NamedRowTable, run_of,
+    BlockContent, DescribeResult, DistributionSet, Headline, NameColumn, NamedRow, NamedRowTable,
+    ResultDocument, run_of,
 };
 use crate::host::{conditions, scheduling};
 use crate::metrics::{MeasuredResult, Metric, judgement_of_fields};
@@ -36,9 +36,9 @@ const METHOD: &str = "By the eight steps of Hao, Xue and Qin 2010, section 4.1.1
      side per turn.";
 
 impl DescribeResult for HostSwitchResult {
-    fn document(&self) -> Document<'_> {
-        let steps = self.steps.iter().find(|steps| steps.peer == SwitchPeer::Process);
-        Document {
+    fn document(&self) -> ResultDocument<'_> {
+        let steps = self.steps.iter().find(|steps| steps.peer == ContextSwitchPeer::Process);
+        ResultDocument {
             kind: "host switch",
             heading: "switches between processes and threads".to_owned(),
             lead: format!(
@@ -83,8 +83,8 @@ impl MeasuredResult for HostSwitchResult {
             })
         };
         vec![
-            switch("process", SwitchPeer::Process),
-            switch("thread", SwitchPeer::Thread),
+            switch("process", ContextSwitchPeer::Process),
+            switch("thread", ContextSwitchPeer::Thread),
             turn("pipe", HandoverMechanism::Pipe),
             turn("futex", HandoverMechanism::Futex),
             turn("eventfd", HandoverMechanism::Eventfd),
@@ -179,18 +179,18 @@ pub fn exchange_name(exchange: &PingPongCost) -> String {
         HandoverMechanism::Eventfd => "eventfd",
     };
     let placement = match exchange.placement {
-        SwitchPlacement::SameCore => "same core",
-        SwitchPlacement::AcrossCores => "across cores",
+        ContextSwitchPlacement::SameCore => "same core",
+        ContextSwitchPlacement::AcrossCores => "across cores",
     };
     format!("{mechanism}, {}, {placement}", peer_name(exchange.peer))
 }
 
 /// Returns the name of a peer's kind.
 #[must_use]
-pub const fn peer_name(peer: SwitchPeer) -> &'static str {
+pub const fn peer_name(peer: ContextSwitchPeer) -> &'static str {
     match peer {
-        SwitchPeer::Process => "process",
-        SwitchPeer::Thread => "thread",
+        ContextSwitchPeer::Process => "process",
+        ContextSwitchPeer::Thread => "thread",
     }
 }
 

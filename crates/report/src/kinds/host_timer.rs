@@ -5,13 +5,13 @@ use horolog_record::{CoreWakeupLatency, HostTimerResult, LimitUnit};
 
 use super::host_all::timer;
 use crate::document::{
-    BlockContent, DescribeResult, DistributionSet, Document, Headline, NameColumn, NamedRow,
-    NamedRowTable, run_of,
+    BlockContent, DescribeResult, DistributionSet, Headline, NameColumn, NamedRow, NamedRowTable,
+    ResultDocument, run_of,
 };
 use crate::host::{LATENCY_TITLES, conditions, latency_figures, scheduling};
 use crate::html::latency::time_axis;
 use crate::html::plot::{Plot, PlotAxis, PlotViews};
-use crate::html::time_series::TimeSeriesSettings;
+use crate::html::time_series::TimeSeriesPlotSettings;
 use crate::metrics::{MeasuredResult, Metric, STATISTICS, judgement_of_fields};
 use crate::table::shapes::{SparklineGroup, SparklineRow, SparklineScale, SparklineUnit};
 use crate::units::{full_count, human_ns, sentence};
@@ -23,10 +23,10 @@ const METHOD: &str = "Latency: from the intended wake-up to the first clock read
      latency counts.";
 
 impl DescribeResult for HostTimerResult {
-    fn document(&self) -> Document<'_> {
+    fn document(&self) -> ResultDocument<'_> {
         const SHAPES: &str = "Distribution and time series";
         let worst = self.cores.iter().filter_map(|core| Some(core.latency_ns.as_ref()?.p99)).max();
-        Document {
+        ResultDocument {
             kind: "host timer",
             heading: format!("wake-ups every {}", human_ns(self.interval_ns)),
             lead: format!(
@@ -118,7 +118,7 @@ fn sparklines(result: &HostTimerResult) -> SparklineGroup {
 fn over_time(result: &HostTimerResult) -> Plot {
     let series = |core: &CoreWakeupLatency| {
         let points = core.series.iter().map(|one| (one.at_s, one.max_ns.max(1) as f64));
-        TimeSeriesSettings::EVEN.line(name(core), points.collect())
+        TimeSeriesPlotSettings::EVEN.line(name(core), points.collect())
     };
     Plot {
         id: "latency-over-time",

@@ -9,7 +9,8 @@ mod offsets;
 use horolog_record::{Distribution, LoadResult, RequestMode, RequestSpacing};
 
 use crate::document::{
-    BlockContent, DescribeResult, Document, DocumentBlock, Headline, NamedFacts, RunFacts, run_of,
+    BlockContent, DescribeResult, DocumentBlock, Headline, NamedFacts, ResultDocument, RunFacts,
+    run_of,
 };
 use crate::html::LOAD_NOTE;
 use crate::html::latency::{PlotLabels, histogram};
@@ -29,7 +30,7 @@ const HISTOGRAM: PlotLabels = PlotLabels {
 };
 
 impl DescribeResult for LoadResult {
-    fn document(&self) -> Document<'_> {
+    fn document(&self) -> ResultDocument<'_> {
         let text =
             BlockContent::Custom(Box::new(|style| below_sentence(self, style)), String::new());
         let mut blocks = vec![
@@ -55,7 +56,7 @@ impl DescribeResult for LoadResult {
         if !is_series(self) {
             blocks.push(BlockContent::TimesAtRate(times_at_lower_bound(self).to_vec()).under(""));
         }
-        Document {
+        ResultDocument {
             kind: "load",
             heading: target_name(&self.target),
             lead: format!("{mode}, {count} with the {engine} engine, started {}", self.started),

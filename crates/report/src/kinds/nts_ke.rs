@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use horolog_record::{Distribution, NtsKeFailureReason, NtsKeResult, NtsKeTrial};
 
-use crate::document::{BlockContent, DescribeResult, Document, Headline, run_of};
+use crate::document::{BlockContent, DescribeResult, Headline, ResultDocument, run_of};
 use crate::html::data::{headed, row};
 use crate::html::escape::each;
 use crate::html::latency::{PlotLabels, histogram, time_axis};
@@ -39,7 +39,7 @@ const FIGURES: [(&str, HandshakeTimeSelector); 4] =
     [("p50", |d| d.p50), ("p90", |d| d.p90), ("p99", |d| d.p99), ("max", |d| d.max)];
 
 impl DescribeResult for NtsKeResult {
-    fn document(&self) -> Document<'_> {
+    fn document(&self) -> ResultDocument<'_> {
         let custom = BlockContent::Custom;
         let mut blocks = vec![
             BlockContent::LiveRows(Box::new(|style| rows(self, style))).under(""),
@@ -59,7 +59,7 @@ impl DescribeResult for NtsKeResult {
             let times = FIGURES.map(|(name, of)| (name, last.map(of)));
             blocks.push(BlockContent::TimesAtRate(times.to_vec()).under(""));
         }
-        Document {
+        ResultDocument {
             kind: "load",
             heading: target_name(&self.target),
             lead: format!("NTS-KE exchanges, started {}", self.started),

@@ -4,14 +4,14 @@
 use std::fmt::Write as _;
 
 use horolog_record::{
-    CONNECTIONS_MISSED_MAX, Distribution, LimitUnit, PathStallResult, StallEvidence,
-    StallKernelSettings, StallMeasurement, StallMechanism, StallPattern, StallSocketOption,
-    TestedStallClaim, WatchedConnection, WatchedTraffic,
+    CONNECTIONS_MISSED_MAX, Distribution, LimitUnit, PathStallResult, StallEvidenceKind,
+    StallKernelSettings, StallMeasurement, StallMechanism, StallSocketOption, TestedStallClaim,
+    WatchedConnection, WatchedTraffic, WritePattern,
 };
 
 use super::path_tcp::{end, target};
 use crate::document::{
-    BlockContent, DescribeResult, Document, DocumentBlock, Headline, RunFacts, run_of,
+    BlockContent, DescribeResult, DocumentBlock, Headline, ResultDocument, RunFacts, run_of,
 };
 use crate::html::data::{row, table};
 use crate::html::escape::each;
@@ -39,7 +39,7 @@ const COLUMNS: [&str; 9] =
     ["first", "p50", "max", "exchanges", "stalled", "band", "read", "mechanism", "service"];
 
 impl DescribeResult for PathStallResult {
-    fn document(&self) -> Document<'_> {
+    fn document(&self) -> ResultDocument<'_> {
         let ends = vec![
             ("Kernel settings", Some(kernel(&self.kernel))),
             ("Near end", Some(end(Some(&self.near)))),
@@ -76,7 +76,7 @@ impl DescribeResult for PathStallResult {
             let observed = BlockContent::Custom(Box::new(lines), watched_table(watch));
             blocks.push(observed.under("Observed connections"));
         }
-        Document {
+        ResultDocument {
             kind: "path stall",
             heading,
             lead: format!("{}; started {}", evidence(self), self.started),
@@ -106,7 +106,7 @@ fn measurements_without_option(
 ) -> impl Iterator<Item = &StallMeasurement> {
     // Excludes the pattern whose cork is never cleared: it always stalls.
     result.cells.iter().filter(|cell| {
-        cell.option == StallSocketOption::None && cell.pattern != StallPattern::CorkForgotten
+        cell.option == StallSocketOption::None && cell.pattern != WritePattern::CorkForgotten
     })
 }
 
@@ -272,7 +272,7 @@ fn batches(result: &PathStallResult) -> Plot {
     ];
     let series = |chosen: StallSocketOption| {
         let of =
-            |cell: &&StallMeasurement| cell.pattern == StallPattern::Batch && cell.option == chosen;
+            |cell: &&StallMeasurement| cell.pattern == WritePattern::Batch && cell.option == chosen;
         let points = result.cells.iter().filter(of).filter_map(|cell| {
             let p50 = cell.exchange_ns.as_ref()?.p50;
             (p50 > 0).then_some((f64::from(cell.writes), p50 as f64))
@@ -320,14 +320,14 @@ fn watched_table(watch: &WatchedTraffic) -> String {
 pub fn pattern(cell: &StallMeasurement) -> String {
     let bytes = cell.write_bytes;
     match cell.pattern {
-        StallPattern::Single => format!("1 × {bytes} B, read"),
-        StallPattern::WriteWriteRead => format!("2 × {bytes} B, read"),
-        StallPattern::FullSegments => format!("2 × {bytes} B (whole segments), read"),
-        StallPattern::LastWithEnd => format!("2 × {bytes} B, the last with FIN"),
-        StallPattern::Batch => format!("{} × {bytes} B, as many reads", cell.writes),
-        StallPattern::HeaderAndBody => format!("header, {bytes} B body by sendfile"),
-        StallPattern::HeaderBodyClose => format!("header, {bytes} B body, close"),
-        StallPattern::CorkForgotten => format!("header, {bytes} B body, cork left on"),
+        WritePattern::Single => format!("1 × {bytes} B, read"),
+        WritePattern::WriteWriteRead => format!("2 × {bytes} B, read"),
+        WritePattern::FullSegments => format!("2 × {bytes} B (whole segments), read"),
+        WritePattern::LastWithEnd => format!("2 × {bytes} B, the last with FIN"),
+        WritePattern::Batch => format!("{} × {bytes} B, as many reads", cell.writes),
+        WritePattern::HeaderAndBody => format!("header, {bytes} B body by sendfile"),
+        WritePattern::HeaderBodyClose => format!("header, {bytes} B body, close"),
+        WritePattern::CorkForgotten => format!("header, {bytes} B body, cork left on"),
     }
 }
 
@@ -364,7 +364,7 @@ fn grouped(cells: &[StallMeasurement]) -> Vec<GroupedStallRow<'_>> {
     let mut all: Vec<GroupedStallRow<'_>> = Vec::new();
     for cell in cells {
         let is_like = |other: &&mut GroupedStallRow<'_>| {
-            let is_batch = |cell: &StallMeasurement| cell.pattern == StallPattern::Batch;
+            let is_batch = |cell: &StallMeasurement| cell.pattern == WritePattern::Batch;
             let other = other.cell;
             is_batch(cell)
                 && is_batch(other)
@@ -463,8 +463,8 @@ fn kernel(kernel: &StallKernelSettings) -> String {
 /// Returns a line on the kind of evidence for the mechanisms.
 fn evidence(result: &PathStallResult) -> String {
     let by = match result.evidence {
-        StallEvidence::TcpInfo => "TCP_INFO and timing",
-        StallEvidence::Packets => "TCP_INFO, timing and packets",
+        StallEvidenceKind::TcpInfo => "TCP_INFO and timing",
+        StallEvidenceKind::Packets => "TCP_INFO, timing and packets",
     };
     format!("evidence: {by}; stall threshold {}", human_ns(result.stall_min_ns))
 }
@@ -494,7 +494,7 @@ fn spread(min: String, median: &str, max: &str) -> String {
 
 /// Returns a line on the growth of the congestion window; `None` if not measured.
 fn window(result: &PathStallResult) -> Option<String> {
-    let step = |step: &horolog_record::CongestionWindowStep| {
+    let step = |step: &horolog_record::CongestionWindowSample| {
         let pause = if step.after_pause { " after a pause" } else { "" };
         format!("{}{pause} ({})", step.cwnd, human_ns(step.exchange_ns))
     };

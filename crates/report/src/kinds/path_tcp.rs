@@ -4,12 +4,12 @@
 use std::borrow::Cow;
 
 use horolog_record::{
-    Distribution, LimitUnit, PathEndpoint, PathTcpResult, TcpBandwidth, TcpDirection,
-    TcpInfoSummary, TcpLatency, TcpTarget,
+    Distribution, LimitUnit, PathEndFacts, PathTcpResult, TcpBandwidthRow, TcpDirection,
+    TcpInfoSummary, TcpLatencyRow, TcpTarget,
 };
 
 use crate::document::{
-    BlockContent, DescribeResult, Document, Headline, NameColumn, NamedRow, NamedRowTable,
+    BlockContent, DescribeResult, Headline, NameColumn, NamedRow, NamedRowTable, ResultDocument,
     RunFacts, run_of,
 };
 use crate::html::plot::{AxisScale, Plot, PlotAxis, PlotSeries, PlotUnit, PlotViews};
@@ -53,7 +53,7 @@ const METHOD: &str = "Latency: half a round trip. Rate: bytes per second \
                                      segments. Of several connections, the maximum and the sum.";
 
 impl DescribeResult for PathTcpResult {
-    fn document(&self) -> Document<'_> {
+    fn document(&self) -> ResultDocument<'_> {
         const SHAPES: &str = "By message size";
         let ends = vec![
             ("Near end", Some(end(Some(&self.near)))),
@@ -80,7 +80,7 @@ impl DescribeResult for PathTcpResult {
             BlockContent::Plot(bandwidth_plot(self), String::new()).under(SHAPES),
             BlockContent::Shape(Box::new(|style| shapes(self, style))).under(SHAPES),
         ]);
-        Document {
+        ResultDocument {
             kind: "path tcp",
             heading,
             lead: format!("{}, started {}", settings(self), self.started),
@@ -99,7 +99,7 @@ impl MeasuredResult for PathTcpResult {
         // Half the round trip.
         let latencies = STATISTICS.map(|(name, statistic)| {
             Metric::new(name, LimitUnit::Ns, move |result: &Self| {
-                let half = |row: &TcpLatency| {
+                let half = |row: &TcpLatencyRow| {
                     let half = row.rtt_ns.as_ref().map(|rtt| statistic(rtt) / 2.0);
                     (format!("latency of {} bytes", row.size_bytes), half)
                 };
@@ -107,7 +107,7 @@ impl MeasuredResult for PathTcpResult {
             })
         });
         let bandwidth = Metric::new("bandwidth", LimitUnit::BytesPerSecond, |result: &Self| {
-            let rate = |row: &TcpBandwidth| {
+            let rate = |row: &TcpBandwidthRow| {
                 let direction = match row.direction {
                     TcpDirection::Forward => "forward",
                     TcpDirection::Backward => "backward",
@@ -147,7 +147,7 @@ fn table_columns(columns: &[(&'static str, usize)]) -> Vec<(Cow<'static, str>, u
 }
 
 fn latency_table(result: &PathTcpResult) -> NamedRowTable {
-    let row = |one: &TcpLatency| NamedRow::new(full_count(one.size_bytes), latency(one));
+    let row = |one: &TcpLatencyRow| NamedRow::new(full_count(one.size_bytes), latency(one));
     NamedRowTable {
         id: "latencies",
         label: "Latency",
@@ -158,7 +158,7 @@ fn latency_table(result: &PathTcpResult) -> NamedRowTable {
 }
 
 fn bandwidth_table(result: &PathTcpResult) -> NamedRowTable {
-    let row = |one: &TcpBandwidth| {
+    let row = |one: &TcpBandwidthRow| {
         let size = full_count(one.size_bytes);
         NamedRow::new(format!("{size} {:>WAY_WIDTH$}", way(one.direction)), bandwidth(one))
     };
@@ -261,7 +261,7 @@ fn bandwidth_plot(result: &PathTcpResult) -> Plot {
 }
 
 /// Returns the cells of a latency row, in the order of [`LATENCY`].
-fn latency(row: &TcpLatency) -> Vec<String> {
+fn latency(row: &TcpLatencyRow) -> Vec<String> {
     let times = row.rtt_ns.as_ref();
     let half = |ns: Option<f64>| ns.map_or_else(|| ABSENT.to_owned(), |ns| mean_ns(ns / 2.0));
     let mut cells = vec![
@@ -279,7 +279,7 @@ fn latency(row: &TcpLatency) -> Vec<String> {
 }
 
 /// Returns the cells of a bandwidth row, in the order of [`BANDWIDTH`].
-fn bandwidth(row: &TcpBandwidth) -> [String; 9] {
+fn bandwidth(row: &TcpBandwidthRow) -> [String; 9] {
     let [cwnd, mss, rtt, again] = tcp(row.tcp.as_ref());
     let copied = row.zero_copy.map_or_else(
         || ABSENT.to_owned(),
@@ -325,7 +325,7 @@ pub(crate) fn target(target: &TcpTarget) -> String {
 }
 
 /// Returns the properties of one end in one line.
-pub(crate) fn end(end: Option<&PathEndpoint>) -> String {
+pub(crate) fn end(end: Option<&PathEndFacts>) -> String {
     let Some(end) = end else { return "host unknown".to_owned() };
     let cpu = end.cpu.as_ref().map(|cpu| match end.cores {
         Some(cores) => format!("{cores} × {cpu}"),
@@ -376,7 +376,7 @@ mod tests {
 
     #[test]
     fn an_end_without_details_is_shown_as_an_unknown_one() {
-        assert_eq!(end(None), end(Some(&PathEndpoint::default())));
+        assert_eq!(end(None), end(Some(&PathEndFacts::default())));
     }
 
     #[test]

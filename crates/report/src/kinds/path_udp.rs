@@ -2,12 +2,12 @@
 //! direction, times in host and wire, and the cost of the measurement.
 
 use horolog_record::{
-    Distribution, LimitUnit, PathCounts, PathLossLocations, PathProtocol, PathRow, PathSendMode,
-    PathUdpResult, SignedDistribution, TimestampSource,
+    Distribution, LimitUnit, PathLossesByLocation, PathProtocol, PathRequestCounts, PathSendMode,
+    PathUdpResult, PathUdpRow, SignedDistribution, TimestampSource,
 };
 
 use crate::document::{
-    BlockContent, DescribeResult, Document, Headline, NamedFacts, RunFacts, run_of,
+    BlockContent, DescribeResult, Headline, NamedFacts, ResultDocument, RunFacts, run_of,
 };
 use crate::html::escape::each;
 use crate::html::plot::{AxisScale, Plot, PlotAxis, PlotSeries, PlotUnit, PlotViews};
@@ -25,9 +25,9 @@ const METHOD: &str = "L: payload bytes. IP: IP packets per datagram. R: load dat
 
 /// Column: title, width on a terminal, rank by which it is omitted on a narrow one (highest first;
 /// rank 0 never), and function that returns its cell.
-type PathRowColumn = (&'static str, usize, u8, fn(&PathRow) -> String);
+type PathUdpRowColumn = (&'static str, usize, u8, fn(&PathUdpRow) -> String);
 
-const COLUMNS: [PathRowColumn; 15] = [
+const COLUMNS: [PathUdpRowColumn; 15] = [
     ("L", 6, 0, |row| row.length.to_string()),
     ("IP", 3, 5, |row| row.fragments.to_string()),
     ("R", 6, 4, |row| ratio(row.load.ratio)),
@@ -49,7 +49,7 @@ const COLUMNS: [PathRowColumn; 15] = [
 ];
 
 impl DescribeResult for PathUdpResult {
-    fn document(&self) -> Document<'_> {
+    fn document(&self) -> ResultDocument<'_> {
         const SHAPES: &str = "Round trip";
         let rtt = round_trips(self, true);
         let by_percentile =
@@ -58,7 +58,7 @@ impl DescribeResult for PathUdpResult {
         let details = numbered.flat_map(|(index, row)| details(self, index, row));
         let distributions =
             |style: &TableStyle| distributions("round trip", &round_trips(self, false), style);
-        Document {
+        ResultDocument {
             kind: "path udp",
             heading: self.target.name.clone(),
             lead: format!("{}, started {}", title(self), self.started),
@@ -83,7 +83,7 @@ impl DescribeResult for PathUdpResult {
 
 impl MeasuredResult for PathUdpResult {
     fn metrics() -> Vec<Metric<Self>> {
-        let ratio = |name, value: fn(&PathRow) -> Option<f64>| {
+        let ratio = |name, value: fn(&PathUdpRow) -> Option<f64>| {
             Metric::new(name, LimitUnit::Ratio, move |result: &Self| {
                 result.rows.iter().map(|row| (row_name(row), value(row))).collect()
             })
@@ -103,14 +103,14 @@ impl MeasuredResult for PathUdpResult {
 }
 
 /// Returns the name of a row: its payload length and, with load, its load ratio R.
-fn row_name(row: &PathRow) -> String {
+fn row_name(row: &PathUdpRow) -> String {
     let (length, load) = (row.length, row.load.planned_ratio);
     if load > 0.0 { format!("{length} bytes, R {load}") } else { format!("{length} bytes") }
 }
 
 /// Returns the loss, and the round trip of the first row.
 fn headline(result: &PathUdpResult) -> Headline {
-    let sum = |count: fn(&PathCounts) -> u64| {
+    let sum = |count: fn(&PathRequestCounts) -> u64| {
         result.rows.iter().map(|row| count(&row.counts)).fold(0, u64::saturating_add)
     };
     let (sent, lost) = (sum(|counts| counts.sent), sum(|counts| counts.lost));
@@ -131,7 +131,7 @@ fn headline(result: &PathUdpResult) -> Headline {
 
 /// Returns the rows for a terminal.
 fn lines(result: &PathUdpResult, style: &TableStyle) -> Vec<String> {
-    let width_of = |columns: &[PathRowColumn]| {
+    let width_of = |columns: &[PathUdpRowColumn]| {
         columns.iter().map(|(_, width, ..)| width + 1).sum::<usize>().saturating_sub(1)
     };
     let shown = grid::fitting(COLUMNS.to_vec(), width_of, |(.., rank, _)| *rank, style.width);
@@ -178,7 +178,7 @@ fn round_trips(result: &PathUdpResult, names_zero: bool) -> Vec<(String, &Distri
 /// Returns the plot of T over the datagram length; empty unless rows with the same load differ in
 /// length.
 fn by_length(result: &PathUdpResult) -> Plot {
-    let is_plain = |row: &&PathRow| row.load.planned_ratio == 0.0;
+    let is_plain = |row: &&PathUdpRow| row.load.planned_ratio == 0.0;
     let series = |name: &str, time: fn(&Distribution) -> f64| {
         let plain = result.rows.iter().filter(is_plain);
         let points =
@@ -257,7 +257,7 @@ fn title(result: &PathUdpResult) -> String {
 
 /// Returns further details of a row, such as one-way times and times in host and wire, one per
 /// line.
-fn details(result: &PathUdpResult, index: usize, row: &PathRow) -> Vec<String> {
+fn details(result: &PathUdpResult, index: usize, row: &PathUdpRow) -> Vec<String> {
     let name = format!("{} bytes", row.length);
     let name = if result.rows.len() > 1 { format!("{}. {name}", index + 1) } else { name };
     let mut lines = Vec::new();
@@ -291,7 +291,7 @@ fn details(result: &PathUdpResult, index: usize, row: &PathRow) -> Vec<String> {
             result.dscp
         ));
     }
-    if let Some(at) = row.loss_locations().filter(|at| *at != PathLossLocations::default()) {
+    if let Some(at) = row.loss_locations().filter(|at| *at != PathLossesByLocation::default()) {
         lines.push(format!(
             "{name}: lost forward: {} by the far end's rate limit, up to {} at its socket, at \
              least {} on the path; backward: up to {} at the near end's socket, at least {} on \

@@ -5,18 +5,18 @@ use std::convert::identity;
 use std::net::{IpAddr, SocketAddr};
 
 use horolog_record::{
-    AllanDeviation, ExactSummary, ExchangeSample, LeapState, LimitUnit, QueryResult,
-    ServerDifference, ServerResult, ServerState, TimestampCounts,
+    AllanDeviation, ExactSummary, ExchangeSample, LeapState, LimitUnit, QueriedServerState,
+    QueryResult, QueryServerResult, ServerOffsetDifference, TimestampCounts,
 };
 
 use crate::document::{
-    BlockContent, DescribeResult, Document, Headline, NamedFacts, RunFacts, run_of,
+    BlockContent, DescribeResult, Headline, NamedFacts, ResultDocument, RunFacts, run_of,
 };
 use crate::html::data::{row, table};
 use crate::html::escape::{each, text};
 use crate::html::plot::{AxisScale, Plot, PlotAxis, PlotUnit, PlotViews};
 use crate::html::stability::{allan_plot, allan_table, allan_text};
-use crate::html::time_series::TimeSeriesSettings;
+use crate::html::time_series::TimeSeriesPlotSettings;
 use crate::metrics::{MeasuredResult, Metric, judgement_of_fields, share};
 use crate::table::TableStyle;
 use crate::table::grid::{self, CellTone, GridCell, GridColumn, GridColumnGroup};
@@ -44,12 +44,12 @@ const STABILITY: &str = "Overlapping, of the fractional frequency. Slope −1 in
                          measurement noise; a rise indicates wander.";
 
 impl DescribeResult for QueryResult {
-    fn document(&self) -> Document<'_> {
+    fn document(&self) -> ResultDocument<'_> {
         const OVER_TIME: &str = "Offset, delay and stability";
         let names: Vec<_> = self.servers.iter().map(|server| server.name.as_str()).collect();
         let custom = BlockContent::Custom;
         let plot = |plot| BlockContent::Plot(plot, String::new()).under(OVER_TIME);
-        Document {
+        ResultDocument {
             kind: "query",
             heading: names.join(", "),
             lead: format!(
@@ -101,7 +101,7 @@ impl DescribeResult for QueryResult {
 
 impl MeasuredResult for QueryResult {
     fn metrics() -> Vec<Metric<Self>> {
-        let metric = |name, unit, value: fn(&ServerResult) -> Option<f64>| {
+        let metric = |name, unit, value: fn(&QueryServerResult) -> Option<f64>| {
             Metric::new(name, unit, move |result: &Self| {
                 let servers = result.servers.iter();
                 servers.map(|server| (server.name.clone(), value(server))).collect()
@@ -144,7 +144,7 @@ fn headline(result: &QueryResult) -> Headline {
     }
 }
 
-fn server_facts(server: &ServerResult) -> NamedFacts {
+fn server_facts(server: &QueryServerResult) -> NamedFacts {
     let nts = server.nts.as_ref();
     let clock = server.hardware_clock.as_ref();
     let drift = server.drift.map(|drift| format!("{:+.4} ± {:.4} ppm", drift.ppm, drift.error_ppm));
@@ -177,7 +177,7 @@ struct ServerColumn {
     rank: u8,
     page_title: &'static str,
     /// Function that returns the text on a page.
-    cell: fn(&ServerResult) -> Option<String>,
+    cell: fn(&QueryServerResult) -> Option<String>,
     /// Function that returns the same text for a terminal.
     narrow: fn(String) -> String,
 }
@@ -216,7 +216,7 @@ const fn column(
     width: usize,
     rank: u8,
     page_title: &'static str,
-    cell: fn(&ServerResult) -> Option<String>,
+    cell: fn(&QueryServerResult) -> Option<String>,
 ) -> ServerColumn {
     ServerColumn { group, title, width, rank, page_title, cell, narrow: identity }
 }
@@ -226,12 +226,12 @@ impl ServerColumn {
         Self { narrow, ..self }
     }
 
-    fn text(&self, server: &ServerResult, narrow: fn(String) -> String) -> String {
+    fn text(&self, server: &QueryServerResult, narrow: fn(String) -> String) -> String {
         (self.cell)(server).map_or_else(|| ABSENT.to_owned(), narrow)
     }
 }
 
-const fn state(server: &ServerResult) -> Option<&ServerState> {
+const fn state(server: &QueryServerResult) -> Option<&QueriedServerState> {
     server.server_state.as_ref()
 }
 
@@ -317,7 +317,7 @@ const DELAYS: PlottedQuantity = PlottedQuantity {
 
 /// Returns the name of a server with its address, unless the name is an address; or the name of the
 /// NTP server that NTS-KE selected, with the name of the target.
-fn full_name(server: &ServerResult) -> String {
+fn full_name(server: &QueryServerResult) -> String {
     let name = &server.name;
     if let Some(named) = server.nts.as_ref().and_then(|nts| nts.server.as_ref()) {
         return format!("{named} (for {name})");
@@ -341,7 +341,7 @@ fn without_zone(name: &str) -> String {
 }
 
 /// Returns the statistics of one server.
-fn statistics(server: &ServerResult, result: &QueryResult, style: &TableStyle) -> Vec<String> {
+fn statistics(server: &QueryServerResult, result: &QueryResult, style: &TableStyle) -> Vec<String> {
     let counts = &server.counts;
     let title = format!(
         "{}: {} samples of {} requests, one every {}",
@@ -376,7 +376,7 @@ fn statistics(server: &ServerResult, result: &QueryResult, style: &TableStyle) -
 }
 
 /// Returns sparklines of offset and delay over time, and of the Allan deviation.
-fn shapes(server: &ServerResult, result: &QueryResult, style: &TableStyle) -> Vec<String> {
+fn shapes(server: &QueryServerResult, result: &QueryResult, style: &TableStyle) -> Vec<String> {
     let row = |name: &str, scale, unit, of: fn(&ExchangeSample) -> i64| {
         let point = |sample: &ExchangeSample| (sample.sequence as f64, of(sample) as f64);
         let points = server.samples.iter().map(point).collect();
@@ -400,7 +400,7 @@ const FIGURES: [&str; 10] =
 
 /// Returns the measured quantities of a server with their names, statistics and texts.
 fn quantities(
-    server: &ServerResult,
+    server: &QueryServerResult,
 ) -> impl Iterator<Item = (&'static str, ExactSummary, [String; 10])> {
     let all = [
         ("offset", server.offset_ns),
@@ -411,7 +411,7 @@ fn quantities(
     known.map(|(name, figures)| (name, figures, figure_texts(&figures, name == "offset")))
 }
 
-fn figures_lines(server: &ServerResult, style: &TableStyle) -> Vec<String> {
+fn figures_lines(server: &QueryServerResult, style: &TableStyle) -> Vec<String> {
     let columns = FIGURES.map(|title| GridColumn::right(title, 9));
     let rows = quantities(server).map(|(name, _, texts)| (format!("  {name}"), texts.to_vec()));
     let name = GridColumn::left("", 12);
@@ -439,7 +439,7 @@ fn timestamp_counts(counts: TimestampCounts) -> String {
 }
 
 /// Returns lost requests and replies that were no samples; `None` if there are none.
-fn odd_replies(server: &ServerResult) -> Option<String> {
+fn odd_replies(server: &QueryServerResult) -> Option<String> {
     let counts = &server.counts;
     let invalid = counts.invalid.iter();
     let invalid = invalid.map(|(reason, count)| (format!("invalid: {reason}"), *count));
@@ -463,7 +463,7 @@ fn odd_replies(server: &ServerResult) -> Option<String> {
 
 /// Returns a line for each difference between servers, set off from the lines above and below.
 fn differences(result: &QueryResult, style: &TableStyle) -> Vec<String> {
-    let line = |difference: &ServerDifference| {
+    let line = |difference: &ServerOffsetDifference| {
         let tone = if difference.contradiction { CellTone::Warning } else { CellTone::Plain };
         tone.paint(&difference_text(difference, result), style.colour)
     };
@@ -488,7 +488,7 @@ fn difference_list(result: &QueryResult) -> String {
 }
 
 /// Returns a sentence on the difference between two servers.
-fn difference_text(difference: &ServerDifference, result: &QueryResult) -> String {
+fn difference_text(difference: &ServerOffsetDifference, result: &QueryResult) -> String {
     let name = |index: usize| result.servers.get(index).map_or("?", |server| server.name.as_str());
     let verdict = if difference.contradiction { "; they are inconsistent" } else { "" };
     format!(
@@ -511,12 +511,13 @@ fn over_time(
     let &PlottedQuantity { id, title, hint, unit } = quantity;
     let first = result.servers.iter().filter_map(|server| server.samples.first());
     let start_ns = first.map(|sample| sample.t1_ns).min().unwrap_or(0);
-    let series = |server: &ServerResult| {
+    let series = |server: &QueryServerResult| {
         let point = |sample: &ExchangeSample| {
             (sample.t1_ns.saturating_sub(start_ns) as f64 / 1e9, of(sample) as f64)
         };
         let points = server.samples.iter().map(point).collect();
-        TimeSeriesSettings::of(result.interval_ns as f64 / 1e9).line(server.name.clone(), points)
+        TimeSeriesPlotSettings::of(result.interval_ns as f64 / 1e9)
+            .line(server.name.clone(), points)
     };
     let many = result.servers.iter().any(|server| server.samples.len() > 100);
     Plot {

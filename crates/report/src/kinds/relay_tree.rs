@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use horolog_record::{
     AlternativeTreeKind, Distribution, LimitUnit, RegularTreeAssumption, RelayTreeEngineDelays,
-    RelayTreeGain, RelayTreeMeasured, RelayTreeNode, RelayTreeResult,
+    RelayTreeGain, RelayTreeMeasurement, RelayTreeNode, RelayTreeResult,
 };
 
 use crate::document::{
-    BlockContent, DescribeResult, DistributionSet, Document, Headline, NameColumn, NamedRow,
-    NamedRowTable, run_of,
+    BlockContent, DescribeResult, DistributionSet, Headline, NameColumn, NamedRow, NamedRowTable,
+    ResultDocument, run_of,
 };
 use crate::html::plot::{AxisScale, Plot, PlotAxis, PlotSeries, PlotUnit, PlotViews};
 use crate::html::relay_tree_gain::gains;
@@ -19,7 +19,7 @@ use crate::table::shapes::{TextBar, bars};
 use crate::units::{ABSENT, full_count, human_ns, mean_ns, sentence, signed_mean_ns};
 
 impl DescribeResult for RelayTreeResult {
-    fn document(&self) -> Document<'_> {
+    fn document(&self) -> ResultDocument<'_> {
         let mut blocks = vec![
             BlockContent::Title(heading(self)).under(""),
             BlockContent::Summary(sentences(self)).under("Summary"),
@@ -51,7 +51,7 @@ impl DescribeResult for RelayTreeResult {
             blocks.push(BlockContent::Table(table).under("Compared"));
         }
         blocks.push(BlockContent::Remarks(method(self).into_iter().collect()).under("Method"));
-        Document {
+        ResultDocument {
             kind: "relay tree",
             heading: heading(self),
             lead: format!("started {}", self.started),
@@ -279,7 +279,7 @@ pub(crate) fn rows_of(
 }
 
 fn figures(result: &RelayTreeResult) -> Vec<NodeMetric> {
-    let engine = |result: &RelayTreeResult, index: usize| -> Option<RelayTreeMeasured> {
+    let engine = |result: &RelayTreeResult, index: usize| -> Option<RelayTreeMeasurement> {
         result.engines.get(index)?.measured.clone()
     };
     let mut figures: Vec<NodeMetric> = vec![("c", |result, at| {
@@ -409,7 +409,7 @@ fn of_engine(result: &RelayTreeResult, index: usize, engine: &RelayTreeEngineDel
     )
 }
 
-fn of_measured(engine: &RelayTreeEngineDelays, measured: &RelayTreeMeasured) -> String {
+fn of_measured(engine: &RelayTreeEngineDelays, measured: &RelayTreeMeasurement) -> String {
     let with_ratio = |value: Option<f64>, model: f64| match value {
         Some(value) if model > 0.0 => {
             format!("{} ({:.2} × the model)", mean_ns(value), value / model)

@@ -1,20 +1,20 @@
 //! Table in the format of ntpperf, column for column, for scripts that parse it: no colours, no
 //! units, unlimited width.
 
-use horolog_record::{InvalidReason, ResponseCounts, Trial};
+use horolog_record::{InvalidReplyReason, ReplyKindCounts, Trial};
 
 use crate::units::ABSENT;
 
 /// Columns after the shares of the replies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum NtpperfPanel {
+pub enum NtpperfColumnGroup {
     /// Response time of the server: its transmit minus its receive timestamp.
     ResponseTime,
     /// Offset of the server's transmit timestamps.
     Offset,
 }
 
-impl NtpperfPanel {
+impl NtpperfColumnGroup {
     const fn title(self) -> &'static str {
         match self {
             Self::ResponseTime => "        response time (ns)",
@@ -54,7 +54,7 @@ pub struct NtpperfTable {
     /// false for an NTP server, which replies in basic or interleaved mode.
     pub ptp: bool,
     /// Columns after the shares; `None` for none.
-    pub panel: Option<NtpperfPanel>,
+    pub panel: Option<NtpperfColumnGroup>,
 }
 
 impl NtpperfTable {
@@ -62,7 +62,7 @@ impl NtpperfTable {
     #[must_use]
     pub fn header(&self) -> String {
         let kinds = if self.ptp { "  delay sync/fw" } else { "  basic  xleave" };
-        let above = self.panel.map_or("", NtpperfPanel::title);
+        let above = self.panel.map_or("", NtpperfColumnGroup::title);
         let figures = self.panel.map_or("", |_| "    min    mean     max stddev");
         format!(
             "               |          responses            |{above}\n\
@@ -90,7 +90,7 @@ impl NtpperfTable {
 
 /// Returns lost, invalid, delay responses, and Syncs with their follow-ups.
 fn ptp_counts(trial: &Trial) -> [u64; 4] {
-    let ResponseCounts { delay, sync_follow_up, .. } = trial.responses;
+    let ReplyKindCounts { delay, sync_follow_up, .. } = trial.responses;
     [trial.lost, trial.invalid_total(), delay, sync_follow_up]
 }
 
@@ -98,8 +98,8 @@ fn ptp_counts(trial: &Trial) -> [u64; 4] {
 /// Authenticated replies, and invalid ones that ntpperf accepts, count as basic. An invalid reply
 /// is a reply, so that its request is not lost.
 fn ntp_counts(trial: &Trial) -> [u64; 4] {
-    let ResponseCounts { basic, nts, interleaved, .. } = trial.responses;
-    let count = |(_, count): (&InvalidReason, &u64)| *count;
+    let ReplyKindCounts { basic, nts, interleaved, .. } = trial.responses;
+    let count = |(_, count): (&InvalidReplyReason, &u64)| *count;
     let passed = trial.invalid.iter().filter(|(reason, _)| is_valid_in_ntpperf(**reason));
     let passed = passed.map(count).fold(0, u64::saturating_add).min(trial.lost);
     let invalid = trial.invalid.iter().filter(|(reason, _)| !is_valid_in_ntpperf(**reason));
@@ -111,8 +111,8 @@ fn ntp_counts(trial: &Trial) -> [u64; 4] {
 /// Returns true if ntpperf accepts a reply that is invalid for this reason: it checks only the
 /// mode, the origin timestamp and a length of at least 48 bytes. A reply of another length is
 /// nearly always longer.
-const fn is_valid_in_ntpperf(reason: InvalidReason) -> bool {
-    use InvalidReason::{
+const fn is_valid_in_ntpperf(reason: InvalidReplyReason) -> bool {
+    use InvalidReplyReason::{
         KissDeny, KissOther, KissRate, KissRstr, Leap, Length, Stratum, Timestamp, Version,
     };
     matches!(
@@ -181,9 +181,9 @@ mod tests {
         };
         let [lost, invalid, first, second] = std::array::from_fn(|_| share());
         let responses = if table.ptp {
-            ResponseCounts { delay: first, sync_follow_up: second, ..ResponseCounts::default() }
+            ReplyKindCounts { delay: first, sync_follow_up: second, ..ReplyKindCounts::default() }
         } else {
-            ResponseCounts { basic: first, interleaved: second, ..ResponseCounts::default() }
+            ReplyKindCounts { basic: first, interleaved: second, ..ReplyKindCounts::default() }
         };
         let mut trial = Trial {
             intended_rate: rate,
@@ -191,15 +191,17 @@ mod tests {
             sent: SENT,
             // A result counts invalid replies as lost too.
             lost: if table.ptp { lost } else { lost + invalid },
-            invalid: [(InvalidReason::Origin, invalid)].into(),
+            invalid: [(InvalidReplyReason::Origin, invalid)].into(),
             responses,
             ..fixture::trial_without_requests()
         };
         let mut figures = || std::array::from_fn(|_| words.next().unwrap().parse().unwrap());
         match table.panel {
             None => {}
-            Some(NtpperfPanel::ResponseTime) => trial.response_time_ns = Some(times(figures())),
-            Some(NtpperfPanel::Offset) => trial.tx_offset_ns = Some(offsets(figures())),
+            Some(NtpperfColumnGroup::ResponseTime) => {
+                trial.response_time_ns = Some(times(figures()));
+            }
+            Some(NtpperfColumnGroup::Offset) => trial.tx_offset_ns = Some(offsets(figures())),
         }
         assert_eq!(words.next(), None);
         trial
@@ -212,8 +214,8 @@ mod tests {
             let mut lines = text.lines();
             let head = [lines.next().unwrap(), lines.next().unwrap()].join("\n");
             let panel = match () {
-                () if head.contains("offset") => Some(NtpperfPanel::Offset),
-                () if head.contains("time") => Some(NtpperfPanel::ResponseTime),
+                () if head.contains("offset") => Some(NtpperfColumnGroup::Offset),
+                () if head.contains("time") => Some(NtpperfColumnGroup::ResponseTime),
                 () => None,
             };
             let table = NtpperfTable { ptp: head.contains("delay"), panel };
@@ -226,11 +228,11 @@ mod tests {
     }
 
     const RESPONSE: NtpperfTable =
-        NtpperfTable { ptp: false, panel: Some(NtpperfPanel::ResponseTime) };
+        NtpperfTable { ptp: false, panel: Some(NtpperfColumnGroup::ResponseTime) };
 
     #[test]
     fn authenticated_replies_are_basic_ones() {
-        let responses = ResponseCounts { basic: 1, nts: 3, ..ResponseCounts::default() };
+        let responses = ReplyKindCounts { basic: 1, nts: 3, ..ReplyKindCounts::default() };
         let trial = Trial { sent: 8, lost: 4, responses, ..fixture::trial_without_requests() };
         assert_eq!(
             RESPONSE.row(&trial),
@@ -241,7 +243,7 @@ mod tests {
     #[test]
     fn replies_are_valid_as_they_are_in_ntpperf() {
         let shares = |reason, invalid| {
-            let basic = ResponseCounts { basic: 1, ..ResponseCounts::default() };
+            let basic = ReplyKindCounts { basic: 1, ..ReplyKindCounts::default() };
             let invalid = [(reason, invalid)].into();
             let trial = Trial {
                 sent: 8,
@@ -253,18 +255,20 @@ mod tests {
             let row = RESPONSE.row(&trial);
             row.split_whitespace().skip(2).take(3).map(str::to_owned).collect::<Vec<_>>()
         };
-        for reason in [InvalidReason::Version, InvalidReason::Length, InvalidReason::KissRate] {
+        for reason in
+            [InvalidReplyReason::Version, InvalidReplyReason::Length, InvalidReplyReason::KissRate]
+        {
             assert_eq!(shares(reason, 7), ["0.00%", "0.00%", "100.00%"], "{reason}");
         }
-        assert_eq!(shares(InvalidReason::Origin, 7), ["0.00%", "87.50%", "12.50%"]);
-        assert_eq!(shares(InvalidReason::Origin, 3), ["50.00%", "37.50%", "12.50%"]);
-        assert_eq!(shares(InvalidReason::Version, 70), ["0.00%", "0.00%", "100.00%"]);
+        assert_eq!(shares(InvalidReplyReason::Origin, 7), ["0.00%", "87.50%", "12.50%"]);
+        assert_eq!(shares(InvalidReplyReason::Origin, 3), ["50.00%", "37.50%", "12.50%"]);
+        assert_eq!(shares(InvalidReplyReason::Version, 70), ["0.00%", "0.00%", "100.00%"]);
     }
 
     #[test]
     fn columns_stay_apart_whatever_the_figures_are() {
         for trial in [fixture::extreme_trial(), fixture::trial_without_requests()] {
-            let offset = NtpperfTable { panel: Some(NtpperfPanel::Offset), ..RESPONSE };
+            let offset = NtpperfTable { panel: Some(NtpperfColumnGroup::Offset), ..RESPONSE };
             for table in [RESPONSE, offset, NtpperfTable { ptp: true, panel: None }] {
                 let row = table.row(&trial);
                 let least = if table.panel.is_some() { 9 } else { 5 };

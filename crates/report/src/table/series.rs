@@ -1,7 +1,7 @@
 //! Terminal rows of a run over time: one per interval, and names before the rows of the phases of a
 //! load profile.
 
-use horolog_record::{Percentiles, SeriesPoint};
+use horolog_record::{LoadSeriesPoint, Percentiles};
 
 use super::TableStyle;
 use super::grid::{self, CellTone, GridCell, GridColumn, GridColumnGroup};
@@ -33,7 +33,7 @@ pub fn interval_header(style: &TableStyle) -> String {
 
 /// Returns one interval, without a newline at the end.
 #[must_use]
-pub fn interval_row(point: &SeriesPoint, style: &TableStyle) -> String {
+pub fn interval_row(point: &LoadSeriesPoint, style: &TableStyle) -> String {
     let share = |part: u64, tone: CellTone| {
         let tone = if part > 0 { tone } else { CellTone::Plain };
         GridCell { text: percent_of(part, point.sent), tone }
@@ -77,9 +77,9 @@ pub fn labelled(label: &str, lines: &str) -> String {
 mod tests {
     use super::*;
 
-    fn point(lost: u64) -> SeriesPoint {
+    fn point(lost: u64) -> LoadSeriesPoint {
         let rtt = Percentiles { p50: 3_000, p90: 5_000, p99: 9_000, p99_9: 20_000, max: 1_000_000 };
-        SeriesPoint {
+        LoadSeriesPoint {
             at_s: 12.0,
             trial: 0,
             intended_rate: 50e3,

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use horolog_ke::KeLimits;
+use horolog_ke::NtsKeLimits;
 use horolog_ke::message::is_ntp_server;
 use horolog_nts::ROTATION_DEFAULT;
 
@@ -29,7 +29,7 @@ pub struct NtsConfig {
     /// Name or address of the NTP server for NTS-KE responses; by default this server.
     pub ke_server: Option<String>,
     /// Limits on the connections of the listener.
-    pub ke_limits: KeLimits,
+    pub ke_limits: NtsKeLimits,
     /// File of a master secret shared by several servers, so that cookies are valid at all of them.
     /// By default this server has a secret of its own until it ends.
     pub master_secret: Option<PathBuf>,
@@ -46,7 +46,7 @@ impl Default for NtsConfig {
             key: None,
             ke_listen: Vec::new(),
             ke_server: None,
-            ke_limits: KeLimits::default(),
+            ke_limits: NtsKeLimits::default(),
             master_secret: None,
             rotation: ROTATION_DEFAULT,
             keys: None,

@@ -9,13 +9,13 @@ use super::ConfigError;
 
 /// Options for metrics and privileges.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct OperationConfig {
+pub struct MetricsAndPrivilegesConfig {
     /// Address at which to answer `GET /metrics` and `GET /healthz`; none by default.
     pub metrics: Option<SocketAddr>,
     /// Live page, its data and the metrics; off by default.
-    pub web: Option<WebConfig>,
+    pub web: Option<ServerLivePageConfig>,
     /// Sandboxing of the process once the sockets are open.
-    pub sandbox: Sandbox,
+    pub sandbox: SandboxMode,
     /// User to switch to once the sockets are open; requires root.
     pub user: Option<String>,
     /// Files that a reload reads again, so that they stay readable in the sandbox, in addition to
@@ -25,7 +25,7 @@ pub struct OperationConfig {
 
 /// Live page, accessible without a token from this host only.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct WebConfig {
+pub struct ServerLivePageConfig {
     /// Listen address: a loopback address unless there is a token.
     pub address: SocketAddr,
     /// File with the token, read at start.
@@ -36,7 +36,7 @@ pub struct WebConfig {
 
 /// Sandboxing of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Sandbox {
+pub enum SandboxMode {
     /// No sandbox.
     #[default]
     Off,
@@ -46,13 +46,15 @@ pub enum Sandbox {
     Required,
 }
 
-impl OperationConfig {
+impl MetricsAndPrivilegesConfig {
     /// Returns the first rule that the options break.
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         if let Some(address) = self.metrics.filter(|address| address.ip().is_multicast()) {
             return Err(ConfigError::MetricsAddress(address));
         }
-        let Some(WebConfig { address, token_file, .. }) = &self.web else { return Ok(()) };
+        let Some(ServerLivePageConfig { address, token_file, .. }) = &self.web else {
+            return Ok(());
+        };
         if address.ip().is_multicast() {
             return Err(ConfigError::WebAddress(*address));
         }

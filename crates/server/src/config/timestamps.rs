@@ -48,7 +48,7 @@ impl TimestampsConfig {
 
 /// Engine that answers requests in interleaved mode on interfaces where XDP answers the others.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum InterleavedEngine {
+pub enum InterleavedEngineSelection {
     /// Sockets on interfaces with hardware transmit timestamps, otherwise XDP.
     #[default]
     Auto,
@@ -65,13 +65,13 @@ pub struct InterleavedConfig {
     /// for the sockets. 0 disables interleaved mode.
     pub clients: usize,
     /// Engine that answers requests in interleaved mode.
-    pub engine: InterleavedEngine,
+    pub engine: InterleavedEngineSelection,
 }
 
 impl Default for InterleavedConfig {
     /// Stores a million clients and selects the engine by the kind of timestamps.
     fn default() -> Self {
-        Self { clients: 1 << 20, engine: InterleavedEngine::default() }
+        Self { clients: 1 << 20, engine: InterleavedEngineSelection::default() }
     }
 }
 

@@ -8,7 +8,7 @@ use horolog_sys::netlink::Prefix;
 
 /// Prefixes of one IP version, as left-aligned bits.
 #[derive(Clone, Debug, Default)]
-struct PrefixList {
+struct IpVersionPrefixes {
     /// Prefix lengths in use, the longest first.
     lengths: Vec<u8>,
     denied: HashMap<(u8, u128), bool>,
@@ -17,7 +17,7 @@ struct PrefixList {
 /// Prefixes of both IP versions, and the decision on all other addresses.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PrefixLists {
-    families: [PrefixList; 2],
+    families: [IpVersionPrefixes; 2],
     others_denied: bool,
 }
 

@@ -28,13 +28,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use horolog_time::{Monotonic, Timestamp};
-use horolog_xdp::{LimitRules, LimitSettings};
+use horolog_xdp::{LimitRules, LimitTableSettings};
 use zerocopy::FromZeros;
 
 pub use rules::responder_settings;
 
 use crate::LimitsConfig;
-use crate::address_hash::{HashKey, address_words};
+use crate::address_hash::{AddressHashKey, address_words};
 use list::PrefixLists;
 
 /// Memory per client, in bytes.
@@ -53,14 +53,14 @@ const EPOCHS: u32 = 15;
 
 /// Class of a request; each class has separate rate limits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum RequestClass {
+pub enum RequestLengthClass {
     /// Request of one NTP header.
     Plain,
     /// Longer request. It never gets a kiss, because that could not be authenticated.
     Long,
 }
 
-impl RequestClass {
+impl RequestLengthClass {
     /// Returns the class of a request of this length in bytes.
     #[must_use]
     pub const fn from_length(request_len: usize) -> Self {
@@ -112,14 +112,14 @@ pub enum Admission {
 
 #[derive(Debug, FromZeros)]
 #[repr(C, align(32))]
-struct ClientSet([AtomicU64; WAYS]);
+struct AtomicLimitTableSet([AtomicU64; WAYS]);
 
 /// State of the clients, shared by a limiter and its successors.
 #[derive(Debug)]
 struct LimiterState {
-    key: HashKey,
-    settings: LimitSettings,
-    sets: Vec<ClientSet>,
+    key: AddressHashKey,
+    settings: LimitTableSettings,
+    sets: Vec<AtomicLimitTableSet>,
     /// Theoretical arrival times of new clients, by class.
     new_clients: [AtomicU64; 2],
     denials: AtomicU64,
@@ -137,12 +137,12 @@ impl Limiter {
     /// Creates a limiter without clients. `None` if the configuration has no limits and lists, or
     /// if memory is insufficient.
     #[must_use]
-    pub fn new(config: &LimitsConfig, key: HashKey) -> Option<Self> {
+    pub fn new(config: &LimitsConfig, key: AddressHashKey) -> Option<Self> {
         if !config.is_on() {
             return None;
         }
         let settings = config.settings();
-        let sets = ClientSet::new_vec_zeroed(settings.sets as usize).ok()?;
+        let sets = AtomicLimitTableSet::new_vec_zeroed(settings.sets as usize).ok()?;
         let (new_clients, denials) = (Default::default(), AtomicU64::new(0));
         let state = Arc::new(LimiterState { key, settings, sets, new_clients, denials });
         let lists = PrefixLists::new(&config.allow, &config.deny);
@@ -176,7 +176,7 @@ impl Limiter {
     pub fn judge(
         &self,
         source: IpAddr,
-        class: RequestClass,
+        class: RequestLengthClass,
         now: Timestamp<Monotonic>,
     ) -> Admission {
         let hash = self.state.hash(source, class);
@@ -201,10 +201,10 @@ impl Limiter {
         }
     }
 
-    fn deny(&self, class: RequestClass, now_ns: u64) -> Admission {
+    fn deny(&self, class: RequestLengthClass, now_ns: u64) -> Admission {
         let interval = self.rules.deny_interval_ns;
         let sends_kiss = interval != 0
-            && class == RequestClass::Plain
+            && class == RequestLengthClass::Plain
             && charge(&self.state.denials, interval, 0, now_ns);
         if sends_kiss {
             Admission::Kiss(KissCode::Deny)
@@ -215,9 +215,9 @@ impl Limiter {
 
     fn judge_new_client(
         &self,
-        set: &ClientSet,
+        set: &AtomicLimitTableSet,
         word_head: u64,
-        class: RequestClass,
+        class: RequestLengthClass,
         now_ns: u64,
     ) -> Admission {
         let LimitRules { new_client_interval_ns, new_client_tolerance_ns, interval, .. } =
@@ -247,7 +247,7 @@ impl Limiter {
         slot: &AtomicU64,
         word: u64,
         word_head: u64,
-        class: RequestClass,
+        class: RequestLengthClass,
         now_ns: u64,
     ) -> Admission {
         let LimitRules { interval, tolerance, .. } = self.rules;
@@ -261,7 +261,8 @@ impl Limiter {
             slot.store(word_head | arrival, Ordering::Relaxed);
             return Admission::Admit;
         }
-        if self.rules.kiss_rate == 0 || class == RequestClass::Long || word & KISSED_FLAG != 0 {
+        if self.rules.kiss_rate == 0 || class == RequestLengthClass::Long || word & KISSED_FLAG != 0
+        {
             return Admission::Drop(DropReason::Limited);
         }
         slot.store(word_head | KISSED_FLAG | word & ARRIVAL_MASK, Ordering::Relaxed);
@@ -281,7 +282,7 @@ impl LimiterState {
         }
     }
 
-    fn hash(&self, source: IpAddr, class: RequestClass) -> u64 {
+    fn hash(&self, source: IpAddr, class: RequestLengthClass) -> u64 {
         let [high, low] = address_words(source);
         let masked = if source.to_canonical().is_ipv4() {
             [0, low & self.settings.ipv4_mask]
@@ -290,8 +291,8 @@ impl LimiterState {
         };
         let hash = self.key.hash_words(masked);
         match class {
-            RequestClass::Plain => hash,
-            RequestClass::Long => HashKey::rehash(hash),
+            RequestLengthClass::Plain => hash,
+            RequestLengthClass::Long => AddressHashKey::rehash(hash),
         }
     }
 }

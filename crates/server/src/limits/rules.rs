@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use horolog_sys::netlink::Prefix;
 use horolog_time::NS_PER_S;
-use horolog_xdp::{LimitRules, LimitSettings, ListedPrefix, ResponderSettings};
+use horolog_xdp::{LimitRules, LimitTableSettings, ListedPrefix, ResponderSettings};
 
 use super::{UNIT_SHIFT, WAYS};
-use crate::address_hash::{HashKey, address_words};
+use crate::address_hash::{AddressHashKey, address_words};
 use crate::{InterleavedConfig, LimitsConfig};
 
 /// GCRA tolerance for new clients: the burst of one second at their rate.
@@ -39,7 +39,7 @@ impl LimitsConfig {
 
     /// Returns the table size and the address masks, which stay constant while a server runs.
     #[must_use]
-    pub fn settings(&self) -> LimitSettings {
+    pub fn settings(&self) -> LimitTableSettings {
         let ipv4 = Prefix::new(Ipv4Addr::BROADCAST.into(), self.ipv4_prefix);
         let ipv6 = Prefix::new(Ipv6Addr::from_bits(u128::MAX).into(), self.ipv6_prefix);
         // The configuration check rejects lengths that are too long; here they count as the full
@@ -50,7 +50,7 @@ impl LimitsConfig {
         let [_, ipv4_mask] = mask(ipv4, Ipv4Addr::BROADCAST.into());
         let ipv6_mask = mask(ipv6, Ipv6Addr::from_bits(u128::MAX).into());
         let sets = self.clients.div_ceil(WAYS).max(1).next_power_of_two();
-        LimitSettings { sets: u32::try_from(sets).unwrap_or(1 << 31), ipv4_mask, ipv6_mask }
+        LimitTableSettings { sets: u32::try_from(sets).unwrap_or(1 << 31), ipv4_mask, ipv6_mask }
     }
 
     /// Returns the listed prefixes in the form of the BPF program.
@@ -82,7 +82,7 @@ impl LimitsConfig {
 /// Returns the settings for loading the XDP program, without redirection to `AF_XDP` sockets.
 #[must_use]
 pub fn responder_settings(
-    key: HashKey,
+    key: AddressHashKey,
     limits: &LimitsConfig,
     interleaved: &InterleavedConfig,
 ) -> ResponderSettings {

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-const KEY: HashKey = HashKey([5, 6]);
+const KEY: AddressHashKey = AddressHashKey([5, 6]);
 const START: Timestamp<Monotonic> = Timestamp::from_ns(1_000_000_000_000);
 
 fn at_ms(ms: i64) -> Timestamp<Monotonic> {
@@ -28,7 +28,7 @@ fn rate(rate: f64, burst: u32) -> LimitsConfig {
 
 /// How many of `count` plain requests at once are let through.
 fn admitted(limiter: &Limiter, ip: IpAddr, count: u32, ms: i64) -> u32 {
-    let judge = |_| limiter.judge(ip, RequestClass::Plain, at_ms(ms)) == Admission::Admit;
+    let judge = |_| limiter.judge(ip, RequestLengthClass::Plain, at_ms(ms)) == Admission::Admit;
     (0..count).map(judge).map(u32::from).sum()
 }
 
@@ -56,13 +56,13 @@ fn a_client_that_was_idle_for_months_is_admitted() {
 #[test]
 fn one_kiss_for_each_answer() {
     let limiter = limiter(&LimitsConfig { kiss_rate: true, ..rate(1.0, 2) });
-    let judge = |ms| limiter.judge(client(1), RequestClass::Plain, at_ms(ms));
+    let judge = |ms| limiter.judge(client(1), RequestLengthClass::Plain, at_ms(ms));
     let (kiss, dropped) = (Admission::Kiss(KissCode::Rate), Admission::Drop(DropReason::Limited));
     let at_once: Vec<_> = (0..5).map(|_| judge(0)).collect();
     assert_eq!(at_once, [Admission::Admit, Admission::Admit, kiss, dropped, dropped]);
     assert_eq!([judge(1_000), judge(1_000), judge(1_000)], [Admission::Admit, kiss, dropped]);
     let long: Vec<_> =
-        (0..3).map(|_| limiter.judge(client(1), RequestClass::Long, at_ms(0))).collect();
+        (0..3).map(|_| limiter.judge(client(1), RequestLengthClass::Long, at_ms(0))).collect();
     assert_eq!(long, [Admission::Admit, Admission::Admit, dropped], "a bucket apart, and no kiss");
 }
 
@@ -84,7 +84,7 @@ fn new_clients_share_a_bucket_and_known_ones_are_unaffected() {
     assert_eq!(admitted(&limiter, client(0), 1, 0), 1);
     let strangers = |ms| (1..10_000).map(|n| admitted(&limiter, client(n), 1, ms)).sum::<u32>();
     assert!((99..=101).contains(&strangers(0)));
-    let dropped = limiter.judge(client(20_000), RequestClass::Plain, at_ms(0));
+    let dropped = limiter.judge(client(20_000), RequestLengthClass::Plain, at_ms(0));
     assert_eq!(dropped, Admission::Drop(DropReason::NewClients));
     assert_eq!(admitted(&limiter, client(0), 8, 0), 7, "who was there before");
     // Some of these are known by now.
@@ -99,11 +99,11 @@ fn new_clients_with_long_requests_have_a_bucket_of_their_own() {
         (0..10).filter(|&n| judge(n) == Admission::Admit).count()
     };
     assert_eq!(
-        [admitted_new(0, RequestClass::Plain), admitted_new(100, RequestClass::Plain)],
+        [admitted_new(0, RequestLengthClass::Plain), admitted_new(100, RequestLengthClass::Plain)],
         [2, 0]
     );
     assert_eq!(
-        [admitted_new(200, RequestClass::Long), admitted_new(300, RequestClass::Long)],
+        [admitted_new(200, RequestLengthClass::Long), admitted_new(300, RequestLengthClass::Long)],
         [2, 0]
     );
 }
@@ -129,7 +129,7 @@ fn lists_are_checked_again_when_they_change() {
     assert_eq!(admitted(&limiter, client(1), 3, 0), 3);
     for change in 0..40 {
         limiter = limiter.successor(&closed);
-        let verdict = limiter.judge(client(1), RequestClass::Plain, at_ms(0));
+        let verdict = limiter.judge(client(1), RequestLengthClass::Plain, at_ms(0));
         assert_eq!(verdict, Admission::Drop(DropReason::Denied), "change {change}");
         limiter = limiter.successor(&open);
     }
@@ -156,7 +156,7 @@ fn clients_keep_their_slots_through_changes() {
     // A verdict is not taken for one of the same epoch long ago.
     for change in 0..40 {
         limiter = limiter.successor(&closed);
-        let verdict = limiter.judge(client(2), RequestClass::Plain, at_ms(0));
+        let verdict = limiter.judge(client(2), RequestLengthClass::Plain, at_ms(0));
         assert_eq!(verdict, Admission::Drop(DropReason::Denied), "change {change}");
     }
 }
@@ -166,11 +166,11 @@ fn denied_clients_get_a_kiss_at_a_bounded_rate() {
     let deny = vec!["10.0.0.0/8".parse().unwrap()];
     let limiter = limiter(&LimitsConfig { deny, kiss_deny: true, ..LimitsConfig::default() });
     let kisses = |ms| {
-        let judge = |n| limiter.judge(client(n), RequestClass::Plain, at_ms(ms));
+        let judge = |n| limiter.judge(client(n), RequestLengthClass::Plain, at_ms(ms));
         (0..1_000).filter(|&n| judge(n) == Admission::Kiss(KissCode::Deny)).count()
     };
     assert_eq!((kisses(0), kisses(0), kisses(1)), (1, 0, 1));
-    let long = limiter.judge(client(1), RequestClass::Long, at_ms(10));
+    let long = limiter.judge(client(1), RequestLengthClass::Long, at_ms(10));
     assert_eq!(long, Admission::Drop(DropReason::Denied));
 }
 
@@ -178,7 +178,8 @@ fn denied_clients_get_a_kiss_at_a_bounded_rate() {
 fn a_list_finer_than_a_client_is_always_checked() {
     let deny = vec!["fd00::2/128".parse().unwrap()];
     let limiter = limiter(&LimitsConfig { deny, ..rate(10.0, 8) });
-    let judge = |text: &str| limiter.judge(text.parse().unwrap(), RequestClass::Plain, at_ms(0));
+    let judge =
+        |text: &str| limiter.judge(text.parse().unwrap(), RequestLengthClass::Plain, at_ms(0));
     assert_eq!(judge("fd00::1"), Admission::Admit);
     assert_eq!(judge("fd00::2"), Admission::Drop(DropReason::Denied));
     assert_eq!(judge("fd00::3"), Admission::Admit);

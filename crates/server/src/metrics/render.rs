@@ -46,11 +46,11 @@ struct MetricSpec {
     name: &'static str,
     kind: SampleKind,
     help: &'static str,
-    input: MetricInput,
+    input: MetricStatusPath,
 }
 
 /// Location of a metric's numbers in the status.
-enum MetricInput {
+enum MetricStatusPath {
     /// Number at this path, or all numbers below it.
     Path(&'static str),
     /// Numbers of one object, distinguished by a label: name of the label, path of the object, and
@@ -62,8 +62,8 @@ impl MetricSpec {
     /// Returns the metric to which the number at this path belongs, with its label if it has one.
     fn find(path: &str) -> Option<(&'static Self, Option<(&'static str, &'static str)>)> {
         METRICS.iter().find_map(|known| match known.input {
-            MetricInput::Path(of) => (of == path).then_some((known, None)),
-            MetricInput::Labelled(label, object, numbers) => {
+            MetricStatusPath::Path(of) => (of == path).then_some((known, None)),
+            MetricStatusPath::Labelled(label, object, numbers) => {
                 let key = path.strip_prefix(object)?.strip_prefix('/')?;
                 let (_, value) = numbers.iter().find(|(number, _)| *number == key)?;
                 Some((known, Some((label, *value))))
@@ -73,19 +73,24 @@ impl MetricSpec {
 }
 
 const fn counter(name: &'static str, path: &'static str, help: &'static str) -> MetricSpec {
-    MetricSpec { name, kind: SampleKind::Counter, help, input: MetricInput::Path(path) }
+    MetricSpec { name, kind: SampleKind::Counter, help, input: MetricStatusPath::Path(path) }
 }
 
 const fn gauge(name: &'static str, path: &'static str, help: &'static str) -> MetricSpec {
-    MetricSpec { name, kind: SampleKind::Gauge, help, input: MetricInput::Path(path) }
+    MetricSpec { name, kind: SampleKind::Gauge, help, input: MetricStatusPath::Path(path) }
 }
 
 const fn seconds(name: &'static str, path: &'static str, help: &'static str) -> MetricSpec {
-    MetricSpec { name, kind: SampleKind::Seconds, help, input: MetricInput::Path(path) }
+    MetricSpec { name, kind: SampleKind::Seconds, help, input: MetricStatusPath::Path(path) }
 }
 
 const fn skipped(path: &'static str) -> MetricSpec {
-    MetricSpec { name: "", kind: SampleKind::Skipped, help: "", input: MetricInput::Path(path) }
+    MetricSpec {
+        name: "",
+        kind: SampleKind::Skipped,
+        help: "",
+        input: MetricStatusPath::Path(path),
+    }
 }
 
 const fn labelled(
@@ -99,7 +104,7 @@ const fn labelled(
         name,
         kind: SampleKind::Counter,
         help,
-        input: MetricInput::Labelled(label, object, numbers),
+        input: MetricStatusPath::Labelled(label, object, numbers),
     }
 }
 
@@ -277,8 +282,8 @@ pub fn metric_names() -> BTreeSet<String> {
     let exported = METRICS.iter().filter(|known| known.kind != SampleKind::Skipped);
     let names = exported.map(|known| {
         let label = match known.input {
-            MetricInput::Labelled(label, ..) => Some(label),
-            MetricInput::Path(of) => LABEL_KEYED_OBJECTS
+            MetricStatusPath::Labelled(label, ..) => Some(label),
+            MetricStatusPath::Path(of) => LABEL_KEYED_OBJECTS
                 .iter()
                 .chain(&INDEX_LABELLED_LISTS)
                 .find(|(path, _)| *path == of)
@@ -302,7 +307,7 @@ fn render_json(status: &Value, times: ResponseTimes) -> String {
     families.walk("", status, &Vec::new());
     let mut registry = Registry::with_prefix("horolog");
     registry.register_collector(Box::new(families));
-    registry.register_collector(Box::new(ResponseSeconds(times)));
+    registry.register_collector(Box::new(ResponseTimesInSeconds(times)));
     let mut text = String::new();
     // Writing to memory cannot fail.
     let _ = text::encode(&mut text, &registry);
@@ -434,9 +439,9 @@ const HELP: &str = "From the receive to the transmit timestamp of replies of the
 
 /// Response times in seconds.
 #[derive(Debug)]
-struct ResponseSeconds(ResponseTimes);
+struct ResponseTimesInSeconds(ResponseTimes);
 
-impl Collector for ResponseSeconds {
+impl Collector for ResponseTimesInSeconds {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let times = &self.0;
         let bounds = BOUNDS_NS.into_iter().map(|ns| ns as f64 / 1e9).chain([f64::INFINITY]);
@@ -489,8 +494,8 @@ mod tests {
     #[test]
     fn every_path_names_a_value_of_the_status() {
         let paths = METRICS.iter().flat_map(|known| match known.input {
-            MetricInput::Path(path) => vec![path.to_owned()],
-            MetricInput::Labelled(_, object, numbers) => {
+            MetricStatusPath::Path(path) => vec![path.to_owned()],
+            MetricStatusPath::Labelled(_, object, numbers) => {
                 numbers.iter().map(|(key, _)| format!("{object}/{key}")).collect()
             }
         });

@@ -5,26 +5,26 @@ use horolog_source::{
     JumpGuard, JumpVerdict, PlausibilityRules, ServerLeapSeconds, SourceEstimate, TimeClaim,
     UNDISCIPLINED_REFERENCE_ID,
 };
-use horolog_sys::clock::MonotonicClock;
+use horolog_sys::clock::ClockMonotonic;
 use horolog_time::leap::{Date, LeapListValidity, LeapSecond};
 use horolog_time::{Clock, Monotonic, NtpShort, NtpTimestamp, Span, Timestamp, Utc};
 use horolog_wire::ntp::{LeapIndicator, STRATUM_UNSYNCHRONISED};
 
-use super::{PageBuilder, SystemClockReading};
+use super::{ClockPageBuilder, SystemClockReading};
 use crate::config::SystemLeapBehaviour;
 use crate::leap_file::LeapFile;
 use crate::leap_transition::LeapOutputs;
-use crate::sources::{SharedSources, SourceReading};
+use crate::sources::{SharedSourceState, SourceSelectionOutcome};
 use crate::{ClockPage, SystemVariables};
 
 /// Time after a leap second for which a source's leap indicator may still be that of before:
 /// sources are polled once a second, and a report is valid for 8 s.
 const LEAP_REPORT_DELAY: Span = Span::from_ms(10_000);
 
-impl PageBuilder {
+impl ClockPageBuilder {
     /// Adopts the present reading of the sources.
-    pub(crate) fn update_from_sources(&mut self, sources: &SharedSources) -> &mut Self {
-        if let Some(source_reading) = sources.reading(MonotonicClock.now()) {
+    pub(crate) fn update_from_sources(&mut self, sources: &SharedSourceState) -> &mut Self {
+        if let Some(source_reading) = sources.reading(ClockMonotonic.now()) {
             self.source_reading = source_reading;
         }
         self.confirmed = sources.confirmed();
@@ -33,7 +33,7 @@ impl PageBuilder {
 
     /// Passes to the sources' thread the notice from the last page, if any, and the leap seconds
     /// since the start.
-    pub(crate) fn report_to_sources(&mut self, sources: &SharedSources) {
+    pub(crate) fn report_to_sources(&mut self, sources: &SharedSourceState) {
         if let Some(notice) = self.jump_notice.take() {
             sources.push_notice(notice);
         }
@@ -62,23 +62,25 @@ impl PageBuilder {
     /// Returns TAI minus UTC as reported by the selected source, in seconds.
     pub(super) fn source_tai_minus_utc_s(&self) -> Option<i32> {
         match self.source_reading {
-            SourceReading::Selected(report) => report.tai_minus_utc_s,
-            SourceReading::NotPolled | SourceReading::NoSource => None,
+            SourceSelectionOutcome::Selected(report) => report.tai_minus_utc_s,
+            SourceSelectionOutcome::NotPolled | SourceSelectionOutcome::NoSource => None,
         }
     }
 
     /// Returns the time of the selected source's report; `None` without a selected source.
     pub(super) fn source_time(&self) -> Option<Timestamp<Monotonic>> {
         match self.source_reading {
-            SourceReading::Selected(report) => Some(report.at),
-            SourceReading::NotPolled | SourceReading::NoSource => None,
+            SourceSelectionOutcome::Selected(report) => Some(report.at),
+            SourceSelectionOutcome::NotPolled | SourceSelectionOutcome::NoSource => None,
         }
     }
 
     /// Returns the next leap second that the selected source received from satellites.
     pub(super) fn source_next_leap(&self) -> Option<LeapSecond> {
         match self.source_reading {
-            SourceReading::Selected(report) if !self.config.has_test_time() => report.next_leap,
+            SourceSelectionOutcome::Selected(report) if !self.config.has_test_time() => {
+                report.next_leap
+            }
             _ => None,
         }
     }
@@ -86,16 +88,16 @@ impl PageBuilder {
     /// Returns the offset of true time from the system clock, by the selected source.
     pub(super) fn correction(&self, now: Timestamp<Monotonic>) -> Span {
         match &self.source_reading {
-            SourceReading::Selected(report) => report.offset_at(now),
-            SourceReading::NotPolled | SourceReading::NoSource => Span::ZERO,
+            SourceSelectionOutcome::Selected(report) => report.offset_at(now),
+            SourceSelectionOutcome::NotPolled | SourceSelectionOutcome::NoSource => Span::ZERO,
         }
     }
 
     /// Returns the rate at which [`Self::correction`] changes, in ppb.
     pub(super) fn frequency_ppb(&self, now: Timestamp<Monotonic>) -> i64 {
         match &self.source_reading {
-            SourceReading::Selected(report) => report.rate_ppb_at(now),
-            SourceReading::NotPolled | SourceReading::NoSource => 0,
+            SourceSelectionOutcome::Selected(report) => report.rate_ppb_at(now),
+            SourceSelectionOutcome::NotPolled | SourceSelectionOutcome::NoSource => 0,
         }
     }
 
@@ -112,15 +114,15 @@ impl PageBuilder {
         realtime_minus_monotonic: Span,
     ) {
         let is_claimed = match self.source_reading {
-            SourceReading::NotPolled => self.is_kernel_trusted(reading),
-            SourceReading::Selected(_) => true,
-            SourceReading::NoSource => return,
+            SourceSelectionOutcome::NotPolled => self.is_kernel_trusted(reading),
+            SourceSelectionOutcome::Selected(_) => true,
+            SourceSelectionOutcome::NoSource => return,
         };
         let now = reading.now;
         let utc_minus_monotonic = realtime_minus_monotonic + self.correction(now);
         let (is_unconfirmed, host_clock) = match &self.source_reading {
-            SourceReading::Selected(report) => (report.is_unconfirmed, report.host_clock),
-            SourceReading::NotPolled | SourceReading::NoSource => (false, None),
+            SourceSelectionOutcome::Selected(report) => (report.is_unconfirmed, report.host_clock),
+            SourceSelectionOutcome::NotPolled | SourceSelectionOutcome::NoSource => (false, None),
         };
         let confirmed = self.confirmed;
         let claim = TimeClaim {
@@ -145,7 +147,9 @@ impl PageBuilder {
             .is_some_and(|leap| outputs.utc - leap.step_instant() < LEAP_REPORT_DELAY);
         let smears = self.config.leap_seconds.system == SystemLeapBehaviour::Smears;
         match self.source_reading {
-            SourceReading::Selected(report) if self.leap_file.is_none() && !is_old && !smears => {
+            SourceSelectionOutcome::Selected(report)
+                if self.leap_file.is_none() && !is_old && !smears =>
+            {
                 report.leap
             }
             _ => LeapIndicator::None,
@@ -187,7 +191,7 @@ impl PageBuilder {
     pub(super) fn root_distance(&self, page: &ClockPage, now: Timestamp<Monotonic>) -> Span {
         let claimed = page.variables;
         match &self.source_reading {
-            SourceReading::Selected(report) if self.config.root_dispersion.is_none() => {
+            SourceSelectionOutcome::Selected(report) if self.config.root_dispersion.is_none() => {
                 report.root_distance_at(now)
             }
             _ => {
@@ -282,13 +286,13 @@ mod tests {
     }
 
     fn renewal(
-        source_reading: SourceReading,
+        source_reading: SourceSelectionOutcome,
         change: impl FnOnce(&mut ServerConfig),
-    ) -> PageBuilder {
+    ) -> ClockPageBuilder {
         let mut config = ServerConfig::default();
         change(&mut config);
         let first = reading(0, Span::ZERO);
-        PageBuilder { source_reading, ..PageBuilder::new(&config, -24, &first) }
+        ClockPageBuilder { source_reading, ..ClockPageBuilder::new(&config, -24, &first) }
     }
 
     /// Served time minus the system's before any step.
@@ -304,7 +308,7 @@ mod tests {
 
     #[test]
     fn what_was_selected_is_served_and_claimed() {
-        let page = renewal(SourceReading::Selected(report()), |_| ())
+        let page = renewal(SourceSelectionOutcome::Selected(report()), |_| ())
             .pages(&reading(7, Span::ZERO))
             .stepped;
         assert!((error_ns(&page) - 20_080_000).abs() <= 1, "two seconds of 40 us");
@@ -330,7 +334,7 @@ mod tests {
         };
         let slewed =
             SourceEstimate { offset: Span::from_ms(30), frequency_ppb: 0, slew, ..report() };
-        let mut renewal = renewal(SourceReading::Selected(slewed), |_| ());
+        let mut renewal = renewal(SourceSelectionOutcome::Selected(slewed), |_| ());
         let page = renewal.pages(&reading(5, Span::ZERO)).stepped;
         let later = page.timebase.anchor + Span::from_ms(100);
         let gained = page.timebase.ntp_at(later).unwrap().since(page.timebase.ntp_at_anchor);
@@ -345,7 +349,7 @@ mod tests {
 
     #[test]
     fn what_is_configured_wins_over_the_sources() {
-        let mut renewal = renewal(SourceReading::Selected(report()), |config| {
+        let mut renewal = renewal(SourceSelectionOutcome::Selected(report()), |config| {
             config.leap = Some(LeapIndicator::None);
             config.stratum = 9;
             config.source.keep_stratum = true;
@@ -360,7 +364,7 @@ mod tests {
         assert_eq!(variables.root_dispersion, NtpShort::from_span(Span::from_ms(77)));
         renewal.config.reference_id = None;
         renewal.config.stratum = 1;
-        renewal.source_reading = SourceReading::Selected(SourceEstimate {
+        renewal.source_reading = SourceSelectionOutcome::Selected(SourceEstimate {
             reference_id: UNDISCIPLINED_REFERENCE_ID,
             ..report()
         });
@@ -372,14 +376,16 @@ mod tests {
 
     #[test]
     fn without_a_choice_the_server_is_not_synchronised() {
-        let page = renewal(SourceReading::NoSource, |_| ()).pages(&reading(7, Span::ZERO)).stepped;
+        let page = renewal(SourceSelectionOutcome::NoSource, |_| ())
+            .pages(&reading(7, Span::ZERO))
+            .stepped;
         assert!(is_unsynchronised(&page));
     }
 
     #[test]
     fn a_jump_by_years_of_the_system_clock_or_of_the_source_is_not_trusted() {
         let years = Span::from_ns(5 * 31_557_600 * NS_PER_S);
-        let mut renewal = renewal(SourceReading::Selected(report()), |_| ());
+        let mut renewal = renewal(SourceSelectionOutcome::Selected(report()), |_| ());
         assert!(!is_unsynchronised(&renewal.pages(&reading(5, Span::ZERO)).stepped));
         assert!(is_unsynchronised(&renewal.pages(&reading(6, years)).stepped));
         let notice = renewal.jump_notice.take().unwrap();
@@ -388,7 +394,7 @@ mod tests {
         assert_eq!(renewal.jump_notice, None, "said once");
         assert!(!is_unsynchronised(&renewal.pages(&reading(8, Span::ZERO)).stepped));
         renewal.source_reading =
-            SourceReading::Selected(SourceEstimate { offset: -years, ..report() });
+            SourceSelectionOutcome::Selected(SourceEstimate { offset: -years, ..report() });
         assert!(is_unsynchronised(&renewal.pages(&reading(9, Span::ZERO)).stepped));
         for later in [70, 86_400] {
             let page = renewal.pages(&reading(later, Span::ZERO)).stepped;
@@ -406,18 +412,18 @@ mod tests {
     fn a_time_that_nothing_confirmed_gives_way_and_a_wrong_one_to_the_host_s_clock() {
         let years = Span::from_ns(5 * 31_557_600 * NS_PER_S);
         let wrong = SourceEstimate { is_unconfirmed: true, offset: years, ..report() };
-        let mut renewal = renewal(SourceReading::Selected(wrong), |_| ());
+        let mut renewal = renewal(SourceSelectionOutcome::Selected(wrong), |_| ());
         renewal.pages(&reading(5, Span::ZERO));
         renewal.source_reading =
-            SourceReading::Selected(SourceEstimate { is_unconfirmed: true, ..report() });
+            SourceSelectionOutcome::Selected(SourceEstimate { is_unconfirmed: true, ..report() });
         assert!(!is_unsynchronised(&renewal.pages(&reading(6, Span::ZERO)).stepped));
         let notice = renewal.jump_notice.take().unwrap();
         assert!(notice.contains("to 2023-11-14; the earlier one was unconfirmed"), "{notice}");
         // Confirmed, then wrong and accepted, then right.
-        renewal.source_reading = SourceReading::Selected(report());
+        renewal.source_reading = SourceSelectionOutcome::Selected(report());
         renewal.pages(&reading(7, Span::ZERO));
         renewal.source_reading =
-            SourceReading::Selected(SourceEstimate { offset: years, ..report() });
+            SourceSelectionOutcome::Selected(SourceEstimate { offset: years, ..report() });
         assert!(is_unsynchronised(&renewal.pages(&reading(8, Span::ZERO)).stepped));
         renewal.reconfigure(&ServerConfig::default());
         assert!(!is_unsynchronised(&renewal.pages(&reading(9, Span::ZERO)).stepped));
@@ -427,16 +433,17 @@ mod tests {
             "{notice}"
         );
         let host_clock = Some(Span::from_ns(OFFSET_NS));
-        renewal.source_reading = SourceReading::Selected(SourceEstimate { host_clock, ..report() });
+        renewal.source_reading =
+            SourceSelectionOutcome::Selected(SourceEstimate { host_clock, ..report() });
         assert!(!is_unsynchronised(&renewal.pages(&reading(10, Span::ZERO)).stepped));
     }
 
     #[test]
     fn a_clock_stepped_before_a_source_is_selected_has_not_jumped() {
-        let mut renewal = renewal(SourceReading::NoSource, |_| ());
+        let mut renewal = renewal(SourceSelectionOutcome::NoSource, |_| ());
         let years = Span::from_ns(5 * 31_557_600 * NS_PER_S);
         assert!(is_unsynchronised(&renewal.pages(&reading(5, -years)).stepped));
-        renewal.source_reading = SourceReading::Selected(report());
+        renewal.source_reading = SourceSelectionOutcome::Selected(report());
         assert!(!is_unsynchronised(&renewal.pages(&reading(6, Span::ZERO)).stepped));
         assert_eq!(renewal.jump_notice, None);
     }
@@ -446,8 +453,9 @@ mod tests {
         let build = Timestamp::from_ns(OFFSET_NS);
         let years = Span::from_ns(31_557_600 * NS_PER_S);
         for (wrong, date) in [(-years, "2022-11-14"), (years + years, "2025-11-14")] {
-            let renewal =
-                renewal(SourceReading::NotPolled, |config| config.trust = ClockTrust::Local);
+            let renewal = renewal(SourceSelectionOutcome::NotPolled, |config| {
+                config.trust = ClockTrust::Local;
+            });
             let reach = PlausibilityRules::span_of_years(1);
             let mut renewal = renewal.with_plausibility(PlausibilityRules {
                 build,
@@ -465,7 +473,7 @@ mod tests {
     #[test]
     fn the_kernel_s_word_does_not_excuse_a_jump_either() {
         let mut renewal =
-            renewal(SourceReading::NotPolled, |config| config.trust = ClockTrust::Local);
+            renewal(SourceSelectionOutcome::NotPolled, |config| config.trust = ClockTrust::Local);
         assert!(!is_unsynchronised(&renewal.pages(&reading(5, Span::ZERO)).stepped));
         let years = Span::from_ns(31_557_600 * NS_PER_S);
         assert!(is_unsynchronised(&renewal.pages(&reading(6, years)).stepped));

@@ -2,7 +2,7 @@
 
 use horolog_time::{NS_PER_S, Span};
 use horolog_wire::ptp::message::{DELAY_RESP_LEN, SIGNALING_LEN};
-use horolog_wire::ptp::monitor::MonitorResponse;
+use horolog_wire::ptp::monitor::NetSyncMonitorResponse;
 use horolog_wire::ptp::tlv::UNICAST_LEN_MAX;
 use horolog_wire::ptp::{Header, Message, NO_INTERVAL, PortIdentity, PtpFlags};
 
@@ -15,7 +15,7 @@ pub(super) const ADDRESS_LEN_MAX: usize = 16;
 pub(super) const NEGOTIATIONS_MAX: usize = 8;
 /// Maximum length of an outgoing message other than a management response, in bytes.
 pub(super) const MESSAGE_LEN_MAX: usize = longer_len(
-    DELAY_RESP_LEN + MonitorResponse::tlv_len(ADDRESS_LEN_MAX),
+    DELAY_RESP_LEN + NetSyncMonitorResponse::tlv_len(ADDRESS_LEN_MAX),
     SIGNALING_LEN + SUFFIX_LEN_MAX,
 );
 /// Maximum length of the unicast negotiation TLVs in one message, in bytes.

@@ -6,7 +6,7 @@ use horolog_sys::netlink::Prefix;
 
 use horolog_wire::ethernet::MacAddress;
 
-use super::{ClockSettings, PortSettings, PtpPortTransport, PtpProfile, UnicastSettings};
+use super::{ClockSettings, PortSettings, PtpPortTransport, PtpProfile, UnicastGrantLimits};
 
 /// Range of message intervals, in log2 seconds: from 128 per second to one in 16 s.
 const PTP_LOG_INTERVALS: RangeInclusive<i8> = -7..=4;
@@ -68,8 +68,8 @@ impl Default for PtpConfig {
             log_delay_req: None,
             one_step: false,
             monitor: false,
-            unicast_grants: UnicastSettings::DEFAULT.grants_max,
-            unicast_rate: UnicastSettings::DEFAULT.rate_max,
+            unicast_grants: UnicastGrantLimits::DEFAULT.grants_max,
+            unicast_rate: UnicastGrantLimits::DEFAULT.rate_max,
             unicast_allow: Vec::new(),
         }
     }
@@ -160,7 +160,7 @@ impl PtpConfig {
             log_min_delay_req: self.log_delay_req.unwrap_or(profiles.log_min_delay_req),
             one_step: self.one_step,
             monitor: self.monitor,
-            unicast: UnicastSettings {
+            unicast: UnicastGrantLimits {
                 grants_max: self.unicast_grants,
                 rate_max: self.unicast_rate,
                 ..profiles.unicast

@@ -2,15 +2,15 @@
 //! the request and its receive time. The sockets use it, and the XDP program must return the same
 //! bytes.
 
-use horolog_wire::ptp::monitor::{MonitorResponse, REQUEST_TLV_TYPE};
+use horolog_wire::ptp::monitor::{NetSyncMonitorResponse, REQUEST_TLV_TYPE};
 use horolog_wire::ptp::{
     Header, Message, NO_INTERVAL, PortIdentity, PtpFlags, PtpMessageBody, PtpTimestamp,
 };
 
 use super::compose::{self, MESSAGE_LEN_MAX, check_message};
 use super::{
-    ClockPort, DelayMechanism, MINOR_VERSION, Outbox, PtpArrival, PtpClockState, PtpDestination,
-    PtpRefusal,
+    ClockPort, DelayMechanism, MINOR_VERSION, Outbox, PtpClockState, PtpDestination, PtpRefusal,
+    ReceivedPtpMessage,
 };
 
 /// Data of a port from which a `Delay_Req` is answered; available only while the port is a master
@@ -30,7 +30,7 @@ pub struct DelayResponder<'a> {
     /// True if unicast requests are answered without a grant.
     pub hybrid: bool,
     /// NetSync Monitor data for the response; `None` if such requests are not answered.
-    pub monitor: Option<MonitorResponse<'a>>,
+    pub monitor: Option<NetSyncMonitorResponse<'a>>,
 }
 
 /// Circumstances in which a `Delay_Req` arrived.
@@ -136,7 +136,7 @@ impl ClockPort {
     pub(super) fn peer_delay_request(
         &mut self,
         request: &Message<'_>,
-        arrival: &PtpArrival<'_>,
+        arrival: &ReceivedPtpMessage<'_>,
         clock: &PtpClockState,
         out: &mut impl Outbox,
     ) -> Result<(), PtpRefusal> {

@@ -7,7 +7,7 @@ use horolog_time::{Monotonic, Span, Timestamp};
 use horolog_wire::ptp::{MessageType, PortIdentity};
 
 use super::compose::interval_from_log;
-use super::{PtpAddress, UnicastSettings};
+use super::{PtpAddress, UnicastGrantLimits};
 
 /// Longest granted interval, in log2 seconds: 1,024 s, because no grant lasts longer.
 const LOG_INTERVAL_MAX: i8 = 10;
@@ -71,7 +71,7 @@ pub(super) struct DueMessage {
 /// Grants of a port.
 #[derive(Clone, Debug)]
 pub(super) struct Grants {
-    settings: UnicastSettings,
+    settings: UnicastGrantLimits,
     by_key: BTreeMap<GrantKey, UnicastGrant>,
     queue: BTreeSet<(Timestamp<Monotonic>, GrantKey)>,
     /// Total cost of all grants, in units of [`cost`].
@@ -88,7 +88,7 @@ const fn cost(kind: MessageType, log_interval: i8) -> u64 {
 const RATE_UNIT_COST: u64 = 1 << LOG_INTERVAL_MAX;
 
 impl Grants {
-    pub(super) const fn new(settings: UnicastSettings) -> Self {
+    pub(super) const fn new(settings: UnicastGrantLimits) -> Self {
         Self { settings, by_key: BTreeMap::new(), queue: BTreeSet::new(), cost: 0 }
     }
 

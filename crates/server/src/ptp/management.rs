@@ -14,7 +14,7 @@ use horolog_wire::ptp::{
     Message, MessageType, PtpFlags, PtpMessageBody, PtpTimestamp, TimeInterval, VERSION,
 };
 
-use super::{ClockPort, Outbox, PtpArrival, PtpClockState, PtpDestination, PtpRefusal};
+use super::{ClockPort, Outbox, PtpClockState, PtpDestination, PtpRefusal, ReceivedPtpMessage};
 
 /// Maximum length of the data, in bytes: a clock description, whose only configured text has at
 /// most 256 bytes.
@@ -66,7 +66,7 @@ impl ClockPort {
         &mut self,
         message: &Message<'_>,
         addressee: &ManagementHeader,
-        arrival: &PtpArrival<'_>,
+        arrival: &ReceivedPtpMessage<'_>,
         clock: &PtpClockState,
         out: &mut impl Outbox,
     ) -> Result<(), PtpRefusal> {

@@ -36,11 +36,11 @@ pub use config::{PtpConfig, PtpConfigError};
 pub use delay::{DelayReqContext, DelayResponder, DelayResponse};
 pub use foreign::{FOREIGN_MASTERS_MAX, ForeignMasterRecord};
 pub use io::{AnnouncedClock, PtpPortStatus, PtpStartError, PtpStatus, ptp_time_of_page};
-pub(crate) use io::{OpenPtp, PtpThreads};
-pub use port::{ClockPort, PortView, PtpPortCounts};
+pub(crate) use io::{OpenPtpPorts, PtpThreads};
+pub use port::{ClockPort, ClockPortStatus, PtpPortCounts};
 pub use refusal::PtpRefusal;
 pub use settings::{
-    ClockSettings, DelayMechanism, PortSettings, PtpPortTransport, PtpProfile, UnicastSettings,
+    ClockSettings, DelayMechanism, PortSettings, PtpPortTransport, PtpProfile, UnicastGrantLimits,
     UnknownProfile,
 };
 
@@ -94,7 +94,7 @@ pub enum PtpDestination {
 /// Received PTP message with its context.
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Clone, Copy, Debug)]
-pub struct PtpArrival<'a> {
+pub struct ReceivedPtpMessage<'a> {
     /// Payload of the datagram or frame: the message, with any bytes after it.
     pub bytes: &'a [u8],
     /// Sender address.

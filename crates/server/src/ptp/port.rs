@@ -1,16 +1,16 @@
 //! Port of the PTP clock: identity, processing of received messages, and status.
 
 use horolog_time::{Monotonic, Span, Timestamp};
-use horolog_wire::ptp::monitor::{CurrentDataSet, MonitorResponse, ParentDataSet};
+use horolog_wire::ptp::monitor::{CurrentDataSet, NetSyncMonitorResponse, ParentDataSet};
 use horolog_wire::ptp::{Header, Message, MessageType, PortIdentity, PtpMessageBody, PtpTimestamp};
 
 use super::compose::{self, ADDRESS_LEN_MAX, check_message, interval_from_log};
 use super::foreign::{ForeignMasterRecord, ForeignMasters};
 use super::grants::{GrantHolder, Grants};
-use super::streams::PtpMessageStream;
+use super::streams::PtpMessageSchedule;
 use super::{
     ClockSettings, DelayMechanism, DelayReqContext, DelayResponder, Outbox, PortSettings,
-    PortState, PtpArrival, PtpClockState, PtpDestination, PtpPortTransport, PtpRefusal,
+    PortState, PtpClockState, PtpDestination, PtpPortTransport, PtpRefusal, ReceivedPtpMessage,
 };
 
 /// Port of a PTP clock, as a state machine.
@@ -28,15 +28,15 @@ pub struct ClockPort {
     pub(super) last_usable_state: Option<PtpClockState>,
     pub(super) foreign: ForeignMasters,
     pub(super) grants: Grants,
-    pub(super) announce: PtpMessageStream,
-    pub(super) sync: PtpMessageStream,
+    pub(super) announce: PtpMessageSchedule,
+    pub(super) sync: PtpMessageSchedule,
     pub(super) signaling_id: u16,
     pub(super) counts: PtpPortCounts,
 }
 
 /// Data of a port for the status.
 #[derive(Clone, PartialEq, Debug)]
-pub struct PortView {
+pub struct ClockPortStatus {
     /// Identity of the port.
     pub identity: PortIdentity,
     /// State of the port.
@@ -79,8 +79,8 @@ impl ClockPort {
             last_usable_state: None,
             foreign,
             grants: Grants::new(settings.unicast),
-            announce: PtpMessageStream::new(settings.log_announce, now),
-            sync: PtpMessageStream::new(settings.log_sync, now),
+            announce: PtpMessageSchedule::new(settings.log_announce, now),
+            sync: PtpMessageSchedule::new(settings.log_sync, now),
             signaling_id: 0,
             counts: PtpPortCounts::default(),
             clock,
@@ -96,8 +96,8 @@ impl ClockPort {
 
     /// Returns the data of the port for the status.
     #[must_use]
-    pub fn view(&self, clock: &PtpClockState) -> PortView {
-        PortView {
+    pub fn view(&self, clock: &PtpClockState) -> ClockPortStatus {
+        ClockPortStatus {
             identity: self.identity,
             state: self.state,
             better_master: self.better_master(clock).copied(),
@@ -127,8 +127,8 @@ impl ClockPort {
     }
 
     /// Returns the NetSync Monitor data. A grandmaster is its own parent (clause 8.2.3).
-    fn monitor_response(&self, clock: &PtpClockState) -> MonitorResponse<'_> {
-        MonitorResponse {
+    fn monitor_response(&self, clock: &PtpClockState) -> NetSyncMonitorResponse<'_> {
+        NetSyncMonitorResponse {
             port_state: self.state as u8,
             protocol: self.settings.transport.protocol(),
             address: &self.settings.address,
@@ -155,7 +155,7 @@ impl ClockPort {
     /// Processes a received message; a refusal is counted.
     pub fn receive(
         &mut self,
-        arrival: &PtpArrival<'_>,
+        arrival: &ReceivedPtpMessage<'_>,
         clock: &PtpClockState,
         now: Timestamp<Monotonic>,
         out: &mut impl Outbox,
@@ -172,7 +172,7 @@ impl ClockPort {
 
     fn process(
         &mut self,
-        arrival: &PtpArrival<'_>,
+        arrival: &ReceivedPtpMessage<'_>,
         clock: &PtpClockState,
         now: Timestamp<Monotonic>,
         out: &mut impl Outbox,
@@ -204,7 +204,7 @@ impl ClockPort {
     fn delay_request(
         &mut self,
         request: &Message<'_>,
-        arrival: &PtpArrival<'_>,
+        arrival: &ReceivedPtpMessage<'_>,
         clock: &PtpClockState,
         now: Timestamp<Monotonic>,
         out: &mut impl Outbox,

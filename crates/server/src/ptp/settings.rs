@@ -154,7 +154,7 @@ impl PtpProfile {
             hybrid: self.multicast(),
             one_step: false,
             monitor: true,
-            unicast: UnicastSettings::DEFAULT,
+            unicast: UnicastGrantLimits::DEFAULT,
             address: Vec::new(),
             mac,
         }
@@ -227,7 +227,7 @@ pub struct PortSettings {
     /// True to answer NetSync Monitor requests.
     pub monitor: bool,
     /// Limits of unicast grants.
-    pub unicast: UnicastSettings,
+    pub unicast: UnicastGrantLimits,
     /// Protocol address in network byte order, for management messages.
     pub address: Vec<u8>,
     /// MAC address of the interface.
@@ -244,7 +244,7 @@ impl PortSettings {
 
 /// Limits of a port's unicast grants (clause 16.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct UnicastSettings {
+pub struct UnicastGrantLimits {
     /// Maximum number of grants, each for one client and type of message.
     pub grants_max: usize,
     /// Maximum total rate, in messages per second.
@@ -255,7 +255,7 @@ pub struct UnicastSettings {
     pub log_interval_min: i8,
 }
 
-impl UnicastSettings {
+impl UnicastGrantLimits {
     /// Limits for 512 clients with 64 Sync messages and delay requests per second each; intervals
     /// and durations are those of G.8275.2 (table A.5).
     pub const DEFAULT: Self =

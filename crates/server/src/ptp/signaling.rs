@@ -7,8 +7,8 @@ use horolog_wire::ptp::{Message, MessageType, PortIdentity, PtpMessageBody};
 use super::compose::{NEGOTIATIONS_MAX, SUFFIX_LEN_MAX};
 use super::grants::GrantHolder;
 use super::{
-    ClockPort, DelayMechanism, Outbox, PortState, PtpAddress, PtpArrival, PtpClockState,
-    PtpDestination, PtpRefusal, compose,
+    ClockPort, DelayMechanism, Outbox, PortState, PtpAddress, PtpClockState, PtpDestination,
+    PtpRefusal, ReceivedPtpMessage, compose,
 };
 
 /// TLVs of unicast negotiation (IEEE 1588-2019, clause 16.1) for one Signaling message.
@@ -35,7 +35,7 @@ impl ClockPort {
         &mut self,
         message: &Message<'_>,
         target: PortIdentity,
-        arrival: &PtpArrival<'_>,
+        arrival: &ReceivedPtpMessage<'_>,
         clock: &PtpClockState,
         now: Timestamp<Monotonic>,
         out: &mut impl Outbox,

@@ -11,13 +11,13 @@ use super::{ClockPort, Outbox, PortState, PtpClockState, PtpDestination, compose
 
 /// Schedule of periodic messages to the group.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct PtpMessageStream {
+pub(super) struct PtpMessageSchedule {
     pub(super) next_due: Timestamp<Monotonic>,
     interval: Span,
     sequence_id: u16,
 }
 
-impl PtpMessageStream {
+impl PtpMessageSchedule {
     /// Creates a schedule whose first message is due at `next_due`.
     pub(super) const fn new(log_interval: i8, next: Timestamp<Monotonic>) -> Self {
         Self { next_due: next, interval: interval_from_log(log_interval), sequence_id: 0 }

@@ -138,8 +138,8 @@ pub(super) fn bytes(message: &Message<'_>) -> Vec<u8> {
 }
 
 /// An arrival from the client to the port itself, over the right port, on the link.
-pub(super) fn arrival(bytes: &[u8]) -> PtpArrival<'_> {
-    PtpArrival {
+pub(super) fn arrival(bytes: &[u8]) -> ReceivedPtpMessage<'_> {
+    ReceivedPtpMessage {
         bytes,
         from: CLIENT_ADDRESS,
         from_port: CLIENT_PORT,
@@ -170,7 +170,7 @@ pub(super) fn replies_to_group(
 ) -> Vec<Sent> {
     let mut out = RecordingOutbox::default();
     let bytes = bytes(message);
-    port.receive(&PtpArrival { group: true, ..arrival(&bytes) }, &GOOD, now, &mut out);
+    port.receive(&ReceivedPtpMessage { group: true, ..arrival(&bytes) }, &GOOD, now, &mut out);
     out.take()
 }
 

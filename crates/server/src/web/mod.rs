@@ -11,14 +11,16 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use horolog_http::{AccessPolicy, HttpRequest, HttpResponder, HttpResponse, Token, TokenError};
+use horolog_http::{
+    AccessPolicy, BearerToken, BearerTokenError, HttpRequest, HttpResponder, HttpResponse,
+};
 use horolog_record::{LIVE_SCHEMA, RecentItems, SNAPSHOTS_MAX};
 use serde::Serialize;
 use serde_json::Value;
 
 use self::snapshot::ServerSnapshot;
 use self::warnings::{ServerWarning, warnings};
-use crate::config::WebConfig;
+use crate::config::ServerLivePageConfig;
 use crate::periodic::PeriodicThread;
 use crate::{ServerStatus, metrics};
 
@@ -27,19 +29,19 @@ const SNAPSHOT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Reason for which the live page is unavailable.
 #[derive(Debug, thiserror::Error)]
-pub enum WebError {
+pub enum ServerLivePageError {
     /// Address that cannot be bound.
     #[error("cannot serve the live page at {0}: {why}; choose another address with \
         --web=ADDR:PORT", why = explain(.1))]
     Bind(SocketAddr, #[source] io::Error),
     /// Unavailable token.
     #[error(transparent)]
-    Token(#[from] TokenError),
+    Token(#[from] BearerTokenError),
 }
 
 /// Live page with a bound listener and a loaded token, before it is served.
 #[derive(Debug)]
-pub(crate) struct BoundServerPage {
+pub(crate) struct BoundServerLivePage {
     listener: TcpListener,
     guard: AccessPolicy,
     page: String,
@@ -76,12 +78,14 @@ struct ServerLivePayload<'a> {
 
 impl ServerLivePage {
     /// Binds the listener and loads the token, if the live page is configured.
-    pub(crate) fn open(config: Option<&WebConfig>) -> Result<Option<BoundServerPage>, WebError> {
+    pub(crate) fn open(
+        config: Option<&ServerLivePageConfig>,
+    ) -> Result<Option<BoundServerLivePage>, ServerLivePageError> {
         let Some(config) = config else { return Ok(None) };
-        let token = config.token_file.as_deref().map(Token::load).transpose()?;
-        let failed = |error| WebError::Bind(config.address, error);
+        let token = config.token_file.as_deref().map(BearerToken::load).transpose()?;
+        let failed = |error| ServerLivePageError::Bind(config.address, error);
         let listener = TcpListener::bind(config.address).map_err(failed)?;
-        Ok(Some(BoundServerPage {
+        Ok(Some(BoundServerLivePage {
             listener,
             guard: AccessPolicy::new(token),
             page: config.page.clone(),
@@ -96,7 +100,7 @@ impl ServerLivePage {
 
 /// Serves the live page, if configured.
 pub(crate) fn start(
-    opened: Option<BoundServerPage>,
+    opened: Option<BoundServerLivePage>,
     (status, status_with_clients): (
         impl Fn() -> ServerStatus + Send + 'static,
         impl Fn() -> ServerStatus + Send + 'static,
@@ -105,7 +109,7 @@ pub(crate) fn start(
     opened.map(|opened| opened.start(status, status_with_clients)).transpose()
 }
 
-impl BoundServerPage {
+impl BoundServerLivePage {
     /// Serves the page. `status` is called once a second; `status_with_clients`, which also counts
     /// clients, is called for the metrics.
     fn start(

@@ -50,7 +50,7 @@ pub(super) fn warnings(status: &ServerStatus) -> Vec<ServerWarning> {
 mod tests {
     use super::*;
     use crate::server_status::tests::sample;
-    use crate::{Confinement, ReloadHistory};
+    use crate::{ConfinementStatus, ReloadStatus};
 
     #[test]
     fn each_warning_is_reported_and_nothing_else() {
@@ -66,7 +66,7 @@ mod tests {
         status.page_expired = true;
         assert!(warnings(&status)[0].message.starts_with("clock page expired"));
         (status.page_expired, status.synchronised) = (false, true);
-        (status.reload, status.sandbox) = (ReloadHistory::default(), Confinement::default());
+        (status.reload, status.sandbox) = (ReloadStatus::default(), ConfinementStatus::default());
         (status.counters.dropped, status.xdp_unavailable) = (0, None);
         assert_eq!(warnings(&status), []);
     }

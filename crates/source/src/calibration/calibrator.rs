@@ -11,24 +11,24 @@ mod steer;
 use std::collections::VecDeque;
 
 use horolog_discipline::{
-    self as discipline, ClockErrorEntry, CoarseTime, LabelSettings, LabelledPulse,
-    PlausibilityRules, Pulse, PulseLabeller, SentenceReject, Servo, ServoDecision, ServoSettings,
-    SynchronisationState, TimeJudge,
+    self as discipline, ClockErrorLogEntry, LabelledPulse, PlausibilityJudge, PlausibilityRules,
+    Pulse, PulseLabeller, PulseLabellerSettings, SentenceOnlyTime, SentenceRejectReason, Servo,
+    ServoDecision, ServoSettings, SynchronisationState,
 };
 use horolog_sys::adjtimex::PendingLeap;
 use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp, Utc};
 use horolog_wire::ntp;
 
 use self::leap_transition::LeapTransitionProgress;
-use self::leaps::CalibrationLeaps;
+use self::leaps::CalibrationLeapSeconds;
 use self::plausible::UnconfirmedSentences;
-use self::steer::SelectionHistory;
-use super::error_log::ErrorLog;
+use self::steer::SteeringSuspension;
+use super::error_log::ClockErrorLog;
 use super::status::{
     pulse_reject_name, sentence_error_name, sentence_reject_name, state_name, verdict_name,
 };
 use super::{CalibrationConfig, NamedCounts};
-use crate::gnss::{FixStates, LineInput, RejectedSentence};
+use crate::gnss::{FixStates, ReceiverLineInput, RejectedSentence};
 use crate::output::SampleOutputs;
 use crate::{
     ClockReadings, ClockSteering, OutputSample, ParsedSentence, PulseConditioner, PulseEdge,
@@ -70,13 +70,13 @@ enum PendingInput {
 
 /// Arrival of the last input and of the last accepted one, and the reject reason, if any.
 #[derive(Clone, Default, Debug)]
-struct LastInput {
+struct LastInputStatus {
     at: Option<Timestamp<Monotonic>>,
     accepted_at: Option<Timestamp<Monotonic>>,
     reject_reason: Option<String>,
 }
 
-impl LastInput {
+impl LastInputStatus {
     fn record(&mut self, at: Timestamp<Monotonic>, reject: Option<String>) {
         self.at = Some(at);
         if reject.is_none() {
@@ -97,7 +97,7 @@ pub(super) struct Calibrator {
     /// Time that input stays in the queue, so that earlier input can still be placed before it.
     reorder_delay: Span,
     pending: VecDeque<(Timestamp<Monotonic>, PendingInput)>,
-    judge: TimeJudge,
+    judge: PlausibilityJudge,
     /// UTC minus `CLOCK_MONOTONIC` by the last plausible sentence, if no other evidence supports
     /// it.
     unconfirmed: Option<Span>,
@@ -112,7 +112,7 @@ pub(super) struct Calibrator {
     commanded_ppb: f64,
     change_ppb: f64,
     changed_at: Option<Timestamp<Monotonic>>,
-    pub(super) log: Option<ErrorLog>,
+    pub(super) log: Option<ClockErrorLog>,
     outputs: SampleOutputs,
     /// True if outputs also receive the time of sentences alone.
     outputs_coarse: bool,
@@ -122,10 +122,10 @@ pub(super) struct Calibrator {
     frames: SentenceCounts,
     rejected: Option<RejectedSentence>,
     /// Latest time by sentences alone.
-    coarse: Option<CoarseTime>,
+    coarse: Option<SentenceOnlyTime>,
     steps: u64,
-    last_pulse: LastInput,
-    last_sentence: LastInput,
+    last_pulse: LastInputStatus,
+    last_sentence: LastInputStatus,
     /// UTC of the last pulse that entered the estimate.
     reference: Option<Timestamp<Utc>>,
     fixes: FixStates,
@@ -133,9 +133,9 @@ pub(super) struct Calibrator {
     /// Instant of the last clock readings, and the system clock at that instant.
     clocks_read_at: Timestamp<Monotonic>,
     realtime: Timestamp<Utc>,
-    leaps: CalibrationLeaps,
+    leaps: CalibrationLeapSeconds,
     leap_transition: LeapTransitionProgress,
-    selection_history: SelectionHistory,
+    selection_history: SteeringSuspension,
     state: SynchronisationState,
     notices: Vec<String>,
     /// Error of the serial line, gpsd connection or pulse device.
@@ -173,13 +173,13 @@ impl Calibrator {
             conditioner: config.pulse.as_ref().map(crate::PulseSpec::conditioner),
             reorder_delay: width.map_or(Span::ZERO, |width| width + width + WIDTH_SLACK),
             pending: VecDeque::new(),
-            judge: TimeJudge::new(plausibility),
+            judge: PlausibilityJudge::new(plausibility),
             unconfirmed: None,
             unconfirmed_sentences: None,
-            labeller: PulseLabeller::new(LabelSettings {
+            labeller: PulseLabeller::new(PulseLabellerSettings {
                 width,
                 lag_max: config.sentence_lag,
-                ..LabelSettings::default()
+                ..PulseLabellerSettings::default()
             }),
             settings,
             servo: Servo::new(settings),
@@ -197,16 +197,16 @@ impl Calibrator {
             rejected: None,
             coarse: None,
             steps: 0,
-            last_pulse: LastInput::default(),
-            last_sentence: LastInput::default(),
+            last_pulse: LastInputStatus::default(),
+            last_sentence: LastInputStatus::default(),
             reference: None,
             fixes: FixStates::default(),
             ticked_at: None,
             clocks_read_at: Timestamp::from_ns(i64::MIN),
             realtime: Timestamp::from_ns(0),
-            leaps: CalibrationLeaps::default(),
+            leaps: CalibrationLeapSeconds::default(),
             leap_transition: LeapTransitionProgress::default(),
-            selection_history: SelectionHistory::default(),
+            selection_history: SteeringSuspension::default(),
             state: SynchronisationState::Starting,
             notices,
             input_error: None,
@@ -227,7 +227,7 @@ impl Calibrator {
     }
 
     /// Processes line input other than sentences: leap reports, fix reports and frame counts.
-    pub(super) fn push_line_input(&mut self, input: &LineInput) {
+    pub(super) fn push_line_input(&mut self, input: &ReceiverLineInput) {
         input.leaps.iter().for_each(|report| self.leap_report(report));
         input.fixes.iter().for_each(|(note, at)| self.fixes.apply_report(*note, *at));
         let new_counts = input.counts.since(&self.frames);
@@ -373,7 +373,7 @@ impl Calibrator {
         let plausibility =
             if input.is_valid { self.check_plausibility(sentence, at, readings) } else { Ok(()) };
         let result = match plausibility {
-            Err(reason) => Err(SentenceReject::Implausible(reason)),
+            Err(reason) => Err(SentenceRejectReason::Implausible(reason)),
             Ok(()) => self.labeller.add_sentence(&input),
         };
         // A second sentence for one second is normal. Without a pulse input, a sentence that yields
@@ -385,8 +385,8 @@ impl Calibrator {
         let counted = reject.filter(|_| coarse.is_none());
         self.sentences.add(counted.map_or("accepted", sentence_reject_name));
         let is_harmless = match reject {
-            None | Some(SentenceReject::Repeated) => true,
-            Some(SentenceReject::NoPulse) => self.conditioner.is_none(),
+            None | Some(SentenceRejectReason::Repeated) => true,
+            Some(SentenceRejectReason::NoPulse) => self.conditioner.is_none(),
             Some(_) => false,
         };
         let reject = reject.filter(|_| !is_harmless).map(|reject| reject.to_string());
@@ -403,7 +403,7 @@ impl Calibrator {
     }
 
     /// Adds a notice if the time by sentences alone has stepped.
-    fn report_coarse_step(&mut self, now: CoarseTime) {
+    fn report_coarse_step(&mut self, now: SentenceOnlyTime) {
         let Some(previous) = self.coarse.replace(now) else { return };
         let step = now.utc - (previous.utc + (now.at - previous.at));
         if step.as_ns().saturating_abs() > COARSE_STEP_MIN.as_ns() {
@@ -426,7 +426,7 @@ impl Calibrator {
             true
         });
         if !is_done {
-            let not_applied = ClockErrorEntry { command_ppb: None, step_ns: None, ..*entry };
+            let not_applied = ClockErrorLogEntry { command_ppb: None, step_ns: None, ..*entry };
             self.log.iter().for_each(|log| log.write(&not_applied));
             return;
         }

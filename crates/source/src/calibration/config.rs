@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use horolog_discipline::Oscillator;
+use horolog_discipline::OscillatorModel;
 use horolog_sys::serial;
 use horolog_time::{NS_PER_S, Span};
 
@@ -62,7 +62,7 @@ impl FromStr for SentenceInput {
 
 /// Settings of the clock-error log.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ErrorLogConfig {
+pub struct ClockErrorLogConfig {
     /// Path of the file; the previous file has the suffix `.1`.
     pub path: PathBuf,
     /// Size of the file, in bytes, at which it is rotated.
@@ -83,11 +83,11 @@ pub struct CalibrationConfig {
     /// Smallest offset at which the clock is stepped after the start; `None` if it is only slewed.
     pub step_threshold: Option<Span>,
     /// Oscillator model by which the uncertainty grows in holdover.
-    pub oscillator: Oscillator,
+    pub oscillator: OscillatorModel,
     /// Maximum time from a pulse to the start of its sentence.
     pub sentence_lag: Span,
     /// Log of every pulse and correction.
-    pub error_log: Option<ErrorLogConfig>,
+    pub error_log: Option<ClockErrorLogConfig>,
     /// Units of SHM outputs, as of the NTP SHM driver.
     pub shm_outputs: Vec<u8>,
     /// Paths of SOCK outputs, as of the chronyd SOCK driver.
@@ -134,7 +134,7 @@ impl CalibrationConfig {
         if let SentenceInput::Gpsd(address) = &self.sentences {
             gpsd_line::resolve(address)?;
         }
-        let Some(ErrorLogConfig { path, .. }) = &self.error_log else { return Ok(()) };
+        let Some(ClockErrorLogConfig { path, .. }) = &self.error_log else { return Ok(()) };
         let unwritable = |why: &str| {
             let path = path.display();
             Err(SourceError::Unusable(format!("cannot write the clock-error log {path}: {why}")))
@@ -187,7 +187,7 @@ pub(crate) mod tests {
             controls_clock: false,
             holdover_limit: Span::from_ns(60 * NS_PER_S),
             step_threshold: None,
-            oscillator: Oscillator::RASPBERRY_PI,
+            oscillator: OscillatorModel::RASPBERRY_PI,
             sentence_lag: CalibrationConfig::SENTENCE_LAG_DEFAULT,
             error_log: None,
             shm_outputs: Vec::new(),
@@ -215,7 +215,7 @@ pub(crate) mod tests {
         let gpsd = SentenceInput::Gpsd("there.is.none.invalid:2947".into());
         let there = CalibrationConfig { sentences: line("/dev/null"), ..config(None) };
         there.check_present().unwrap();
-        let log = |path: &str| Some(ErrorLogConfig { path: path.into(), bytes_max: 1 << 20 });
+        let log = |path: &str| Some(ClockErrorLogConfig { path: path.into(), bytes_max: 1 << 20 });
         for (missing, expected) in [
             (CalibrationConfig { sentences: line("/dev/nosuch"), ..config(None) }, "/dev/nosuch"),
             (CalibrationConfig { sentences: line("/etc"), ..config(None) }, "not a device"),
@@ -244,7 +244,7 @@ pub(crate) mod tests {
         for lag in [Span::from_ms(49), Span::from_ms(951)] {
             assert!(CalibrationConfig { sentence_lag: lag, ..plain.clone() }.check().is_err());
         }
-        let log = ErrorLogConfig { path: "/a".into(), bytes_max: 1_000 };
+        let log = ClockErrorLogConfig { path: "/a".into(), bytes_max: 1_000 };
         let small = CalibrationConfig { error_log: Some(log), ..plain.clone() };
         assert!(small.check().is_err());
         let twice = CalibrationConfig { shm_outputs: vec![2, 3, 2], ..plain };

@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, SyncSender};
 use std::thread::{self, JoinHandle};
 
-use horolog_discipline::ClockErrorEntry;
+use horolog_discipline::ClockErrorLogEntry;
 
-use super::ErrorLogConfig;
+use super::ClockErrorLogConfig;
 
 /// Most entries in the queue to the writer: those of some minutes.
 const PENDING_ENTRIES_MAX: usize = 256;
@@ -22,24 +22,24 @@ const FILE_MODE: u32 = 0o640;
 
 /// Open log file.
 #[derive(Debug)]
-pub(super) struct ErrorLogFile {
+pub(super) struct ClockErrorLogFile {
     path: PathBuf,
     bytes_max: u64,
     file: File,
     bytes: u64,
 }
 
-impl ErrorLogFile {
+impl ClockErrorLogFile {
     /// Opens the file, or continues an existing one.
-    pub(super) fn open(config: &ErrorLogConfig) -> io::Result<Self> {
+    pub(super) fn open(config: &ClockErrorLogConfig) -> io::Result<Self> {
         let file = open_for_append(&config.path)?;
         let bytes = file.metadata()?.len();
-        let ErrorLogConfig { path, bytes_max } = config.clone();
+        let ClockErrorLogConfig { path, bytes_max } = config.clone();
         Ok(Self { path, bytes_max, file, bytes })
     }
 
     /// Appends an entry. If a full file cannot be rotated, it continues to grow until it can.
-    fn write(&mut self, entry: &ClockErrorEntry) -> io::Result<()> {
+    fn write(&mut self, entry: &ClockErrorLogEntry) -> io::Result<()> {
         let line = entry.to_json() + "\n";
         let is_full = self.bytes + line.len() as u64 > self.bytes_max;
         let rotated = if is_full { self.rotate() } else { Ok(()) };
@@ -68,16 +68,16 @@ fn open_for_append(path: &Path) -> io::Result<File> {
 
 /// Log with its writer thread; dropping it writes pending entries.
 #[derive(Debug)]
-pub(super) struct ErrorLog {
-    sender: Option<SyncSender<ClockErrorEntry>>,
+pub(super) struct ClockErrorLog {
+    sender: Option<SyncSender<ClockErrorLogEntry>>,
     failures: Arc<AtomicU64>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl ErrorLog {
+impl ClockErrorLog {
     /// Starts the writer thread.
-    pub(super) fn start(mut file: ErrorLogFile) -> io::Result<Self> {
-        let (sender, entries) = mpsc::sync_channel::<ClockErrorEntry>(PENDING_ENTRIES_MAX);
+    pub(super) fn start(mut file: ClockErrorLogFile) -> io::Result<Self> {
+        let (sender, entries) = mpsc::sync_channel::<ClockErrorLogEntry>(PENDING_ENTRIES_MAX);
         let failures = Arc::<AtomicU64>::default();
         let failed = Arc::clone(&failures);
         let work = move || {
@@ -91,7 +91,7 @@ impl ErrorLog {
     }
 
     /// Queues an entry; never blocks.
-    pub(super) fn write(&self, entry: &ClockErrorEntry) {
+    pub(super) fn write(&self, entry: &ClockErrorLogEntry) {
         let is_lost = self.sender.as_ref().is_none_or(|log| log.try_send(*entry).is_err());
         self.failures.fetch_add(is_lost.into(), Ordering::Relaxed);
     }
@@ -103,7 +103,7 @@ impl ErrorLog {
     }
 }
 
-impl Drop for ErrorLog {
+impl Drop for ClockErrorLog {
     fn drop(&mut self) {
         drop(self.sender.take());
         // A panic of the thread has already been reported on stderr.
@@ -119,8 +119,8 @@ mod tests {
 
     use super::*;
 
-    fn entry(monotonic_ns: i64) -> ClockErrorEntry {
-        ClockErrorEntry {
+    fn entry(monotonic_ns: i64) -> ClockErrorLogEntry {
+        ClockErrorLogEntry {
             monotonic_ns,
             utc_ns: None,
             measured_ns: None,
@@ -141,7 +141,7 @@ mod tests {
     }
 
     fn numbers(text: &str) -> Vec<i64> {
-        let number = |line| serde_json::from_str::<ClockErrorEntry>(line).unwrap().monotonic_ns;
+        let number = |line| serde_json::from_str::<ClockErrorLogEntry>(line).unwrap().monotonic_ns;
         text.lines().map(number).collect()
     }
 
@@ -149,9 +149,9 @@ mod tests {
     fn a_full_file_becomes_the_one_before_and_nothing_is_torn() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("errors.jsonl");
-        let config = ErrorLogConfig { path: path.clone(), bytes_max: 2_000 };
+        let config = ClockErrorLogConfig { path: path.clone(), bytes_max: 2_000 };
         for part in [0..10, 10..30] {
-            let log = ErrorLog::start(ErrorLogFile::open(&config).unwrap()).unwrap();
+            let log = ClockErrorLog::start(ClockErrorLogFile::open(&config).unwrap()).unwrap();
             part.for_each(|number| log.write(&entry(number)));
         }
         let (before, now) = (read(&directory.path().join("errors.jsonl.1")), read(&path));
@@ -169,8 +169,8 @@ mod tests {
         // A directory with the name of the old file, which no file replaces.
         let before = directory.path().join("errors.jsonl.1");
         fs::create_dir(&before).unwrap();
-        let config = ErrorLogConfig { path: path.clone(), bytes_max: 1_000 };
-        let mut file = ErrorLogFile::open(&config).unwrap();
+        let config = ClockErrorLogConfig { path: path.clone(), bytes_max: 1_000 };
+        let mut file = ClockErrorLogFile::open(&config).unwrap();
         let failures = (0..20).filter(|number| file.write(&entry(*number)).is_err()).count();
         assert!(failures > 0, "it is counted");
         assert_eq!(numbers(&read(&path)), (0..20).collect::<Vec<_>>());
@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn a_disk_that_accepts_nothing_blocks_no_caller() {
         let (waiting, _entries) = mpsc::sync_channel(PENDING_ENTRIES_MAX);
-        let log = ErrorLog { sender: Some(waiting), failures: Arc::default(), thread: None };
+        let log = ClockErrorLog { sender: Some(waiting), failures: Arc::default(), thread: None };
         (0..PENDING_ENTRIES_MAX as i64 + 5).for_each(|number| log.write(&entry(number)));
         assert_eq!(log.failures(), 5);
     }

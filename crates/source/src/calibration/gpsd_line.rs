@@ -10,7 +10,7 @@ use horolog_sys::explain::explain;
 use horolog_sys::zone;
 
 use crate::SourceError;
-use crate::gnss::{CharacterTransport, LineReader};
+use crate::gnss::{CharacterTransport, ReceiverLineReader};
 use crate::gpsd;
 
 const GPSD_TIMEOUT: Duration = Duration::from_millis(500);
@@ -47,7 +47,7 @@ impl CharacterTransport for GpsdConnection {
 /// Opens a reader of the sentences of the gpsd at `HOST:PORT`, which is resolved once. The
 /// connection is retried, since gpsd may start later; the resolution is retried only if
 /// `may_be_absent`.
-pub(super) fn open(address: &str, may_come_later: bool) -> Result<LineReader, SourceError> {
+pub(super) fn open(address: &str, may_come_later: bool) -> Result<ReceiverLineReader, SourceError> {
     let mut resolved = match resolve(address) {
         Err(fault) if !may_come_later => return Err(fault),
         result => result.unwrap_or_default(),
@@ -63,7 +63,7 @@ pub(super) fn open(address: &str, may_come_later: bool) -> Result<LineReader, So
             io::Error::new(error.kind(), text)
         })
     };
-    Ok(LineReader::prepare(connect(), connect))
+    Ok(ReceiverLineReader::prepare(connect(), connect))
 }
 
 /// Resolves the address `HOST:PORT`.

@@ -13,25 +13,25 @@ mod thread;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use horolog_discipline::{PlausibilityRules, TimeSupport};
+use horolog_discipline::{PlausibilityReason, PlausibilityRules};
 use horolog_sys::adjtimex::kernel_clock;
 use horolog_sys::capability::{Capabilities, Capability};
-use horolog_sys::clock::{MonotonicClock, realtime_minus_monotonic};
+use horolog_sys::clock::{ClockMonotonic, realtime_minus_monotonic};
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
-use crate::gnss::{LineReader, open_serial};
+use crate::gnss::{ReceiverLineReader, open_serial};
 use crate::output::SampleOutputs;
 use crate::{
     ClockReadings, ClockSteering, FIRST_REPORT_TIMEOUT, SelectionState, SourceError,
     SourceEstimate, SystemClock, TimeSource, find_steerer,
 };
 use calibrator::Calibrator;
-use error_log::{ErrorLog, ErrorLogFile};
+use error_log::{ClockErrorLog, ClockErrorLogFile};
 use pulse_input::PulseInput;
 use thread::CalibrationThread;
 
-pub use config::{CalibrationConfig, ErrorLogConfig, SentenceInput};
-pub use status::{AllanStatus, CalibrationStatus, NamedCounts};
+pub use config::{CalibrationConfig, ClockErrorLogConfig, SentenceInput};
+pub use status::{AllanDeviationStatus, CalibrationStatus, NamedCounts};
 
 /// State shared by thread and source. The lock is never held while waiting.
 type SharedCalibrator = Arc<Mutex<Calibrator>>;
@@ -44,7 +44,7 @@ fn lock(shared: &SharedCalibrator) -> MutexGuard<'_, Calibrator> {
 fn read_clocks() -> ClockReadings {
     ClockReadings {
         realtime_minus_monotonic: realtime_minus_monotonic().offset,
-        monotonic: MonotonicClock.now(),
+        monotonic: ClockMonotonic.now(),
         kernel: kernel_clock().ok(),
         leaps_s: 0,
         leaps: crate::ServerLeapSeconds::default(),
@@ -52,15 +52,15 @@ fn read_clocks() -> ClockReadings {
 }
 
 /// Calibration with its privileged resources open, before its thread is started.
-pub struct OpenCalibration {
+pub struct PreparedCalibration {
     name: String,
     shared: SharedCalibrator,
-    reader: LineReader,
+    reader: ReceiverLineReader,
     pulse: Option<PulseInput>,
-    log: Option<ErrorLogFile>,
+    log: Option<ClockErrorLogFile>,
 }
 
-impl OpenCalibration {
+impl PreparedCalibration {
     /// Opens the configured devices. If the server has other sources, a serial line or pulse device
     /// may be absent at first; opening it is then retried. `plausibility` limits acceptable times.
     ///
@@ -97,16 +97,16 @@ impl OpenCalibration {
 
     /// Starts the thread of the calibration, pinned to `core` if given, and that of its log, with
     /// the present privileges.
-    pub fn start(self, core: Option<usize>) -> std::io::Result<Calibration> {
-        lock(&self.shared).log = self.log.map(ErrorLog::start).transpose()?;
+    pub fn start(self, core: Option<usize>) -> std::io::Result<RunningCalibration> {
+        lock(&self.shared).log = self.log.map(ClockErrorLog::start).transpose()?;
         let thread =
             CalibrationThread::start(Arc::clone(&self.shared), self.reader, self.pulse, core)?;
-        Ok(Calibration { name: self.name, shared: self.shared, thread })
+        Ok(RunningCalibration { name: self.name, shared: self.shared, thread })
     }
 }
 
-fn open_log(config: &ErrorLogConfig) -> Result<ErrorLogFile, SourceError> {
-    ErrorLogFile::open(config).map_err(|error| {
+fn open_log(config: &ClockErrorLogConfig) -> Result<ClockErrorLogFile, SourceError> {
+    ClockErrorLogFile::open(config).map_err(|error| {
         let path = config.path.display();
         SourceError::Unusable(format!("cannot write the clock-error log {path}: {error}"))
     })
@@ -128,24 +128,24 @@ fn check_can_steer() -> Result<(), SourceError> {
 }
 
 /// Running calibration; dropping it ends its thread.
-pub struct Calibration {
+pub struct RunningCalibration {
     name: String,
     shared: SharedCalibrator,
     thread: CalibrationThread,
 }
 
-impl std::fmt::Debug for Calibration {
+impl std::fmt::Debug for RunningCalibration {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Calibration").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
-impl Calibration {
+impl RunningCalibration {
     /// Returns its time source.
     #[must_use]
     pub fn source(&self) -> Box<dyn TimeSource> {
         let (name, shared) = (self.name.clone(), Arc::clone(&self.shared));
-        Box::new(CalibrationSource { name, shared, first_report_deadline: None })
+        Box::new(CalibrationTimeSource { name, shared, first_report_deadline: None })
     }
 
     /// Returns the data of `horolog status`.
@@ -173,14 +173,14 @@ impl Calibration {
 }
 
 /// Time source of the calibration.
-struct CalibrationSource {
+struct CalibrationTimeSource {
     name: String,
     shared: SharedCalibrator,
     /// Deadline of the first report; `None` before the first poll.
     first_report_deadline: Option<Timestamp<Monotonic>>,
 }
 
-impl TimeSource for CalibrationSource {
+impl TimeSource for CalibrationTimeSource {
     fn name(&self) -> &str {
         &self.name
     }
@@ -209,7 +209,7 @@ impl TimeSource for CalibrationSource {
         lock(&self.shared).selection_changed(state);
     }
 
-    fn vouch(&mut self, ahead: Span, support: TimeSupport) {
+    fn vouch(&mut self, ahead: Span, support: PlausibilityReason) {
         lock(&self.shared).vouch(ahead, support);
     }
 

@@ -64,14 +64,14 @@ mod tests {
     use horolog_time::Timestamp;
 
     use super::*;
-    use crate::Edge;
+    use crate::PulseEdgeKind;
     use crate::pulse::replay::{PulseReplay, PulseReplayEvent};
 
     const MS: Duration = Duration::from_millis(1);
 
     fn edge(sequence: u32) -> PulseEdge {
         let (realtime, monotonic) = (Timestamp::from_ns(1), Timestamp::from_ns(1));
-        PulseEdge { realtime, monotonic, sequence, edge: Edge::Assert }
+        PulseEdge { realtime, monotonic, sequence, edge: PulseEdgeKind::Assert }
     }
 
     #[test]

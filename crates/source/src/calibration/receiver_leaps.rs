@@ -4,7 +4,7 @@
 use horolog_time::leap::{Date, LeapKind, LeapSecond};
 use horolog_time::{NS_PER_S, Span, Timestamp, Utc};
 
-use crate::{LeapReport, NextLeap, ServerLeapSeconds};
+use crate::{NextLeap, ReceiverLeapReport, ServerLeapSeconds};
 
 /// Consecutive equal reports that confirm a value. Each satellite sends the next leap second once
 /// in 12.5 minutes.
@@ -40,19 +40,19 @@ const OLD_OFFSET_TIME: Span = Span::from_ns(8 * 86_400 * NS_PER_S);
 
 /// Confirmed values of the receiver's reports.
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct ReceiverLeaps {
+pub(super) struct ReceiverLeapSeconds {
     tai_minus_utc_s: ConfirmedValue<i32>,
     next: ConfirmedValue<NextLeap>,
     /// TAI minus UTC before the last leap second, and that leap second.
     previous: Option<(i32, LeapSecond)>,
 }
 
-impl ReceiverLeaps {
+impl ReceiverLeapSeconds {
     /// Processes a report at `now`. A next leap second was decoded with the time of the system
     /// clock, so it is ignored unless the clock is correct.
     pub(super) fn apply_report(
         &mut self,
-        report: &LeapReport,
+        report: &ReceiverLeapReport,
         now: Timestamp<Utc>,
         is_clock_right: bool,
     ) {
@@ -132,12 +132,12 @@ mod tests {
 
     const BEFORE: Timestamp<Utc> = Timestamp::from_ns(LEAP.midnight.as_ns() - 1);
 
-    fn report(tai_minus_utc_s: i32, next: Option<NextLeap>) -> LeapReport {
-        LeapReport { tai_minus_utc_s, next }
+    fn report(tai_minus_utc_s: i32, next: Option<NextLeap>) -> ReceiverLeapReport {
+        ReceiverLeapReport { tai_minus_utc_s, next }
     }
 
-    fn receiver_leaps(reports: &[(u32, LeapReport)]) -> ReceiverLeaps {
-        let mut leaps = ReceiverLeaps::default();
+    fn receiver_leaps(reports: &[(u32, ReceiverLeapReport)]) -> ReceiverLeapSeconds {
+        let mut leaps = ReceiverLeapSeconds::default();
         for (times, report) in reports {
             (0..*times).for_each(|_| leaps.apply_report(report, BEFORE, true));
         }
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_may_be_wrong_names_no_day_and_no_number_by_it() {
-        let mut leaps = ReceiverLeaps::default();
+        let mut leaps = ReceiverLeapSeconds::default();
         let leap_report = report(36, Some(NextLeap::At(LEAP)));
         (0..20).for_each(|_| leaps.apply_report(&leap_report, BEFORE, false));
         let unknown = ServerLeapSeconds::default();

@@ -4,15 +4,15 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use horolog_discipline::{
-    PulseReject, PulseVerdict, SentenceReject, Stability, SynchronisationState,
+    PulseOffsetHistory, PulseRejectReason, PulseVerdict, SentenceRejectReason, SynchronisationState,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{NoFix, OutputStatus, SentenceError};
+use crate::{NoFix, SampleOutputStatus, SentenceError};
 
 /// Allan deviation at one averaging time.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub struct AllanStatus {
+pub struct AllanDeviationStatus {
     /// Averaging time, in seconds.
     pub tau_s: usize,
     /// Allan deviation, in parts per billion.
@@ -42,7 +42,7 @@ pub struct CalibrationStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub noise_ns: Option<f64>,
     /// Allan deviations of the system clock against the pulses, over the last hours.
-    pub allan: Vec<AllanStatus>,
+    pub allan: Vec<AllanDeviationStatus>,
     /// True if the system clock is steered.
     pub controls_clock: bool,
     /// True if steering is suspended because the majority of the sources contradicts the
@@ -66,7 +66,7 @@ pub struct CalibrationStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rejected_sentence: Option<String>,
     /// Outputs to other programs.
-    pub outputs: Vec<OutputStatus>,
+    pub outputs: Vec<SampleOutputStatus>,
     /// TAI minus UTC in seconds, as reported by the receiver.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tai_minus_utc_s: Option<i32>,
@@ -100,8 +100,8 @@ pub(super) const fn state_name(state: SynchronisationState) -> &'static str {
 }
 
 /// Returns the Allan deviations of the disciplined clock.
-pub(super) fn allan_deviations(stability: &Stability) -> Vec<AllanStatus> {
-    let status = |(tau_s, deviation_ppb)| AllanStatus { tau_s, deviation_ppb };
+pub(super) fn allan_deviations(stability: &PulseOffsetHistory) -> Vec<AllanDeviationStatus> {
+    let status = |(tau_s, deviation_ppb)| AllanDeviationStatus { tau_s, deviation_ppb };
     let points = stability.clock_allan_deviations().into_iter();
     points.map(|point| (point.samples, point.deviation)).map(status).collect()
 }
@@ -161,31 +161,31 @@ pub(super) const fn verdict_name(verdict: PulseVerdict) -> &'static str {
     }
 }
 
-pub(super) const fn pulse_reject_name(reject: PulseReject) -> &'static str {
+pub(super) const fn pulse_reject_name(reject: PulseRejectReason) -> &'static str {
     match reject {
-        PulseReject::Repeated => "repeated",
-        PulseReject::Backwards => "backwards",
-        PulseReject::NoSecond => "no_second",
-        PulseReject::OffGrid(_) => "off_grid",
-        PulseReject::AfterGap => "after_gap",
-        PulseReject::Rate(_) => "rate",
-        PulseReject::Disputed => "disputed",
-        PulseReject::Unconfirmed => "unconfirmed",
-        PulseReject::Polarity(_) => "polarity",
-        PulseReject::LeapSecond => "leap_second",
+        PulseRejectReason::Repeated => "repeated",
+        PulseRejectReason::Backwards => "backwards",
+        PulseRejectReason::NoSecond => "no_second",
+        PulseRejectReason::OffGrid(_) => "off_grid",
+        PulseRejectReason::AfterGap => "after_gap",
+        PulseRejectReason::Rate(_) => "rate",
+        PulseRejectReason::Disputed => "disputed",
+        PulseRejectReason::Unconfirmed => "unconfirmed",
+        PulseRejectReason::Polarity(_) => "polarity",
+        PulseRejectReason::LeapSecond => "leap_second",
     }
 }
 
-pub(super) const fn sentence_reject_name(reject: SentenceReject) -> &'static str {
+pub(super) const fn sentence_reject_name(reject: SentenceRejectReason) -> &'static str {
     match reject {
-        SentenceReject::Void => "void",
-        SentenceReject::LeapSecond => "leap_second",
-        SentenceReject::Repeated => "repeated",
-        SentenceReject::NoPulse => "no_pulse",
-        SentenceReject::Pulse(_) => "pulse",
-        SentenceReject::Lag(_) => "lag",
-        SentenceReject::Disagrees(_) => "disagrees",
-        SentenceReject::Implausible(reason) => reason.name(),
+        SentenceRejectReason::Void => "void",
+        SentenceRejectReason::LeapSecond => "leap_second",
+        SentenceRejectReason::Repeated => "repeated",
+        SentenceRejectReason::NoPulse => "no_pulse",
+        SentenceRejectReason::Pulse(_) => "pulse",
+        SentenceRejectReason::Lag(_) => "lag",
+        SentenceRejectReason::Disagrees(_) => "disagrees",
+        SentenceRejectReason::Implausible(reason) => reason.name(),
     }
 }
 

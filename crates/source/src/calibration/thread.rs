@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use horolog_sys::affinity::{Scheduling, pin_to_core, try_real_time};
-use horolog_sys::clock::MonotonicClock;
+use horolog_sys::affinity::{RealTimeSchedulingOutcome, pin_to_core, try_real_time};
+use horolog_sys::clock::ClockMonotonic;
 use horolog_time::Clock;
 
 use super::pulse_input::PulseInput;
 use super::{SharedCalibrator, lock, read_clocks};
 use crate::SourceError;
-use crate::gnss::{LineInput, LineReader, no_time_reason};
+use crate::gnss::{ReceiverLineInput, ReceiverLineReader, no_time_reason};
 
 /// Longest wait for a pulse before sentences are fetched.
 const PULSE_TIMEOUT: Duration = Duration::from_millis(100);
@@ -35,7 +35,7 @@ impl CalibrationThread {
     /// Starts the thread, pinned to `core` if there is one.
     pub(super) fn start(
         shared: SharedCalibrator,
-        mut reader: LineReader,
+        mut reader: ReceiverLineReader,
         mut pulse: Option<PulseInput>,
         core: Option<usize>,
     ) -> io::Result<Self> {
@@ -45,7 +45,10 @@ impl CalibrationThread {
             // If the core has gone offline, the thread runs on any.
             let _ = core.map(pin_to_core);
             let scheduling = try_real_time(REAL_TIME_PRIORITY);
-            is_real_time.store(matches!(scheduling, Scheduling::RealTime), Ordering::Relaxed);
+            is_real_time.store(
+                matches!(scheduling, RealTimeSchedulingOutcome::RealTime),
+                Ordering::Relaxed,
+            );
             let mut idle_waits = 0;
             while !stopped.load(Ordering::Relaxed) {
                 let errors = [
@@ -101,10 +104,10 @@ fn wait_for_pulse(
 /// Passes the available sentences to the calibrator; an error if there were none for too long.
 fn fetch_sentences(
     shared: &SharedCalibrator,
-    reader: &mut LineReader,
+    reader: &mut ReceiverLineReader,
     idle_waits: &mut u32,
 ) -> Result<(), SourceError> {
-    let input: LineInput = reader.take_input().map_err(|error| {
+    let input: ReceiverLineInput = reader.take_input().map_err(|error| {
         SourceError::NoData(format!("cannot start the thread that reads its line: {error}"))
     })?;
     let mut calibrator = lock(shared);
@@ -112,7 +115,7 @@ fn fetch_sentences(
     if input.sentences.is_empty() {
         *idle_waits = idle_waits.saturating_add(1);
         let is_idle = input.ended.is_some() || *idle_waits > IDLE_WAITS_MAX;
-        return if is_idle { Err(no_time_reason(&input, MonotonicClock.now())) } else { Ok(()) };
+        return if is_idle { Err(no_time_reason(&input, ClockMonotonic.now())) } else { Ok(()) };
     }
     *idle_waits = 0;
     for (sentence, began) in input.sentences {

@@ -6,7 +6,7 @@ mod steerer;
 use std::io;
 
 use horolog_sys::adjtimex::kernel_clock;
-use horolog_sys::clock_steering::{self, ClockStatus};
+use horolog_sys::clock_steering::{self, DeclaredClockStatus};
 use horolog_sys::explain::explain;
 use horolog_time::Span;
 
@@ -17,7 +17,7 @@ pub use steerer::{SteeringProcess, find_steerer};
 const FREQUENCY_TOLERANCE_PPB: f64 = 0.05;
 
 /// Clock that can be steered.
-pub trait ClockControl: Send {
+pub trait SteerableClock: Send {
     /// Returns the present frequency correction, in parts per billion.
     fn frequency_ppb(&mut self) -> io::Result<f64>;
 
@@ -32,14 +32,14 @@ pub trait ClockControl: Send {
     fn step(&mut self, by: Span) -> io::Result<()>;
 
     /// Sets the status that other programs read from the kernel.
-    fn set_status(&mut self, declaration: &ClockStatus) -> io::Result<()>;
+    fn set_status(&mut self, declaration: &DeclaredClockStatus) -> io::Result<()>;
 }
 
 /// `CLOCK_REALTIME` of this host.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct SystemClock;
 
-impl ClockControl for SystemClock {
+impl SteerableClock for SystemClock {
     fn frequency_ppb(&mut self) -> io::Result<f64> {
         kernel_clock().map(|kernel| kernel.frequency_ppb)
     }
@@ -61,14 +61,14 @@ impl ClockControl for SystemClock {
         clock_steering::step(by)
     }
 
-    fn set_status(&mut self, declaration: &ClockStatus) -> io::Result<()> {
+    fn set_status(&mut self, declaration: &DeclaredClockStatus) -> io::Result<()> {
         clock_steering::set_status(declaration)
     }
 }
 
 /// Reason why steering of a clock ended.
 #[derive(Debug, thiserror::Error)]
-pub enum ClockControlError {
+pub enum ClockSteeringError {
     /// Another program has changed the frequency, to this value in ppb.
     #[error(
         "steering of the system clock stopped: another program set its frequency to {0:.3} ppb; \
@@ -82,7 +82,7 @@ pub enum ClockControlError {
 
 /// Exclusive steering of a clock; it ends when another program changes the frequency.
 pub struct ClockSteering {
-    clock: Box<dyn ClockControl>,
+    clock: Box<dyn SteerableClock>,
     /// Last frequency set, or that of the first reading, in parts per billion.
     set_ppb: Option<f64>,
     is_cleared: bool,
@@ -90,12 +90,12 @@ pub struct ClockSteering {
 
 impl ClockSteering {
     /// Creates the steering without changing anything.
-    pub fn new(clock: impl ClockControl + 'static) -> Self {
+    pub fn new(clock: impl SteerableClock + 'static) -> Self {
         Self { clock: Box::new(clock), set_ppb: None, is_cleared: false }
     }
 
     /// Sets the frequency correction relative to the nominal frequency, in parts per billion.
-    pub fn set_frequency(&mut self, ppb: f64) -> Result<(), ClockControlError> {
+    pub fn set_frequency(&mut self, ppb: f64) -> Result<(), ClockSteeringError> {
         self.verify_frequency()?;
         let max_ppb = clock_steering::FREQUENCY_MAX_PPB;
         if !ppb.is_finite() {
@@ -109,7 +109,7 @@ impl ClockSteering {
 
     /// Clears adjustments by other programs before the first command. If there were any, the clock
     /// now runs at another rate, and this returns its frequency correction; otherwise `None`.
-    pub fn clear_adjustments(&mut self) -> Result<Option<f64>, ClockControlError> {
+    pub fn clear_adjustments(&mut self) -> Result<Option<f64>, ClockSteeringError> {
         if self.is_cleared {
             return Ok(None);
         }
@@ -126,22 +126,25 @@ impl ClockSteering {
     }
 
     /// Steps the clock forward by `by`.
-    pub fn step(&mut self, by: Span) -> Result<(), ClockControlError> {
+    pub fn step(&mut self, by: Span) -> Result<(), ClockSteeringError> {
         self.verify_frequency()?;
         Ok(self.clock.step(by)?)
     }
 
     /// Sets the status of the clock.
-    pub fn set_status(&mut self, declaration: &ClockStatus) -> Result<(), ClockControlError> {
+    pub fn set_status(
+        &mut self,
+        declaration: &DeclaredClockStatus,
+    ) -> Result<(), ClockSteeringError> {
         Ok(self.clock.set_status(declaration)?)
     }
 
     /// Returns the present frequency correction in ppb; an error if another program has changed it.
-    pub fn verify_frequency(&mut self) -> Result<f64, ClockControlError> {
+    pub fn verify_frequency(&mut self) -> Result<f64, ClockSteeringError> {
         let frequency_ppb = self.clock.frequency_ppb()?;
         let set = *self.set_ppb.get_or_insert(frequency_ppb);
         if (set - frequency_ppb).abs() > FREQUENCY_TOLERANCE_PPB {
-            return Err(ClockControlError::FrequencyChanged(frequency_ppb));
+            return Err(ClockSteeringError::FrequencyChanged(frequency_ppb));
         }
         Ok(frequency_ppb)
     }
@@ -155,23 +158,26 @@ pub(crate) mod tests {
 
     /// Changes made to a simulated clock.
     #[derive(Clone, Default, Debug)]
-    pub(crate) struct Done {
+    pub(crate) struct SimulatedClockChanges {
         pub(crate) frequency_ppb: f64,
         pub(crate) stepped: Span,
         pub(crate) steps: u32,
-        pub(crate) declared: Option<ClockStatus>,
+        pub(crate) declared: Option<DeclaredClockStatus>,
         /// A part of the frequency that a tick makes, and a slew that goes on.
         pub(crate) tick_ppb: f64,
         pub(crate) slew_ppb: f64,
         pub(crate) is_forbidden: bool,
     }
 
-    /// A clock that keeps what is done to it.
+    /// Simulated clock that records the changes made to it.
     #[derive(Clone, Default, Debug)]
-    pub(crate) struct SimulatedControl(pub(crate) Arc<Mutex<Done>>);
+    pub(crate) struct SimulatedSteerableClock(pub(crate) Arc<Mutex<SimulatedClockChanges>>);
 
-    impl SimulatedControl {
-        pub(crate) fn change(&self, change: impl FnOnce(&mut Done)) -> io::Result<()> {
+    impl SimulatedSteerableClock {
+        pub(crate) fn change(
+            &self,
+            change: impl FnOnce(&mut SimulatedClockChanges),
+        ) -> io::Result<()> {
             let mut done = self.0.lock().unwrap();
             if done.is_forbidden {
                 return Err(io::ErrorKind::PermissionDenied.into());
@@ -181,7 +187,7 @@ pub(crate) mod tests {
         }
     }
 
-    impl ClockControl for SimulatedControl {
+    impl SteerableClock for SimulatedSteerableClock {
         fn frequency_ppb(&mut self) -> io::Result<f64> {
             let done = self.0.lock().unwrap();
             Ok(done.frequency_ppb + done.tick_ppb)
@@ -204,14 +210,14 @@ pub(crate) mod tests {
             self.change(|done| (done.stepped, done.steps) = (done.stepped + by, done.steps + 1))
         }
 
-        fn set_status(&mut self, declaration: &ClockStatus) -> io::Result<()> {
+        fn set_status(&mut self, declaration: &DeclaredClockStatus) -> io::Result<()> {
             self.change(|done| done.declared = Some(*declaration))
         }
     }
 
     #[test]
     fn corrections_keep_within_bounds() {
-        let clock = SimulatedControl::default();
+        let clock = SimulatedSteerableClock::default();
         clock.change(|done| done.frequency_ppb = 1_000.0).unwrap();
         let mut steering = ClockSteering::new(clock.clone());
         assert!((steering.verify_frequency().unwrap() - 1_000.0).abs() < 1e-9);
@@ -226,30 +232,30 @@ pub(crate) mod tests {
 
     #[test]
     fn what_another_does_to_the_clock_ends_the_steering() {
-        let clock = SimulatedControl::default();
+        let clock = SimulatedSteerableClock::default();
         let mut steering = ClockSteering::new(clock.clone());
         steering.set_frequency(10.0).unwrap();
         clock.change(|done| done.frequency_ppb = 11.0).unwrap();
         let error = steering.set_frequency(1.0).unwrap_err();
-        assert!(matches!(error, ClockControlError::FrequencyChanged(_)), "{error}");
+        assert!(matches!(error, ClockSteeringError::FrequencyChanged(_)), "{error}");
         assert!(steering.step(Span::from_ms(1)).is_err());
         assert!((clock.0.lock().unwrap().frequency_ppb - 11.0).abs() < f64::EPSILON);
     }
 
     #[test]
     fn who_comes_before_the_first_command_is_noticed() {
-        let clock = SimulatedControl::default();
+        let clock = SimulatedSteerableClock::default();
         clock.change(|done| done.frequency_ppb = 5_000.0).unwrap();
         let mut steering = ClockSteering::new(clock.clone());
         assert!(steering.verify_frequency().is_ok());
         clock.change(|done| done.frequency_ppb = 5_001.0).unwrap();
         let error = steering.set_frequency(1.0).unwrap_err();
-        assert!(matches!(error, ClockControlError::FrequencyChanged(_)), "{error}");
+        assert!(matches!(error, ClockSteeringError::FrequencyChanged(_)), "{error}");
     }
 
     #[test]
     fn a_clock_that_may_not_be_set_is_reported() {
-        let clock = SimulatedControl::default();
+        let clock = SimulatedSteerableClock::default();
         clock.change(|done| done.is_forbidden = true).unwrap();
         let error = ClockSteering::new(clock).set_frequency(1.0).unwrap_err().to_string();
         assert!(error.starts_with("steering of the system clock stopped"), "{error}");

@@ -50,7 +50,7 @@ impl FixStates {
 
     /// Processes a fix report that arrived at `at`. A report without a fix for a single satellite
     /// system is ignored while another report shows a fix.
-    pub(crate) fn apply_report(&mut self, note: FixReport, at: Timestamp<Monotonic>) {
+    pub(crate) fn apply_report(&mut self, note: TalkerFixStatus, at: Timestamp<Monotonic>) {
         self.expire(at);
         if !note.is_of_one_system {
             return self.record(note.talker, note.has_fix, at);
@@ -109,7 +109,7 @@ pub(super) const MODES_WITHOUT_FIX: &[u8] = b"NEMS";
 
 /// Fix report of a talker's receiver, from a sentence without a date.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct FixReport {
+pub(crate) struct TalkerFixStatus {
     /// Talker of the sentence.
     pub(super) talker: Talker,
     /// True if there is a fix.
@@ -118,7 +118,7 @@ pub(crate) struct FixReport {
     pub(super) is_of_one_system: bool,
 }
 
-impl FixReport {
+impl TalkerFixStatus {
     /// Parses the text between `$` and `*`; `None` if the sentence contains no fix report.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (talker, fields) = text.as_bytes().split_first_chunk()?;
@@ -185,7 +185,7 @@ mod tests {
         let (mut fixes, mut is_taken) = (FixStates::default(), false);
         for (number, text) in texts.iter().enumerate() {
             let at = Timestamp::from_ns(number as i64);
-            if let Some(note) = FixReport::parse(text) {
+            if let Some(note) = TalkerFixStatus::parse(text) {
                 fixes.apply_report(note, at);
             } else {
                 is_taken = fixes.apply_sentence(&ParsedSentence::parse(text).unwrap(), at);
@@ -245,7 +245,7 @@ mod tests {
             ("GP", None),
             ("", None),
         ] {
-            assert_eq!(FixReport::parse(text).map(|note| note.has_fix), expected, "{text}");
+            assert_eq!(TalkerFixStatus::parse(text).map(|note| note.has_fix), expected, "{text}");
         }
     }
 }

@@ -19,7 +19,7 @@ const WEEK_MODULUS: i64 = 256;
 
 /// Leap second data of one report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct LeapReport {
+pub struct ReceiverLeapReport {
     /// TAI minus UTC, in seconds.
     pub tai_minus_utc_s: i32,
     /// Next leap second; `None` if this kind of report does not contain it.
@@ -72,7 +72,7 @@ struct GpsLeapPage {
 /// Lowest mode of TPV with a fix.
 const MODE_WITH_FIX: i64 = 2;
 
-impl LeapReport {
+impl ReceiverLeapReport {
     /// Parses the text between `$` and `*` of a sentence with a right checksum; `None` if it
     /// contains no leap seconds, or only the firmware's default value (suffix `D`).
     #[must_use]
@@ -152,8 +152,8 @@ mod tests {
         )
     }
 
-    fn subframe(ls: i32, lsf: i32, week: i64, day: i64) -> Option<LeapReport> {
-        LeapReport::from_gpsd(page(ls, lsf, week, day).as_bytes(), DECEMBER)
+    fn subframe(ls: i32, lsf: i32, week: i64, day: i64) -> Option<ReceiverLeapReport> {
+        ReceiverLeapReport::from_gpsd(page(ls, lsf, week, day).as_bytes(), DECEMBER)
     }
 
     #[test]
@@ -161,23 +161,23 @@ mod tests {
         let of = |field: &str| {
             let text =
                 format!("PUBX,04,073731.00,091202,113851.00,1196,{field},1930,-2660.664,43,");
-            LeapReport::from_sentence(&text)
+            ReceiverLeapReport::from_sentence(&text)
         };
-        assert_eq!(of("18"), Some(LeapReport { tai_minus_utc_s: 37, next: None }));
+        assert_eq!(of("18"), Some(ReceiverLeapReport { tai_minus_utc_s: 37, next: None }));
         for other in ["18D", "", "10", "42", "-18", "x", "99999999999"] {
             assert_eq!(of(other), None, "{other}");
         }
         for other in ["PUBX,00,1,2,3,4,18,", "GPRMC,04,1,2,3,4,18", "PUBX,04", "PUBX", ""] {
-            assert_eq!(LeapReport::from_sentence(other), None, "{other}");
+            assert_eq!(ReceiverLeapReport::from_sentence(other), None, "{other}");
         }
     }
 
     #[test]
     fn gpsd_reports_the_number_where_there_is_a_fix() {
-        let of = |line: &str| LeapReport::from_gpsd(line.as_bytes(), DECEMBER);
+        let of = |line: &str| ReceiverLeapReport::from_gpsd(line.as_bytes(), DECEMBER);
         let line = "{\"class\":\"TPV\",\"device\":\"/dev/pts/1\",\"mode\":3,\
                     \"time\":\"2026-11-22T20:00:00.000Z\",\"leapseconds\":18,\"lat\":46.5}\r";
-        assert_eq!(of(line), Some(LeapReport { tai_minus_utc_s: 37, next: None }));
+        assert_eq!(of(line), Some(ReceiverLeapReport { tai_minus_utc_s: 37, next: None }));
         assert_eq!(of(&line.replace("\"mode\":3", "\"mode\":1")), None);
         assert_eq!(of(&line.replace("\"leapseconds\":18,", "")), None);
         assert_eq!(of(&line.replace(":18", ":2147483647")), None);
@@ -189,7 +189,7 @@ mod tests {
     /// bits.
     #[test]
     fn the_satellites_name_the_next_leap_second() {
-        let reported = |next| Some(LeapReport { tai_minus_utc_s: 36, next: Some(next) });
+        let reported = |next| Some(ReceiverLeapReport { tai_minus_utc_s: 36, next: Some(next) });
         assert_eq!(subframe(17, 18, 137, 7), reported(NextLeap::At(LEAP)));
         assert_eq!(
             subframe(17, 18, 1_929 % 1_024, 7),
@@ -200,8 +200,8 @@ mod tests {
         let deleted = LeapSecond { kind: LeapKind::Delete, ..LEAP };
         assert_eq!(subframe(17, 16, 137, 7), reported(NextLeap::At(deleted)));
         let after = LEAP.midnight + horolog_time::Span::from_ns(1);
-        let late = LeapReport::from_gpsd(page(17, 18, 137, 7).as_bytes(), after);
-        let past = LeapReport { tai_minus_utc_s: 37, next: Some(NextLeap::Unscheduled) };
+        let late = ReceiverLeapReport::from_gpsd(page(17, 18, 137, 7).as_bytes(), after);
+        let past = ReceiverLeapReport { tai_minus_utc_s: 37, next: Some(NextLeap::Unscheduled) };
         assert_eq!(late, Some(past), "the number behind it holds");
         for (ls, lsf, week, day) in [(17, 19, 137, 7), (17, 18, 137, 0), (17, 18, 137, 8)] {
             assert_eq!(subframe(ls, lsf, week, day), None);
@@ -217,7 +217,7 @@ mod tests {
         ) {
             let line = page(ls, lsf, week, day);
             let now = Timestamp::from_ns(now);
-            if let Some(report) = LeapReport::from_gpsd(line.as_bytes(), now) {
+            if let Some(report) = ReceiverLeapReport::from_gpsd(line.as_bytes(), now) {
                 prop_assert!(TAI_MINUS_UTC_RANGE_S.contains(&report.tai_minus_utc_s));
                 if let Some(NextLeap::At(leap)) = report.next {
                     let ahead = (leap.midnight - now).as_ns();
@@ -228,8 +228,8 @@ mod tests {
 
         #[test]
         fn any_text_is_taken(text in ".{0,120}", bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            let _ = LeapReport::from_sentence(&text);
-            let _ = LeapReport::from_gpsd(&bytes, DECEMBER);
+            let _ = ReceiverLeapReport::from_sentence(&text);
+            let _ = ReceiverLeapReport::from_gpsd(&bytes, DECEMBER);
         }
     }
 }

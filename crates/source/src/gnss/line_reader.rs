@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use horolog_sys::clock::{MonotonicClock, Realtime};
+use horolog_sys::clock::{ClockMonotonic, ClockRealtime};
 use horolog_sys::serial::SerialLine;
 use horolog_time::{Clock, Monotonic, Timestamp};
 
-use super::LeapReport;
-use super::fixes::FixReport;
+use super::ReceiverLeapReport;
+use super::fixes::TalkerFixStatus;
 use super::frame::{SentenceCounts, SentenceFramer};
 use super::sentence::{ParsedSentence, SentenceError};
 
@@ -46,7 +46,7 @@ impl CharacterTransport for SerialLine {
 }
 
 /// Sentence with a time, or the reason why it has none, and the arrival of its first character.
-pub(crate) type TimedSentence = (Result<ParsedSentence, SentenceError>, Timestamp<Monotonic>);
+pub(crate) type TimestampedSentence = (Result<ParsedSentence, SentenceError>, Timestamp<Monotonic>);
 
 /// Malformed sentence.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -65,13 +65,13 @@ impl std::fmt::Display for RejectedSentence {
 
 /// Input of the line since the last call.
 #[derive(Clone, Default, Debug)]
-pub(crate) struct LineInput {
+pub(crate) struct ReceiverLineInput {
     /// Sentences of kinds that contain a time.
-    pub(crate) sentences: VecDeque<TimedSentence>,
+    pub(crate) sentences: VecDeque<TimestampedSentence>,
     /// Fix reports in sentences without a date, with the arrival of their first character.
-    pub(crate) fixes: VecDeque<(FixReport, Timestamp<Monotonic>)>,
+    pub(crate) fixes: VecDeque<(TalkerFixStatus, Timestamp<Monotonic>)>,
     /// Reports of leap seconds.
-    pub(crate) leaps: VecDeque<LeapReport>,
+    pub(crate) leaps: VecDeque<ReceiverLeapReport>,
     /// Last rejected sentence, with the reason.
     pub(crate) rejected: Option<RejectedSentence>,
     /// Counts since the line was opened: now, and at the last of `sentences`.
@@ -83,15 +83,16 @@ pub(crate) struct LineInput {
     pub(crate) ended: Option<String>,
 }
 
-/// Reader thread of a line: started by the first [`LineReader::take_input`], stopped on drop.
-pub(crate) struct LineReader {
-    input: Arc<Mutex<LineInput>>,
+/// Reader thread of a line: started by the first [`ReceiverLineReader::take_input`], stopped on
+/// drop.
+pub(crate) struct ReceiverLineReader {
+    input: Arc<Mutex<ReceiverLineInput>>,
     stop: Arc<AtomicBool>,
     begin: Option<Box<dyn FnOnce() + Send>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl LineReader {
+impl ReceiverLineReader {
     /// Prepares to read `line`; after an error, `open` is retried until it succeeds.
     pub(crate) fn new<L: CharacterTransport + 'static>(
         line: L,
@@ -106,8 +107,10 @@ impl LineReader {
         line: io::Result<L>,
         open: impl FnMut() -> io::Result<L> + Send + 'static,
     ) -> Self {
-        let (input, stop) = (Arc::<Mutex<LineInput>>::default(), Arc::<AtomicBool>::default());
-        let reader_thread = ReaderThread { input: Arc::clone(&input), stop: Arc::clone(&stop) };
+        let (input, stop) =
+            (Arc::<Mutex<ReceiverLineInput>>::default(), Arc::<AtomicBool>::default());
+        let reader_thread =
+            ReceiverLineReaderThread { input: Arc::clone(&input), stop: Arc::clone(&stop) };
         Self {
             input,
             stop,
@@ -118,12 +121,12 @@ impl LineReader {
 
     /// Returns the input since the last call. The first call starts a thread with the privileges of
     /// the caller.
-    pub(crate) fn take_input(&mut self) -> io::Result<LineInput> {
+    pub(crate) fn take_input(&mut self) -> io::Result<ReceiverLineInput> {
         if let Some(begin) = self.begin.take() {
             self.thread = Some(thread::Builder::new().name("gnss".into()).spawn(begin)?);
         }
         let mut input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
-        let remaining = LineInput {
+        let remaining = ReceiverLineInput {
             sentences: VecDeque::new(),
             fixes: VecDeque::new(),
             leaps: VecDeque::new(),
@@ -133,7 +136,7 @@ impl LineReader {
     }
 }
 
-impl Drop for LineReader {
+impl Drop for ReceiverLineReader {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         // A panic of the thread has already been reported on stderr.
@@ -142,12 +145,12 @@ impl Drop for LineReader {
 }
 
 /// State owned by the thread.
-struct ReaderThread {
-    input: Arc<Mutex<LineInput>>,
+struct ReceiverLineReaderThread {
+    input: Arc<Mutex<ReceiverLineInput>>,
     stop: Arc<AtomicBool>,
 }
 
-impl ReaderThread {
+impl ReceiverLineReaderThread {
     fn run<L: CharacterTransport>(
         &self,
         line: io::Result<L>,
@@ -184,17 +187,19 @@ impl ReaderThread {
     /// Reads until the thread should stop; an error of the line ends it.
     fn read_line<L: CharacterTransport>(&self, mut line: L) -> io::Result<()> {
         let mut framer = SentenceFramer::default();
-        let mut reports = line.has_reports().then(ReportFramer::default);
+        let mut reports = line.has_reports().then(GpsdReportFramer::default);
         let mut buffer = [0; 256];
         while !self.stop.load(Ordering::Relaxed) {
             let Some(length) = line.read(&mut buffer, READ_TIMEOUT)? else { continue };
-            let now = MonotonicClock.now();
+            let now = ClockMonotonic.now();
             self.update_input(|input| {
                 input.last_received_at = Some(now);
                 for &byte in &buffer[..length] {
                     input.push_byte(&mut framer, byte, now);
                     if let Some(report) = reports.as_mut().and_then(|lines| lines.push_byte(byte)) {
-                        input.leaps.extend(LeapReport::from_gpsd(&report, Realtime.now()));
+                        input
+                            .leaps
+                            .extend(ReceiverLeapReport::from_gpsd(&report, ClockRealtime.now()));
                     }
                 }
                 truncate_oldest(&mut input.leaps);
@@ -205,12 +210,12 @@ impl ReaderThread {
         Ok(())
     }
 
-    fn update_input(&self, change: impl FnOnce(&mut LineInput)) {
+    fn update_input(&self, change: impl FnOnce(&mut ReceiverLineInput)) {
         change(&mut self.input.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
-impl LineInput {
+impl ReceiverLineInput {
     /// Describes the last malformed sentence, as the end of a message.
     pub(super) fn last_rejected(&self) -> String {
         let last = |rejected: &RejectedSentence| format!("; the last was ${}", rejected.text);
@@ -220,8 +225,8 @@ impl LineInput {
     /// Processes a character that arrived at `now`.
     fn push_byte(&mut self, framer: &mut SentenceFramer, byte: u8, now: Timestamp<Monotonic>) {
         let parsed = framer.push_byte(byte, now).map(|(text, began)| {
-            self.leaps.extend(LeapReport::from_sentence(text));
-            self.fixes.extend(FixReport::parse(text).map(|note| (note, began)));
+            self.leaps.extend(ReceiverLeapReport::from_sentence(text));
+            self.fixes.extend(TalkerFixStatus::parse(text).map(|note| (note, began)));
             (ParsedSentence::parse(text), began)
         });
         let previous = std::mem::replace(&mut self.counts, framer.counts());
@@ -251,12 +256,12 @@ const LINE_MAX: usize = 10_240;
 
 /// Assembler of report lines, byte by byte.
 #[derive(Clone, Default, Debug)]
-pub(super) struct ReportFramer {
+pub(super) struct GpsdReportFramer {
     /// Received part of a report; empty outside of one.
     line: Vec<u8>,
 }
 
-impl ReportFramer {
+impl GpsdReportFramer {
     /// Processes a byte; returns the report that it completes. An overlong report is skipped.
     pub(super) fn push_byte(&mut self, byte: u8) -> Option<Vec<u8>> {
         if self.line.is_empty() && byte != b'{' {
@@ -278,7 +283,7 @@ mod tests {
     use super::*;
 
     fn reports(bytes: &[u8]) -> Vec<String> {
-        let mut lines = ReportFramer::default();
+        let mut lines = GpsdReportFramer::default();
         let taken = bytes.iter().filter_map(|byte| lines.push_byte(*byte));
         taken.map(|line| String::from_utf8_lossy(&line).into_owned()).collect()
     }

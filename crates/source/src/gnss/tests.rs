@@ -4,7 +4,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use horolog_sys::clock::{MonotonicClock, realtime_minus_monotonic};
+use horolog_sys::clock::{ClockMonotonic, realtime_minus_monotonic};
 use horolog_time::{Clock, NS_PER_S, Span};
 
 use super::frame::tests::sentence;
@@ -29,7 +29,7 @@ impl CharacterTransport for Memory {
 
 fn readings() -> ClockReadings {
     ClockReadings {
-        monotonic: MonotonicClock.now(),
+        monotonic: ClockMonotonic.now(),
         realtime_minus_monotonic: realtime_minus_monotonic().offset,
         kernel: None,
         leaps_s: 0,
@@ -40,8 +40,8 @@ fn readings() -> ClockReadings {
 fn gnss() -> (GnssSource, Sender<Vec<u8>>) {
     let (sender, line) = mpsc::channel();
     let gone = || Err(io::ErrorKind::NotFound.into());
-    let claim = ReferenceSettings { offset: Span::ZERO, uncertainty: Span::ZERO, ..CLAIM };
-    (GnssSource::new("gnss".into(), LineReader::new(Memory(line), gone), claim), sender)
+    let claim = ReferenceClockSettings { offset: Span::ZERO, uncertainty: Span::ZERO, ..CLAIM };
+    (GnssSource::new("gnss".into(), ReceiverLineReader::new(Memory(line), gone), claim), sender)
 }
 
 /// The sentence of an instant that is so many seconds from now.
@@ -198,7 +198,8 @@ fn a_line_that_ended_is_opened_again() {
     let (second, next) = mpsc::channel();
     let mut next = Some(Memory(next));
     let open = move || next.take().ok_or_else(|| io::ErrorKind::NotFound.into());
-    let mut gnss = GnssSource::new("gnss".into(), LineReader::new(Memory(line), open), CLAIM);
+    let mut gnss =
+        GnssSource::new("gnss".into(), ReceiverLineReader::new(Memory(line), open), CLAIM);
     drop(first);
     assert!(poll(&mut gnss).is_err());
     second.send(zda(0).into()).unwrap();

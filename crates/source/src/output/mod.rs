@@ -28,9 +28,9 @@ pub struct OutputSample {
     pub leap: LeapIndicator,
 }
 
-/// Output in the status of `horolog status`.
+/// Status of one output, in the output of `horolog status`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct OutputStatus {
+pub struct SampleOutputStatus {
     /// `shm:UNIT` or `sock:PATH`.
     pub name: String,
     /// Samples written to shared memory, or accepted by the socket of the receiver.
@@ -44,31 +44,31 @@ pub struct OutputStatus {
 
 /// Destination of samples.
 #[derive(Debug)]
-enum OutputSink {
+enum SampleOutputSink {
     Shm(ShmOutput),
     Sock(SockOutput),
 }
 
-/// Output with its status.
+/// Output of samples to one destination, with its status.
 #[derive(Debug)]
-struct OutputWithStatus {
-    sink: OutputSink,
-    status: OutputStatus,
+struct SampleOutput {
+    sink: SampleOutputSink,
+    status: SampleOutputStatus,
 }
 
-impl OutputWithStatus {
-    const fn new(sink: OutputSink, name: String) -> Self {
-        Self { sink, status: OutputStatus { name, delivered: 0, missed: 0, reason: None } }
+impl SampleOutput {
+    const fn new(sink: SampleOutputSink, name: String) -> Self {
+        Self { sink, status: SampleOutputStatus { name, delivered: 0, missed: 0, reason: None } }
     }
 
     /// Writes a sample; returns a notice when writing begins to fail or to work again.
     fn write(&mut self, sample: &OutputSample) -> Option<String> {
         let written = match &self.sink {
-            OutputSink::Shm(output) => {
+            SampleOutputSink::Shm(output) => {
                 output.write(sample);
                 Ok(())
             }
-            OutputSink::Sock(output) => output.write(sample),
+            SampleOutputSink::Sock(output) => output.write(sample),
         };
         let status = &mut self.status;
         let name = &status.name;
@@ -91,7 +91,7 @@ impl OutputWithStatus {
 
 /// All outputs.
 #[derive(Debug, Default)]
-pub(crate) struct SampleOutputs(Vec<OutputWithStatus>);
+pub(crate) struct SampleOutputs(Vec<SampleOutput>);
 
 impl SampleOutputs {
     /// Opens the SHM outputs of `units` and the SOCK outputs of `paths`.
@@ -111,11 +111,11 @@ impl SampleOutputs {
         };
         let mut all = Vec::new();
         for unit in units {
-            all.push(OutputWithStatus::new(OutputSink::Shm(shm(unit)?), format!("shm:{unit}")));
+            all.push(SampleOutput::new(SampleOutputSink::Shm(shm(unit)?), format!("shm:{unit}")));
         }
         for path in paths {
-            all.push(OutputWithStatus::new(
-                OutputSink::Sock(sock(path)?),
+            all.push(SampleOutput::new(
+                SampleOutputSink::Sock(sock(path)?),
                 format!("sock:{}", path.display()),
             ));
         }
@@ -138,7 +138,7 @@ impl SampleOutputs {
     }
 
     /// Returns the status of each output.
-    pub(crate) fn status(&self) -> Vec<OutputStatus> {
+    pub(crate) fn status(&self) -> Vec<SampleOutputStatus> {
         self.0.iter().map(|output| output.status.clone()).collect()
     }
 }

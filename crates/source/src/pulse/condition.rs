@@ -4,7 +4,7 @@
 use horolog_time::Span;
 use serde::Serialize;
 
-use super::{Edge, PulseEdge};
+use super::{PulseEdge, PulseEdgeKind};
 
 /// Divisor of the pulse width that yields its tolerance.
 const WIDTH_TOLERANCE_DIVISOR: i64 = 4;
@@ -23,7 +23,7 @@ pub struct PulseCounts {
 /// Converter of edges to pulses.
 #[derive(Clone, Debug)]
 pub struct PulseConditioner {
-    edge: Edge,
+    edge: PulseEdgeKind,
     delay: Span,
     width: Option<Span>,
     /// First edge of a pulse whose end has not arrived.
@@ -36,7 +36,7 @@ impl PulseConditioner {
     /// Creates a converter: `edge` marks the beginning of a second `delay` earlier. If `width` is
     /// given, only pulses of that width are accepted.
     #[must_use]
-    pub fn new(edge: Edge, delay: Span, width: Option<Span>) -> Self {
+    pub fn new(edge: PulseEdgeKind, delay: Span, width: Option<Span>) -> Self {
         Self { edge, delay, width, first_edge: None, last: None, counts: PulseCounts::default() }
     }
 
@@ -90,7 +90,7 @@ mod tests {
 
     use super::*;
 
-    fn edge(ms: i64, edge: Edge) -> PulseEdge {
+    fn edge(ms: i64, edge: PulseEdgeKind) -> PulseEdge {
         let ns = ms * 1_000_000;
         let realtime = Timestamp::from_ns(1_700_000_000 * NS_PER_S + ns);
         PulseEdge { realtime, monotonic: Timestamp::from_ns(ns), sequence: 1, edge }
@@ -98,9 +98,9 @@ mod tests {
 
     #[test]
     fn the_configured_edge_is_taken_and_its_delay_subtracted() {
-        let mut clear = PulseConditioner::new(Edge::Clear, Span::from_ns(150), None);
-        assert_eq!(clear.push_edge(edge(1_000, Edge::Assert)), None);
-        let pulse = clear.push_edge(edge(1_100, Edge::Clear)).unwrap();
+        let mut clear = PulseConditioner::new(PulseEdgeKind::Clear, Span::from_ns(150), None);
+        assert_eq!(clear.push_edge(edge(1_000, PulseEdgeKind::Assert)), None);
+        let pulse = clear.push_edge(edge(1_100, PulseEdgeKind::Clear)).unwrap();
         assert_eq!(pulse.monotonic.as_ns(), 1_100_000_000 - 150);
         assert_eq!(pulse.realtime.to_timespec(), (1_700_000_001, 99_999_850));
         assert_eq!(clear.counts().taken, 1);
@@ -108,28 +108,34 @@ mod tests {
 
     #[test]
     fn pulses_of_another_width_are_passed_over() {
-        let mut pulses = PulseConditioner::new(Edge::Assert, Span::ZERO, Some(Span::from_ms(100)));
+        let mut pulses =
+            PulseConditioner::new(PulseEdgeKind::Assert, Span::ZERO, Some(Span::from_ms(100)));
         let mut pulse = |begin: i64, end: i64| {
-            assert_eq!(pulses.push_edge(edge(begin, Edge::Assert)), None);
+            assert_eq!(pulses.push_edge(edge(begin, PulseEdgeKind::Assert)), None);
             pulses
-                .push_edge(edge(end, Edge::Clear))
+                .push_edge(edge(end, PulseEdgeKind::Clear))
                 .map(|pulse| pulse.monotonic.as_ns() / 1_000_000)
         };
         assert_eq!(pulse(1_000, 1_101), Some(1_000));
         assert_eq!(pulse(2_000, 2_001), None, "a glitch");
         assert_eq!(pulse(3_000, 3_900), None, "the other polarity");
         assert_eq!(pulse(4_000, 4_080), Some(4_000));
-        assert_eq!(pulses.push_edge(edge(5_000, Edge::Clear)), None, "an end without a beginning");
-        pulses.push_edge(edge(6_000, Edge::Assert));
-        pulses.push_edge(edge(7_000, Edge::Assert));
+        assert_eq!(
+            pulses.push_edge(edge(5_000, PulseEdgeKind::Clear)),
+            None,
+            "an end without a beginning"
+        );
+        pulses.push_edge(edge(6_000, PulseEdgeKind::Assert));
+        pulses.push_edge(edge(7_000, PulseEdgeKind::Assert));
         let expected = PulseCounts { taken: 2, wrong_width: 3, missed: 0 };
         assert_eq!(pulses.counts(), expected);
     }
 
     #[test]
     fn unread_pulses_are_counted_as_missed() {
-        let mut pulses = PulseConditioner::new(Edge::Assert, Span::ZERO, None);
-        let mut take = |sequence| pulses.push_edge(PulseEdge { sequence, ..edge(1, Edge::Assert) });
+        let mut pulses = PulseConditioner::new(PulseEdgeKind::Assert, Span::ZERO, None);
+        let mut take =
+            |sequence| pulses.push_edge(PulseEdge { sequence, ..edge(1, PulseEdgeKind::Assert) });
         for sequence in [u32::MAX, 0, 3, 2] {
             take(sequence);
         }
@@ -139,12 +145,12 @@ mod tests {
     proptest! {
         #[test]
         fn any_edges_are_taken(edges in prop::collection::vec((any::<i64>(), any::<bool>(), any::<u32>()), 0..40), width in prop::option::of(0i64..)) {
-            let mut pulses = PulseConditioner::new(Edge::Assert, Span::from_ns(5), width.map(Span::from_ns));
+            let mut pulses = PulseConditioner::new(PulseEdgeKind::Assert, Span::from_ns(5), width.map(Span::from_ns));
             for (ns, is_assert, sequence) in edges {
-                let edge = if is_assert { Edge::Assert } else { Edge::Clear };
+                let edge = if is_assert { PulseEdgeKind::Assert } else { PulseEdgeKind::Clear };
                 let at = PulseEdge { realtime: Timestamp::from_ns(ns), monotonic: Timestamp::from_ns(ns), sequence, edge };
                 let pulse = pulses.push_edge(at);
-                prop_assert!(pulse.is_none_or(|pulse| pulse.edge == Edge::Assert));
+                prop_assert!(pulse.is_none_or(|pulse| pulse.edge == PulseEdgeKind::Assert));
             }
         }
     }

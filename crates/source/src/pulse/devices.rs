@@ -7,19 +7,19 @@ use std::path::Path;
 use std::time::Duration;
 
 use horolog_sys::clock::realtime_minus_monotonic;
-use horolog_sys::external_timestamps::ExternalTimestamps;
+use horolog_sys::external_timestamps::ExternalTimestampChannel;
 use horolog_sys::gpio::GpioLine;
 use horolog_sys::phc::{PhcDevice, PhcReading};
-use horolog_sys::pps::{PpsCapture, PpsDevice, PpsEdge, PpsEdges};
+use horolog_sys::pps::{PpsCaptureMode, PpsDevice, PpsEdge, PpsEdges};
 use horolog_time::{Span, Timestamp, Utc};
 
-use super::{Edge, PulseEdge, PulseSource};
+use super::{PulseEdge, PulseEdgeKind, PulseSource};
 use crate::SourceError;
 
 /// Returns an edge that has just arrived, with its monotonic time. If the system clock steps
 /// between the edge and this call, the result is wrong by the step, which the servo detects as a
 /// jump.
-fn pulse_edge(realtime: Timestamp<Utc>, sequence: u32, edge: Edge) -> PulseEdge {
+fn pulse_edge(realtime: Timestamp<Utc>, sequence: u32, edge: PulseEdgeKind) -> PulseEdge {
     let ahead = realtime_minus_monotonic().offset;
     let monotonic = Timestamp::from_ns(realtime.as_ns().saturating_sub(ahead.as_ns()));
     PulseEdge { realtime, monotonic, sequence, edge }
@@ -41,16 +41,18 @@ fn open_error(path: &Path, error: &io::Error, default_hint: &str) -> SourceError
 }
 
 /// PPS device `/dev/ppsN`.
-pub(super) struct PpsSource {
+pub(super) struct PpsPulseSource {
     device: PpsDevice,
     last: Option<PpsEdges>,
     pending: VecDeque<PulseEdge>,
 }
 
-impl PpsSource {
-    pub(super) fn open(path: &Path, edge: Edge, both: bool) -> Result<Self, SourceError> {
-        let capture =
-            PpsCapture { assert: both || edge == Edge::Assert, clear: both || edge == Edge::Clear };
+impl PpsPulseSource {
+    pub(super) fn open(path: &Path, edge: PulseEdgeKind, both: bool) -> Result<Self, SourceError> {
+        let capture = PpsCaptureMode {
+            assert: both || edge == PulseEdgeKind::Assert,
+            clear: both || edge == PulseEdgeKind::Clear,
+        };
         let device = PpsDevice::open(path, capture)
             .map_err(|error| open_error(path, &error, "it does not support these pulse edges"))?;
         Ok(Self { device, last: None, pending: VecDeque::new() })
@@ -58,9 +60,12 @@ impl PpsSource {
 }
 
 /// Returns the edges that are in `now` but not in `last`, in order of arrival.
-fn new_edges(last: &PpsEdges, now: &PpsEdges) -> Vec<(PpsEdge, Edge)> {
-    let pairs = [(last.assert, now.assert, Edge::Assert), (last.clear, now.clear, Edge::Clear)];
-    let is_new = |(last, now, _): &(PpsEdge, PpsEdge, Edge)| last.sequence != now.sequence;
+fn new_edges(last: &PpsEdges, now: &PpsEdges) -> Vec<(PpsEdge, PulseEdgeKind)> {
+    let pairs = [
+        (last.assert, now.assert, PulseEdgeKind::Assert),
+        (last.clear, now.clear, PulseEdgeKind::Clear),
+    ];
+    let is_new = |(last, now, _): &(PpsEdge, PpsEdge, PulseEdgeKind)| last.sequence != now.sequence;
     let mut edges: Vec<_> =
         pairs.into_iter().filter(is_new).map(|(_, now, edge)| (now, edge)).collect();
     edges.sort_by_key(|(edge, _)| edge.at);
@@ -83,7 +88,7 @@ fn wait_for_edges(
     Ok(None)
 }
 
-impl PulseSource for PpsSource {
+impl PulseSource for PpsPulseSource {
     fn wait(&mut self, wait: Duration) -> Result<Option<PulseEdge>, SourceError> {
         if let Some(edge) = self.pending.pop_front() {
             return Ok(Some(edge));
@@ -108,43 +113,44 @@ impl PulseSource for PpsSource {
 }
 
 /// GPIO line as a pulse device.
-pub(super) struct GpioSource(GpioLine);
+pub(super) struct GpioPulseSource(GpioLine);
 
-impl GpioSource {
+impl GpioPulseSource {
     pub(super) fn open(path: &Path, line: u32) -> Result<Self, SourceError> {
         let failed = |error: io::Error| open_error(path, &error, "no such input line");
         GpioLine::open(path, line).map(Self).map_err(failed)
     }
 }
 
-impl PulseSource for GpioSource {
+impl PulseSource for GpioPulseSource {
     fn wait(&mut self, wait: Duration) -> Result<Option<PulseEdge>, SourceError> {
         let event = self.0.wait(wait).map_err(|error| device_error(&error))?;
-        let edge = |is_rising| if is_rising { Edge::Assert } else { Edge::Clear };
+        let edge = |is_rising| if is_rising { PulseEdgeKind::Assert } else { PulseEdgeKind::Clear };
         // Rising and falling edges share one sequence and alternate.
         Ok(event.map(|event| pulse_edge(event.at, event.sequence / 2, edge(event.is_rising))))
     }
 }
 
 /// External timestamp channel of a PTP clock, which timestamps one kind of edges.
-pub(super) struct ExternalTimestampSource {
-    timestamps: ExternalTimestamps,
+pub(super) struct ExternalTimestampPulseSource {
+    timestamps: ExternalTimestampChannel,
     clock: PhcDevice,
-    edge: Edge,
+    edge: PulseEdgeKind,
     sequence: u32,
 }
 
-impl ExternalTimestampSource {
+impl ExternalTimestampPulseSource {
     pub(super) fn open(
         path: &Path,
         channel: u32,
         pin: Option<u32>,
-        edge: Edge,
+        edge: PulseEdgeKind,
     ) -> Result<Self, SourceError> {
         let failed = |error: io::Error| {
             open_error(path, &error, "no such channel or pin, or not for these edges")
         };
-        let timestamps = ExternalTimestamps::open(path, channel, pin, edge == Edge::Assert);
+        let timestamps =
+            ExternalTimestampChannel::open(path, channel, pin, edge == PulseEdgeKind::Assert);
         let timestamps = timestamps.map_err(failed)?;
         let clock = PhcDevice::open(path).map_err(failed)?;
         Ok(Self { timestamps, clock, edge, sequence: 0 })
@@ -157,7 +163,7 @@ fn system_at(reading: &PhcReading, phc_ns: i64) -> Timestamp<Utc> {
     reading.before + half - Span::from_ns(reading.phc_ns.saturating_sub(phc_ns))
 }
 
-impl PulseSource for ExternalTimestampSource {
+impl PulseSource for ExternalTimestampPulseSource {
     fn wait(&mut self, wait: Duration) -> Result<Option<PulseEdge>, SourceError> {
         let Some(event) = self.timestamps.wait(wait).map_err(|error| device_error(&error))? else {
             return Ok(None);
@@ -178,9 +184,10 @@ mod tests {
         let before = PpsEdges { assert: edge(1, 1_000), clear: edge(1, 1_100) };
         assert_eq!(new_edges(&before, &before), []);
         let assert = PpsEdges { assert: edge(2, 2_000), ..before };
-        assert_eq!(new_edges(&before, &assert), [(edge(2, 2_000), Edge::Assert)]);
+        assert_eq!(new_edges(&before, &assert), [(edge(2, 2_000), PulseEdgeKind::Assert)]);
         let both = PpsEdges { clear: edge(2, 1_900), ..assert };
-        let expected = [(edge(2, 1_900), Edge::Clear), (edge(2, 2_000), Edge::Assert)];
+        let expected =
+            [(edge(2, 1_900), PulseEdgeKind::Clear), (edge(2, 2_000), PulseEdgeKind::Assert)];
         assert_eq!(new_edges(&before, &both), expected);
     }
 
@@ -220,7 +227,7 @@ mod tests {
     #[test]
     fn an_edge_has_its_instant_on_both_clocks() {
         let realtime = Timestamp::from_ns(realtime_minus_monotonic().offset.as_ns() + 7_000);
-        let edge = pulse_edge(realtime, 3, Edge::Clear);
+        let edge = pulse_edge(realtime, 3, PulseEdgeKind::Clear);
         assert!((edge.monotonic.as_ns() - 7_000).abs() < 10_000_000, "{edge:?}");
     }
 
@@ -228,15 +235,16 @@ mod tests {
     fn what_is_not_there_is_named() {
         let none = Path::new("/dev/there-is-none");
         let faults = [
-            PpsSource::open(none, Edge::Assert, false).err(),
-            GpioSource::open(none, 1).err(),
-            ExternalTimestampSource::open(none, 0, None, Edge::Assert).err(),
+            PpsPulseSource::open(none, PulseEdgeKind::Assert, false).err(),
+            GpioPulseSource::open(none, 1).err(),
+            ExternalTimestampPulseSource::open(none, 0, None, PulseEdgeKind::Assert).err(),
         ];
         for fault in faults {
             let text = fault.unwrap().to_string();
             assert!(text.starts_with("/dev/there-is-none: no such device"), "{text}");
         }
-        let null = PpsSource::open(Path::new("/dev/null"), Edge::Clear, true).err().unwrap();
+        let null =
+            PpsPulseSource::open(Path::new("/dev/null"), PulseEdgeKind::Clear, true).err().unwrap();
         assert!(null.to_string().contains("does not support these pulse edges"), "{null}");
     }
 }

@@ -18,7 +18,7 @@ pub use spec::PulseSpec;
 
 /// Kind of an edge (RFC 2783).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Edge {
+pub enum PulseEdgeKind {
     /// The signal became active, or rose.
     #[default]
     Assert,
@@ -26,7 +26,7 @@ pub enum Edge {
     Clear,
 }
 
-impl Edge {
+impl PulseEdgeKind {
     /// Returns the other direction.
     #[must_use]
     pub const fn opposite(self) -> Self {
@@ -47,7 +47,7 @@ pub struct PulseEdge {
     /// Count of the device's edges of this kind; a gap means lost edges.
     pub sequence: u32,
     /// Direction of the line's change.
-    pub edge: Edge,
+    pub edge: PulseEdgeKind,
 }
 
 /// Device that timestamps edges.

@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use horolog_time::Span;
 
-use super::devices::{ExternalTimestampSource, GpioSource, PpsSource};
-use super::{Edge, PulseConditioner, PulseSource};
+use super::devices::{ExternalTimestampPulseSource, GpioPulseSource, PpsPulseSource};
+use super::{PulseConditioner, PulseEdgeKind, PulseSource};
 use crate::spec::{SpecOptions, parse_absolute_path, parse_span, spec_error};
 use crate::{SourceError, SourceSpecError};
 
@@ -20,7 +20,7 @@ pub struct PulseSpec {
     /// Text of the specification, used as its name in messages.
     pub text: String,
     /// Edge that marks the second.
-    pub edge: Edge,
+    pub edge: PulseEdgeKind,
     /// Delay of antenna, cable and receiver.
     pub delay: Span,
     /// Expected pulse width; pulses of another width are skipped. `None` disables the check.
@@ -40,11 +40,11 @@ impl PulseSpec {
     pub fn open(&self) -> Result<Box<dyn PulseSource>, SourceError> {
         Ok(match &self.device {
             PulseDevice::Pps(path) => {
-                Box::new(PpsSource::open(path, self.edge, self.width.is_some())?)
+                Box::new(PpsPulseSource::open(path, self.edge, self.width.is_some())?)
             }
-            PulseDevice::Gpio(path, line) => Box::new(GpioSource::open(path, *line)?),
+            PulseDevice::Gpio(path, line) => Box::new(GpioPulseSource::open(path, *line)?),
             PulseDevice::External { clock, channel, pin } => {
-                Box::new(ExternalTimestampSource::open(clock, *channel, *pin, self.edge)?)
+                Box::new(ExternalTimestampPulseSource::open(clock, *channel, *pin, self.edge)?)
             }
         })
     }
@@ -112,8 +112,8 @@ impl FromStr for PulseSpec {
             _ => return spec_error(format!("unknown pulse '{kind}'; choose pps, gpio or extts")),
         };
         let edge = match options.take("edge") {
-            None | Some("assert") => Edge::Assert,
-            Some("clear") => Edge::Clear,
+            None | Some("assert") => PulseEdgeKind::Assert,
+            Some("clear") => PulseEdgeKind::Clear,
             Some(_) => return spec_error("edge takes assert or clear"),
         };
         let delay = options.take("delay").map_or(Ok(Span::ZERO), parse_span)?;
@@ -144,9 +144,12 @@ mod tests {
     fn devices_and_settings_are_read() {
         let plain = spec("/dev/pps0");
         assert_eq!(plain.device, PulseDevice::Pps("/dev/pps0".into()));
-        assert_eq!((plain.edge, plain.delay, plain.width), (Edge::Assert, Span::ZERO, None));
+        assert_eq!(
+            (plain.edge, plain.delay, plain.width),
+            (PulseEdgeKind::Assert, Span::ZERO, None)
+        );
         let clear = spec("pps:/dev/pps1,edge=clear,delay=150ns,width=100ms");
-        let expected = (Edge::Clear, Span::from_ns(150), Some(Span::from_ms(100)));
+        let expected = (PulseEdgeKind::Clear, Span::from_ns(150), Some(Span::from_ms(100)));
         assert_eq!((clear.edge, clear.delay, clear.width), expected);
         let gpio = spec("gpio:/dev/gpiochip0,line=18");
         assert_eq!(gpio.device, PulseDevice::Gpio("/dev/gpiochip0".into(), 18));

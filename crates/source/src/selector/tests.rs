@@ -74,7 +74,7 @@ impl Bench {
     }
 
     /// The next second.
-    fn round(&mut self) -> PollRound {
+    fn round(&mut self) -> SelectorPollOutcome {
         self.now.set(self.now.get() + NS_PER_S);
         let monotonic = Timestamp::from_ns(self.now.get());
         let realtime_minus_monotonic = self.system.get();
@@ -88,7 +88,7 @@ impl Bench {
     }
 }
 
-fn standings(round: &PollRound) -> Vec<SelectionState> {
+fn standings(round: &SelectorPollOutcome) -> Vec<SelectionState> {
     round.states.iter().map(|state| state.state).collect()
 }
 
@@ -216,7 +216,7 @@ fn an_implausible_time_is_served_when_another_source_or_the_operator_confirms_it
 
 #[test]
 fn a_report_shows_what_confirms_it() {
-    let word = |round: &PollRound| {
+    let word = |round: &SelectorPollOutcome| {
         let report = round.selected.unwrap();
         (report.is_unconfirmed, report.host_clock)
     };

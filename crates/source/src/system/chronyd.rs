@@ -5,19 +5,19 @@ use horolog_time::Span;
 use horolog_wire::chrony::Tracking;
 use horolog_wire::ntp::{LeapIndicator, STRATUM_UNSYNCHRONISED};
 
-use super::slew_estimate::SlewEstimate;
+use super::slew_estimate::SlewRateEstimator;
 use super::{TimeDaemon, query_error};
 use crate::{ChronydAddress, ChronydSocket, ClockReadings, SourceError, SourceEstimate};
 
 /// Client of a running chronyd.
 pub(super) struct ChronydClient {
     socket: ChronydSocket,
-    slew_estimate: SlewEstimate,
+    slew_estimate: SlewRateEstimator,
 }
 
 impl ChronydClient {
     pub(super) fn new(address: ChronydAddress) -> Self {
-        Self { socket: ChronydSocket::new(address), slew_estimate: SlewEstimate::default() }
+        Self { socket: ChronydSocket::new(address), slew_estimate: SlewRateEstimator::default() }
     }
 }
 
@@ -49,7 +49,7 @@ fn is_synchronised(tracking: &Tracking) -> bool {
 fn source_estimate(
     tracking: &Tracking,
     readings: &ClockReadings,
-    slew_estimate: &mut SlewEstimate,
+    slew_estimate: &mut SlewRateEstimator,
 ) -> SourceEstimate {
     let (slew, uncertainty) = slew_estimate.update(readings, tracking.correction);
     SourceEstimate {

@@ -44,7 +44,7 @@ trait TimeDaemon: Send {
 }
 
 /// Time source that repeats the system clock.
-pub(crate) struct SystemSource {
+pub(crate) struct SystemClockSource {
     name: String,
     daemons: Vec<Box<dyn TimeDaemon>>,
     /// True if the kernel is queried when no daemon replies.
@@ -55,7 +55,7 @@ pub(crate) struct SystemSource {
     polls_until_search: u32,
 }
 
-impl SystemSource {
+impl SystemClockSource {
     /// Creates the source for this choice of daemons. A server that listens on the NTP port of this
     /// host (`server_addresses`) does not query itself as ntpd.
     pub(crate) fn new(
@@ -120,7 +120,7 @@ impl SystemSource {
     }
 }
 
-impl TimeSource for SystemSource {
+impl TimeSource for SystemClockSource {
     fn name(&self) -> &str {
         &self.name
     }

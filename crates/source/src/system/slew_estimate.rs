@@ -16,15 +16,15 @@ const SLEW_MAX_PPB: u64 = 110_000_000;
 /// A.1.1.
 const DRIFT_MAX_PPB: u64 = 500_000;
 
-/// Last correction, from which the slew rate is estimated.
+/// Estimator of the slew rate from consecutive corrections; holds the last one.
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct SlewEstimate {
+pub(super) struct SlewRateEstimator {
     /// Instant of the last reply, and true time minus the monotonic clock. A step of the system
     /// clock changes the correction, but not this value.
     last: Option<(Timestamp<Monotonic>, Span)>,
 }
 
-impl SlewEstimate {
+impl SlewRateEstimator {
     /// Returns the slew from now on by the next correction, and the error bound of the correction.
     pub(super) fn update(&mut self, readings: &ClockReadings, correction: Span) -> (Slew, Span) {
         let now = readings.monotonic;
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn a_fast_slew_is_followed_between_the_answers_and_to_its_end() {
         for of in [Span::from_ms(400), Span::from_ms(-400)] {
-            let mut corrections = SlewEstimate::default();
+            let mut corrections = SlewRateEstimator::default();
             corrections.update(&readings(0, Span::ZERO), of);
             for second in 1..=8 {
                 let at_ms = second * 1_000;
@@ -117,7 +117,7 @@ mod tests {
         // 300 ms are measured between two answers, and slewed from then on.
         let of = Span::from_ms(300);
         for measured_ms in [0, 300, 999] {
-            let mut corrections = SlewEstimate::default();
+            let mut corrections = SlewRateEstimator::default();
             corrections.update(&readings(0, Span::ZERO), Span::ZERO);
             let at_ms = 1_000 - measured_ms;
             let answer = corrections.update(&readings(1_000, Span::ZERO), left(of, at_ms));
@@ -127,19 +127,19 @@ mod tests {
             }
         }
         // As much as was slewed is measured anew, so that the corrections are nearly the same.
-        let mut corrections = SlewEstimate::default();
+        let mut corrections = SlewRateEstimator::default();
         corrections.update(&readings(0, Span::ZERO), of - Span::from_ms(1));
         let (error, bound) =
             served(corrections.update(&readings(1_000, Span::ZERO), of), of, 0, 3_000);
         assert!(error > 0 && error <= bound, "{error} of {bound}");
-        let answer = SlewEstimate::default().update(&readings(0, Span::ZERO), of);
+        let answer = SlewRateEstimator::default().update(&readings(0, Span::ZERO), of);
         let (error, bound) = served(answer, of, 0, 4_000);
         assert!(error > 0 && error <= bound, "{error} of {bound}");
     }
 
     #[test]
     fn a_step_that_a_correction_makes_up_for_is_no_slew() {
-        let (mut corrections, step) = (SlewEstimate::default(), Span::from_ms(700));
+        let (mut corrections, step) = (SlewRateEstimator::default(), Span::from_ms(700));
         corrections.update(&readings(0, Span::ZERO), step);
         let answer = corrections.update(&readings(1_000, step), Span::ZERO);
         assert_eq!(answer, (Slew::default(), Span::ZERO));
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn the_error_bound_of_an_unapplied_correction_grows_by_its_drift_alone() {
-        let mut corrections = SlewEstimate::default();
+        let mut corrections = SlewRateEstimator::default();
         corrections.update(&readings(0, Span::ZERO), Span::from_ms(20));
         let grown = Span::from_ms(20) + Span::from_ns(30_000);
         let (slew, uncertainty) = corrections.update(&readings(1_000, Span::ZERO), grown);
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_reply_after_a_long_gap_does_not_determine_the_rate() {
-        let mut corrections = SlewEstimate::default();
+        let mut corrections = SlewRateEstimator::default();
         corrections.update(&readings(0, Span::ZERO), Span::from_ms(50));
         let after = corrections.update(&readings(9_000, Span::ZERO), Span::from_ms(10));
         assert_eq!(after, (Slew::default(), Span::from_ms(10)));

@@ -4,7 +4,7 @@ use std::net::UdpSocket;
 use std::os::unix::net::UnixDatagram;
 use std::thread;
 
-use horolog_sys::adjtimex::KernelClock;
+use horolog_sys::adjtimex::KernelClockStatus;
 use horolog_time::{NS_PER_S, NtpTimestamp};
 use horolog_wire::chrony::{Tracking, TrackingReply};
 use horolog_wire::control::{self, Header};
@@ -15,7 +15,7 @@ fn readings(seconds: i64, synchronised: bool) -> ClockReadings {
     ClockReadings {
         monotonic: Timestamp::from_timespec(seconds, 0),
         realtime_minus_monotonic: Span::from_ns(1_700_000_000 * NS_PER_S),
-        kernel: Some(KernelClock {
+        kernel: Some(KernelClockStatus {
             is_leap_second: false,
             synchronised,
             leap: PendingLeap::Delete,
@@ -47,7 +47,7 @@ fn sequence_of(request: &[u8]) -> u32 {
 
 #[test]
 fn the_kernel_is_believed_where_no_daemon_answers() {
-    let mut system = SystemSource::new("system:kernel".into(), &DaemonChoice::Kernel, &[]);
+    let mut system = SystemClockSource::new("system:kernel".into(), &DaemonChoice::Kernel, &[]);
     let report = system.poll(&readings(5, true)).unwrap().unwrap();
     assert_eq!((report.leap, report.stratum), (LeapIndicator::Delete, KERNEL_STRATUM));
     assert_eq!((report.offset, report.root_dispersion), (Span::ZERO, Span::from_ms(30)));
@@ -80,7 +80,7 @@ fn chronyd_is_mirrored_and_its_correction_served() {
             assert!(round < 3);
         }
     });
-    let mut system = SystemSource::new("system".into(), &choice, &[]);
+    let mut system = SystemClockSource::new("system".into(), &choice, &[]);
     let report = system.poll(&readings(5, false)).unwrap().unwrap();
     assert_eq!((report.leap, report.stratum), (LeapIndicator::Insert, 3));
     assert_eq!(report.reference_id, [192, 0, 2, 7]);
@@ -111,7 +111,7 @@ fn chronyd_is_queried_over_its_socket_and_no_file_is_left_behind() {
         daemon.send_to(&reply.emit(), from.as_pathname().unwrap()).unwrap();
     });
     let choice = DaemonChoice::Chronyd(ChronydAddress::Unix(path));
-    let mut system = SystemSource::new("system".into(), &choice, &[]);
+    let mut system = SystemClockSource::new("system".into(), &choice, &[]);
     assert_eq!(system.poll(&readings(5, false)).unwrap().unwrap().stratum, 2);
     play.join().unwrap();
     drop(system);
@@ -136,7 +136,7 @@ fn ntpd_is_mirrored_from_several_fragments() {
         let length = Header { more: false, offset: 33, ..header }.emit(second, &mut packet);
         daemon.send_to(&packet[..length], from).unwrap();
     });
-    let mut system = SystemSource::new("system".into(), &choice, &[]);
+    let mut system = SystemClockSource::new("system".into(), &choice, &[]);
     let report = system.poll(&readings(5, false)).unwrap().unwrap();
     play.join().unwrap();
     assert_eq!((report.leap, report.stratum), (LeapIndicator::None, 2));
@@ -147,7 +147,7 @@ fn ntpd_is_mirrored_from_several_fragments() {
 
 /// What a source says, and that it says it in time, whatever is sent to it again and again.
 fn in_time(choice: &DaemonChoice) -> Result<Option<SourceEstimate>, SourceError> {
-    let mut system = SystemSource::new("system".into(), choice, &[]);
+    let mut system = SystemClockSource::new("system".into(), choice, &[]);
     let started = Instant::now();
     let result = system.poll(&readings(5, true));
     assert!(started.elapsed() < Duration::from_millis(800), "{:?}", started.elapsed());

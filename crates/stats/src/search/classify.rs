@@ -33,9 +33,9 @@ pub(super) enum LoadClass {
     Undecided,
 }
 
-/// Outcome of one trial, as the search uses it.
+/// Trial at one rate: its outcome, as the search uses it.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct TrialData {
+pub(super) struct RateTrial {
     pub(super) duration_s: f64,
     pub(super) loss_ratio: f64,
     pub(super) sent: u64,
@@ -44,7 +44,7 @@ pub(super) struct TrialData {
     pub(super) achieved_rate: f64,
 }
 
-impl TrialData {
+impl RateTrial {
     /// Converts an outcome. A trial that sent nothing has rate 0 and loss ratio 0.
     pub(super) fn from_outcome(outcome: &TrialOutcome) -> Self {
         let ratio = loss_ratio(outcome.sent, outcome.lost);
@@ -77,7 +77,7 @@ pub(super) struct RateTrials {
     /// Intended rate, in requests per second.
     pub(super) rate: f64,
     /// Trials that count for this rate.
-    trials: Vec<TrialData>,
+    trials: Vec<RateTrial>,
     /// Achieved rates of the shortfalls, in requests per second.
     shortfalls: Vec<f64>,
 }
@@ -88,7 +88,7 @@ impl RateTrials {
     }
 
     /// Adds a trial. It is a shortfall if it sent too little and did not lose too much.
-    pub(super) fn add(&mut self, trial: &TrialData, goal: &SearchGoal) {
+    pub(super) fn add(&mut self, trial: &RateTrial, goal: &SearchGoal) {
         if trial.achieved_rate >= ACHIEVED_SHARE_MIN * self.rate || trial.is_high_loss(goal) {
             self.trials.push(*trial);
         } else {
@@ -132,7 +132,7 @@ impl RateTrials {
         }
     }
 
-    fn full_length(&self, goal: &SearchGoal) -> impl Iterator<Item = (f64, &TrialData)> {
+    fn full_length(&self, goal: &SearchGoal) -> impl Iterator<Item = (f64, &RateTrial)> {
         self.trials.iter().filter_map(|trial| Some((trial.full_length_s(goal)?, trial)))
     }
 
@@ -187,7 +187,7 @@ mod tests {
     fn add(load: &mut RateTrials, times: usize, duration_s: f64, loss_ratio: f64) {
         let sent = (RATE * duration_s) as u64;
         let lost = (sent as f64 * loss_ratio) as u64;
-        let trial = TrialData { duration_s, loss_ratio, sent, lost, achieved_rate: RATE };
+        let trial = RateTrial { duration_s, loss_ratio, sent, lost, achieved_rate: RATE };
         load.trials.extend(std::iter::repeat_n(trial, times));
     }
 
@@ -239,8 +239,8 @@ mod tests {
         assert_eq!(load.classify(&goal(1.0, 3.0, 0.0, 0.5)), Undecided);
     }
 
-    fn sent_at(achieved_rate: f64, loss_ratio: f64) -> TrialData {
-        TrialData { duration_s: 1.0, loss_ratio, sent: 1, lost: 0, achieved_rate }
+    fn sent_at(achieved_rate: f64, loss_ratio: f64) -> RateTrial {
+        RateTrial { duration_s: 1.0, loss_ratio, sent: 1, lost: 0, achieved_rate }
     }
 
     #[test]

@@ -54,7 +54,7 @@ use std::time::Duration;
 
 pub use config::{LossGoal, SearchConfig, SearchConfigError};
 
-use self::classify::{RateTrials, SearchGoal, TrialData};
+use self::classify::{RateTrial, RateTrials, SearchGoal};
 use self::select::{RateBounds, StageDecision};
 use crate::loss::loss_ratio;
 
@@ -199,7 +199,7 @@ impl Search {
         self.trials += 1;
         self.trial_time += outcome.duration;
         let goal = self.stage().goal;
-        self.trials_at(outcome.intended_rate).add(&TrialData::from_outcome(outcome), &goal);
+        self.trials_at(outcome.intended_rate).add(&RateTrial::from_outcome(outcome), &goal);
         while self.current_stage + 1 < self.stages.len()
             && matches!(self.decide(), StageDecision::Settled(_))
         {

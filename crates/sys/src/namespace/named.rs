@@ -54,7 +54,7 @@ impl NetNs {
 pub fn publish_all(names: &[(&str, &NetNs)]) -> Result<(), NamespaceError> {
     let paths = names.iter().map(|(name, _)| name_path(name)).collect::<Result<Vec<_>, _>>()?;
     prepare_directory()?;
-    let signals = TerminationSignalsBlocked::new()
+    let signals = BlockedTerminationSignals::new()
         .map_err(|error| NamespaceError::system("hold back signals", error))?;
     for (done, ((name, namespace), path)) in names.iter().zip(&paths).enumerate() {
         let published = match publish(name, namespace, path) {
@@ -173,11 +173,11 @@ fn c_path(path: &Path) -> io::Result<CString> {
 }
 
 /// Termination signals blocked in this thread until dropped.
-struct TerminationSignalsBlocked {
+struct BlockedTerminationSignals {
     previous_mask: libc::sigset_t,
 }
 
-impl TerminationSignalsBlocked {
+impl BlockedTerminationSignals {
     fn new() -> io::Result<Self> {
         // SAFETY: a signal set is plain data, for which all zero bytes are a valid
         // value; sigemptyset and sigaddset write only to the set of the call, and the
@@ -217,7 +217,7 @@ impl TerminationSignalsBlocked {
     }
 }
 
-impl Drop for TerminationSignalsBlocked {
+impl Drop for BlockedTerminationSignals {
     fn drop(&mut self) {
         // SAFETY: the set is that of pthread_sigmask; the old one is not requested.
         unsafe {
@@ -253,13 +253,13 @@ mod tests {
     fn blocked_signals_are_pending_and_the_mask_is_restored() {
         // On a thread of its own, so that other tests' masks are untouched.
         std::thread::spawn(|| {
-            let outer = TerminationSignalsBlocked::new().unwrap();
+            let outer = BlockedTerminationSignals::new().unwrap();
             assert!(!outer.is_pending());
             // SAFETY: sends a signal, which is held back, to this very thread.
             unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGHUP) };
             assert!(outer.is_pending());
             // Inside, the signal was blocked by the caller already, so it is none of its business.
-            let inner = TerminationSignalsBlocked::new().unwrap();
+            let inner = BlockedTerminationSignals::new().unwrap();
             assert!(!inner.is_pending());
             drop(inner);
             assert!(outer.is_pending());

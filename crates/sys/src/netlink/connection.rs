@@ -31,7 +31,7 @@ pub struct Netlink {
 }
 
 /// Effect of a received message on the pending exchange.
-enum MessageEffect {
+enum NetlinkMessageEffect {
     Item(RouteNetlinkMessage),
     Skip,
     End(Result<(), KernelRefusal>),
@@ -144,27 +144,28 @@ impl NetlinkResponse {
             }
             self.interrupted |= message.header.flags & NLM_F_DUMP_INTR != 0;
             match message_effect(message.payload) {
-                MessageEffect::Item(item) => self.items.push(item),
-                MessageEffect::Skip => {}
-                MessageEffect::End(end) => return Ok(Some(end)),
+                NetlinkMessageEffect::Item(item) => self.items.push(item),
+                NetlinkMessageEffect::Skip => {}
+                NetlinkMessageEffect::End(end) => return Ok(Some(end)),
             }
         }
         Ok(None)
     }
 }
 
-fn message_effect(payload: NetlinkPayload<RouteNetlinkMessage>) -> MessageEffect {
+fn message_effect(payload: NetlinkPayload<RouteNetlinkMessage>) -> NetlinkMessageEffect {
     match payload {
-        NetlinkPayload::InnerMessage(item) => MessageEffect::Item(item),
+        NetlinkPayload::InnerMessage(item) => NetlinkMessageEffect::Item(item),
         NetlinkPayload::Done(done) if done.code < 0 => {
-            MessageEffect::End(Err(KernelRefusal { errno: -done.code, explanation: None }))
+            NetlinkMessageEffect::End(Err(KernelRefusal { errno: -done.code, explanation: None }))
         }
-        NetlinkPayload::Done(_) => MessageEffect::End(Ok(())),
-        NetlinkPayload::Error(error) => MessageEffect::End(error_result(&error)),
-        NetlinkPayload::Overrun(_) => {
-            MessageEffect::End(Err(KernelRefusal { errno: libc::ENOBUFS, explanation: None }))
-        }
-        _ => MessageEffect::Skip,
+        NetlinkPayload::Done(_) => NetlinkMessageEffect::End(Ok(())),
+        NetlinkPayload::Error(error) => NetlinkMessageEffect::End(error_result(&error)),
+        NetlinkPayload::Overrun(_) => NetlinkMessageEffect::End(Err(KernelRefusal {
+            errno: libc::ENOBUFS,
+            explanation: None,
+        })),
+        _ => NetlinkMessageEffect::Skip,
     }
 }
 

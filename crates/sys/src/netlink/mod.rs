@@ -27,7 +27,7 @@ pub use prefix::{Prefix, PrefixError};
 pub use route::RouteInfo;
 pub use route_metrics::RouteMetrics;
 pub use veth::{VethEnd, VethPair};
-pub use xdp::{XdpAttachment, XdpFeatures, xdp_features};
+pub use xdp::{XdpAttachmentMode, XdpFeatures, xdp_features};
 
 /// Ethernet address, in transmission order.
 pub type MacAddress = [u8; 6];

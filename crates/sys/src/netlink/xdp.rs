@@ -29,7 +29,7 @@ const KIND_MASK: u16 = 0x3fff;
 
 /// Attachment mode of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum XdpAttachment {
+pub enum XdpAttachmentMode {
     /// In the driver (native mode).
     Driver,
     /// After the driver, on socket buffers (generic mode).
@@ -53,7 +53,10 @@ pub struct XdpFeatures {
 
 impl Netlink {
     /// Returns the mode in which a program is attached to the interface; `None` without a program.
-    pub fn xdp_attachment(&mut self, index: u32) -> Result<Option<XdpAttachment>, NetlinkError> {
+    pub fn xdp_attachment(
+        &mut self,
+        index: u32,
+    ) -> Result<Option<XdpAttachmentMode>, NetlinkError> {
         let action = "read the XDP program";
         let mut message = LinkMessage::default();
         message.header.index = index;
@@ -64,16 +67,16 @@ impl Netlink {
     }
 }
 
-fn attachment(link: &LinkMessage) -> Option<XdpAttachment> {
+fn attachment(link: &LinkMessage) -> Option<XdpAttachmentMode> {
     let parts = link.attributes.iter().find_map(|attribute| match attribute {
         LinkAttribute::Xdp(parts) => Some(parts),
         _ => None,
     })?;
     parts.iter().find_map(|part| match part {
-        LinkXdp::Attached(XdpAttached::Driver) => Some(XdpAttachment::Driver),
-        LinkXdp::Attached(XdpAttached::SocketBuffer) => Some(XdpAttachment::Generic),
-        LinkXdp::Attached(XdpAttached::Hardware) => Some(XdpAttachment::Hardware),
-        LinkXdp::Attached(XdpAttached::Multiple) => Some(XdpAttachment::Several),
+        LinkXdp::Attached(XdpAttached::Driver) => Some(XdpAttachmentMode::Driver),
+        LinkXdp::Attached(XdpAttached::SocketBuffer) => Some(XdpAttachmentMode::Generic),
+        LinkXdp::Attached(XdpAttached::Hardware) => Some(XdpAttachmentMode::Hardware),
+        LinkXdp::Attached(XdpAttached::Multiple) => Some(XdpAttachmentMode::Several),
         _ => None,
     })
 }

@@ -13,4 +13,4 @@ mod user;
 pub use files::{LandlockStatus, confine_files};
 pub use privileges::{keep_capabilities, no_new_privileges};
 pub use system_calls::{FilterError, FilterScope, filter_system_calls};
-pub use user::{UserError, switch_user};
+pub use user::{UserSwitchError, switch_user};

@@ -11,7 +11,7 @@ use crate::explain::explain;
 
 /// Reason why the user was not switched.
 #[derive(Debug, thiserror::Error)]
-pub enum UserError {
+pub enum UserSwitchError {
     /// There is no such user.
     #[error("user '{0}' not found; --user takes a name that `getent passwd` knows")]
     Unknown(String),
@@ -26,15 +26,15 @@ pub enum UserError {
 ///
 /// # Errors
 ///
-/// Errors of [`UserError`]; after [`UserError::Refused`] the process should end.
-pub fn switch_user(name: &str, directory: Option<&Path>) -> Result<(), UserError> {
-    let unknown = || UserError::Unknown(name.to_owned());
+/// Errors of [`UserSwitchError`]; after [`UserSwitchError::Refused`] the process should end.
+pub fn switch_user(name: &str, directory: Option<&Path>) -> Result<(), UserSwitchError> {
+    let unknown = || UserSwitchError::Unknown(name.to_owned());
     let c_name = CString::new(name).map_err(|_| unknown())?;
     let (user, group) = find_user(&c_name).ok_or_else(unknown)?;
     if is_current_user(user, group) {
         return Ok(());
     }
-    let refused = |error| UserError::Refused(name.to_owned(), error);
+    let refused = |error| UserSwitchError::Refused(name.to_owned(), error);
     if let Some(own) = directory {
         change_owner(own, user, group).map_err(refused)?;
     }
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn an_unknown_user_is_refused() {
-        assert!(matches!(switch_user("no:such", None), Err(UserError::Unknown(_))));
+        assert!(matches!(switch_user("no:such", None), Err(UserSwitchError::Unknown(_))));
         assert!(!is_current_user(u32::MAX - 1, u32::MAX - 1));
     }
 }

@@ -11,7 +11,7 @@ use crate::descriptor::check;
 use crate::signal::{change_mask, signal_set};
 
 /// Input of the child.
-pub(super) struct ChildOrder<'a> {
+pub(super) struct ChildSpawnInput<'a> {
     /// Candidate paths of the program, its arguments, and its environment; the last two end with a
     /// null pointer.
     pub(super) candidate_paths: &'a [*const libc::c_char],
@@ -29,12 +29,12 @@ pub(super) struct ChildOrder<'a> {
     pub(super) policy: SchedulingParameters,
     pub(super) slack_ns: u32,
     pub(super) cancel_handle: &'a CancelHandle,
-    pub(super) report: &'a ChildReport,
+    pub(super) report: &'a ChildSpawnOutput,
 }
 
 /// Output of the child.
 #[derive(Default)]
-pub(super) struct ChildReport {
+pub(super) struct ChildSpawnOutput {
     /// Clock reading at its wake-up, in ns since 1970; 0 if it did not wake.
     pub(super) woken_ns: AtomicI64,
     /// True if the child obtained its real-time priority.
@@ -43,10 +43,10 @@ pub(super) struct ChildReport {
     pub(super) error: AtomicI32,
 }
 
-/// Entry function of the child, with a pointer to its [`ChildOrder`].
+/// Entry function of the child, with a pointer to its [`ChildSpawnInput`].
 pub(super) extern "C" fn run(order: *mut libc::c_void) -> libc::c_int {
     // SAFETY: `spawn` passes an order that lives until the child has executed or ended.
-    let order: &ChildOrder<'_> = unsafe { &*order.cast::<ChildOrder<'_>>() };
+    let order: &ChildSpawnInput<'_> = unsafe { &*order.cast::<ChildSpawnInput<'_>>() };
     let error = match order.prepare() {
         Ok(()) => order.execute(),
         Err(error) => error.raw_os_error().unwrap_or(libc::EINVAL),
@@ -55,7 +55,7 @@ pub(super) extern "C" fn run(order: *mut libc::c_void) -> libc::c_int {
     libc::EXIT_FAILURE
 }
 
-impl ChildOrder<'_> {
+impl ChildSpawnInput<'_> {
     fn prepare(&self) -> io::Result<()> {
         if self.own_group {
             // SAFETY: numbers only; 0 and 0 are a new group for this process.

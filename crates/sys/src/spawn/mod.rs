@@ -26,7 +26,7 @@ use crate::affinity::{SchedulingParameters, timer_slack_ns};
 use crate::alarm_clock::SleepClock;
 use crate::descriptor::check;
 use crate::signal::{change_mask, signal_set};
-use child::{ChildOrder, ChildReport};
+use child::{ChildSpawnInput, ChildSpawnOutput};
 
 /// Stack size of the child until it executes, in bytes; it needs a few hundred.
 const STACK_BYTES: usize = 64 << 10;
@@ -217,7 +217,7 @@ pub fn spawn(
     default_scheduling: DefaultScheduling,
     cancel_handle: &CancelHandle,
 ) -> io::Result<SpawnOutcome> {
-    let report = ChildReport::default();
+    let report = ChildSpawnOutput::default();
     let candidate_paths: Vec<_> =
         command.candidate_paths.iter().map(|path| path.as_ptr()).collect();
     let words = command.words.iter().map(|word| word.as_ptr()).chain([null()]);
@@ -227,7 +227,7 @@ pub fn spawn(
         let own = environment.environment.iter().map(|variable| variable.as_ptr());
         own.chain([null()]).collect::<Vec<_>>()
     });
-    let order = ChildOrder {
+    let order = ChildSpawnInput {
         candidate_paths: &candidate_paths,
         words: words.as_ptr(),
         environment: match &variables {
@@ -264,7 +264,7 @@ pub fn spawn(
 
 fn start_result(
     mut started: SpawnedProgram,
-    report: &ChildReport,
+    report: &ChildSpawnOutput,
     cancel_handle: &CancelHandle,
 ) -> io::Result<Option<SpawnedProgram>> {
     let error = report.error.load(SeqCst);
@@ -281,7 +281,7 @@ fn start_result(
 }
 
 /// Creates the child; returns its process ID after it has executed or ended.
-fn create_child(order: &ChildOrder<'_>) -> io::Result<libc::pid_t> {
+fn create_child(order: &ChildSpawnInput<'_>) -> io::Result<libc::pid_t> {
     let mut stack = vec![0_u8; STACK_BYTES];
     let top = stack.as_mut_ptr_range().end;
     // SAFETY: within the stack; the top is on a border of 16 bytes, as all processors want it.

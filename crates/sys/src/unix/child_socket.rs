@@ -9,17 +9,17 @@ use std::time::Duration;
 
 use horolog_time::{Timestamp, Utc};
 
-use crate::datagram::{MessageHeader, WaitMode};
+use crate::datagram::{MsghdrBuffers, WaitMode};
 use crate::descriptor::{check, get_option, pass_descriptor, set_option};
 
-/// Local end of the pair.
+/// Socket connected to a child program: the local end of the pair.
 #[derive(Debug)]
-pub struct ChildSocket {
+pub struct SocketToChild {
     socket: UnixDatagram,
-    header: MessageHeader,
+    header: MsghdrBuffers,
 }
 
-impl ChildSocket {
+impl SocketToChild {
     /// Creates a pair and passes one end to the program that `command` starts, as the descriptor
     /// `number`. The returned socket must live until the program is started.
     ///
@@ -30,7 +30,7 @@ impl ChildSocket {
         let (here, there) = UnixDatagram::pair()?;
         set_option(here.as_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1_i32)?;
         pass_descriptor(command, there.as_raw_fd(), number);
-        Ok((Self { socket: here, header: MessageHeader::new() }, there))
+        Ok((Self { socket: here, header: MsghdrBuffers::new() }, there))
     }
 
     /// Sends a message, without waiting.
@@ -63,7 +63,7 @@ impl ChildSocket {
     ///
     /// # Errors
     ///
-    /// Errors of [`ChildSocket::recv`].
+    /// Errors of [`SocketToChild::recv`].
     pub fn try_recv(&mut self, buffer: &mut [u8]) -> io::Result<(usize, Timestamp<Utc>)> {
         self.receive_message(buffer, WaitMode::NonBlocking)
     }
@@ -116,15 +116,15 @@ mod tests {
     use std::process::Stdio;
 
     use super::*;
-    use crate::clock::Realtime;
+    use crate::clock::ClockRealtime;
     use horolog_time::Clock;
 
     #[test]
     fn messages_of_a_program_are_received_by_its_descriptor_with_timestamps() {
         let mut command = Command::new("sh");
         command.args(["-c", "printf begin >&9; sleep 0.1; printf end >&9; [ $(dd bs=9 count=1 <&9 2>/dev/null) = stop ] && exit 3"]);
-        let (mut here, there) = ChildSocket::pair(&mut command, 9).unwrap();
-        let before = Realtime.now();
+        let (mut here, there) = SocketToChild::pair(&mut command, 9).unwrap();
+        let before = ClockRealtime.now();
         let mut child = command.stdin(Stdio::null()).spawn().unwrap();
         drop(there);
         child.try_wait().unwrap();

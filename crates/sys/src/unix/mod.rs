@@ -14,7 +14,7 @@ use std::path::Path;
 use crate::descriptor::check;
 use crate::socket::Socket;
 
-pub use child_socket::{ChildSocket, inherited_socket};
+pub use child_socket::{SocketToChild, inherited_socket};
 pub use responder::{UnixResponder, UnixResponderError, make_directory};
 
 /// Backlog of a listener, as in the standard library.

@@ -23,7 +23,7 @@ pub(crate) const NS_PER_DAY: i64 = 86_400 * NS_PER_S;
 
 /// Representation of leap seconds in the served UTC.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
-pub enum UtcTimeline {
+pub enum LeapSecondRepresentation {
     /// UTC as defined: time steps by a second at the leap, which is announced.
     #[default]
     Stepped = 0,
@@ -31,7 +31,7 @@ pub enum UtcTimeline {
     Smeared = 1,
 }
 
-impl UtcTimeline {
+impl LeapSecondRepresentation {
     /// All timelines, each at the index of its discriminant.
     pub const ALL: [Self; 2] = [Self::Stepped, Self::Smeared];
 }

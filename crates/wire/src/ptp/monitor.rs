@@ -25,7 +25,7 @@ pub const REQUEST_TLV: [u8; HEAD_LEN] = [0x21, 0xfe, 0, 0];
 
 /// Response TLV: state of a master, and of the master that it follows itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct MonitorResponse<'a> {
+pub struct NetSyncMonitorResponse<'a> {
     /// State of the master's port; 6 is MASTER (IEEE 1588-2019, table 20).
     pub port_state: u8,
     /// Network protocol of the parent's address (clause 7.4.1).
@@ -66,7 +66,7 @@ struct MonitorDataSetsLayout {
 
 const _: () = assert!(size_of::<MonitorDataSetsLayout>() == 64);
 
-impl<'a> MonitorResponse<'a> {
+impl<'a> NetSyncMonitorResponse<'a> {
     /// Returns the length of the TLV with an address of `address_len` bytes.
     #[must_use]
     pub const fn tlv_len(address_len: usize) -> usize {
@@ -102,7 +102,7 @@ impl<'a> MonitorResponse<'a> {
     /// Writes it as a TLV to the front of `buffer` and returns its length.
     ///
     /// # Panics
-    /// If `buffer` is shorter than [`MonitorResponse::tlv_len`] for this address.
+    /// If `buffer` is shorter than [`NetSyncMonitorResponse::tlv_len`] for this address.
     pub fn emit(&self, buffer: &mut [u8]) -> usize {
         let length = Self::tlv_len(self.address.len());
         let (tlv_head, value) = buffer[..length].split_at_mut(HEAD_LEN);
@@ -145,17 +145,17 @@ mod tests {
     fn the_request_is_an_empty_tlv() {
         let (tlv, rest) = Tlv::parse(&REQUEST_TLV).unwrap();
         assert_eq!((tlv, rest.len()), (Tlv { type_number: REQUEST_TLV_TYPE, value: &[] }, 0));
-        assert_eq!(MonitorResponse::from_tlv(&tlv), None);
+        assert_eq!(NetSyncMonitorResponse::from_tlv(&tlv), None);
     }
 
     #[test]
     fn another_length_than_the_address_leaves_is_malformed() {
         let mut value = [0; 70];
-        assert!(MonitorResponse::parse(&value).is_ok());
-        assert_eq!(MonitorResponse::parse(&value[..69]), Err(ParseError::Length));
-        assert_eq!(MonitorResponse::parse(&value[..5]), Err(ParseError::Truncated));
+        assert!(NetSyncMonitorResponse::parse(&value).is_ok());
+        assert_eq!(NetSyncMonitorResponse::parse(&value[..69]), Err(ParseError::Length));
+        assert_eq!(NetSyncMonitorResponse::parse(&value[..5]), Err(ParseError::Truncated));
         value[5] = 1;
-        assert_eq!(MonitorResponse::parse(&value), Err(ParseError::Length));
+        assert_eq!(NetSyncMonitorResponse::parse(&value), Err(ParseError::Length));
     }
 
     proptest! {
@@ -167,7 +167,7 @@ mod tests {
             priority1: u8,
             seconds in 0u64..1 << 48,
         ) {
-            let response = MonitorResponse {
+            let response = NetSyncMonitorResponse {
                 port_state: numbers.0,
                 protocol: numbers.1,
                 address: &address,
@@ -188,11 +188,11 @@ mod tests {
                 time_source: numbers.4,
                 last_sync: PtpTimestamp::new(seconds, 7),
             };
-            let mut bytes = vec![0; MonitorResponse::tlv_len(address.len())];
+            let mut bytes = vec![0; NetSyncMonitorResponse::tlv_len(address.len())];
             prop_assert_eq!(response.emit(&mut bytes), bytes.len());
             let (tlv, rest) = Tlv::parse(&bytes).unwrap();
             prop_assert!(rest.is_empty());
-            prop_assert_eq!(MonitorResponse::from_tlv(&tlv), Some(Ok(response)));
+            prop_assert_eq!(NetSyncMonitorResponse::from_tlv(&tlv), Some(Ok(response)));
         }
     }
 }

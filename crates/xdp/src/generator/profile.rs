@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::Generator;
 use crate::abi::{
-    ClientCounts, GeneratorConfig, INVALID_REASONS, LaneCounts, LaneOffsetCounts,
+    ClientCounts, GeneratorConfig, INVALID_REASONS, LaneCounts, LaneServerOffsetCounts,
     RATE_SEGMENTS_MAX, RateSegment, RawHistogram,
 };
 
@@ -62,7 +62,7 @@ impl Generator {
 
     /// Returns the offsets measured by a CPU in an interval; all 0 if offsets are not measured.
     #[must_use]
-    pub fn interval_offsets(&self, number: u64, processor: u32) -> Box<LaneOffsetCounts> {
+    pub fn interval_offsets(&self, number: u64, processor: u32) -> Box<LaneServerOffsetCounts> {
         let entry = self.entry_index(number, processor);
         self.offsets.read_boxed(if entry < self.offsets.entries() { entry } else { 0 })
     }

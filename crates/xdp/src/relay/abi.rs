@@ -35,7 +35,7 @@ pub(super) struct RawRelayConfig {
 /// `struct relay_source_key`: prefix of source addresses of a group.
 #[derive(Clone, Copy, IntoBytes, Immutable)]
 #[repr(C)]
-pub(super) struct SourceKey {
+pub(super) struct RelaySourceKey {
     pub(super) length: u32,
     pub(super) group: u32,
     pub(super) address: [u8; 16],
@@ -85,7 +85,7 @@ pub(super) struct FanOutRateState {
     Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 #[repr(C)]
-pub(super) struct RowRange {
+pub(super) struct ChildEntryRange {
     pub(super) first: u32,
     pub(super) count: u32,
 }
@@ -94,7 +94,7 @@ pub(super) struct RowRange {
 /// slots.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-pub(super) struct RelaySlot {
+pub(super) struct RelayGroupSlot {
     pub(super) group: u32,
     pub(super) length_max: u32,
     pub(super) interface: u32,
@@ -104,7 +104,7 @@ pub(super) struct RelaySlot {
     pub(super) interval_ns: u64,
     pub(super) tolerance_ns: u64,
     pub(super) copies_ns: u64,
-    pub(super) rows: [RowRange; RELAY_INTERFACES_MAX],
+    pub(super) rows: [ChildEntryRange; RELAY_INTERFACES_MAX],
 }
 
 /// `struct relay_row`: headers for the copies to one child.
@@ -112,7 +112,7 @@ pub(super) struct RelaySlot {
     Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 #[repr(C)]
-pub(super) struct ChildRow {
+pub(super) struct ChildEntry {
     pub(super) destination_mac: [u8; 6],
     pub(super) source_mac: [u8; 6],
     pub(super) source_port: [u8; 2],
@@ -141,7 +141,7 @@ pub(super) struct RelayCpuState {
 /// `struct relay_slot_counts`: packets of a slot on one CPU.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-pub(super) struct SlotCounts {
+pub(super) struct RelayGroupSlotCounts {
     pub(super) packets: u64,
     pub(super) bytes: u64,
     pub(super) refused: [u64; REFUSALS],
@@ -161,14 +161,14 @@ pub(super) struct RawChildCounts {
 
 const _: () = {
     assert!(size_of::<RawRelayConfig>() == 8);
-    assert!(size_of::<SourceKey>() == 24);
+    assert!(size_of::<RelaySourceKey>() == 24);
     assert!(size_of::<RawEndpointKey>() == 24);
     assert!(size_of::<InterfaceEntry>() == 8);
     assert!(size_of::<GroupEntry>() == 128);
     assert!(size_of::<FanOutRateState>() == 128);
-    assert!(size_of::<RelaySlot>() == 40 + 8 * RELAY_INTERFACES_MAX);
-    assert!(size_of::<ChildRow>() == 64);
+    assert!(size_of::<RelayGroupSlot>() == 40 + 8 * RELAY_INTERFACES_MAX);
+    assert!(size_of::<ChildEntry>() == 64);
     assert!(size_of::<RelayCpuState>() == 128 + 16 * RELAY_INTERFACES_MAX);
-    assert!(size_of::<SlotCounts>() == 128);
+    assert!(size_of::<RelayGroupSlotCounts>() == 128);
     assert!(size_of::<RawChildCounts>() == 32);
 };

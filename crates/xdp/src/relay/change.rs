@@ -12,8 +12,8 @@ use std::sync::atomic::Ordering::Release;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
-use super::abi::{self, ChildRow, RelaySlot, RowRange};
-use super::completion::CompletionTracker;
+use super::abi::{self, ChildEntry, ChildEntryRange, RelayGroupSlot};
+use super::completion::CopyCompletionTracker;
 use super::group::{ChildState, GroupState, RELAY_LENGTH_MAX, RoleBitsByPrefix};
 use super::interface_numbers::InterfaceNumbers;
 use super::lists::{ignore_not_found, map_error};
@@ -39,8 +39,8 @@ pub struct RemovedGroup {
 struct PreparedGroupChange {
     /// Side of the group's two slots (0 or 1) in which the children are prepared.
     side: u32,
-    slot: RelaySlot,
-    rows: Vec<ChildRow>,
+    slot: RelayGroupSlot,
+    rows: Vec<ChildEntry>,
     children: Vec<ChildState>,
     /// Counter numbers that the new children take from the free ones.
     new_counters: Vec<u32>,
@@ -272,7 +272,7 @@ impl RelayPrograms {
             }
         }
         group_state.packets_before = packets_by_processor.iter().sum();
-        group_state.completion = CompletionTracker::new(packets_by_processor);
+        group_state.completion = CopyCompletionTracker::new(packets_by_processor);
         group_state.side = side;
         group_state.copy_map = copies;
         let is_retained = |known: &ChildState| {
@@ -375,10 +375,10 @@ impl RelayPrograms {
 fn relay_slot(
     number: u32,
     group: &RelayGroup,
-    rows: &[RowRange; abi::RELAY_INTERFACES_MAX],
-) -> RelaySlot {
+    rows: &[ChildEntryRange; abi::RELAY_INTERFACES_MAX],
+) -> RelayGroupSlot {
     let (interval_ns, tolerance_ns) = group.limit_ns();
-    RelaySlot {
+    RelayGroupSlot {
         group: number,
         length_max: group.length_max.min(RELAY_LENGTH_MAX),
         interface: group.interface.unwrap_or(0),

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::abi::ChildRow;
+use super::abi::ChildEntry;
 use crate::Interface;
 
 /// Child of a group: destination and source of its copies.
@@ -24,11 +24,11 @@ pub struct RelayChild {
 }
 
 impl RelayChild {
-    pub(super) fn row(&self, number: u32) -> ChildRow {
+    pub(super) fn row(&self, number: u32) -> ChildEntry {
         let [source, destination] = [self.source.ip(), self.destination.ip()].map(to_padded_bytes);
         let [source_port, destination_port] =
             [self.source.port(), self.destination.port()].map(u16::to_be_bytes);
-        ChildRow {
+        ChildEntry {
             destination_mac: self.next_hop.unwrap_or_default(),
             source_mac: self.source_mac,
             source_port,

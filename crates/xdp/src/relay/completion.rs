@@ -11,7 +11,7 @@ const COPY_TIME_MAX: Duration = Duration::from_millis(100);
 
 /// Packet counts of a group, by CPU, up to which all copies are complete.
 #[derive(Clone, Debug)]
-pub(super) struct CompletionTracker {
+pub(super) struct CopyCompletionTracker {
     /// Packets whose copies are complete, by CPU.
     completed: Vec<u64>,
     /// Latest packet counts and the time of their reading; their copies are complete after
@@ -19,7 +19,7 @@ pub(super) struct CompletionTracker {
     last_reading: Option<(Instant, Vec<u64>)>,
 }
 
-impl CompletionTracker {
+impl CopyCompletionTracker {
     /// Starts with these packet counts, by CPU, none of whose copies is pending.
     pub(super) const fn new(packets: Vec<u64>) -> Self {
         Self { completed: packets, last_reading: None }
@@ -52,7 +52,7 @@ mod tests {
     #[test]
     fn a_packet_is_in_flight_until_it_was_observed_long_enough_ago() {
         let begun = Instant::now();
-        let mut settled = CompletionTracker::new(vec![100, 0]);
+        let mut settled = CopyCompletionTracker::new(vec![100, 0]);
         assert_eq!(settled.in_flight(&[100, 0]), 0);
         assert_eq!(settled.in_flight(&[103, 1]), 4);
         settled.record(begun, || vec![103, 1]);
@@ -67,6 +67,9 @@ mod tests {
 
     #[test]
     fn no_more_are_under_way_than_a_processor_takes_in() {
-        assert_eq!(CompletionTracker::new(vec![0, 7]).in_flight(&[1_000_000, 9]), NAPI_WEIGHT + 2);
+        assert_eq!(
+            CopyCompletionTracker::new(vec![0, 7]).in_flight(&[1_000_000, 9]),
+            NAPI_WEIGHT + 2
+        );
     }
 }

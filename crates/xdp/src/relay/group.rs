@@ -11,9 +11,9 @@ use horolog_sys::netlink::Prefix;
 use libbpf_rs::MapHandle;
 
 use super::abi::{FanOutRateState, GroupEntry, SOURCE_ALLOWED, SOURCE_CHILD, SOURCE_OWN};
-use super::completion::CompletionTracker;
+use super::completion::CopyCompletionTracker;
 use super::{RelayChild, RelayGroupError};
-use crate::map::SharedArray;
+use crate::map::MappedArrayMap;
 
 /// Length of the longest packet that is copied, in bytes, from the IP header on. The kernel clones
 /// a frame only if it fits into one page with its headroom (`xdpf_clone` of `net/core/xdp.c`).
@@ -39,8 +39,8 @@ impl RelayLimit {
 /// Group of the relay, and the conditions on which packets to it are copied.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RelayGroup {
-    /// Number of the group, below [`RelaySettings::groups`](super::RelaySettings::groups); no other
-    /// group has it.
+    /// Number of the group, below [`RelayTableCapacities::groups`](super::RelaySettings::groups);
+    /// no other group has it.
     pub number: u32,
     /// Listen address of the group; identifies it.
     pub address: SocketAddr,
@@ -148,7 +148,7 @@ pub(super) struct GroupState {
     /// Packets counted in the slot up to the group's last change.
     pub(super) packets_before: u64,
     /// Tracks the packets since the last change whose copies are complete.
-    pub(super) completion: CompletionTracker,
+    pub(super) completion: CopyCompletionTracker,
 }
 
 impl GroupState {
@@ -161,7 +161,7 @@ impl GroupState {
             sources: RoleBitsByPrefix::new(),
             children: Vec::new(),
             packets_before: 0,
-            completion: CompletionTracker::new(Vec::new()),
+            completion: CopyCompletionTracker::new(Vec::new()),
         }
     }
 
@@ -175,14 +175,14 @@ impl GroupState {
 /// BPF programs update them concurrently, so changes require compare-and-exchange.
 #[derive(Clone)]
 pub struct RelayRateState {
-    groups: Arc<SharedArray<GroupEntry>>,
-    fan_out: Arc<SharedArray<FanOutRateState>>,
+    groups: Arc<MappedArrayMap<GroupEntry>>,
+    fan_out: Arc<MappedArrayMap<FanOutRateState>>,
 }
 
 impl RelayRateState {
     pub(super) const fn new(
-        groups: Arc<SharedArray<GroupEntry>>,
-        fan_out: Arc<SharedArray<FanOutRateState>>,
+        groups: Arc<MappedArrayMap<GroupEntry>>,
+        fan_out: Arc<MappedArrayMap<FanOutRateState>>,
     ) -> Self {
         Self { groups, fan_out }
     }

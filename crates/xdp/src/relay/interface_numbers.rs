@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::abi::{INTERFACE_INDICES, RELAY_INTERFACES_MAX, RowRange};
+use super::abi::{ChildEntryRange, INTERFACE_INDICES, RELAY_INTERFACES_MAX};
 use super::{RelayChild, RelayGroupError};
 
 /// Numbers of the egress interfaces of copies, by interface index.
@@ -48,7 +48,7 @@ impl InterfaceNumbers {
         &self,
         children: &'a [RelayChild],
         first: u32,
-    ) -> (Vec<&'a RelayChild>, [RowRange; RELAY_INTERFACES_MAX]) {
+    ) -> (Vec<&'a RelayChild>, [ChildEntryRange; RELAY_INTERFACES_MAX]) {
         let number = |child: &RelayChild| {
             let interface = child.interface.as_ref();
             interface.and_then(|interface| self.0.get(&interface.index)).map_or(0, |&n| n)
@@ -56,7 +56,7 @@ impl InterfaceNumbers {
         let mut ordered: Vec<_> =
             children.iter().filter(|child| child.interface.is_some()).collect();
         ordered.sort_by_key(|child| number(child));
-        let mut spans = [RowRange::default(); RELAY_INTERFACES_MAX];
+        let mut spans = [ChildEntryRange::default(); RELAY_INTERFACES_MAX];
         for (row, child) in (first..).zip(&ordered) {
             let span = &mut spans[usize::from(number(child))];
             if span.count == 0 {
@@ -93,9 +93,9 @@ mod tests {
         let (ordered, spans) = interfaces.egress_order(&children, 100);
         let ports: Vec<u16> = ordered.iter().map(|child| child.destination.port()).collect();
         assert_eq!(ports, [1, 3, 5, 2, 4]);
-        assert_eq!(spans[0], RowRange { first: 100, count: 3 });
-        assert_eq!(spans[1], RowRange { first: 103, count: 2 });
-        assert_eq!(spans[2], RowRange::default());
+        assert_eq!(spans[0], ChildEntryRange { first: 100, count: 3 });
+        assert_eq!(spans[1], ChildEntryRange { first: 103, count: 2 });
+        assert_eq!(spans[2], ChildEntryRange::default());
     }
 
     #[test]

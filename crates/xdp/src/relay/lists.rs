@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use libbpf_rs::{ErrorKind, MapCore, MapFlags};
 use zerocopy::IntoBytes;
 
-use super::abi::{PORTS_OF_WORD, RawEndpointKey, SOURCE_ALLOWED, SourceKey};
+use super::abi::{PORTS_OF_WORD, RawEndpointKey, RelaySourceKey, SOURCE_ALLOWED};
 use super::child::to_padded_bytes;
 use super::group::{GroupState, RoleBitsByPrefix};
 use super::{RelayChild, RelayPrograms};
@@ -173,8 +173,12 @@ impl RelayPrograms {
     }
 }
 
-fn source_key(group: u32, (address, length): (IpAddr, u8)) -> SourceKey {
-    SourceKey { length: u32::BITS + u32::from(length), group, address: to_padded_bytes(address) }
+fn source_key(group: u32, (address, length): (IpAddr, u8)) -> RelaySourceKey {
+    RelaySourceKey {
+        length: u32::BITS + u32::from(length),
+        group,
+        address: to_padded_bytes(address),
+    }
 }
 
 fn endpoint_key(group: u32, endpoint: SocketAddr) -> RawEndpointKey {

@@ -6,10 +6,10 @@
 //! resolves these itself, and copies the packets that this engine passes to the network stack.
 //!
 //! Limits: [`RELAY_LENGTH_MAX`] bytes of a packet, [`RELAY_INTERFACES_MAX`] egress interfaces, and
-//! those of [`RelaySettings`]. The kernel receives up to 64 packets at once, and the driver's
-//! transmit ring must hold all of their copies (that of a veth holds 256 frames). It fills from the
-//! first child on; copies that do not fit are dropped and counted. Each copy takes a page of memory
-//! until it has left.
+//! those of [`RelayTableCapacities`]. The kernel receives up to 64 packets at once, and the
+//! driver's transmit ring must hold all of their copies (that of a veth holds 256 frames). It fills
+//! from the first child on; copies that do not fit are dropped and counted. Each copy takes a page
+//! of memory until it has left.
 
 mod abi;
 mod change;
@@ -33,8 +33,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use libbpf_rs::OpenObject;
 use zerocopy::IntoBytes;
 
-use crate::map::SharedArray;
-use crate::object::{self, LoadedObject, possible_processors};
+use crate::map::MappedArrayMap;
+use crate::object::{self, LoadedBpfObject, possible_processors};
 use crate::test_run::{self, TestRunOutcome};
 use crate::{AttachMode, Attachment, Interface, XdpError};
 
@@ -62,7 +62,7 @@ const PORT_WORDS: u32 = (1 << 16) / abi::PORTS_OF_WORD as u32;
 /// Capacities of the kernel's tables. Memory is allocated when the programs are loaded: about 128
 /// bytes for each possible child of each group, and 32 for each child and CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RelaySettings {
+pub struct RelayTableCapacities {
     /// Most groups at once.
     pub groups: u32,
     /// Most children of a group.
@@ -76,17 +76,17 @@ pub struct RelaySettings {
 /// Loaded programs of the relay, which copy packets on the interfaces to which they are attached.
 /// Call its functions only from threads in the network namespace of those interfaces.
 pub struct RelayPrograms {
-    settings: RelaySettings,
+    settings: RelayTableCapacities,
     config: abi::RawRelayConfig,
-    groups: Arc<SharedArray<abi::GroupEntry>>,
-    fan_out: Arc<SharedArray<abi::FanOutRateState>>,
-    ports: SharedArray<u64>,
-    slots: SharedArray<abi::RelaySlot>,
-    rows: SharedArray<abi::ChildRow>,
-    interface_entries: SharedArray<abi::InterfaceEntry>,
-    states: SharedArray<abi::RelayCpuState>,
-    slot_counts: SharedArray<abi::SlotCounts>,
-    child_counts: SharedArray<abi::RawChildCounts>,
+    groups: Arc<MappedArrayMap<abi::GroupEntry>>,
+    fan_out: Arc<MappedArrayMap<abi::FanOutRateState>>,
+    ports: MappedArrayMap<u64>,
+    slots: MappedArrayMap<abi::RelayGroupSlot>,
+    rows: MappedArrayMap<abi::ChildEntry>,
+    interface_entries: MappedArrayMap<abi::InterfaceEntry>,
+    states: MappedArrayMap<abi::RelayCpuState>,
+    slot_counts: MappedArrayMap<abi::RelayGroupSlotCounts>,
+    child_counts: MappedArrayMap<abi::RawChildCounts>,
     group_states: BTreeMap<SocketAddr, GroupState>,
     /// Numbers of unused child counters.
     free_children: Vec<u32>,
@@ -94,13 +94,13 @@ pub struct RelayPrograms {
     /// Link of the program that counts frames dropped by drivers for lack of room, or the reason
     /// why it could not be attached.
     drop_counter: Result<OwnedFd, XdpError>,
-    loaded: LoadedObject,
+    loaded: LoadedBpfObject,
 }
 
 impl RelayPrograms {
     /// Loads the programs. They copy nothing until a group is set and they are attached.
-    pub fn load(settings: &RelaySettings) -> Result<Self, XdpError> {
-        let settings = RelaySettings {
+    pub fn load(settings: &RelayTableCapacities) -> Result<Self, XdpError> {
+        let settings = RelayTableCapacities {
             groups: settings.groups.max(1),
             children_per_group: settings.children_per_group.max(1),
             children: settings.children.max(1),
@@ -113,7 +113,7 @@ impl RelayPrograms {
         let sizes = settings.map_sizes(config, processors);
         // Not every kernel lets programs observe frames dropped by drivers.
         let load = |with_drop_counter| {
-            LoadedObject::load(NAME, OBJECT, |open| {
+            LoadedBpfObject::load(NAME, OBJECT, |open| {
                 sizes
                     .iter()
                     .try_for_each(|&(map, size)| object::set_map_entries(open, NAME, map, size))?;
@@ -130,7 +130,7 @@ impl RelayPrograms {
             }
         };
         let entries = |part: &str| sizes.iter().find(|(map, _)| *map == part).map_or(1, |m| m.1);
-        let groups = SharedArray::map(loaded.map("relay_groups")?.as_fd(), settings.groups)?;
+        let groups = MappedArrayMap::map(loaded.map("relay_groups")?.as_fd(), settings.groups)?;
         let empty = abi::GroupEntry { slot: abi::NO_SLOT, ..groups.read(0) };
         (0..settings.groups).for_each(|number| groups.write(number, &empty));
         let (slots, rows) = (entries("relay_slots"), entries("relay_rows"));
@@ -140,14 +140,20 @@ impl RelayPrograms {
             settings,
             config,
             groups: Arc::new(groups),
-            fan_out: Arc::new(SharedArray::map(loaded.map("relay_fan_out")?.as_fd(), 1)?),
-            ports: SharedArray::map(loaded.map("relay_ports")?.as_fd(), PORT_WORDS)?,
-            slots: SharedArray::map(loaded.map("relay_slots")?.as_fd(), slots)?,
-            rows: SharedArray::map(loaded.map("relay_rows")?.as_fd(), rows)?,
-            interface_entries: SharedArray::map(loaded.map("relay_interfaces")?.as_fd(), indices)?,
-            states: SharedArray::map(loaded.map("relay_states")?.as_fd(), processors)?,
-            slot_counts: SharedArray::map(loaded.map("relay_slot_counts")?.as_fd(), of_slots)?,
-            child_counts: SharedArray::map(loaded.map("relay_child_counts")?.as_fd(), of_children)?,
+            fan_out: Arc::new(MappedArrayMap::map(loaded.map("relay_fan_out")?.as_fd(), 1)?),
+            ports: MappedArrayMap::map(loaded.map("relay_ports")?.as_fd(), PORT_WORDS)?,
+            slots: MappedArrayMap::map(loaded.map("relay_slots")?.as_fd(), slots)?,
+            rows: MappedArrayMap::map(loaded.map("relay_rows")?.as_fd(), rows)?,
+            interface_entries: MappedArrayMap::map(
+                loaded.map("relay_interfaces")?.as_fd(),
+                indices,
+            )?,
+            states: MappedArrayMap::map(loaded.map("relay_states")?.as_fd(), processors)?,
+            slot_counts: MappedArrayMap::map(loaded.map("relay_slot_counts")?.as_fd(), of_slots)?,
+            child_counts: MappedArrayMap::map(
+                loaded.map("relay_child_counts")?.as_fd(),
+                of_children,
+            )?,
             group_states: BTreeMap::new(),
             free_children: (0..counted).rev().collect(),
             interfaces: InterfaceNumbers::default(),
@@ -219,7 +225,7 @@ impl RelayPrograms {
     }
 }
 
-impl RelaySettings {
+impl RelayTableCapacities {
     /// Returns the names of the maps and their numbers of entries.
     const fn map_sizes(
         &self,
@@ -251,7 +257,7 @@ fn set_drop_counter_autoload(open: &mut OpenObject, include: bool) -> Result<(),
 }
 
 /// Attaches the program that counts frames dropped by drivers. Closing the descriptor detaches it.
-fn attach_drop_counter(loaded: &LoadedObject) -> Result<OwnedFd, XdpError> {
+fn attach_drop_counter(loaded: &LoadedBpfObject) -> Result<OwnedFd, XdpError> {
     let program = loaded.program(DROP_COUNTER_PROGRAM)?.as_raw_fd();
     // SAFETY: the name is a constant string that ends with a NUL, the program's descriptor is open.
     let link = unsafe { libbpf_sys::bpf_raw_tracepoint_open(c"xdp_devmap_xmit".as_ptr(), program) };

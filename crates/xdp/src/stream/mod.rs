@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use crate::abi::RawHistogram;
 
 pub use sink::{StreamChildCounts, StreamSink, StreamTrial};
-pub use source::{StreamFrame, StreamSource};
+pub use source::{StreamFrameTemplate, StreamSource};
 
 /// `STREAM_HEADERS`: length of the Ethernet, IPv4 and UDP headers, in bytes.
 pub(super) const HEADERS_LEN: usize = 14 + 20 + 8;
@@ -65,7 +65,7 @@ pub struct StreamLane {
 /// `struct stream_expected`: packets that the sink expects in a trial.
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-pub(super) struct RawStreamExpected {
+pub(super) struct RawStreamTrial {
     pub(super) trial: u32,
     pub(super) children: u32,
     pub(super) lanes: u32,
@@ -78,7 +78,7 @@ pub(super) struct RawStreamExpected {
 /// `struct stream_count`: packets for one child from one lane on one CPU.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-pub(super) struct RawStreamCount {
+pub(super) struct RawStreamChildCounts {
     pub(super) packets: u64,
     pub(super) bytes: u64,
     pub(super) next: u64,
@@ -100,7 +100,7 @@ pub(super) struct RawStreamDelays {
 const _: () = {
     assert!(size_of::<RawStreamConfig>() == 56);
     assert!(size_of::<StreamLane>() == 128);
-    assert!(size_of::<RawStreamExpected>() == 24);
-    assert!(size_of::<RawStreamCount>() == 64);
+    assert!(size_of::<RawStreamTrial>() == 24);
+    assert!(size_of::<RawStreamChildCounts>() == 64);
     assert!(size_of::<RawStreamDelays>() == 2 * size_of::<RawHistogram>());
 };

@@ -3,12 +3,12 @@
 use std::mem::offset_of;
 use std::os::fd::AsFd;
 
-use super::{IN_FLIGHT_PACKETS_MAX, RawStreamCount, RawStreamDelays, RawStreamExpected};
+use super::{IN_FLIGHT_PACKETS_MAX, RawStreamChildCounts, RawStreamDelays, RawStreamTrial};
 use crate::XdpError;
 use crate::abi::RawHistogram;
 use crate::attach::{AttachMode, Attachment, Interface};
-use crate::map::SharedArray;
-use crate::object::{self, LoadedObject, possible_processors};
+use crate::map::MappedArrayMap;
+use crate::object::{self, LoadedBpfObject, possible_processors};
 
 const NAME: &str = "stream_sink";
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/stream_sink.o"));
@@ -69,11 +69,11 @@ fn square_sum(count: u64) -> u64 {
 
 /// Loaded sink program; it counts on the interfaces to which it is attached.
 pub struct StreamSink {
-    expected: SharedArray<RawStreamExpected>,
-    counts: SharedArray<RawStreamCount>,
-    delays: SharedArray<RawStreamDelays>,
+    expected: MappedArrayMap<RawStreamTrial>,
+    counts: MappedArrayMap<RawStreamChildCounts>,
+    delays: MappedArrayMap<RawStreamDelays>,
     processors: u32,
-    loaded: LoadedObject,
+    loaded: LoadedBpfObject,
 }
 
 impl StreamSink {
@@ -82,15 +82,15 @@ impl StreamSink {
     pub fn load(lanes: u32, children: u32) -> Result<Self, XdpError> {
         let processors = possible_processors();
         let counts = processors * lanes * children;
-        let loaded = LoadedObject::load(NAME, OBJECT, |open| {
+        let loaded = LoadedBpfObject::load(NAME, OBJECT, |open| {
             object::set_map_entries(open, NAME, "counts", counts)?;
             object::set_map_entries(open, NAME, "in_flight", lanes * IN_FLIGHT_PACKETS_MAX)?;
             object::set_map_entries(open, NAME, "delays", processors)
         })?;
         Ok(Self {
-            expected: SharedArray::map(loaded.map("expected")?.as_fd(), 1)?,
-            counts: SharedArray::map(loaded.map("counts")?.as_fd(), counts)?,
-            delays: SharedArray::map(loaded.map("delays")?.as_fd(), processors)?,
+            expected: MappedArrayMap::map(loaded.map("expected")?.as_fd(), 1)?,
+            counts: MappedArrayMap::map(loaded.map("counts")?.as_fd(), counts)?,
+            delays: MappedArrayMap::map(loaded.map("delays")?.as_fd(), processors)?,
             processors,
             loaded,
         })
@@ -111,7 +111,7 @@ impl StreamSink {
     pub fn begin_trial(&self, trial: &StreamTrial) {
         let entries = self.processors * trial.lanes * trial.children;
         // Packets of the previous trial still in flight belong to no trial from here on.
-        self.expected.write(0, &RawStreamExpected::default());
+        self.expected.write(0, &RawStreamTrial::default());
         (0..entries).for_each(|entry| self.counts.clear(entry));
         for processor in 0..self.processors {
             self.delays.clear(processor);
@@ -121,7 +121,7 @@ impl StreamSink {
                 self.delays.write_part(processor, min, &u64::MAX);
             }
         }
-        let expected = RawStreamExpected {
+        let expected = RawStreamTrial {
             trial: trial.number,
             children: trial.children,
             lanes: trial.lanes,
@@ -136,7 +136,7 @@ impl StreamSink {
     /// Returns the packets received for a child from a lane, on all CPUs.
     #[must_use]
     pub fn child_counts(&self, lane: u32, child: u32) -> StreamChildCounts {
-        let RawStreamExpected { lanes, children, .. } = self.expected.read(0);
+        let RawStreamTrial { lanes, children, .. } = self.expected.read(0);
         let mut total = StreamChildCounts::default();
         for processor in 0..self.processors {
             let count = self.counts.read((processor * lanes + lane) * children + child);

@@ -7,8 +7,8 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use super::{HEADERS_LEN, RawStreamConfig, STREAM_MARK_LEN, StreamLane};
 use crate::attach::{Attachment, Interface};
-use crate::map::SharedArray;
-use crate::object::{self, LoadedObject, possible_processors};
+use crate::map::MappedArrayMap;
+use crate::object::{self, LoadedBpfObject, possible_processors};
 use crate::{XdpError, test_run};
 
 const NAME: &str = "stream_source";
@@ -19,9 +19,9 @@ const CHECKSUM_OFFSET: usize = HEADERS_LEN - 2;
 /// Template of all packets of a stream: a complete Ethernet frame over IPv4 without options, whose
 /// checksums are right while the mark at the start of the payload is zero.
 #[derive(Clone, Debug)]
-pub struct StreamFrame(Vec<u8>);
+pub struct StreamFrameTemplate(Vec<u8>);
 
-impl StreamFrame {
+impl StreamFrameTemplate {
     /// Creates the template; `None` if there is no room for the mark, the mark is not zero, or the
     /// UDP checksum is missing.
     #[must_use]
@@ -43,22 +43,22 @@ impl StreamFrame {
 /// Source program attached to its egress interface.
 pub struct StreamSource {
     _attachment: Attachment,
-    lanes: SharedArray<StreamLane>,
-    frame: StreamFrame,
-    loaded: LoadedObject,
+    lanes: MappedArrayMap<StreamLane>,
+    frame: StreamFrameTemplate,
+    loaded: LoadedBpfObject,
 }
 
 impl StreamSource {
     /// Loads the program for packets like `frame` and attaches it in native mode. Packets that
     /// arrive at the interface are passed to the network stack.
-    pub fn attach(interface: &Interface, frame: StreamFrame) -> Result<Self, XdpError> {
+    pub fn attach(interface: &Interface, frame: StreamFrameTemplate) -> Result<Self, XdpError> {
         let processors = possible_processors();
         let config = frame.config(interface.index);
-        let loaded = LoadedObject::load(NAME, OBJECT, |open| {
+        let loaded = LoadedBpfObject::load(NAME, OBJECT, |open| {
             object::set_constants(open, NAME, config.as_bytes())?;
             object::set_map_entries(open, NAME, "lanes", processors)
         })?;
-        let lanes = SharedArray::map(loaded.map("lanes")?.as_fd(), processors)?;
+        let lanes = MappedArrayMap::map(loaded.map("lanes")?.as_fd(), processors)?;
         (0..processors).for_each(|processor| lanes.write(processor, &StreamLane::new_zeroed()));
         let attachment = Attachment::new_sender(loaded.program("send")?, interface)?;
         Ok(Self { _attachment: attachment, lanes, frame, loaded })
@@ -98,7 +98,7 @@ mod tests {
             let mut frame = vec![0; len];
             frame[CHECKSUM_OFFSET] = checksum;
             *frame.last_mut().unwrap() = mark;
-            StreamFrame::new(frame)
+            StreamFrameTemplate::new(frame)
         };
         let least = HEADERS_LEN + STREAM_MARK_LEN;
         assert!(frame(least, 1, 0).is_some());

@@ -16,7 +16,7 @@ fn character() -> AgentIdentity {
     AgentIdentity {
         name: "n1".parse().unwrap(),
         version: "0.1.0".to_owned(),
-        policy: Policy::default(),
+        policy: AgentPolicy::default(),
     }
 }
 
@@ -59,7 +59,7 @@ fn read_assignment(
 }
 
 fn ended(job: &str) -> Box<JobOutcome> {
-    let ReportContent::Outcome(outcome) = machine().outcome_report(
+    let AgentReportContent::Outcome(outcome) = machine().outcome_report(
         &"c-1".parse().unwrap(),
         job.parse().unwrap(),
         JobEnd::Done { status: 0 },
@@ -73,11 +73,11 @@ fn ended(job: &str) -> Box<JobOutcome> {
 /// Summaries of the reliable events.
 fn report_summaries(acts: &[AgentAction]) -> Vec<String> {
     let summaries = acts.iter().filter_map(|act| match act {
-        AgentAction::QueueReport(_, ReportContent::Event(OrderEvent::Refused { reason })) => {
+        AgentAction::QueueReport(_, AgentReportContent::Event(OrderEvent::Refused { reason })) => {
             Some(format!("refused: {reason}"))
         }
-        AgentAction::QueueReport(_, ReportContent::Event(event)) => Some(format!("{event:?}")),
-        AgentAction::QueueReport(_, ReportContent::Outcome(outcome)) => {
+        AgentAction::QueueReport(_, AgentReportContent::Event(event)) => Some(format!("{event:?}")),
+        AgentAction::QueueReport(_, AgentReportContent::Outcome(outcome)) => {
             Some(format!("{} {:?}", outcome.job, outcome.ending))
         }
         _ => None,
@@ -354,7 +354,7 @@ impl World {
                     self.begins += 1;
                 }
                 AgentAction::DropExecutor => self.begun = false,
-                AgentAction::QueueReport(_, ReportContent::Outcome(outcome)) => {
+                AgentAction::QueueReport(_, AgentReportContent::Outcome(outcome)) => {
                     self.reported_jobs.push(outcome.job.to_string());
                 }
                 _ => {}

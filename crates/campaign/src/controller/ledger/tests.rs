@@ -31,7 +31,7 @@ fn ledger() -> Ledger {
     Ledger::new("c-1".parse().unwrap(), &orders)
 }
 
-fn report(agent: &str, content: ReportContent) -> AgentReport {
+fn report(agent: &str, content: AgentReportContent) -> AgentReport {
     AgentReport {
         protocol: PROTOCOL,
         campaign: "c-1".parse().unwrap(),
@@ -43,13 +43,13 @@ fn report(agent: &str, content: ReportContent) -> AgentReport {
 }
 
 fn event_report(agent: &str, event: OrderEvent) -> AgentReport {
-    report(agent, ReportContent::Event(event))
+    report(agent, AgentReportContent::Event(event))
 }
 
 fn outcome(agent: &str, job: &str, status: i32) -> AgentReport {
     report(
         agent,
-        ReportContent::Outcome(Box::new(JobOutcome {
+        AgentReportContent::Outcome(Box::new(JobOutcome {
             campaign: "c-1".parse().unwrap(),
             agent: agent.parse().unwrap(),
             job: job.parse().unwrap(),
@@ -130,7 +130,7 @@ fn strangers_are_counted_and_nothing_else() {
     let mut other = event_report("n1", OrderEvent::Accepted { at_ns: 0 });
     other.campaign = "c-2".parse().unwrap();
     let mut borrowed = outcome("n2", "load.1", 0);
-    if let ReportContent::Outcome(outcome) = &mut borrowed.content {
+    if let AgentReportContent::Outcome(outcome) = &mut borrowed.content {
         outcome.agent = "n1".parse().unwrap();
     }
     let strange = [

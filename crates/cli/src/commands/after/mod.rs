@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use clap::Args;
 use horolog_launch::{
-    Backoff, Condition, ConditionChange, Endpoint, UdpEndpoint, WaitOptions, WaitOutcome,
-    status_of_error, wait,
+    Backoff, Condition, ConditionChange, ConditionWaitOptions, ConditionWaitOutcome, Endpoint,
+    UdpEndpoint, status_of_error, wait,
 };
-use horolog_record::{AfterOutcome, AfterResult, Dependency};
+use horolog_record::{AfterDependency, AfterOutcome, AfterResult};
 use horolog_report::{RenderResult, after_line, dependency_name};
 use horolog_sys::{spawn, undo};
 use horolog_time::Span;
@@ -144,7 +144,7 @@ pub(crate) fn run(args: &AfterArgs) -> Result<(), CommandFailure> {
     let program_words =
         args.program.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let checks = &args.checks;
-    let options = WaitOptions {
+    let options = ConditionWaitOptions {
         conditions,
         deadline: args.deadline,
         backoff: Backoff {
@@ -156,12 +156,12 @@ pub(crate) fn run(args: &AfterArgs) -> Result<(), CommandFailure> {
         command: output::command_line(),
         program: program_words,
     };
-    let print_change = |dependency: &Dependency, _: ConditionChange| {
+    let print_change = |dependency: &AfterDependency, _: ConditionChange| {
         if !args.quiet {
             output::print_note(&format!("horolog: {}", after_line(dependency)));
         }
     };
-    let WaitOutcome { result, signal } =
+    let ConditionWaitOutcome { result, signal } =
         wait(options, print_change).map_err(CommandFailure::environment)?;
     // Checks that hang are not joined: every path below ends or replaces this process.
     let written = json.map_or(Ok(()), |file| file.write(&horolog_report::to_json(&result)));

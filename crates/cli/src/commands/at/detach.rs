@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use horolog_launch::{
-    BackgroundError, ClaimedNumber, Instant, JobDescription, Queue, QueueError, Systemd,
-    SystemdError, TransientTimer, start_background,
+    BackgroundError, ClaimedJobNumber, JobDescription, JobQueue, JobQueueError, Systemd,
+    SystemdError, TimescaleInstant, TransientTimer, start_background,
 };
 use horolog_sys::alarm_clock::SleepClock;
 
@@ -30,10 +30,10 @@ impl From<SystemdError> for CommandFailure {
     }
 }
 
-impl From<QueueError> for CommandFailure {
-    fn from(error: QueueError) -> Self {
+impl From<JobQueueError> for CommandFailure {
+    fn from(error: JobQueueError) -> Self {
         match error {
-            QueueError::NoJob(_) => Self::usage(error),
+            JobQueueError::NoJob(_) => Self::usage(error),
             error => Self::environment(error),
         }
     }
@@ -49,9 +49,9 @@ impl From<BackgroundError> for CommandFailure {
 }
 
 /// Opens the job queue of this user, in `XDG_STATE_HOME` or under `HOME`.
-pub(super) fn open_queue() -> Result<Queue, CommandFailure> {
+pub(super) fn open_queue() -> Result<JobQueue, CommandFailure> {
     let path = |name| env::var_os(name).map(PathBuf::from);
-    Ok(Queue::default_directory(path("XDG_STATE_HOME"), path("HOME"))?)
+    Ok(JobQueue::default_directory(path("XDG_STATE_HOME"), path("HOME"))?)
 }
 
 fn is_root() -> bool {
@@ -69,7 +69,7 @@ pub(super) fn find_systemd(by: Option<JobBackend>) -> Option<Systemd> {
     }
 }
 
-pub(super) fn run(args: &AtArgs, first: Instant) -> Result<(), CommandFailure> {
+pub(super) fn run(args: &AtArgs, first: TimescaleInstant) -> Result<(), CommandFailure> {
     let directory = env::current_dir().map_err(|error| {
         CommandFailure::environment(format!(
             "working directory: {error}; change to an existing one"
@@ -91,7 +91,7 @@ pub(super) fn run(args: &AtArgs, first: Instant) -> Result<(), CommandFailure> {
 
 fn start_systemd_job(
     args: &AtArgs,
-    first: Instant,
+    first: TimescaleInstant,
     systemd: Systemd,
     directory: &Path,
 ) -> Result<(), CommandFailure> {
@@ -123,7 +123,7 @@ fn start_systemd_job(
 
 fn start_job_process(
     args: &AtArgs,
-    first: Instant,
+    first: TimescaleInstant,
     directory: &Path,
 ) -> Result<(), CommandFailure> {
     let every = args.recurrence.every.map(|every| every.as_nanos());
@@ -134,7 +134,7 @@ fn start_job_process(
         directory: directory.display().to_string(),
     };
     let arguments_of_claim =
-        |claim: &ClaimedNumber| waiting_process_arguments(args, first, directory, Some(claim));
+        |claim: &ClaimedJobNumber| waiting_process_arguments(args, first, directory, Some(claim));
     let started_job = start_background(&open_queue()?, description, arguments_of_claim)?;
     output::print_line(&format!(
         "job {}: {}, process {}; output: {}",
@@ -156,9 +156,9 @@ fn programs_summary(args: &AtArgs) -> String {
 /// the job's file in the queue, if the backend is a process.
 fn waiting_process_arguments(
     args: &AtArgs,
-    first: Instant,
+    first: TimescaleInstant,
     directory: &Path,
-    claim: Option<&ClaimedNumber>,
+    claim: Option<&ClaimedJobNumber>,
 ) -> Vec<OsString> {
     let mut words: Vec<OsString> = vec!["at".into(), "--allow-past".into()];
     let mut option = |name: &str, value: OsString| words.extend([OsString::from(name), value]);

@@ -3,7 +3,7 @@
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
 use clap::Args;
-use horolog_launch::{JobState, QueueEntry, QueuedJob, Systemd, SystemdJob};
+use horolog_launch::{JobQueueEntry, JobState, QueuedJob, Systemd, SystemdJob};
 use serde_json::{Value, json};
 
 use super::{JobBackend, detach};
@@ -64,7 +64,7 @@ pub(super) fn list(args: &AtListArgs) -> Result<(), CommandFailure> {
     Ok(())
 }
 
-fn entry_line(entry: &QueueEntry) -> String {
+fn entry_line(entry: &JobQueueEntry) -> String {
     let standing = match &entry.state {
         JobState::Unreadable(why) => format!("{}: job file {why}", state_name(&entry.state)),
         standing => state_name(standing).to_owned(),
@@ -104,7 +104,7 @@ const fn state_name(standing: &JobState) -> &'static str {
     }
 }
 
-fn entry_json(entry: &QueueEntry) -> Value {
+fn entry_json(entry: &JobQueueEntry) -> Value {
     let ended = entry.job.as_ref().and_then(|job| job.ended.as_ref());
     json!({
         "id": entry.id.to_string(),
@@ -133,7 +133,7 @@ pub(super) fn cancel(args: &AtCancelArgs) -> Result<(), CommandFailure> {
     if args.finished {
         let queue = detach::open_queue()?;
         let is_finished =
-            |entry: &QueueEntry| matches!(entry.state, JobState::Ended | JobState::Lost);
+            |entry: &JobQueueEntry| matches!(entry.state, JobState::Ended | JobState::Lost);
         for entry in queue.list()?.into_iter().filter(is_finished) {
             queue.cancel(entry.id)?;
             output::print_line(&format!("job {}: removed", entry.id))?;

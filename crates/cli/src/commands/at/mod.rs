@@ -15,7 +15,8 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use horolog_launch::{
-    Instant, Program, Queue, TimedRunOptions, TimedRunOutcome, await_go_ahead, run_timed,
+    JobQueue, Program, TimedRunOptions, TimedRunOutcome, TimescaleInstant, await_go_ahead,
+    run_timed,
 };
 use horolog_record::{AtOutcome, Finding};
 use horolog_report::RenderResult;
@@ -44,7 +45,7 @@ pub(crate) struct AtArgs {
     #[command(flatten)]
     recurrence: RecurrenceArgs,
     #[command(flatten)]
-    programs: ProgramArgs,
+    programs: ScheduledProgramArgs,
     /// Time for which commands keep real-time priority. Commands start with it, if permitted, to
     /// start on time, and then return to the scheduling policy of this process. 0: start without
     /// real-time priority.
@@ -105,7 +106,7 @@ fn parse_period(text: &str) -> Result<Duration, String> {
 
 /// Commands to run.
 #[derive(Args, Debug, Clone)]
-struct ProgramArgs {
+struct ScheduledProgramArgs {
     /// Run this shell line. Repeatable; each line waits for the one before it.
     #[arg(short = 'c', long = "run", value_name = "LINE", conflicts_with = "program")]
     lines: Vec<String>,
@@ -117,7 +118,7 @@ struct ProgramArgs {
     program: Vec<OsString>,
 }
 
-impl ProgramArgs {
+impl ScheduledProgramArgs {
     fn programs(&self) -> Vec<Program> {
         if self.program.is_empty() {
             return self.lines.iter().cloned().map(Program::ShellLine).collect();
@@ -145,7 +146,7 @@ pub(crate) fn run(args: &AtArgs) -> Result<(), CommandFailure> {
         }
         return exit_with_status(run_in_process(args, first, Box::new(|_| ()))?);
     };
-    let (queue, id) = Queue::of_file(file)
+    let (queue, id) = JobQueue::of_file(file)
         .ok_or_else(|| CommandFailure::usage(format!("{} is not a job file", file.display())))?;
     if !await_go_ahead(io::stdin().lock()) {
         return Err(CommandFailure::environment("this job is not in the queue"));
@@ -176,7 +177,7 @@ fn exit_with_status(status: i32) -> Result<(), CommandFailure> {
 /// `running` is called with true when commands start and with false when none runs any more.
 fn run_in_process(
     args: &AtArgs,
-    first: Instant,
+    first: TimescaleInstant,
     running: Box<dyn FnMut(bool)>,
 ) -> Result<i32, CommandFailure> {
     let json = args.json.as_deref().map(ResultDestination::open).transpose()?;

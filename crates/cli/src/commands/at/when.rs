@@ -4,8 +4,10 @@ use std::env;
 use std::time::Duration;
 
 use clap::Args;
-use horolog_launch::notation::{Notation, NotationError, PresentTime, ResolveError, Zone};
-use horolog_launch::{Instant, InstantTimescale};
+use horolog_launch::notation::{
+    InstantResolveError, PresentTime, TimeNotation, TimeNotationError, Zone,
+};
+use horolog_launch::{InstantTimescale, TimescaleInstant};
 use horolog_sys::adjtimex::kernel_clock;
 use horolog_sys::alarm_clock::SleepClock;
 use jiff::tz::TimeZone;
@@ -50,7 +52,10 @@ impl StartTimeArgs {
 
     /// Returns the instant of the first start. It may be in the past if the commands are repeated
     /// (`every`) or with `--allow-past`.
-    pub(super) fn instant(&self, every: Option<Duration>) -> Result<Instant, CommandFailure> {
+    pub(super) fn instant(
+        &self,
+        every: Option<Duration>,
+    ) -> Result<TimescaleInstant, CommandFailure> {
         let kernel_s = kernel_clock().map_or(0, |clock| clock.tai_offset_s);
         let utc_ns = SleepClock::Realtime.now_ns();
         self.instant_at(utc_ns, local_zone()?, kernel_s, every)
@@ -64,7 +69,7 @@ impl StartTimeArgs {
         zone: TimeZone,
         kernel_s: i32,
         every: Option<Duration>,
-    ) -> Result<Instant, CommandFailure> {
+    ) -> Result<TimescaleInstant, CommandFailure> {
         let kernel_s = (kernel_s != 0).then_some(kernel_s);
         if let (Some(configured), Some(known)) = (self.tai_offset, kernel_s)
             && configured != known
@@ -79,7 +84,10 @@ impl StartTimeArgs {
             // CLOCK_TAI equals UTC as long as the kernel's offset is not set: wait by UTC instead.
             (InstantTimescale::Tai, None) => {
                 let ahead_ns = i64::from(self.tai_offset.unwrap_or(0)) * SECOND_NS;
-                Instant { scale: InstantTimescale::Utc, ns: instant.ns.saturating_sub(ahead_ns) }
+                TimescaleInstant {
+                    scale: InstantTimescale::Utc,
+                    ns: instant.ns.saturating_sub(ahead_ns),
+                }
             }
             _ => instant,
         })
@@ -89,7 +97,7 @@ impl StartTimeArgs {
         &self,
         now: &PresentTime,
         every: Option<Duration>,
-    ) -> Result<Instant, CommandFailure> {
+    ) -> Result<TimescaleInstant, CommandFailure> {
         let zone = match (self.utc, self.tai) {
             (true, _) => Zone::Utc,
             (_, true) => Zone::Tai,
@@ -98,22 +106,22 @@ impl StartTimeArgs {
         let text = self.when.join(" ");
         if let (true, Some(every)) = (text.trim().is_empty(), every) {
             let (scale, ahead_s) = if self.tai {
-                (InstantTimescale::Tai, now.tai_minus_utc_s.ok_or(ResolveError::TaiUnknown)?)
+                (InstantTimescale::Tai, now.tai_minus_utc_s.ok_or(InstantResolveError::TaiUnknown)?)
             } else {
                 (InstantTimescale::Utc, 0)
             };
             let now_ns = now.utc_ns.saturating_add(i64::from(ahead_s) * SECOND_NS);
             let every_ns = i64::try_from(every.as_nanos()).unwrap_or(i64::MAX).max(1);
             let periods = now_ns.div_euclid(every_ns).saturating_add(1);
-            return Ok(Instant { scale, ns: periods.saturating_mul(every_ns) });
+            return Ok(TimescaleInstant { scale, ns: periods.saturating_mul(every_ns) });
         }
-        let notation: Notation = text.parse()?;
+        let notation: TimeNotation = text.parse()?;
         Ok(notation.resolve(now, zone, self.allow_past || every.is_some())?)
     }
 }
 
 /// Returns true if the instant is in the future.
-pub(super) fn is_future(instant: Instant) -> bool {
+pub(super) fn is_future(instant: TimescaleInstant) -> bool {
     instant.ns > instant.scale.clock().now_ns()
 }
 
@@ -131,22 +139,22 @@ fn local_zone() -> Result<TimeZone, CommandFailure> {
 }
 
 /// Formats an instant, followed by the local time in parentheses unless that is UTC.
-pub(super) fn format_with_local_time(instant: Instant) -> String {
+pub(super) fn format_with_local_time(instant: TimescaleInstant) -> String {
     let local = instant.format_local(&TimeZone::system()).filter(|local| !local.ends_with(" UTC"));
     let local = local.map_or_else(String::new, |local| format!(" ({local})"));
     format!("{instant}{local}")
 }
 
-impl From<NotationError> for CommandFailure {
-    fn from(error: NotationError) -> Self {
+impl From<TimeNotationError> for CommandFailure {
+    fn from(error: TimeNotationError) -> Self {
         Self::usage(error)
     }
 }
 
-impl From<ResolveError> for CommandFailure {
-    fn from(error: ResolveError) -> Self {
+impl From<InstantResolveError> for CommandFailure {
+    fn from(error: InstantResolveError) -> Self {
         match error {
-            ResolveError::TaiUnknown => Self::environment(error),
+            InstantResolveError::TaiUnknown => Self::environment(error),
             error => Self::usage(error),
         }
     }
@@ -171,13 +179,13 @@ mod tests {
         words: &[&str],
         kernel_s: i32,
         every: Option<Duration>,
-    ) -> Result<Instant, CommandFailure> {
+    ) -> Result<TimescaleInstant, CommandFailure> {
         let words = Words::try_parse_from([&["at"], words].concat()).unwrap();
         words.start_time.instant_at(NOW_S * SECOND_NS, TimeZone::UTC, kernel_s, every)
     }
 
-    fn in_s(scale: InstantTimescale, s: i64) -> Instant {
-        Instant { scale, ns: s * SECOND_NS }
+    fn in_s(scale: InstantTimescale, s: i64) -> TimescaleInstant {
+        TimescaleInstant { scale, ns: s * SECOND_NS }
     }
 
     #[test]

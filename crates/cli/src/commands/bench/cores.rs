@@ -11,7 +11,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use horolog_lab::{Lab, LabConfig, LabHost};
 use horolog_load::ramp::Ramp;
-use horolog_load::{LoadError, LoadJob, LoadOptions, LoadRun};
+use horolog_load::{LoadError, LoadOptions, LoadProcedure, LoadRun};
 use horolog_record::{
     BENCH_CORES_SCHEMA, BenchCoresResult, CaptureCheck, CoreCountResult, CoresRateResult,
     CoresRepetition, Finding, FindingCode, Host, LoadEngineKind, LoadResult, Severity, rfc3339_now,
@@ -202,7 +202,7 @@ impl<'a> CoresBench<'a> {
         let ramp = Ramp { min: rate, max: rate, multiplier: 2.0, duration: self.args.time };
         let mut options = LoadOptions::new(
             server_under_test::target_name(self.server_address())?,
-            LoadJob::Ramp(ramp),
+            LoadProcedure::Ramp(ramp),
         );
         options.engine = self.engine;
         options.namespaces = vec![self.lab.server().netns.clone()];

@@ -14,12 +14,12 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use horolog_lab::{Lab, LabConfig};
-use horolog_load::nts::{Algorithm, MasterSecret, NtsSessions, SESSIONS_DEFAULT};
+use horolog_load::nts::{AeadAlgorithm, CookieMasterSecret, NtsSessions, SESSIONS_DEFAULT};
 use horolog_load::ramp::Ramp;
-use horolog_load::{LoadError, LoadJob, LoadOptions, LoadRun};
+use horolog_load::{LoadError, LoadOptions, LoadProcedure, LoadRun};
 use horolog_record::{
-    BENCH_NTS_SCHEMA, BenchNtsResult, Finding, FindingCode, Host, LoadEngineKind, LoadResult,
-    NtsCapacity, SearchEndReason, SearchKind, Severity, rfc3339_now,
+    BENCH_NTS_SCHEMA, BenchNtsResult, CapacitySearchGoal, Finding, FindingCode, Host,
+    LoadEngineKind, LoadResult, NtsCapacity, SearchEndReason, Severity, rfc3339_now,
 };
 use horolog_report::units;
 use horolog_stats::{LossGoal, SearchConfig};
@@ -74,8 +74,8 @@ pub(crate) struct BenchNtsArgs {
     #[arg(long, value_name = "N", value_parser = parse_thread_count)]
     load_threads: Option<usize>,
     /// AEAD algorithm of the sessions.
-    #[arg(long, value_enum, value_name = "NAME", default_value_t = BenchAlgorithmArg::AesSivCmac256)]
-    algorithm: BenchAlgorithmArg,
+    #[arg(long, value_enum, value_name = "NAME", default_value_t = BenchAeadAlgorithmArg::AesSivCmac256)]
+    algorithm: BenchAeadAlgorithmArg,
     /// File of the master secret of the server, as for 'horolog serve' [default: one created for
     /// the experiment].
     #[arg(long, value_name = "FILE")]
@@ -108,7 +108,7 @@ impl BenchNtsEngineArg {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-enum BenchAlgorithmArg {
+enum BenchAeadAlgorithmArg {
     #[value(name = "aes-siv-cmac-256")]
     AesSivCmac256,
     #[value(name = "aes-128-gcm-siv")]
@@ -119,7 +119,7 @@ enum BenchAlgorithmArg {
 struct NtsBench<'a> {
     args: &'a BenchNtsArgs,
     lab: Lab,
-    secret: MasterSecret,
+    secret: CookieMasterSecret,
     secret_file: PathBuf,
     /// Temporary directory of the secret file, unless the user supplied one; removed on drop.
     _directory: tempfile::TempDir,
@@ -206,7 +206,7 @@ impl<'a> NtsBench<'a> {
         let (secret, secret_file) = if let Some(path) = &args.nts_master_secret {
             (read_master_secret(path)?, path.clone())
         } else {
-            let secret = MasterSecret::generate().map_err(CommandFailure::environment)?;
+            let secret = CookieMasterSecret::generate().map_err(CommandFailure::environment)?;
             let path = directory.path().join("secret");
             let mut options = File::options();
             let mut file =
@@ -270,12 +270,12 @@ impl<'a> NtsBench<'a> {
         &self,
         server: &ServerUnderTest,
         share: u8,
-        job: LoadJob,
+        job: LoadProcedure,
         label: &str,
     ) -> Result<LoadResult, CommandFailure> {
         let algorithm = match self.args.algorithm {
-            BenchAlgorithmArg::AesSivCmac256 => Algorithm::AesSivCmac256,
-            BenchAlgorithmArg::Aes128GcmSiv => Algorithm::Aes128GcmSiv,
+            BenchAeadAlgorithmArg::AesSivCmac256 => AeadAlgorithm::AesSivCmac256,
+            BenchAeadAlgorithmArg::Aes128GcmSiv => AeadAlgorithm::Aes128GcmSiv,
         };
         let sessions =
             NtsSessions::from_master_secret(&self.secret, algorithm, SESSIONS_DEFAULT, share)
@@ -309,29 +309,29 @@ impl<'a> NtsBench<'a> {
         let duration = self.args.time / 4;
         let ramp = Ramp { min: rate, max: rate, multiplier: 2.0, duration };
         let before = server.cpu_ns();
-        let result = self.run_load(server, share, LoadJob::Ramp(ramp), label)?;
+        let result = self.run_load(server, share, LoadProcedure::Ramp(ramp), label)?;
         let spent = server.cpu_ns().zip(before).map(|(after, before)| after.saturating_sub(before));
         let replies: u64 = result.trials.iter().map(|trial| trial.received).sum();
         Ok(spent.filter(|_| replies > 0).map(|spent| spent as f64 / replies as f64))
     }
 }
 
-fn read_master_secret(path: &Path) -> Result<MasterSecret, CommandFailure> {
+fn read_master_secret(path: &Path) -> Result<CookieMasterSecret, CommandFailure> {
     let failed = |error| {
         CommandFailure::environment(format!("--nts-master-secret {} {error}", path.display()))
     };
     let text = private_file::read(path, SECRET_LEN_MAX).map(Zeroizing::new).map_err(failed)?;
-    MasterSecret::parse(&text)
+    CookieMasterSecret::parse(&text)
         .map_err(|error| CommandFailure::environment(format!("{}: {error}", path.display())))
 }
 
 /// Returns a search whose trials take about `time` in total.
-fn search_job(time: Duration) -> Result<LoadJob, CommandFailure> {
+fn search_job(time: Duration) -> Result<LoadProcedure, CommandFailure> {
     let goal = LossGoal::new(LOSS_RATIO_MAX).map_err(CommandFailure::usage)?;
     let mut config = SearchConfig::new(goal, 1e3, 20e6);
     // With final trials of 1 s, the default, a search sends for about 10 s.
     output::scale_search(&mut config, time / 10);
-    Ok(LoadJob::Search { kind: SearchKind::Ndr, config })
+    Ok(LoadProcedure::Search { kind: CapacitySearchGoal::Ndr, config })
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use horolog_record::{
-    BENCH_RELAY_SCHEMA, BenchRelayResult, Distribution, Host, RelayBaseline,
+    BENCH_RELAY_SCHEMA, BenchRelayResult, Distribution, Host, NoRelayBaseline,
     RelayConfigurationResult, RelayEngine, rfc3339_now,
 };
 use horolog_report::units;
@@ -20,8 +20,8 @@ use crate::files::ResultFileArgs;
 use crate::output::{self, ProgressLine};
 use crate::values;
 use cost::OtherProcessesCpuTime;
-use findings::ExperimentEvents;
-use measure::RelayUnderTest;
+use findings::RelayBenchEvents;
+use measure::RelayMeasurementSetup;
 use node::{COPY_RATE_LIMIT, RelaySpec};
 use testbed::{FIRST_CHILD_PORT, PacketSource, RelayTestbed, TrialLoad};
 
@@ -170,7 +170,7 @@ struct RelayBench<'a> {
     testbed: RelayTestbed,
     /// Number of searches started.
     searches: usize,
-    events: ExperimentEvents,
+    events: RelayBenchEvents,
 }
 
 pub(crate) fn run(args: &BenchRelayArgs) -> Result<(), CommandFailure> {
@@ -225,7 +225,7 @@ impl<'a> RelayBench<'a> {
             engines: distinct_values(&engines),
             testbed,
             searches: 0,
-            events: ExperimentEvents::default(),
+            events: RelayBenchEvents::default(),
         })
     }
 
@@ -245,7 +245,7 @@ impl<'a> RelayBench<'a> {
         &mut self,
         size: usize,
         cells: &mut Vec<RelayConfigurationResult>,
-        baselines: &mut Vec<RelayBaseline>,
+        baselines: &mut Vec<NoRelayBaseline>,
     ) -> Result<(), CommandFailure> {
         let source = self.testbed.start_source(size)?;
         let baseline = measure::measure_baseline(
@@ -269,7 +269,7 @@ impl<'a> RelayBench<'a> {
     fn measure_engines(
         &mut self,
         source: &PacketSource,
-        baseline: &RelayBaseline,
+        baseline: &NoRelayBaseline,
         children: usize,
     ) -> Result<Vec<RelayConfigurationResult>, CommandFailure> {
         let mut cells: Vec<_> = self
@@ -334,7 +334,7 @@ impl<'a> RelayBench<'a> {
     fn run_repetition(
         &mut self,
         source: &PacketSource,
-        baseline: &RelayBaseline,
+        baseline: &NoRelayBaseline,
         cell: &mut RelayConfigurationResult,
         delays: &mut CopyDelays,
     ) -> Result<(), CommandFailure> {
@@ -368,7 +368,7 @@ impl<'a> RelayBench<'a> {
             baseline.receiving_frame_ns
         };
         let (testbed, config) = (&mut self.testbed, self.config);
-        let mut subject = RelayUnderTest {
+        let mut subject = RelayMeasurementSetup {
             testbed,
             source,
             load,

@@ -13,7 +13,7 @@ use horolog_campaign::AgentName;
 use horolog_campaign::agent::{self, AgentCallbacks, AgentError, AgentOptions};
 use horolog_campaign::nats::BrokerOptions;
 use horolog_campaign::order::AgentCapabilities;
-use horolog_campaign::policy::Policy;
+use horolog_campaign::policy::AgentPolicy;
 use horolog_sys::netlink::Netlink;
 use sd_notify::NotifyState;
 
@@ -105,8 +105,8 @@ pub(super) fn run(args: CampaignAgentArgs) -> Result<(), CommandFailure> {
     Ok(agent::run(options, callbacks)?)
 }
 
-fn load_policy(path: Option<&PathBuf>) -> Result<Policy, CommandFailure> {
-    let Some(path) = path else { return Ok(Policy::default()) };
+fn load_policy(path: Option<&PathBuf>) -> Result<AgentPolicy, CommandFailure> {
+    let Some(path) = path else { return Ok(AgentPolicy::default()) };
     let shown = path.display();
     let unreadable =
         |error| CommandFailure::usage(format!("--policy {shown}: {error}; check the path"));
@@ -116,11 +116,14 @@ fn load_policy(path: Option<&PathBuf>) -> Result<Policy, CommandFailure> {
         )));
     }
     let text = fs::read_to_string(path).map_err(unreadable)?;
-    Policy::parse(&text)
+    AgentPolicy::parse(&text)
         .map_err(|fault| CommandFailure::usage(format!("--policy {shown}: {fault}")))
 }
 
-fn agent_options(args: CampaignAgentArgs, policy: Policy) -> Result<AgentOptions, CommandFailure> {
+fn agent_options(
+    args: CampaignAgentArgs,
+    policy: AgentPolicy,
+) -> Result<AgentOptions, CommandFailure> {
     let broker = args.broker.broker_options();
     // Checked first, since the addresses below are resolved from the server names.
     broker.check()?;

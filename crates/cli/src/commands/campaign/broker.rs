@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use horolog_campaign::nats::{BrokerIdentity, BrokerOptions, NatsError, TlsOptions};
+use horolog_campaign::nats::{BrokerClientIdentity, BrokerOptions, NatsError, TlsOptions};
 
 use crate::failure::CommandFailure;
 
@@ -65,10 +65,12 @@ impl BrokerArgs {
     pub(super) fn broker_options(&self) -> BrokerOptions {
         let password = || self.password_file.clone().unwrap_or_default();
         let identity = match (&self.creds, &self.nkey, &self.user) {
-            (Some(path), _, _) => BrokerIdentity::Credentials(path.clone()),
-            (_, Some(path), _) => BrokerIdentity::Key(path.clone()),
-            (_, _, Some(name)) => BrokerIdentity::User { name: name.clone(), password: password() },
-            (None, None, None) => BrokerIdentity::Anonymous,
+            (Some(path), _, _) => BrokerClientIdentity::Credentials(path.clone()),
+            (_, Some(path), _) => BrokerClientIdentity::Key(path.clone()),
+            (_, _, Some(name)) => {
+                BrokerClientIdentity::User { name: name.clone(), password: password() }
+            }
+            (None, None, None) => BrokerClientIdentity::Anonymous,
         };
         BrokerOptions {
             servers: self.servers.clone(),

@@ -8,7 +8,8 @@ use std::time::Duration;
 use clap::Args;
 use horolog_campaign::CampaignId;
 use horolog_campaign::controller::{
-    self, CampaignError, CampaignSource, CollectedResults, ControllerEvent, ControllerOptions,
+    self, CampaignError, CampaignProgressEvent, CollectedResults, ControllerOptions,
+    NewOrResumedCampaign,
 };
 use horolog_campaign::merge::{MergeInput, merge};
 use horolog_campaign::order::LEAD_NS_MAX;
@@ -87,7 +88,7 @@ impl NatsCampaignArgs {
         settings: Vec<(String, String)>,
         files: &ResultFileArgs,
     ) -> Result<(), CommandFailure> {
-        self.run_controller(CampaignSource::Plan(plan, settings), name, files)
+        self.run_controller(NewOrResumedCampaign::Plan(plan, settings), name, files)
     }
 
     /// Resumes the campaign of `--resume`.
@@ -95,12 +96,12 @@ impl NatsCampaignArgs {
         // The ID is present, since clap requires a plan or --resume.
         let id = self.resume.clone().ok_or_else(|| CommandFailure::usage("name a plan"))?;
         let name = format!("plan of {id}");
-        self.run_controller(CampaignSource::Resume(id), &name, files)
+        self.run_controller(NewOrResumedCampaign::Resume(id), &name, files)
     }
 
     fn run_controller(
         &self,
-        what: CampaignSource,
+        what: NewOrResumedCampaign,
         plan: &str,
         files: &ResultFileArgs,
     ) -> Result<(), CommandFailure> {
@@ -119,7 +120,7 @@ impl NatsCampaignArgs {
             injected_offset_ns: self.inject_clock_offset.as_ns(),
         };
         let print_event =
-            |step: &ControllerEvent<'_>| output::print_note(&format!("horolog: {step}"));
+            |step: &CampaignProgressEvent<'_>| output::print_note(&format!("horolog: {step}"));
         let outcome =
             controller::run(options, &print_event, &output::check_stop_request, |collected| {
                 let result = merge_results(collected, started);

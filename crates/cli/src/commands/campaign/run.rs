@@ -9,12 +9,13 @@ use std::path::Path;
 
 use clap::Args;
 use horolog_campaign::local::{
-    self, CampaignObserver, LabAddresses, LocalError, LocalOptions, LocalPlacement,
+    self, CampaignObserver, LabAddressFamily, LocalCampaignError, LocalCampaignOptions,
+    LocalPlacement,
 };
 use horolog_campaign::order::OrderEvent;
 use horolog_campaign::placement::{PlacedJob, Placement};
 use horolog_campaign::plan::{PLAN_BYTES_MAX, Plan};
-use horolog_campaign::{AgentName, FileError};
+use horolog_campaign::{AgentName, FileContentError};
 
 use super::over_nats::NatsCampaignArgs;
 use super::plans;
@@ -80,8 +81,8 @@ fn parse_parameter(text: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), value.to_owned()))
 }
 
-impl From<LocalError> for CommandFailure {
-    fn from(error: LocalError) -> Self {
+impl From<LocalCampaignError> for CommandFailure {
+    fn from(error: LocalCampaignError) -> Self {
         if error.is_usage_error() { Self::usage(error) } else { Self::environment(error) }
     }
 }
@@ -103,15 +104,15 @@ fn read_plan(plan: &str) -> Result<(String, String), CommandFailure> {
     Ok((text, plan.to_owned()))
 }
 
-fn plan_failure(name: &str, fault: &FileError) -> CommandFailure {
+fn plan_failure(name: &str, fault: &FileContentError) -> CommandFailure {
     CommandFailure::usage(fault.in_file(name))
 }
 
-struct CampaignProgress {
+struct CampaignProgressObserver {
     progress: ProgressLine,
 }
 
-impl CampaignObserver for CampaignProgress {
+impl CampaignObserver for CampaignProgressObserver {
     fn event(&mut self, agent: &AgentName, event: &OrderEvent) {
         match event {
             OrderEvent::Started { job, .. } => {
@@ -146,10 +147,10 @@ pub(super) fn run(args: &CampaignRunArgs) -> Result<(), CommandFailure> {
         return args.nats.run((text, &name), args.set.clone(), &args.files);
     }
     let plan = Plan::parse(&text, &args.set).map_err(|fault| plan_failure(&name, &fault))?;
-    let addresses = if args.ipv6 { LabAddresses::V6 } else { LabAddresses::V4 };
+    let addresses = if args.ipv6 { LabAddressFamily::V6 } else { LabAddressFamily::V4 };
     let LocalPlacement { placement, .. } =
         local::assign_to_lab_hosts(&plan, addresses).map_err(|error| match error {
-            LocalError::Placement(fault) => CommandFailure::usage(fault.in_file(&name)),
+            LocalCampaignError::Placement(fault) => CommandFailure::usage(fault.in_file(&name)),
             other => other.into(),
         })?;
     if args.check {
@@ -158,8 +159,8 @@ pub(super) fn run(args: &CampaignRunArgs) -> Result<(), CommandFailure> {
     let files = args.files.open()?;
     output::install_interrupt_handler()?;
     let program = std::env::current_exe().map_err(CommandFailure::environment)?;
-    let options = LocalOptions { program, command: output::command_line(), addresses };
-    let mut observer = CampaignProgress { progress: ProgressLine::new() };
+    let options = LocalCampaignOptions { program, command: output::command_line(), addresses };
+    let mut observer = CampaignProgressObserver { progress: ProgressLine::new() };
     observer.progress.set_message("starting services");
     let result = local::run(&plan, &options, &mut observer);
     observer.progress.finish();

@@ -7,13 +7,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use horolog_probe::clocks::{COUNT_MAX, ClockComparison, ClockError, ClockName, CompareOptions};
+use horolog_probe::clocks::{
+    COUNT_MAX, ClockCompareOptions, ClockComparison, ClockName, ClockOpenError,
+};
 use horolog_record::ClockCompareResult;
 
-use crate::ci::CiArgs;
+use crate::ci::CiOutputArgs;
 use crate::failure::CommandFailure;
 use crate::files::ResultFiles;
-use crate::limit::Limit;
+use crate::limit::MetricLimit;
 use crate::output::{self, ProgressLine};
 use crate::result_store::StoreResultArgs;
 use crate::values;
@@ -42,8 +44,8 @@ pub(crate) struct ClockCompareArgs {
     /// Repeatable. A limit on a metric that was not measured fails.
     ///
     /// Metrics: mean, stddev, rms, p99, max (absolute value).
-    #[arg(long, value_name = "LIMIT", value_parser = Limit::<ClockCompareResult>::parse)]
-    fail_if: Vec<Limit<ClockCompareResult>>,
+    #[arg(long, value_name = "LIMIT", value_parser = MetricLimit::<ClockCompareResult>::parse)]
+    fail_if: Vec<MetricLimit<ClockCompareResult>>,
     /// Write the result with every reading to FILE as JSON; '-' writes it to standard output
     /// instead of the text.
     #[arg(long, value_name = "FILE")]
@@ -52,7 +54,7 @@ pub(crate) struct ClockCompareArgs {
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     #[command(flatten)]
-    ci: CiArgs,
+    ci: CiOutputArgs,
     #[command(flatten)]
     store_args: StoreResultArgs,
 }
@@ -84,7 +86,7 @@ impl ClockReadingArgs {
         let count = u64::try_from(count).unwrap_or(u64::MAX).saturating_add(1);
         let clocks = &self.clocks;
         let clocks = if clocks.is_empty() { ClockName::defaults() } else { clocks.clone() };
-        let options = CompareOptions {
+        let options = ClockCompareOptions {
             clocks,
             interval: self.interval,
             count,
@@ -94,11 +96,11 @@ impl ClockReadingArgs {
     }
 }
 
-impl From<ClockError> for CommandFailure {
-    fn from(error: ClockError) -> Self {
+impl From<ClockOpenError> for CommandFailure {
+    fn from(error: ClockOpenError) -> Self {
         match error {
-            ClockError::TaiUnknown(_) => Self::usage(error),
-            ClockError::Device { .. } => Self::environment(error),
+            ClockOpenError::TaiUnknown(_) => Self::usage(error),
+            ClockOpenError::Device { .. } => Self::environment(error),
         }
     }
 }

@@ -12,7 +12,7 @@ use clap::Args;
 use horolog_probe::clocks::{SlotReadings, run_each_interval};
 use horolog_record::ClockLogLine;
 use horolog_server::{ServerStatus, status};
-use horolog_sys::clock::{MonotonicClock, Realtime};
+use horolog_sys::clock::{ClockMonotonic, ClockRealtime};
 use horolog_time::Clock;
 
 use super::compare::ClockReadingArgs;
@@ -163,8 +163,8 @@ fn system_clock_line(status: &ServerStatus) -> ClockLogLine {
 /// Returns a line with the name of a clock and the current time, to be completed with values.
 fn clock_line_now(clock: &str) -> ClockLogLine {
     ClockLogLine {
-        monotonic_ns: MonotonicClock.now().as_ns(),
-        utc_ns: Some(Realtime.now().as_ns()),
+        monotonic_ns: ClockMonotonic.now().as_ns(),
+        utc_ns: Some(ClockRealtime.now().as_ns()),
         clock: Some(clock.to_owned()),
         ..ClockLogLine::default()
     }

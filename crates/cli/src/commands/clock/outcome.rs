@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use horolog_discipline::Oscillator;
+use horolog_discipline::OscillatorModel;
 use horolog_discipline::simulation::{
-    OutageErrors, SimulationOutcome, SimulationSample, SimulationSettings,
+    ReceiverOutageOutcome, SimulationOutcome, SimulationSample, SimulationSettings,
 };
 use horolog_record::{
-    AllanDeviation, CLOCK_SCHEMA, ClockErrorRange, ClockOscillator, ClockOutage, ClockResult,
-    DisciplineMethod, DisciplineResult, Finding, FindingCode, Host, PulseConditions,
+    AllanDeviation, CLOCK_SCHEMA, ClockErrorRange, ClockSimulateResult, DisciplineMethod,
+    DisciplineResult, Finding, FindingCode, Host, OscillatorNoise, PulseConditions, PulseOutage,
     PulseOutcomeCounts, Severity,
 };
 
@@ -30,9 +30,9 @@ pub(super) fn simulation_record(
     outcome: &SimulationOutcome,
     started: String,
     command: Vec<String>,
-) -> ClockResult {
+) -> ClockSimulateResult {
     let latency = settings.latency;
-    ClockResult {
+    ClockSimulateResult {
         schema: CLOCK_SCHEMA.to_owned(),
         started,
         command,
@@ -72,8 +72,8 @@ pub(super) fn simulation_record(
     }
 }
 
-fn oscillator_record(oscillator: &Oscillator) -> ClockOscillator {
-    ClockOscillator {
+fn oscillator_record(oscillator: &OscillatorModel) -> OscillatorNoise {
+    OscillatorNoise {
         name: oscillator.name.to_owned(),
         frequency_ppb: oscillator.frequency_ppb,
         white_fm_ppb: oscillator.white_fm_ppb,
@@ -97,7 +97,7 @@ fn discipline_result(
         deviation: point.deviation * 1e-9,
         terms: point.terms as u64,
     });
-    let outage = |outage: OutageErrors| ClockOutage {
+    let outage = |outage: ReceiverOutageOutcome| PulseOutage {
         begin_s: outage.period.begin_s,
         length_s: outage.period.length_s,
         error_max_ns: outage.error_max_ns.unsigned_abs(),
@@ -169,7 +169,7 @@ mod tests {
 
     use super::*;
 
-    fn of(settings: &SimulationSettings) -> ClockResult {
+    fn of(settings: &SimulationSettings) -> ClockSimulateResult {
         simulation_record(settings, &simulate(settings), String::new(), Vec::new())
     }
 

@@ -63,7 +63,7 @@ fn read_clock_log(path: &Path) -> Result<ClockLogResult, CommandFailure> {
 
 #[cfg(test)]
 mod tests {
-    use horolog_discipline::{ClockErrorEntry, PulseVerdict, SynchronisationState};
+    use horolog_discipline::{ClockErrorLogEntry, PulseVerdict, SynchronisationState};
 
     use super::*;
 
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn what_a_server_writes_is_read() {
-        let entry = ClockErrorEntry {
+        let entry = ClockErrorLogEntry {
             monotonic_ns: 5_000_000_123,
             utc_ns: Some(1_800_000_000_000_000_000),
             measured_ns: Some(-120),

@@ -9,13 +9,13 @@ use clap::Args;
 use horolog_discipline::simulation::{
     FaultPeriod, SimulationSettings, TimestampDelay, simulate_while,
 };
-use horolog_discipline::{Oscillator, ServoSettings};
-use horolog_record::{ClockResult, rfc3339_now};
+use horolog_discipline::{OscillatorModel, ServoSettings};
+use horolog_record::{ClockSimulateResult, rfc3339_now};
 
 use super::outcome;
 use crate::failure::CommandFailure;
 use crate::files::ResultFileArgs;
-use crate::limit::Limit;
+use crate::limit::MetricLimit;
 use crate::output;
 use crate::values;
 
@@ -41,7 +41,7 @@ const PULSES_MAX: i64 = 50;
 pub(crate) struct ClockSimulateArgs {
     /// Oscillator of the clock: raspberry-pi, tcxo or ocxo.
     #[arg(long, value_name = "NAME", value_parser = parse_oscillator, default_value = "raspberry-pi")]
-    oscillator: Oscillator,
+    oscillator: OscillatorModel,
     /// White noise of a pulse, as a standard deviation, up to 1ms.
     #[arg(long, value_name = "TIME", value_parser = parse_noise, default_value = "100ns")]
     pulse_noise: Duration,
@@ -87,15 +87,15 @@ pub(crate) struct ClockSimulateArgs {
     ///
     /// Metrics: mean, stddev, rms, p99, max (of the absolute error), and recovery (the longest, of
     /// all outages).
-    #[arg(long, value_name = "LIMIT", value_parser = Limit::<ClockResult>::parse)]
-    fail_if: Vec<Limit<ClockResult>>,
+    #[arg(long, value_name = "LIMIT", value_parser = MetricLimit::<ClockSimulateResult>::parse)]
+    fail_if: Vec<MetricLimit<ClockSimulateResult>>,
     #[command(flatten)]
     files: ResultFileArgs,
 }
 
-pub(crate) fn parse_oscillator(text: &str) -> Result<Oscillator, String> {
-    let names = || Oscillator::ALL.map(|oscillator| oscillator.name).join(", ");
-    Oscillator::named(text).ok_or_else(|| format!("write one of {}", names()))
+pub(crate) fn parse_oscillator(text: &str) -> Result<OscillatorModel, String> {
+    let names = || OscillatorModel::ALL.map(|oscillator| oscillator.name).join(", ");
+    OscillatorModel::named(text).ok_or_else(|| format!("write one of {}", names()))
 }
 
 fn parse_noise(text: &str) -> Result<Duration, String> {
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn oscillators_have_names() {
-        assert_eq!(parse_oscillator("tcxo"), Ok(Oscillator::TCXO));
+        assert_eq!(parse_oscillator("tcxo"), Ok(OscillatorModel::TCXO));
         assert!(
             parse_oscillator("quartz").is_err_and(|text| text.contains("raspberry-pi, tcxo, ocxo"))
         );

@@ -15,11 +15,11 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use horolog_cycle::run::{
-    self as cycle, ClusterOptions, LOG_HEADER, LogLine, NODES_MAX, RunError, RunObserver,
+    self as cycle, ClusterOptions, LOG_HEADER, NODES_MAX, PeriodLogLine, RunError, RunObserver,
     RunOptions, RunSnapshot,
 };
 use horolog_cycle::task::{Task, TaskSet, TaskWork};
-use horolog_record::{CycleResult, TaskPolicy};
+use horolog_record::{CycleResult, TaskSchedulingPolicy};
 use horolog_time::Span;
 use live::CycleRunLiveView;
 use tasks::CycleTaskArgs;
@@ -27,7 +27,7 @@ use tasks::CycleTaskArgs;
 use super::node::NODE_COMMAND;
 use crate::failure::CommandFailure;
 use crate::files::ResultFileArgs;
-use crate::limit::Limit;
+use crate::limit::MetricLimit;
 use crate::live::require_stderr_terminal;
 use crate::output::{self, ProgressLine};
 use crate::values;
@@ -56,14 +56,14 @@ pub(crate) struct CycleRunArgs {
     /// Number of nodes; with several numbers, such as 1,2,4, run once with each and report the
     /// speedup.
     #[arg(short, long, value_name = "LIST", value_parser = parse_node_counts, default_value = "1")]
-    nodes: NodeCounts,
+    nodes: NodeCountList,
     /// Divide the computation among the nodes, instead of giving all of it to each.
     #[arg(long)]
     split_work: bool,
     /// Run once with each of these scheduling policies, such as fifo,rr,other,deadline.
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = TaskPolicy::parse,
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = TaskSchedulingPolicy::parse,
           conflicts_with = "policy")]
-    compare: Vec<TaskPolicy>,
+    compare: Vec<TaskSchedulingPolicy>,
     /// Pretend that the clock of a node is off, such as 2=+3ms; with --join that of this node, such
     /// as +3ms. The system clock is not changed. Repeatable.
     #[arg(long, value_name = "[NODE=]TIME", value_parser = parse_clock_offset, allow_hyphen_values = true)]
@@ -97,8 +97,8 @@ pub(crate) struct CycleRunArgs {
     ///
     /// Metrics: missed (a share), start-latency, execution and response with -mean, -p99, -p99.9
     /// and -max.
-    #[arg(long, value_name = "LIMIT", value_parser = Limit::<CycleResult>::parse)]
-    fail_if: Vec<Limit<CycleResult>>,
+    #[arg(long, value_name = "LIMIT", value_parser = MetricLimit::<CycleResult>::parse)]
+    fail_if: Vec<MetricLimit<CycleResult>>,
     #[command(flatten)]
     files: ResultFileArgs,
 }
@@ -143,9 +143,9 @@ enum ReleaseSignalArg {
 
 /// Numbers of nodes, one for each run.
 #[derive(Clone, Debug)]
-struct NodeCounts(Vec<u16>);
+struct NodeCountList(Vec<u16>);
 
-fn parse_node_counts(text: &str) -> Result<NodeCounts, String> {
+fn parse_node_counts(text: &str) -> Result<NodeCountList, String> {
     let form = || format!("expected numbers of nodes from 1 to {NODES_MAX}, such as 2 or 1,2,4");
     let counts = values::numbers(text).map_err(|_| form())?;
     let most = f64::from(NODES_MAX);
@@ -158,7 +158,7 @@ fn parse_node_counts(text: &str) -> Result<NodeCounts, String> {
     // distinguished.
     match first_duplicate(&counts) {
         Some(count) => Err(format!("{count} given twice")),
-        None => Ok(NodeCounts(counts)),
+        None => Ok(NodeCountList(counts)),
     }
 }
 
@@ -235,7 +235,7 @@ pub(super) fn run(args: CycleRunArgs) -> Result<(), CommandFailure> {
         output::print_note(&note);
     }
     output::install_interrupt_handler()?;
-    let mut reporter = CycleRunReporter::new(args.live, args.log.as_deref())?;
+    let mut reporter = CycleRunObserver::new(args.live, args.log.as_deref())?;
     let options = RunOptions {
         program: PathBuf::from("/proc/self/exe"),
         arguments: NODE_COMMAND.map(str::to_owned).to_vec(),
@@ -280,7 +280,7 @@ fn notes(set: &TaskSet, cores: &[usize], (most, local): (u16, u16)) -> Vec<Strin
     }
     let is_pinned = |task: &&Task| match cores {
         [] => task.schedule.core.is_some(),
-        [_] => task.schedule.policy != TaskPolicy::Deadline,
+        [_] => task.schedule.policy != TaskSchedulingPolicy::Deadline,
         _ => false,
     };
     if local > 1
@@ -419,7 +419,7 @@ impl From<RunError> for CommandFailure {
 }
 
 /// Observer that shows the progress of a run and logs its periods.
-pub(super) struct CycleRunReporter {
+pub(super) struct CycleRunObserver {
     /// Progress line; `None` with a live view, which occupies the terminal.
     progress: Option<ProgressLine>,
     live: Option<CycleRunLiveView>,
@@ -434,7 +434,7 @@ struct PeriodLogFile {
     write_error: Option<io::Error>,
 }
 
-impl CycleRunReporter {
+impl CycleRunObserver {
     pub(super) fn new(live: bool, log: Option<&Path>) -> Result<Self, CommandFailure> {
         let progress = (!live).then(ProgressLine::new);
         let log = log.map(PeriodLogFile::open).transpose()?;
@@ -452,7 +452,7 @@ impl CycleRunReporter {
     }
 }
 
-impl RunObserver for CycleRunReporter {
+impl RunObserver for CycleRunObserver {
     fn joined(&mut self, members: usize, of: usize) {
         if let Some(live) = &self.live {
             live.show_joined(members, of);
@@ -471,7 +471,7 @@ impl RunObserver for CycleRunReporter {
         }
     }
 
-    fn log(&mut self, line: &LogLine<'_>) {
+    fn log(&mut self, line: &PeriodLogLine<'_>) {
         if let Some(log) = &mut self.log {
             log.write_line(line);
         }
@@ -490,7 +490,7 @@ impl PeriodLogFile {
         Ok(Self { path: path.to_owned(), writer: to, write_error: None })
     }
 
-    fn write_line(&mut self, line: &LogLine<'_>) {
+    fn write_line(&mut self, line: &PeriodLogLine<'_>) {
         if self.write_error.is_none() {
             self.write_error = writeln!(self.writer, "{line}").err();
         }
@@ -527,6 +527,6 @@ mod tests {
         let of_flag = notes(&plain, &[0], (4, 4));
         assert!(of_flag[0].contains("on core 0") && of_flag[0].contains("--core 0,1"));
         assert!(notes(&plain, &[0, 1], (4, 4)).is_empty());
-        assert!(notes(&plain.with_policy(TaskPolicy::Deadline), &[0], (2, 2)).is_empty());
+        assert!(notes(&plain.with_policy(TaskSchedulingPolicy::Deadline), &[0], (2, 2)).is_empty());
     }
 }

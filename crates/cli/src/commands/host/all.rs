@@ -6,14 +6,14 @@
 use std::time::Duration;
 
 use clap::Args;
-use horolog_probe::host::all::{self, HostAllOptions, HostCallbacks};
-use horolog_record::{HostAllResult, HostMeasurement};
+use horolog_probe::host::all::{self, HostAllCallbacks, HostAllOptions};
+use horolog_record::{HostAllResult, HostMeasurementKind};
 use horolog_report::host_part;
 
 use super::MeasuringThreadArgs;
 use crate::failure::CommandFailure;
 use crate::files::ResultFileArgs;
-use crate::limit::Limit;
+use crate::limit::MetricLimit;
 use crate::output::{self, ProgressLine};
 use crate::values;
 
@@ -37,7 +37,7 @@ pub(crate) struct HostAllArgs {
     time: Duration,
     /// Parts to skip, such as 'delay,nic': clock, delay, timer, switch, interrupt, nic.
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_measurement)]
-    skip: Vec<HostMeasurement>,
+    skip: Vec<HostMeasurementKind>,
     #[command(flatten)]
     threads: MeasuringThreadArgs,
     /// Exit with status 1 if this expression is true for a part, such as 'timer.p99>100us' or
@@ -45,8 +45,8 @@ pub(crate) struct HostAllArgs {
     ///
     /// Metrics: those of delay, timer, switch and interrupt, with the part's name as prefix, such
     /// as timer.p99.
-    #[arg(long, value_name = "LIMIT", value_parser = Limit::<HostAllResult>::parse)]
-    fail_if: Vec<Limit<HostAllResult>>,
+    #[arg(long, value_name = "LIMIT", value_parser = MetricLimit::<HostAllResult>::parse)]
+    fail_if: Vec<MetricLimit<HostAllResult>>,
     #[command(flatten)]
     files: ResultFileArgs,
 }
@@ -58,15 +58,15 @@ fn parse_time(text: &str) -> Result<Duration, String> {
     }
 }
 
-fn parse_measurement(text: &str) -> Result<HostMeasurement, String> {
-    let names = || HostMeasurement::ALL.map(HostMeasurement::name).join(", ");
-    let found = HostMeasurement::ALL.into_iter().find(|part| part.name() == text);
+fn parse_measurement(text: &str) -> Result<HostMeasurementKind, String> {
+    let names = || HostMeasurementKind::ALL.map(HostMeasurementKind::name).join(", ");
+    let found = HostMeasurementKind::ALL.into_iter().find(|part| part.name() == text);
     found.ok_or_else(|| format!("write one of {}", names()))
 }
 
 pub(super) fn run(args: &HostAllArgs) -> Result<(), CommandFailure> {
     let parts: Vec<_> =
-        HostMeasurement::ALL.into_iter().filter(|part| !args.skip.contains(part)).collect();
+        HostMeasurementKind::ALL.into_iter().filter(|part| !args.skip.contains(part)).collect();
     if parts.is_empty() {
         return Err(CommandFailure::usage("no parts left to measure; give fewer to --skip"));
     }
@@ -80,7 +80,7 @@ pub(super) fn run(args: &HostAllArgs) -> Result<(), CommandFailure> {
         command: output::command_line(),
     };
     let progress = ProgressLine::new();
-    let callbacks = HostCallbacks {
+    let callbacks = HostAllCallbacks {
         report_step: &|part, what| progress.set_message(&format!("{}: {what}", part.name())),
         report_outcome: &|outcome| progress.print_above(&host_part(outcome)),
         is_over: &|| output::check_stop_request().is_break(),
@@ -97,10 +97,10 @@ mod tests {
     #[test]
     fn a_limit_names_its_part() {
         for text in ["interrupt.kernel.p99>50us", "switch.pipe>20us", "delay.mean>1ms"] {
-            assert!(Limit::<HostAllResult>::parse(text).is_ok(), "{text}");
+            assert!(MetricLimit::<HostAllResult>::parse(text).is_ok(), "{text}");
         }
         for wrong in ["p99>1us", "clock.cost>1us", "nic.rings>1", "timer.kernel.p99>1us", "timer"] {
-            assert!(Limit::<HostAllResult>::parse(wrong).is_err(), "{wrong}");
+            assert!(MetricLimit::<HostAllResult>::parse(wrong).is_err(), "{wrong}");
         }
     }
 
@@ -110,7 +110,7 @@ mod tests {
         for wrong in ["4s", "2h", "soon"] {
             assert!(parse_time(wrong).is_err(), "{wrong}");
         }
-        assert_eq!(parse_measurement("nic"), Ok(HostMeasurement::Nic));
+        assert_eq!(parse_measurement("nic"), Ok(HostMeasurementKind::Nic));
         assert!(parse_measurement("card").is_err_and(|why| why.contains("interrupt")));
     }
 }

@@ -13,7 +13,7 @@ use horolog_record::{
 
 use crate::failure::{CommandFailure, fail_if_unmeasured};
 use crate::files::ResultFileArgs;
-use crate::limit::Limit;
+use crate::limit::MetricLimit;
 use crate::output::{self, ProgressLine};
 use crate::values;
 
@@ -62,8 +62,8 @@ pub(crate) struct HostDelayArgs {
     /// fails if none was measured.
     ///
     /// Metrics: mean, p50, p90, p99, p99.9, max.
-    #[arg(long, value_name = "LIMIT", value_parser = Limit::<HostDelayResult>::parse)]
-    fail_if: Vec<Limit<HostDelayResult>>,
+    #[arg(long, value_name = "LIMIT", value_parser = MetricLimit::<HostDelayResult>::parse)]
+    fail_if: Vec<MetricLimit<HostDelayResult>>,
     #[command(flatten)]
     files: ResultFileArgs,
 }

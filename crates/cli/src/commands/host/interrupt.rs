@@ -6,13 +6,13 @@
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use horolog_probe::host::interrupt::{self, InterruptOptions};
+use horolog_probe::host::interrupt::{self, HostInterruptOptions};
 use horolog_record::{HostInterruptResult, TimerHandlerKind};
 
 use super::{CoreList, MeasuringThreadArgs, parse_core_list};
 use crate::failure::{CommandFailure, fail_if_unmeasured};
 use crate::files::ResultFileArgs;
-use crate::limit::Limit;
+use crate::limit::MetricLimit;
 use crate::output::{self, ProgressLine};
 use crate::values;
 
@@ -68,8 +68,8 @@ pub(crate) struct HostInterruptArgs {
     /// 'os-noise>1%' or 'gap>1ms'. Repeatable. A limit on a metric that was not measured fails.
     ///
     /// Metrics: mean, p99, max of kernel, signal, timerfd; os-noise (a share), gap (the longest).
-    #[arg(long, value_name = "LIMIT", value_parser = Limit::<HostInterruptResult>::parse)]
-    fail_if: Vec<Limit<HostInterruptResult>>,
+    #[arg(long, value_name = "LIMIT", value_parser = MetricLimit::<HostInterruptResult>::parse)]
+    fail_if: Vec<MetricLimit<HostInterruptResult>>,
     #[command(flatten)]
     files: ResultFileArgs,
 }
@@ -112,7 +112,7 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
 pub(super) fn run(args: HostInterruptArgs) -> Result<(), CommandFailure> {
     let files = args.files.open()?;
     output::install_interrupt_handler()?;
-    let options = InterruptOptions {
+    let options = HostInterruptOptions {
         cores: args.cores.map(|list| list.0).unwrap_or_default(),
         kinds: args.handlers.into_iter().map(TimerHandlerKind::from).collect(),
         expiries: args.expiries,

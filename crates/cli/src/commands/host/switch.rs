@@ -4,13 +4,13 @@
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
 use clap::Args;
-use horolog_probe::host::switch::{self, SwitchOptions, TURNS_MAX};
+use horolog_probe::host::switch::{self, HostSwitchOptions, TURNS_MAX};
 use horolog_record::HostSwitchResult;
 
 use super::{CoreList, MeasuringThreadArgs, parse_core_list};
 use crate::failure::CommandFailure;
 use crate::files::ResultFileArgs;
-use crate::limit::Limit;
+use crate::limit::MetricLimit;
 use crate::output::{self, ProgressLine};
 
 /// Measure the cost of switching between processes and between threads.
@@ -46,8 +46,8 @@ pub(crate) struct HostSwitchArgs {
     ///
     /// Metrics: process, thread (one switch, by the eight steps); pipe, futex, eventfd (mean round
     /// trip, which has two switches, at the worst of: one core or two, thread or process).
-    #[arg(long, value_name = "LIMIT", value_parser = Limit::<HostSwitchResult>::parse)]
-    fail_if: Vec<Limit<HostSwitchResult>>,
+    #[arg(long, value_name = "LIMIT", value_parser = MetricLimit::<HostSwitchResult>::parse)]
+    fail_if: Vec<MetricLimit<HostSwitchResult>>,
     #[command(flatten)]
     files: ResultFileArgs,
 }
@@ -62,7 +62,7 @@ fn parse_core_pair(text: &str) -> Result<CoreList, String> {
 pub(super) fn run(args: HostSwitchArgs) -> Result<(), CommandFailure> {
     let files = args.files.open()?;
     output::install_interrupt_handler()?;
-    let options = SwitchOptions {
+    let options = HostSwitchOptions {
         cores: args.cores.map(|list| list.0).unwrap_or_default(),
         turns: args.turns,
         repetitions: args.repetitions.into(),

@@ -6,13 +6,13 @@
 use std::time::Duration;
 
 use clap::Args;
-use horolog_probe::host::timer::{self, TimerOptions};
+use horolog_probe::host::timer::{self, HostTimerOptions};
 use horolog_record::HostTimerResult;
 
 use super::{CoreList, MeasuringThreadArgs, parse_core_list};
 use crate::failure::CommandFailure;
 use crate::files::ResultFileArgs;
-use crate::limit::Limit;
+use crate::limit::MetricLimit;
 use crate::output::{self, ProgressLine};
 use crate::values;
 
@@ -49,8 +49,8 @@ pub(crate) struct HostTimerArgs {
     /// 'missed>0.1%'. Repeatable. A limit on a metric that was not measured fails.
     ///
     /// Metrics: mean, p50, p90, p99, p99.9, max, missed (a share).
-    #[arg(long, value_name = "LIMIT", value_parser = Limit::<HostTimerResult>::parse)]
-    fail_if: Vec<Limit<HostTimerResult>>,
+    #[arg(long, value_name = "LIMIT", value_parser = MetricLimit::<HostTimerResult>::parse)]
+    fail_if: Vec<MetricLimit<HostTimerResult>>,
     #[command(flatten)]
     files: ResultFileArgs,
 }
@@ -76,7 +76,7 @@ pub(super) fn run(args: HostTimerArgs) -> Result<(), CommandFailure> {
     }
     let files = args.files.open()?;
     output::install_interrupt_handler()?;
-    let options = TimerOptions {
+    let options = HostTimerOptions {
         cores: args.cores.map(|list| list.0).unwrap_or_default(),
         interval: args.interval,
         cycles: cycles as u64,

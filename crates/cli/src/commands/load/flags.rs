@@ -8,15 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use horolog_counters::Token;
+use horolog_counters::BearerToken;
 use horolog_http::Url;
 use horolog_load::capture::{CaptureOptions, PACKETS_MAX};
 use horolog_load::compliant_clients::CompliantClientOptions;
-use horolog_load::limit::{LoadLimit, RequiredFeature};
-use horolog_load::offset::OffsetOptions;
+use horolog_load::limit::{LoadLimit, MetricPrerequisite};
+use horolog_load::offset::ServerOffsetOptions;
 use horolog_load::remote_counters::RemoteCounterOptions;
 use horolog_load::trailer::{ExtensionField, KeyFile, KeyTable, TrailerOptions};
-use horolog_record::{Finding, LimitResult, SearchKind};
+use horolog_record::{CapacitySearchGoal, Finding, LimitResult};
 use horolog_sys::netlink::Prefix;
 use horolog_sys::private_file;
 use horolog_time::Span;
@@ -27,7 +27,7 @@ use crate::values;
 
 /// Limits on the measured values.
 #[derive(Args, Debug, Default)]
-pub(crate) struct LoadLimitArgs {
+pub(crate) struct LoadMetricLimitArgs {
     /// Exit with status 1 if this expression is true for any trial, such as 'loss>0.1%' or
     /// 'p99>200us'; in a search, for the trials at the rate found. Repeatable. A limit on a metric
     /// that was not measured fails.
@@ -42,12 +42,12 @@ pub(crate) struct LoadLimitArgs {
     fail_if: Vec<LoadLimit>,
 }
 
-impl LoadLimitArgs {
+impl LoadMetricLimitArgs {
     /// Returns the limits; an error if one requires a feature that is not among `features`, those
     /// of the run.
     pub(crate) fn resolve(
         self,
-        features: &[RequiredFeature],
+        features: &[MetricPrerequisite],
     ) -> Result<Vec<LoadLimit>, CommandFailure> {
         check_features(&self.fail_if, features)?;
         Ok(self.fail_if)
@@ -57,16 +57,22 @@ impl LoadLimitArgs {
 /// Returns an error if a limit requires a feature that the run does not have.
 pub(crate) fn check_features(
     limits: &[LoadLimit],
-    features: &[RequiredFeature],
+    features: &[MetricPrerequisite],
 ) -> Result<(), CommandFailure> {
     for limit in limits {
         let required = limit.required_feature().filter(|wants| !features.contains(wants));
         let missing = match required {
             None => continue,
-            Some(RequiredFeature::Search(SearchKind::Ndr)) => "a search; add --search ndr",
-            Some(RequiredFeature::Search(SearchKind::Pdr)) => "a search; add --search pdr",
-            Some(RequiredFeature::Offsets) => "offsets; add --measure-offset",
-            Some(RequiredFeature::CompliantClients) => "compliant clients; add --compliant-clients",
+            Some(MetricPrerequisite::Search(CapacitySearchGoal::Ndr)) => {
+                "a search; add --search ndr"
+            }
+            Some(MetricPrerequisite::Search(CapacitySearchGoal::Pdr)) => {
+                "a search; add --search pdr"
+            }
+            Some(MetricPrerequisite::Offsets) => "offsets; add --measure-offset",
+            Some(MetricPrerequisite::CompliantClients) => {
+                "compliant clients; add --compliant-clients"
+            }
         };
         let text = limit.text();
         return Err(CommandFailure::usage(format!("the limit '{text}' is for {missing}")));
@@ -132,7 +138,7 @@ impl RemoteCounterArgs {
         let (Some(url), Some(file)) = (self.counters, self.counters_token_file) else {
             return Ok(None);
         };
-        let token = Token::load(&file).map_err(CommandFailure::usage)?;
+        let token = BearerToken::load(&file).map_err(CommandFailure::usage)?;
         Ok(Some(RemoteCounterOptions { url, token }))
     }
 }
@@ -164,15 +170,19 @@ impl TimestampOffsetArgs {
         self.measure_offset.is_some()
     }
 
-    pub(crate) fn resolve(self) -> Option<OffsetOptions> {
+    pub(crate) fn resolve(self) -> Option<ServerOffsetOptions> {
         let (mean_of_server, hardware) = (self.offset_mean, self.hardware_timestamps);
-        self.measure_offset.map(|correction| OffsetOptions { correction, mean_of_server, hardware })
+        self.measure_offset.map(|correction| ServerOffsetOptions {
+            correction,
+            mean_of_server,
+            hardware,
+        })
     }
 }
 
 /// Measurements of single clients.
 #[derive(Args, Debug, Default)]
-pub(crate) struct ClientMeasurementArgs {
+pub(crate) struct PerClientMeasurementArgs {
     /// Count per client (8 bytes each) and report the fairness of the server: the smallest, median
     /// and largest share of a client's requests, Jain's index, and clients without replies.
     #[arg(long, conflicts_with_all = ["random_sources", "profile", "overload"])]
@@ -196,7 +206,7 @@ pub(crate) struct ClientMeasurementArgs {
     compliant_source: Option<Prefix>,
 }
 
-impl ClientMeasurementArgs {
+impl PerClientMeasurementArgs {
     /// Returns true if requests and replies are counted per client, to report the fairness.
     pub(crate) const fn has_fairness(&self) -> bool {
         self.fairness

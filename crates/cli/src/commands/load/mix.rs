@@ -10,9 +10,9 @@ use horolog_load::mix::{MixPart, NtpRequestOptions, RequestKind};
 use horolog_load::ptp::PtpRequestKind;
 
 use super::flags::TrailerArgs;
-use super::nts::LoadNtsArgs;
+use super::nts::RequestNtsArgs;
 use super::ptp::{PtpHeaderArgs, UnicastNegotiationArgs};
-use super::{LoadOutputs, LoadRunArgs};
+use super::{LoadCommonArgs, LoadOutputs};
 use crate::failure::CommandFailure;
 
 /// Send several kinds of requests at once, each with its share of the rate, as the clients of a
@@ -24,7 +24,7 @@ use crate::failure::CommandFailure;
 #[derive(Args, Debug)]
 pub(crate) struct LoadMixArgs {
     #[command(flatten)]
-    run: LoadRunArgs,
+    run: LoadCommonArgs,
     /// Kinds of requests with their weights, separated by commas: ntp, ntp-v1, ntp-v2, ntp-v3,
     /// ntp-interleaved, ntp-nts (with --nts or --nts-cookie), ntp-mac (with --key), ptp-delay,
     /// ptp-nsm, ptp-unicast.
@@ -38,7 +38,7 @@ pub(crate) struct LoadMixArgs {
     )]
     weights: Vec<WeightedRequestKind>,
     #[command(flatten)]
-    nts: LoadNtsArgs,
+    nts: RequestNtsArgs,
     #[command(flatten)]
     trailer: TrailerArgs,
     #[command(flatten)]

@@ -12,13 +12,13 @@ use std::time::Duration;
 
 use clap::{ArgAction, ArgGroup, Args};
 use horolog_load::nts::NtsSessions;
-use horolog_load::offset::OffsetOptions;
-use horolog_load::ptp::{PtpLoadTransport, PtpPlan, PtpRequestKind};
+use horolog_load::offset::ServerOffsetOptions;
+use horolog_load::ptp::{PtpLoadTransport, PtpRequestKind, PtpRequestOptions};
 use horolog_load::ramp::Ramp;
 use horolog_load::target::{RouteHints, TargetName};
-use horolog_load::{LoadJob, LoadOptions, LoadRun, Observer};
+use horolog_load::{LoadObserver, LoadOptions, LoadProcedure, LoadRun};
 use horolog_record::{Finding, FindingCode, LoadResult, RequestSpacing, Severity, Trial};
-use horolog_report::table::{NtpperfPanel, NtpperfTable};
+use horolog_report::table::{NtpperfColumnGroup, NtpperfTable};
 use horolog_sys::netlink::Prefix;
 use horolog_time::Span;
 use horolog_wire::ethernet::MacAddress;
@@ -190,13 +190,13 @@ fn parse_rate_range(text: &str) -> Result<(u32, u32), String> {
 }
 
 impl NtpperfArgs {
-    const fn ptp_plan(&self) -> Option<PtpPlan> {
+    const fn ptp_plan(&self) -> Option<PtpRequestOptions> {
         let (kind, domain) = match (self.delay, self.monitor) {
             (Some(domain), _) => (PtpRequestKind::Delay, domain),
             (_, Some(domain)) => (PtpRequestKind::Nsm, domain),
             (None, None) => return None,
         };
-        Some(PtpPlan {
+        Some(PtpRequestOptions {
             kind,
             domain,
             minor_version: 0,
@@ -207,17 +207,17 @@ impl NtpperfArgs {
 
     /// Returns the options of the offset measurement; `None` without -o, and for delay requests,
     /// because a delay response contains no transmit timestamp.
-    fn offset_options(&self) -> Option<OffsetOptions> {
+    fn offset_options(&self) -> Option<ServerOffsetOptions> {
         let (mean_of_server, hardware) = (self.offset_mean, self.hardware);
         let correction = self.offset.filter(|_| self.delay.is_none())?;
-        Some(OffsetOptions { correction, mean_of_server, hardware })
+        Some(ServerOffsetOptions { correction, mean_of_server, hardware })
     }
 
     fn table(&self) -> NtpperfTable {
         let panel = match self.offset_options() {
-            Some(_) => Some(NtpperfPanel::Offset),
+            Some(_) => Some(NtpperfColumnGroup::Offset),
             None if self.delay.is_some() => None,
-            None => Some(NtpperfPanel::ResponseTime),
+            None => Some(NtpperfColumnGroup::ResponseTime),
         };
         NtpperfTable { ptp: self.ptp_plan().is_some(), panel }
     }
@@ -248,7 +248,7 @@ impl NtpperfArgs {
             ptp,
             offset,
             command,
-            ..LoadOptions::new(self.destination, LoadJob::Ramp(ramp))
+            ..LoadOptions::new(self.destination, LoadProcedure::Ramp(ramp))
         })
     }
 }
@@ -280,7 +280,7 @@ impl NtpperfTrialPrinter {
     }
 }
 
-impl Observer for NtpperfTrialPrinter {
+impl LoadObserver for NtpperfTrialPrinter {
     fn trial_started(&mut self, rate: f64, duration: Duration) {
         self.progress.show_trial(rate, duration);
     }

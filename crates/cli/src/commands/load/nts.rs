@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use horolog_load::nts::{
-    Algorithm, KE_PORT, NtsOptions, NtsSessions, SESSIONS_DEFAULT, SESSIONS_MAX, SessionCount,
+    AeadAlgorithm, KE_PORT, NtsOptions, NtsSessions, SESSIONS_DEFAULT, SESSIONS_MAX, SessionCount,
     TrustAnchors,
 };
 use horolog_load::target::TargetName;
@@ -17,7 +17,7 @@ use crate::secret::SecretText;
 
 /// NTS authentication of the requests.
 #[derive(Args, Debug, Default)]
-pub(crate) struct LoadNtsArgs {
+pub(crate) struct RequestNtsArgs {
     /// Authenticate requests by NTS and verify the replies; sessions are established before the
     /// first request.
     #[arg(long, requires = "ca")]
@@ -71,7 +71,7 @@ fn parse_session_count(text: &str) -> Result<SessionCount, String> {
     }
 }
 
-impl LoadNtsArgs {
+impl RequestNtsArgs {
     /// Returns the NTS session of --nts-cookie; `None` without that flag.
     pub(crate) fn imported_session(&self) -> Result<Option<Arc<NtsSessions>>, CommandFailure> {
         let imported =
@@ -92,9 +92,9 @@ impl LoadNtsArgs {
             return Ok(None);
         }
         let algorithms = match self.nts_algorithm {
-            None => vec![Algorithm::AesSivCmac256, Algorithm::Aes128GcmSiv],
-            Some(AeadAlgorithmArg::AesSivCmac256) => vec![Algorithm::AesSivCmac256],
-            Some(AeadAlgorithmArg::Aes128GcmSiv) => vec![Algorithm::Aes128GcmSiv],
+            None => vec![AeadAlgorithm::AesSivCmac256, AeadAlgorithm::Aes128GcmSiv],
+            Some(AeadAlgorithmArg::AesSivCmac256) => vec![AeadAlgorithm::AesSivCmac256],
+            Some(AeadAlgorithmArg::Aes128GcmSiv) => vec![AeadAlgorithm::Aes128GcmSiv],
         };
         Ok(Some(NtsOptions {
             ke_server: self.nts_ke.unwrap_or_else(|| target.with_port(KE_PORT)),

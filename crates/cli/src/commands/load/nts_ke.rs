@@ -6,20 +6,20 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use horolog_load::limit::{LoadLimit, RequiredFeature};
+use horolog_load::limit::{LoadLimit, MetricPrerequisite};
 use horolog_load::nts::TrustAnchors;
 use horolog_load::nts_ke::{
-    self, CONNECTIONS_DEFAULT, NtsKeJob, NtsKeLoadOptions, NtsKeObserver,
+    self, CONNECTIONS_DEFAULT, NtsKeLoadOptions, NtsKeLoadProcedure, NtsKeObserver,
     SEARCH_CONNECTIONS_DEFAULT, SEARCH_TIMEOUT,
 };
 use horolog_load::target::TargetName;
-use horolog_record::{NtsKeTrial, PartSummary, Snapshot};
+use horolog_record::{LivePartSummary, LiveSnapshot, NtsKeTrial};
 use horolog_report::{RenderResult as _, table};
 use horolog_stats::SearchConfig;
 
 use super::SearchArg;
 use super::outputs::{LoadOutputArgs, LoadOutputs};
-use super::trial_printer::{LinePrinter, LiveOutputs};
+use super::trial_printer::{LiveOutputs, TableRowPrinter};
 use crate::failure::CommandFailure;
 use crate::live::LiveFeed;
 use crate::output;
@@ -90,26 +90,30 @@ pub(crate) struct LoadNtsKeArgs {
 }
 
 impl LoadNtsKeArgs {
-    fn job(&self) -> Result<NtsKeJob, CommandFailure> {
+    fn job(&self) -> Result<NtsKeLoadProcedure, CommandFailure> {
         let Some(search) = self.search else {
-            return Ok(NtsKeJob::ClosedLoop(self.time.unwrap_or(Duration::from_secs(5))));
+            return Ok(NtsKeLoadProcedure::ClosedLoop(self.time.unwrap_or(Duration::from_secs(5))));
         };
         let (kind, goal) = search.goal(self.loss_ratio)?;
         let (min, max) = self.rate.unwrap_or(SEARCH_RATE_RANGE);
         let mut config = SearchConfig::new(goal, min, max);
         config.initial_duration = SEARCH_INITIAL_DURATION;
         output::scale_search(&mut config, self.time.unwrap_or(Duration::from_secs(2)));
-        Ok(NtsKeJob::Search { kind, config })
+        Ok(NtsKeLoadProcedure::Search { kind, config })
     }
 
     fn resolve(self) -> Result<(NtsKeLoadOptions, LoadOutputs), CommandFailure> {
         let job = self.job()?;
         let outputs = self.output.open()?;
         let (connections, timeout, search) = match &job {
-            NtsKeJob::ClosedLoop(_) => (CONNECTIONS_DEFAULT, Duration::from_secs(5), None),
-            NtsKeJob::Search { kind, .. } => {
-                (SEARCH_CONNECTIONS_DEFAULT, SEARCH_TIMEOUT, Some(RequiredFeature::Search(*kind)))
+            NtsKeLoadProcedure::ClosedLoop(_) => {
+                (CONNECTIONS_DEFAULT, Duration::from_secs(5), None)
             }
+            NtsKeLoadProcedure::Search { kind, .. } => (
+                SEARCH_CONNECTIONS_DEFAULT,
+                SEARCH_TIMEOUT,
+                Some(MetricPrerequisite::Search(*kind)),
+            ),
         };
         let features: Vec<_> = search.into_iter().collect();
         super::flags::check_features(&self.fail_if, &features)?;
@@ -135,7 +139,7 @@ struct NtsKeTrialPrinter {
     style: table::TableStyle,
     /// Printer of rows; `None` outside a search, whose text is printed at the end, and if the
     /// result is written to standard output.
-    printer: Option<LinePrinter>,
+    printer: Option<TableRowPrinter>,
     feed: Option<LiveFeed>,
 }
 
@@ -144,7 +148,7 @@ impl NtsKeObserver for NtsKeTrialPrinter {
         self.feed.is_some()
     }
 
-    fn snapshot(&mut self, snapshot: Snapshot) {
+    fn snapshot(&mut self, snapshot: LiveSnapshot) {
         if let Some(feed) = &self.feed {
             feed.push(snapshot);
         }
@@ -152,7 +156,7 @@ impl NtsKeObserver for NtsKeTrialPrinter {
 
     fn trial_ended(&mut self, index: usize, trial: &NtsKeTrial) {
         if let Some(feed) = &self.feed {
-            feed.end_part(PartSummary::from_nts_ke_trial(index, trial));
+            feed.end_part(LivePartSummary::from_nts_ke_trial(index, trial));
         }
         if let Some(printer) = &mut self.printer {
             printer.print(table::nts_ke_row(trial, &self.style));
@@ -167,8 +171,8 @@ pub(super) fn run(args: LoadNtsKeArgs) -> Result<(), CommandFailure> {
     announce(&options);
     let title = format!("NTS-KE exchanges with {}", options.target);
     let live_outputs = LiveOutputs::start(&mut outputs, (title, "trial"))?;
-    let has_rows = !quiet && matches!(options.job, NtsKeJob::Search { .. });
-    let printer = has_rows.then(|| LinePrinter::new(&live_outputs));
+    let has_rows = !quiet && matches!(options.job, NtsKeLoadProcedure::Search { .. });
+    let printer = has_rows.then(|| TableRowPrinter::new(&live_outputs));
     let mut trial_printer =
         NtsKeTrialPrinter { style: output::table_style(), printer, feed: live_outputs.feed() };
     if let Some(printer) = &mut trial_printer.printer {
@@ -196,10 +200,10 @@ pub(super) fn run(args: LoadNtsKeArgs) -> Result<(), CommandFailure> {
 
 fn announce(options: &NtsKeLoadOptions) {
     let how = match &options.job {
-        NtsKeJob::ClosedLoop(duration) => {
+        NtsKeLoadProcedure::ClosedLoop(duration) => {
             format!("by {} clients for {:.1} s", options.connections, duration.as_secs_f64())
         }
-        NtsKeJob::Search { .. } => "at rising rates".to_owned(),
+        NtsKeLoadProcedure::Search { .. } => "at rising rates".to_owned(),
     };
     output::print_note(&format!("horolog: NTS-KE exchanges with {} {how}", options.target));
 }

@@ -9,7 +9,7 @@ use horolog_report::RenderResult;
 use serde::Serialize;
 
 use super::profile::LoadRowKind;
-use crate::ci::{self, CiArgs};
+use crate::ci::{self, CiOutputArgs};
 use crate::failure::CommandFailure;
 use crate::files::require_distinct_files;
 use crate::live::require_stderr_terminal;
@@ -33,7 +33,7 @@ pub(super) struct LoadOutputArgs {
     #[command(flatten)]
     web: LivePageArgs,
     #[command(flatten)]
-    ci: CiArgs,
+    ci: CiOutputArgs,
     #[command(flatten)]
     store_args: StoreResultArgs,
 }
@@ -60,7 +60,7 @@ pub(super) struct LoadOutputs {
     /// True if the run has a live view on the terminal.
     pub(super) live: bool,
     /// Live page, bound to its address but not yet started; `None` without --web.
-    pub(super) web: Option<web::BoundPageServer>,
+    pub(super) web: Option<web::BoundLivePageServer>,
     json: Option<ResultDestination>,
     html: Option<ResultDestination>,
     store_args: StoreResultArgs,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 use horolog_load::load_profile::LoadProfile;
-use horolog_load::{LoadJob, OverloadTest, profile_file};
+use horolog_load::{LoadProcedure, OverloadTest, profile_file};
 
 use crate::failure::CommandFailure;
 use crate::values;
@@ -88,7 +88,7 @@ impl LoadProfileArgs {
         &self,
         rate: Option<(f64, f64)>,
         is_search: bool,
-    ) -> Result<Option<LoadJob>, CommandFailure> {
+    ) -> Result<Option<LoadProcedure>, CommandFailure> {
         let one_rate = || match rate {
             Some((low, high)) if low.total_cmp(&high).is_eq() => Ok(low),
             Some(_) => Err(CommandFailure::usage("give one rate with -r, not a range")),
@@ -96,7 +96,7 @@ impl LoadProfileArgs {
         };
         if let Some(duration) = self.soak {
             let profile = LoadProfile::soak(one_rate()?, duration, self.interval);
-            return profile.map(LoadJob::Profile).map(Some).map_err(CommandFailure::usage);
+            return profile.map(LoadProcedure::Profile).map(Some).map_err(CommandFailure::usage);
         }
         if let Some(path) = &self.profile {
             let text = fs::read_to_string(path).map_err(|error| {
@@ -107,10 +107,10 @@ impl LoadProfileArgs {
             })?;
             let profile = profile_file::parse(&text, self.interval)
                 .map_err(|fault| CommandFailure::usage(format!("{}: {fault}", path.display())))?;
-            return Ok(Some(LoadJob::Profile(profile)));
+            return Ok(Some(LoadProcedure::Profile(profile)));
         }
         if self.overload.is_some() && !is_search {
-            return one_rate().map(LoadJob::Overload).map(Some);
+            return one_rate().map(LoadProcedure::Overload).map(Some);
         }
         if self.interval.is_some() && self.overload.is_none() {
             let reason = "--interval is for --soak, --profile and --overload; add one of them";

@@ -4,10 +4,13 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use horolog_load::LoadOptions;
-use horolog_load::ptp::{PtpLoadTransport, PtpPlan, PtpRequestKind, UnicastMessages, UnicastTerms};
+use horolog_load::ptp::{
+    PtpLoadTransport, PtpRequestKind, PtpRequestOptions, UnicastMessageTypes,
+    UnicastRequestParameters,
+};
 use horolog_wire::ptp::MessageType;
 
-use super::{LoadOutputs, LoadRunArgs};
+use super::{LoadCommonArgs, LoadOutputs};
 use crate::failure::CommandFailure;
 
 /// Load a PTP master, and verify every reply.
@@ -36,9 +39,9 @@ enum LoadPtpCommand {
 #[derive(Args, Debug)]
 struct LoadPtpDelayArgs {
     #[command(flatten)]
-    run: LoadRunArgs,
+    run: LoadCommonArgs,
     #[command(flatten)]
-    common: PtpCommonArgs,
+    common: LoadPtpCommonArgs,
     /// Send to the group 224.0.1.129, ff0e::181 or 01:1b:19:00:00:00; TARGET is the master whose
     /// replies count.
     #[arg(long)]
@@ -56,9 +59,9 @@ struct LoadPtpDelayArgs {
 #[derive(Args, Debug)]
 struct LoadPtpNsmArgs {
     #[command(flatten)]
-    run: LoadRunArgs,
+    run: LoadCommonArgs,
     #[command(flatten)]
-    common: PtpCommonArgs,
+    common: LoadPtpCommonArgs,
 }
 
 /// Request unicast messages (negotiation): each request is granted or denied.
@@ -69,9 +72,9 @@ struct LoadPtpNsmArgs {
 #[derive(Args, Debug)]
 struct LoadPtpUnicastArgs {
     #[command(flatten)]
-    run: LoadRunArgs,
+    run: LoadCommonArgs,
     #[command(flatten)]
-    common: PtpCommonArgs,
+    common: LoadPtpCommonArgs,
     #[command(flatten)]
     negotiation: UnicastNegotiationArgs,
 }
@@ -115,15 +118,15 @@ impl UnicastNegotiationArgs {
             })
             .collect();
         let messages =
-            UnicastMessages::new(&kinds).ok_or_else(|| CommandFailure::usage("no messages"))?;
+            UnicastMessageTypes::new(&kinds).ok_or_else(|| CommandFailure::usage("no messages"))?;
         let (log_interval, duration_s) = (self.message_interval, self.grant_duration);
-        Ok(PtpRequestKind::Unicast(UnicastTerms { messages, log_interval, duration_s }))
+        Ok(PtpRequestKind::Unicast(UnicastRequestParameters { messages, log_interval, duration_s }))
     }
 }
 
 // Options common to all kinds. No doc comment: it would be a help text.
 #[derive(Args, Debug)]
-struct PtpCommonArgs {
+struct LoadPtpCommonArgs {
     #[command(flatten)]
     header: PtpHeaderArgs,
     /// Transport: UDP, or l2 (Ethernet without IP) to a master on the same link, whose MAC address
@@ -162,23 +165,23 @@ enum PtpTransportArg {
 
 impl PtpHeaderArgs {
     /// Returns the plan of requests of this kind, sent over UDP to the master's own address.
-    pub(super) fn plan(&self, kind: PtpRequestKind) -> PtpPlan {
+    pub(super) fn plan(&self, kind: PtpRequestKind) -> PtpRequestOptions {
         let minor_version = match self.ptp_version {
             PtpVersionArg::V2_0 => 0,
             PtpVersionArg::V2_1 => 1,
         };
         let (domain, transport) = (self.domain, PtpLoadTransport::Udp);
-        PtpPlan { kind, domain, minor_version, multicast: false, transport }
+        PtpRequestOptions { kind, domain, minor_version, multicast: false, transport }
     }
 }
 
-impl PtpCommonArgs {
-    fn plan(&self, kind: PtpRequestKind, multicast: bool) -> PtpPlan {
+impl LoadPtpCommonArgs {
+    fn plan(&self, kind: PtpRequestKind, multicast: bool) -> PtpRequestOptions {
         let transport = match self.transport {
             PtpTransportArg::Udp => PtpLoadTransport::Udp,
             PtpTransportArg::L2 => PtpLoadTransport::Ethernet,
         };
-        PtpPlan { multicast, transport, ..self.header.plan(kind) }
+        PtpRequestOptions { multicast, transport, ..self.header.plan(kind) }
     }
 }
 

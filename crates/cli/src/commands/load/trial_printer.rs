@@ -3,8 +3,10 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use horolog_load::Observer;
-use horolog_record::{Finding, LiveRun, PartSummary, RequestMode, SeriesPoint, Snapshot, Trial};
+use horolog_load::LoadObserver;
+use horolog_record::{
+    Finding, LivePartSummary, LiveRun, LiveSnapshot, LoadSeriesPoint, RequestMode, Trial,
+};
 use horolog_report::table;
 
 use super::LoadOutputs;
@@ -57,14 +59,14 @@ impl LiveOutputs {
 }
 
 /// Printer of table rows: immediate, or deferred until a live view that occupies the terminal ends.
-pub(super) struct LinePrinter {
+pub(super) struct TableRowPrinter {
     /// Progress line, above which rows are printed; `None` if the live view occupies the terminal.
     progress: Option<ProgressLine>,
     /// Rows to be printed after the live view ends.
     deferred_rows: Vec<String>,
 }
 
-impl LinePrinter {
+impl TableRowPrinter {
     pub(super) fn new(live_outputs: &LiveOutputs) -> Self {
         Self {
             progress: live_outputs.view.is_none().then(ProgressLine::new),
@@ -94,18 +96,18 @@ pub(super) struct TrialPrinter {
     table_options: table::LoadTableOptions,
     kind: LoadRowKind,
     quiet: bool,
-    printer: LinePrinter,
+    printer: TableRowPrinter,
     feed: Option<LiveFeed>,
 }
 
-impl Observer for TrialPrinter {
+impl LoadObserver for TrialPrinter {
     fn trial_started(&mut self, rate: f64, duration: Duration) {
         if let Some(progress) = &self.printer.progress {
             progress.show_trial(rate, duration);
         }
     }
 
-    fn interval(&mut self, point: &SeriesPoint) {
+    fn interval(&mut self, point: &LoadSeriesPoint) {
         if !self.quiet && self.kind == LoadRowKind::Intervals {
             let row = table::interval_row(point, &self.style);
             self.printer.print(row);
@@ -120,7 +122,7 @@ impl Observer for TrialPrinter {
         self.feed.is_some()
     }
 
-    fn snapshot(&mut self, snapshot: Snapshot) {
+    fn snapshot(&mut self, snapshot: LiveSnapshot) {
         if let Some(feed) = &self.feed {
             feed.push(snapshot);
         }
@@ -134,7 +136,7 @@ impl Observer for TrialPrinter {
 
     fn trial_ended(&mut self, index: usize, trial: &Trial) -> ControlFlow<()> {
         if let Some(feed) = &self.feed {
-            feed.end_part(PartSummary::from_trial(index, trial));
+            feed.end_part(LivePartSummary::from_trial(index, trial));
         }
         if !self.quiet && self.kind != LoadRowKind::Intervals {
             let phase = trial.phase.as_deref().unwrap_or("all");
@@ -154,7 +156,7 @@ impl TrialPrinter {
         (kind, quiet): (LoadRowKind, bool),
         live_outputs: &LiveOutputs,
     ) -> Self {
-        let (printer, feed) = (LinePrinter::new(live_outputs), live_outputs.feed());
+        let (printer, feed) = (TableRowPrinter::new(live_outputs), live_outputs.feed());
         Self { style, table_options: shown, kind, quiet, printer, feed }
     }
 

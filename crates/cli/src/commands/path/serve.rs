@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use clap::Args;
 use horolog_probe::path::serve::stamp::{self, StampOptions};
-use horolog_probe::path::serve::udp::{self, ListenOptions};
-use horolog_probe::path::serve::{FarEnd, ServeError};
-use horolog_probe::path::tcp::{self, FarEndSettings, TcpFarEnd, TcpLimits};
+use horolog_probe::path::serve::udp::{self, UdpListenOptions};
+use horolog_probe::path::serve::{FarEndListenError, RunningFarEnd};
+use horolog_probe::path::tcp::{self, TcpFarEnd, TcpFarEndLimits, TcpFarEndSettings};
 use horolog_report::units::full_count;
 use horolog_sys::listen::WildcardAddresses;
 use horolog_sys::netlink::Prefix;
@@ -60,7 +60,7 @@ pub(crate) struct PathServeArgs {
     #[arg(long, value_name = "RATE", value_parser = values::count, default_value = "1M")]
     max_rate: u32,
     /// Limit on concurrent TCP connections.
-    #[arg(long, value_name = "N", default_value_t = TcpLimits::default().connections,
+    #[arg(long, value_name = "N", default_value_t = TcpFarEndLimits::default().connections,
            value_parser = clap::value_parser!(u32).range(1..=4_096))]
     tcp_connections: u32,
     /// Time limit of a TCP connection.
@@ -95,8 +95,8 @@ fn parse_address(text: &str, port: u16) -> Result<SocketAddr, AddressError> {
     }
 }
 
-impl From<ServeError> for CommandFailure {
-    fn from(error: ServeError) -> Self {
+impl From<FarEndListenError> for CommandFailure {
+    fn from(error: FarEndListenError) -> Self {
         Self::environment(error)
     }
 }
@@ -110,15 +110,15 @@ impl PathServeArgs {
     }
 
     /// Starts the UDP services: path probes and, if requested, STAMP.
-    fn start_udp(&self) -> Result<FarEnd, CommandFailure> {
-        let mut far_end = FarEnd::new();
+    fn start_udp(&self) -> Result<RunningFarEnd, CommandFailure> {
+        let mut far_end = RunningFarEnd::new();
         let rate_max = u64::from(self.max_rate);
         let busy_polling = self.busy_poll;
         let probe_addresses = self.listen_addresses();
         for address in &probe_addresses {
             udp::start_service(
                 &mut far_end,
-                &ListenOptions { address: *address, busy_polling, rate_max },
+                &UdpListenOptions { address: *address, busy_polling, rate_max },
             )?;
         }
         if self.stamp {
@@ -128,7 +128,7 @@ impl PathServeArgs {
                 if self.stamp_listen.is_empty() { &default_addresses } else { &self.stamp_listen };
             for address in addresses {
                 let rate_max = rate_max.min(STAMP_RATE_MAX);
-                let listen = ListenOptions { address: *address, busy_polling, rate_max };
+                let listen = UdpListenOptions { address: *address, busy_polling, rate_max };
                 stamp::start_reflector(
                     &mut far_end,
                     &StampOptions { listen, allowed: self.allow.clone() },
@@ -139,8 +139,8 @@ impl PathServeArgs {
     }
 
     fn start_tcp(&self) -> Result<Vec<TcpFarEnd>, CommandFailure> {
-        let defaults = TcpLimits::default();
-        let limits = TcpLimits {
+        let defaults = TcpFarEndLimits::default();
+        let limits = TcpFarEndLimits {
             connections: self.tcp_connections,
             connections_per_address: defaults.connections_per_address.min(self.tcp_connections),
             time: self.tcp_time,
@@ -148,10 +148,10 @@ impl PathServeArgs {
             bytes_per_hour: self.tcp_bytes_per_hour,
             ..defaults
         };
-        let settings = FarEndSettings { limits, hides_host_facts: self.no_host_facts };
+        let settings = TcpFarEndSettings { limits, hides_host_facts: self.no_host_facts };
         let start_service = |address: SocketAddr| {
             tcp::serve(address, settings.clone())
-                .map_err(|error| ServeError::new("TCP", address, error).into())
+                .map_err(|error| FarEndListenError::new("TCP", address, error).into())
         };
         self.listen_addresses().into_iter().map(start_service).collect()
     }
@@ -167,7 +167,7 @@ pub(super) fn run(args: &PathServeArgs) -> Result<(), CommandFailure> {
     {
         output::print_note(&format!("horolog: {missing}"));
     }
-    let describe_service = |part: &horolog_probe::path::serve::RunningService| {
+    let describe_service = |part: &horolog_probe::path::serve::RunningFarEndService| {
         format!("{} at {}", part.name, part.address)
     };
     let tcp = args.start_tcp()?;

@@ -9,14 +9,16 @@ use std::time::Duration;
 
 use clap::Args;
 use horolog_io::target::TargetName;
-use horolog_probe::path::stall::{PortWatch, StallOptions, StallRun, StallSnapshot, WatchOptions};
+use horolog_probe::path::stall::{
+    PathStallOptions, PathStallRun, StallWatch, StallWatchOptions, StallWatchSnapshot,
+};
 use horolog_record::PathStallResult;
 
 use self::live::StallLiveView;
 use super::tcp::{address_family, parse_target};
 use crate::failure::CommandFailure;
 use crate::files::ResultFileArgs;
-use crate::limit::Limit;
+use crate::limit::MetricLimit;
 use crate::live::require_stderr_terminal;
 use crate::output::{self, ProgressLine};
 use crate::values;
@@ -79,8 +81,8 @@ pub(crate) struct PathStallArgs {
     ///
     /// Metrics: stalled (share of exchanges without a socket option that stalled, or of observed
     /// replies), longest (longest stall observed, or longest exchange without a socket option).
-    #[arg(long, value_name = "LIMIT", value_parser = Limit::<PathStallResult>::parse)]
-    fail_if: Vec<Limit<PathStallResult>>,
+    #[arg(long, value_name = "LIMIT", value_parser = MetricLimit::<PathStallResult>::parse)]
+    fail_if: Vec<MetricLimit<PathStallResult>>,
     /// Show the connections on the terminal while they are observed: q, Escape and Ctrl-C end the
     /// observation with the result so far.
     #[arg(long, requires = "watch")]
@@ -123,7 +125,7 @@ pub(super) fn run(args: &PathStallArgs) -> Result<(), CommandFailure> {
 }
 
 fn search(args: &PathStallArgs, target: &TargetName) -> Result<PathStallResult, CommandFailure> {
-    let path = StallRun::open(StallOptions {
+    let path = PathStallRun::open(PathStallOptions {
         target: target.clone(),
         family: address_family(args.ipv4, args.ipv6),
         count: args.count,
@@ -148,7 +150,7 @@ fn watch(args: &PathStallArgs, port: u16) -> Result<PathStallResult, CommandFail
     }
     // The thread that captures packets inherits the signal mask, so signals are blocked first.
     output::install_interrupt_handler()?;
-    let watch = PortWatch::open(WatchOptions {
+    let watch = StallWatch::open(StallWatchOptions {
         port,
         interface: args.interface.clone(),
         time: args.time,
@@ -158,7 +160,7 @@ fn watch(args: &PathStallArgs, port: u16) -> Result<PathStallResult, CommandFail
     })?;
     let live = args.live.then(|| StallLiveView::start(port)).transpose()?;
     let update_view = live.as_ref().map(|live| |snapshot| live.update(snapshot));
-    let observer = update_view.as_ref().map(|shows| shows as &dyn Fn(StallSnapshot));
+    let observer = update_view.as_ref().map(|shows| shows as &dyn Fn(StallWatchSnapshot));
     Ok(watch.run(&|| output::check_stop_request().is_break(), observer))
 }
 

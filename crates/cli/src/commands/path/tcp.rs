@@ -7,12 +7,12 @@ use std::time::Duration;
 use clap::Args;
 use horolog_io::target::{AddressFamily, TargetName};
 use horolog_probe::path::PathObserver;
-use horolog_probe::path::tcp::{PORT, TcpDirections, TcpOptions, TcpRun};
+use horolog_probe::path::tcp::{PORT, PathTcpOptions, PathTcpRun, TcpDirections};
 use horolog_record::{PathTcpResult, TcpSettings};
 
 use crate::failure::CommandFailure;
 use crate::files::ResultFileArgs;
-use crate::limit::Limit;
+use crate::limit::MetricLimit;
 use crate::live::{LiveFeed, require_stderr_terminal};
 use crate::output::{self, ProgressLine};
 use crate::values;
@@ -79,8 +79,8 @@ pub(crate) struct PathTcpArgs {
     ///
     /// Metrics: mean, p50, p90, p99, p99.9, max (of the latency), bandwidth (bytes per second, in
     /// either direction).
-    #[arg(long, value_name = "LIMIT", value_parser = Limit::<PathTcpResult>::parse)]
-    fail_if: Vec<Limit<PathTcpResult>>,
+    #[arg(long, value_name = "LIMIT", value_parser = MetricLimit::<PathTcpResult>::parse)]
+    fail_if: Vec<MetricLimit<PathTcpResult>>,
     /// Show each row on the terminal while it is measured: q, Escape and Ctrl-C end the run with
     /// the result so far.
     #[arg(long)]
@@ -114,13 +114,13 @@ fn duration_ns(duration: Duration) -> u64 {
 }
 
 impl PathTcpArgs {
-    fn options(&self) -> TcpOptions {
+    fn options(&self) -> PathTcpOptions {
         let sizes = |default_size: u64, is_wanted: bool| match &self.sizes {
             _ if !is_wanted => Vec::new(),
             Some(MessageSizes(sizes)) => sizes.clone(),
             None => vec![default_size],
         };
-        TcpOptions {
+        PathTcpOptions {
             target: self.target.clone(),
             family: address_family(self.ipv4, self.ipv6),
             latency_sizes: sizes(LATENCY_SIZE, !self.bandwidth),
@@ -145,7 +145,7 @@ pub(super) fn run(args: &PathTcpArgs) -> Result<(), CommandFailure> {
     if args.live {
         require_stderr_terminal()?;
     }
-    let path = TcpRun::open(args.options())?;
+    let path = PathTcpRun::open(args.options())?;
     output::install_interrupt_handler()?;
     let total = path.row_count();
     let rows = usize::try_from(total).unwrap_or(usize::MAX);

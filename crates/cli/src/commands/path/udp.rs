@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use horolog_io::target::{AddressFamily, TargetName};
 use horolog_probe::path::PathObserver;
 use horolog_probe::path::udp::{
-    LoadDestination, PathUdp, PathUdpOptions, REPLY_TIMEOUT, RowPlan, TABLE_4, UdpPathError,
+    LoadDestination, PathUdpOptions, PathUdpRun, REPLY_TIMEOUT, TABLE_4, UdpPathError, UdpRowPlan,
     WARM_UP,
 };
 use horolog_record::PathUdpResult;
@@ -16,7 +16,7 @@ use horolog_wire::{path_probe, stamp};
 
 use crate::failure::CommandFailure;
 use crate::files::ResultFileArgs;
-use crate::limit::Limit;
+use crate::limit::MetricLimit;
 use crate::live::{LiveFeed, require_stderr_terminal};
 use crate::output::{self, ProgressLine};
 use crate::values;
@@ -38,7 +38,7 @@ pub(crate) struct PathUdpArgs {
     /// Payload lengths in bytes, such as 64,1000..5000:1000 or 64..32k:*2, from 16 (STAMP: 44) to
     /// 65507; k is 1024 and kB 1000. Datagrams longer than the MTU are fragmented.
     #[arg(short, long, value_name = "LIST", default_value = "64", value_parser = parse_lengths)]
-    sizes: ListArg<u64>,
+    sizes: NumberList<u64>,
     /// Duration of each row.
     #[arg(short, long, value_name = "TIME", value_parser = values::positive_duration,
           default_value = "1s", conflicts_with = "count")]
@@ -61,7 +61,7 @@ pub(crate) struct PathUdpArgs {
     /// Load ratios R, such as 0,50: load datagrams sent for each probe. Each length is measured
     /// with each ratio.
     #[arg(short = 'R', long, value_name = "LIST", default_value = "0", value_parser = parse_load_ratios)]
-    load_ratio: ListArg<f64>,
+    load_ratio: NumberList<f64>,
     /// Destination of the load [default: broadcast if the far end is on this host's link].
     #[arg(long, value_enum, value_name = "KIND")]
     load_destination: Option<LoadDestinationArg>,
@@ -102,8 +102,8 @@ pub(crate) struct PathUdpArgs {
     ///
     /// Metrics: loss (M), reordered, duplicates; of T (half the round trip): mean, p50, p90, p99,
     /// p99.9, max.
-    #[arg(long, value_name = "LIMIT", value_parser = Limit::<PathUdpResult>::parse)]
-    fail_if: Vec<Limit<PathUdpResult>>,
+    #[arg(long, value_name = "LIMIT", value_parser = MetricLimit::<PathUdpResult>::parse)]
+    fail_if: Vec<MetricLimit<PathUdpResult>>,
     /// Show each row on the terminal while it is measured: q, Escape and Ctrl-C end the run with
     /// the result so far.
     #[arg(long)]
@@ -114,7 +114,7 @@ pub(crate) struct PathUdpArgs {
 
 /// List as one value of a flag; clap treats the elements of a bare `Vec` as separate values.
 #[derive(Clone, Debug)]
-struct ListArg<T>(Vec<T>);
+struct NumberList<T>(Vec<T>);
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum LoadDestinationArg {
@@ -122,15 +122,15 @@ enum LoadDestinationArg {
     Broadcast,
 }
 
-fn parse_lengths(text: &str) -> Result<ListArg<u64>, String> {
-    values::sizes(text).map(ListArg)
+fn parse_lengths(text: &str) -> Result<NumberList<u64>, String> {
+    values::sizes(text).map(NumberList)
 }
 
 /// Parses a list of load ratios; 0 means no load.
-fn parse_load_ratios(text: &str) -> Result<ListArg<f64>, String> {
+fn parse_load_ratios(text: &str) -> Result<NumberList<f64>, String> {
     let part = |part: &str| if part == "0" { Ok(vec![0.0]) } else { values::numbers(part) };
     let parts: Vec<_> = text.split(',').map(part).collect::<Result<_, _>>()?;
-    Ok(ListArg(parts.concat()))
+    Ok(NumberList(parts.concat()))
 }
 
 /// Parses a DSCP: a number, or a name of RFC 2474 (cs), RFC 2597 (af), RFC 3246 (ef), RFC 5865 (va)
@@ -171,7 +171,7 @@ impl PathUdpArgs {
         let defaults = PathUdpOptions::new(target);
         let row_plans = |length: &u64| {
             let length = *length;
-            self.load_ratio.0.iter().map(move |&load_ratio| RowPlan { length, load_ratio })
+            self.load_ratio.0.iter().map(move |&load_ratio| UdpRowPlan { length, load_ratio })
         };
         let rows = if self.table4 {
             TABLE_4.to_vec()
@@ -217,13 +217,13 @@ pub(super) fn run(args: PathUdpArgs) -> Result<(), CommandFailure> {
     }
     let options = args.resolve()?;
     output::install_interrupt_handler()?;
-    let path = PathUdp::prepare(options)?;
+    let path = PathUdpRun::prepare(options)?;
     let rows = path.row_count();
     let feed = live.then(|| LiveFeed::for_rows("path udp", target, rows));
     let view = feed.as_ref().map(LiveFeed::start_view).transpose()?;
     // A progress line would overwrite the live view.
     let progress = view.is_none().then(ProgressLine::new);
-    let report_progress = |index: usize, plan: &RowPlan| {
+    let report_progress = |index: usize, plan: &UdpRowPlan| {
         if let Some(progress) = &progress {
             progress.set_message(&format!(
                 "row {} of {rows}: {} bytes, R {}",

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use horolog_relay::control::{
-    ControlClientError, ControlRequest, ErrorClass, default_path, request,
+    ControlClientError, ControlRefusalClass, ControlRequest, default_path, request,
 };
-use horolog_relay::{GroupSpec, HOP_LIMIT, Network, RATE, RelayListing, render_text};
+use horolog_relay::{GroupSpec, HOP_LIMIT, IpNetwork, RATE, RelayListing, render_text};
 
 use super::no_default_path;
 use crate::failure::CommandFailure;
@@ -42,7 +42,7 @@ pub(super) struct RelayAddArgs {
     listen: Option<SocketAddr>,
     /// Permitted sender of a new group: a network or an address. Repeatable.
     #[arg(long, value_name = "NETWORK", requires = "listen")]
-    source: Vec<Network>,
+    source: Vec<IpNetwork>,
     /// Interface on which a new group joins its multicast group [default: the kernel's choice].
     #[arg(long, value_name = "IF", requires = "listen")]
     interface: Option<String>,
@@ -90,7 +90,9 @@ pub(super) struct RelayListArgs {
 impl From<ControlClientError> for CommandFailure {
     fn from(error: ControlClientError) -> Self {
         match error {
-            ControlClientError::Refused(reason, ErrorClass::Request) => Self::usage(reason),
+            ControlClientError::Refused(reason, ControlRefusalClass::Request) => {
+                Self::usage(reason)
+            }
             error => Self::environment(error),
         }
     }

@@ -14,8 +14,8 @@ use clap::{Args, ValueEnum};
 use horolog_http::{HttpRequest, HttpResponder};
 use horolog_relay::control::{ControlServer, ControlSocketError, default_path};
 use horolog_relay::{
-    EngineKind, Relay, RelayError, RelayListing, RoutingTable, SendInterface, TableSpec, XdpEngine,
-    XdpEngineError, metrics, render_text, ring_drops_text,
+    LocalSenderInterface, Relay, RelayError, RelayListing, RoutingTable, RoutingTableSpec,
+    SocketEngineKind, XdpEngine, XdpEngineError, metrics, render_text, ring_drops_text,
 };
 use horolog_report::to_json;
 use horolog_sys::capability::Capability;
@@ -89,7 +89,7 @@ enum RelayEngineArg {
 
 /// Engines selected to make the copies.
 struct RelayEngines {
-    engine: EngineKind,
+    engine: SocketEngineKind,
     xdp_engine: Option<XdpEngine>,
     /// Reason why the XDP engine is not available, if it was wanted.
     unavailable: Option<String>,
@@ -108,7 +108,7 @@ impl From<ControlSocketError> for CommandFailure {
 }
 
 impl RelayRunArgs {
-    fn read_spec(&self) -> Result<TableSpec, CommandFailure> {
+    fn read_spec(&self) -> Result<RoutingTableSpec, CommandFailure> {
         let path = self.config.display();
         let cannot = |error| CommandFailure::usage(format!("cannot read {path}: {error}"));
         let mut text = String::new();
@@ -119,7 +119,7 @@ impl RelayRunArgs {
                 "{path} is not a table file: longer than {TABLE_BYTES_MAX} bytes"
             )));
         }
-        let mut spec = TableSpec::parse(&text)
+        let mut spec = RoutingTableSpec::parse(&text)
             .map_err(|fault| CommandFailure::usage(format!("{path}, {fault}")))?;
         if self.no_fragment {
             spec.groups.iter_mut().for_each(|group| group.fragment = false);
@@ -169,12 +169,12 @@ impl RelayRunArgs {
     fn load_engines(&self) -> Result<RelayEngines, CommandFailure> {
         let host_only = |engine| RelayEngines { engine, xdp_engine: None, unavailable: None };
         let is_optional = match self.engine {
-            RelayEngineArg::Send => return Ok(host_only(EngineKind::Send)),
-            RelayEngineArg::Sendmmsg => return Ok(host_only(EngineKind::Sendmmsg)),
+            RelayEngineArg::Send => return Ok(host_only(SocketEngineKind::Send)),
+            RelayEngineArg::Sendmmsg => return Ok(host_only(SocketEngineKind::Sendmmsg)),
             RelayEngineArg::Auto => true,
             RelayEngineArg::Xdp => false,
         };
-        let engines = host_only(EngineKind::Sendmmsg);
+        let engines = host_only(SocketEngineKind::Sendmmsg);
         match XdpEngine::load(&self.interface) {
             Ok(kernel) => Ok(RelayEngines { xdp_engine: Some(kernel), ..engines }),
             Err(error @ XdpEngineError::Interface(_)) => Err(CommandFailure::usage(error)),
@@ -187,7 +187,7 @@ impl RelayRunArgs {
 
     /// Rereads the table file. Refuses a file that is no longer regular: opening it, such as a
     /// FIFO, could block, and then no signal could end the relay.
-    fn reread_spec(&self) -> Result<TableSpec, CommandFailure> {
+    fn reread_spec(&self) -> Result<RoutingTableSpec, CommandFailure> {
         let is_other = fs::metadata(&self.config).is_ok_and(|file| !file.is_file());
         if is_other {
             let path = self.config.display();
@@ -223,7 +223,7 @@ pub(super) fn run(args: &RelayRunArgs) -> Result<(), CommandFailure> {
     // Loading BPF programs needs capabilities that no later step needs.
     let RelayEngines { engine, xdp_engine: kernel, unavailable: xdp_unavailable } =
         args.load_engines()?;
-    let send_interface = args.send_interface.as_deref().map(SendInterface::open);
+    let send_interface = args.send_interface.as_deref().map(LocalSenderInterface::open);
     let send_interface = send_interface.transpose().map_err(CommandFailure::environment)?;
     // CAP_NET_BIND_SERVICE is for low ports of groups added later, CAP_NET_ADMIN for large buffers
     // and new interfaces, CAP_BPF for new children of the XDP engine.

@@ -4,15 +4,15 @@
 
 use clap::Args;
 use horolog_record::{
-    COMPARE_SCHEMA, CompareResult, CompareVerdict, ComparedMetric, ComparedRun, Finding,
-    FindingCode, Host, ResultComparison, Severity, find_damaged_histogram, rfc3339_now,
+    COMPARE_SCHEMA, CompareVerdict, ComparedMetric, ComparedRun, Finding, FindingCode, Host,
+    ResultComparison, RunsCompareResult, Severity, find_damaged_histogram, rfc3339_now,
 };
 use horolog_report::{check_result, compared_name, units};
 use horolog_stats::bootstrap;
 use std::path::PathBuf;
 
-use super::run_input::{NamedResult, ResultReader};
-use crate::ci::CiArgs;
+use super::run_input::{ReferencedResult, ResultReader};
+use crate::ci::CiOutputArgs;
 use crate::failure::CommandFailure;
 use crate::files::ResultFiles;
 use crate::result_store::StoreArgs;
@@ -50,7 +50,7 @@ pub(super) struct RunsCompareArgs {
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     #[command(flatten)]
-    ci: CiArgs,
+    ci: CiOutputArgs,
     #[command(flatten)]
     store: StoreArgs,
 }
@@ -93,7 +93,7 @@ pub(super) fn run(args: &RunsCompareArgs) -> Result<(), CommandFailure> {
 
 /// Verifies that a result has all fields of its kind and no damaged histogram, since otherwise its
 /// metrics would silently be left out of the comparison.
-fn check_comparable(input: &NamedResult) -> Result<(), CommandFailure> {
+fn check_comparable(input: &ReferencedResult) -> Result<(), CommandFailure> {
     let refused = |why: String| CommandFailure::environment(format!("{}: {why}", input.reference));
     check_result(&input.result).map_err(|error| refused(error.to_string()))?;
     match find_damaged_histogram(&input.result) {
@@ -102,13 +102,13 @@ fn check_comparable(input: &NamedResult) -> Result<(), CommandFailure> {
     }
 }
 
-fn json_results(runs: &[NamedResult]) -> Vec<&serde_json::Value> {
+fn json_results(runs: &[ReferencedResult]) -> Vec<&serde_json::Value> {
     runs.iter().map(|one| &one.result).collect()
 }
 
 /// Removes all metrics whose names contain none of the texts in `wanted`; none if it is empty. It
 /// is an error if no common metric remains.
-fn retain_metrics(result: &mut CompareResult, wanted: &[String]) -> Result<(), CommandFailure> {
+fn retain_metrics(result: &mut RunsCompareResult, wanted: &[String]) -> Result<(), CommandFailure> {
     if wanted.is_empty() {
         return Ok(());
     }
@@ -126,15 +126,19 @@ fn retain_metrics(result: &mut CompareResult, wanted: &[String]) -> Result<(), C
     Ok(())
 }
 
-fn compare_runs(earlier: &[NamedResult], later: &[NamedResult], threshold: f64) -> CompareResult {
+fn compare_runs(
+    earlier: &[ReferencedResult],
+    later: &[ReferencedResult],
+    threshold: f64,
+) -> RunsCompareResult {
     let ResultComparison { metrics, only_earlier, only_later, conditions } =
         ResultComparison::compare(&json_results(earlier), &json_results(later), threshold);
-    let run = |input: &NamedResult| ComparedRun {
+    let run = |input: &ReferencedResult| ComparedRun {
         reference: input.reference.clone(),
         schema: input.schema.clone(),
         started: input.started.clone(),
     };
-    CompareResult {
+    RunsCompareResult {
         schema: COMPARE_SCHEMA.to_owned(),
         started: rfc3339_now(),
         command: output::command_line(),
@@ -177,7 +181,7 @@ fn lateness_findings(metrics: &[ComparedMetric]) -> Vec<Finding> {
 }
 
 /// Returns the failure for the exit status: 1 if a metric is worse, 3 if no metric can be compared.
-fn check_verdict(result: &CompareResult) -> Result<(), CommandFailure> {
+fn check_verdict(result: &RunsCompareResult) -> Result<(), CommandFailure> {
     let with_verdict =
         |verdict| result.deciding_metrics().filter(move |metric| metric.verdict == verdict);
     let all = result.deciding_metrics().count();

@@ -13,7 +13,7 @@ use crate::result_store::StoreArgs;
 
 /// List the runs, the latest last.
 #[derive(Args, Debug)]
-pub(super) struct RunListArgs {
+pub(super) struct RunsListArgs {
     #[command(flatten)]
     filter: RunFilterArgs,
     /// Write the list to FILE as JSON; '-' writes it to standard output instead of the text.
@@ -63,7 +63,7 @@ impl RunFilterArgs {
     }
 }
 
-pub(super) fn run(args: &RunListArgs) -> Result<(), CommandFailure> {
+pub(super) fn run(args: &RunsListArgs) -> Result<(), CommandFailure> {
     let files = ResultFiles::open([("--json", &args.json)])?;
     let path = args.store.path()?;
     let runs = match Store::open_to_read(&path) {

@@ -26,18 +26,18 @@ pub(crate) struct RunsArgs {
 
 #[derive(Subcommand, Debug)]
 enum RunsCommand {
-    List(list::RunListArgs),
-    Show(show::RunShowArgs),
+    List(list::RunsListArgs),
+    Show(show::RunsShowArgs),
     Compare(compare::RunsCompareArgs),
-    Name(RunNameArgs),
-    Export(transfer::RunExportArgs),
-    Import(transfer::RunImportArgs),
-    Delete(RunDeleteArgs),
+    Name(RunsNameArgs),
+    Export(transfer::RunsExportArgs),
+    Import(transfer::RunsImportArgs),
+    Delete(RunsDeleteArgs),
 }
 
 /// Name a run, or remove its name.
 #[derive(Args, Debug)]
-struct RunNameArgs {
+struct RunsNameArgs {
     /// Run to name: its number, key or present name, or 'last' or 'last~1'.
     #[arg(value_name = "RUN")]
     run: RunReference,
@@ -51,7 +51,7 @@ struct RunNameArgs {
 
 /// Delete runs.
 #[derive(Args, Debug)]
-struct RunDeleteArgs {
+struct RunsDeleteArgs {
     /// Runs to delete, each a number, a key, a name, 'last' or 'last~1'; if one does not exist,
     /// none is deleted.
     #[arg(value_name = "RUN", required = true)]
@@ -86,7 +86,7 @@ pub(crate) fn run(args: &RunsArgs) -> Result<(), CommandFailure> {
     }
 }
 
-fn delete(args: &RunDeleteArgs) -> Result<(), CommandFailure> {
+fn delete(args: &RunsDeleteArgs) -> Result<(), CommandFailure> {
     let mut store = args.store.open()?;
     let found = args.runs.iter().map(|run| Ok(store.find(run)?.id));
     let mut ids = found.collect::<Result<Vec<_>, CommandFailure>>()?;

@@ -14,7 +14,7 @@ use crate::failure::CommandFailure;
 use crate::result_store::StoreArgs;
 
 /// Result read from the store or a file, with its name on the command line.
-pub(super) struct NamedResult {
+pub(super) struct ReferencedResult {
     pub(super) reference: String,
     pub(super) schema: String,
     pub(super) started: String,
@@ -33,7 +33,7 @@ impl<'a> ResultReader<'a> {
     }
 
     /// Reads the named result: a file if the name has a `/` or ends with `.json`, otherwise a run.
-    pub(super) fn read(&mut self, name: &str) -> Result<NamedResult, CommandFailure> {
+    pub(super) fn read(&mut self, name: &str) -> Result<ReferencedResult, CommandFailure> {
         let path = Path::new(name);
         let is_file = name.contains('/') || path.extension().is_some_and(|of| of == "json");
         let text = if is_file { read_result_file(path)? } else { self.read_stored_run(name)? };
@@ -46,16 +46,19 @@ impl<'a> ResultReader<'a> {
         let result: Value = serde_json::from_str(&text).map_err(|error| failure(error.into()))?;
         let (schema, started) = schema_and_start(&result).map_err(failure)?;
         let (schema, started) = (schema.to_owned(), started.to_owned());
-        Ok(NamedResult { reference: name.to_owned(), schema, started, result })
+        Ok(ReferencedResult { reference: name.to_owned(), schema, started, result })
     }
 
     /// Reads the results of a list of names separated by commas. The name of an existing file is
     /// not split at its commas. It is an error if two results are equal.
-    pub(super) fn read_several(&mut self, names: &str) -> Result<Vec<NamedResult>, CommandFailure> {
+    pub(super) fn read_several(
+        &mut self,
+        names: &str,
+    ) -> Result<Vec<ReferencedResult>, CommandFailure> {
         if !names.contains(',') || Path::new(names).is_file() {
             return Ok(vec![self.read(names)?]);
         }
-        let all: Vec<NamedResult> =
+        let all: Vec<ReferencedResult> =
             names.split(',').map(|name| self.read(name.trim())).collect::<Result<_, _>>()?;
         for (index, one) in all.iter().enumerate() {
             if let Some(same) = all[..index].iter().find(|same| same.result == one.result) {

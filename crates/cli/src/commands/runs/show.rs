@@ -6,7 +6,7 @@ use clap::Args;
 use horolog_report::{RenderError, page_of, table_of, to_json};
 use serde_json::Value;
 
-use super::run_input::{NamedResult, ResultReader};
+use super::run_input::{ReferencedResult, ResultReader};
 use crate::failure::CommandFailure;
 use crate::files::require_distinct_files;
 use crate::output::{self, ResultDestination};
@@ -14,7 +14,7 @@ use crate::result_store::StoreArgs;
 
 /// Show a run again, as text, as an HTML report or as the result itself.
 #[derive(Args, Debug)]
-pub(super) struct RunShowArgs {
+pub(super) struct RunsShowArgs {
     /// Run: a number, a key, a name, 'last' or 'last~1'; or a result file, if it contains '/' or
     /// ends with '.json'.
     #[arg(value_name = "RUN", default_value = "last")]
@@ -29,7 +29,7 @@ pub(super) struct RunShowArgs {
     store: StoreArgs,
 }
 
-pub(super) fn run(args: &RunShowArgs) -> Result<(), CommandFailure> {
+pub(super) fn run(args: &RunsShowArgs) -> Result<(), CommandFailure> {
     require_distinct_files(&[("--json", args.json.as_deref()), ("--html", args.html.as_deref())])?;
     let input = ResultReader::new(&args.store).read(&args.run)?;
     if let Some(path) = &args.json {
@@ -56,7 +56,7 @@ pub(super) fn run(args: &RunShowArgs) -> Result<(), CommandFailure> {
 /// Writes a result as an HTML report. If its kind cannot be rendered, prints the fields common to
 /// all kinds on standard output, unless that takes a file (`takes_stdout`), and returns the error.
 pub(super) fn write_page(
-    input: &NamedResult,
+    input: &ReferencedResult,
     path: &Path,
     takes_stdout: bool,
 ) -> Result<(), CommandFailure> {

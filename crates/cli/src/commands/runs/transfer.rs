@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use horolog_columns::{ColumnsError, MetricWriter};
+use horolog_columns::{ParquetMetricWriter, ParquetWriteError};
 use horolog_report::csv;
 use horolog_store::{ResultFacts, RunMetadata, RunReference, Store, StoreError, compact_json};
 use serde_json::Value;
@@ -19,7 +19,7 @@ use crate::result_store::StoreArgs;
 
 /// Export runs to a file: all, or those that are named or filtered.
 #[derive(Args, Debug)]
-pub(super) struct RunExportArgs {
+pub(super) struct RunsExportArgs {
     /// Runs to export, each a number, a key, a name, 'last' or 'last~1' [default: all].
     #[arg(value_name = "RUN")]
     runs: Vec<RunReference>,
@@ -61,7 +61,7 @@ impl ExportFormat {
 
 /// Import result files, as written with --json or by 'runs export --format jsonl'.
 #[derive(Args, Debug)]
-pub(super) struct RunImportArgs {
+pub(super) struct RunsImportArgs {
     /// Files to import; if one is invalid, nothing is stored.
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
@@ -69,7 +69,7 @@ pub(super) struct RunImportArgs {
     store: StoreArgs,
 }
 
-impl RunExportArgs {
+impl RunsExportArgs {
     fn format(&self) -> Result<ExportFormat, CommandFailure> {
         let is_stdout = output::is_stdout(&self.output);
         let format = match self.format {
@@ -88,7 +88,7 @@ impl RunExportArgs {
     }
 }
 
-pub(super) fn export(args: &RunExportArgs) -> Result<(), CommandFailure> {
+pub(super) fn export(args: &RunsExportArgs) -> Result<(), CommandFailure> {
     let format = args.format()?;
     if !args.runs.is_empty() && args.filter.has_filter() {
         return Err(CommandFailure::usage("give runs or filters, not both"));
@@ -147,8 +147,8 @@ fn csv_text<'a>(
 fn parquet_bytes<'a>(
     results: impl Iterator<Item = Result<(&'a RunMetadata, String), CommandFailure>>,
 ) -> Result<Vec<u8>, CommandFailure> {
-    let unwritten = |error: ColumnsError| CommandFailure::environment(error);
-    let mut writer = MetricWriter::new(Vec::new()).map_err(unwritten)?;
+    let unwritten = |error: ParquetWriteError| CommandFailure::environment(error);
+    let mut writer = ParquetMetricWriter::new(Vec::new()).map_err(unwritten)?;
     for of in results {
         let (run, result) = of?;
         let (name, result) =
@@ -167,7 +167,7 @@ fn parse_stored_result(run: &RunMetadata, result: &str) -> Result<Value, Command
     })
 }
 
-pub(super) fn import(args: &RunImportArgs) -> Result<(), CommandFailure> {
+pub(super) fn import(args: &RunsImportArgs) -> Result<(), CommandFailure> {
     let mut results = Vec::new();
     for file in &args.files {
         let text = read_result_file(file)?;

@@ -7,8 +7,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use horolog_discipline::Oscillator;
-use horolog_server::{CalibrationConfig, Edge, ErrorLogConfig, PulseSpec, SentenceInput};
+use horolog_discipline::OscillatorModel;
+use horolog_server::{
+    CalibrationConfig, ClockErrorLogConfig, PulseEdgeKind, PulseSpec, SentenceInput,
+};
 use horolog_time::Span;
 
 use crate::commands::clock::parse_oscillator;
@@ -25,7 +27,7 @@ const LAG_MIN: Duration = Duration::from_millis(50);
 const LAG_MAX: Duration = Duration::from_millis(950);
 
 #[derive(Args, Debug)]
-pub(crate) struct ServeCalibrationArgs {
+pub(crate) struct ServeGnssArgs {
     /// GNSS receiver to which to discipline the system clock: a serial line, as in
     /// /dev/ttyS0:115200 (default 9600), or gpsd[:HOST:PORT]. It is a time source in addition to
     /// those of --source, which only read the time.
@@ -49,7 +51,7 @@ pub(crate) struct ServeCalibrationArgs {
     /// Oscillator of the clock, whose model gives the uncertainty in holdover (without PPS pulses):
     /// raspberry-pi (a plain crystal), tcxo or ocxo.
     #[arg(long, value_name = "NAME", value_parser = parse_oscillator, default_value = "raspberry-pi")]
-    oscillator: Oscillator,
+    oscillator: OscillatorModel,
     /// Longest time from a PPS pulse to the beginning of its NMEA sentence, 50ms to 950ms.
     #[arg(long, value_name = "TIME", value_parser = sentence_lag, default_value = "950ms")]
     sentence_lag: Duration,
@@ -104,7 +106,7 @@ enum PulseEdgeArg {
     Clear,
 }
 
-impl ServeCalibrationArgs {
+impl ServeGnssArgs {
     /// Returns true if a GNSS receiver is specified (`--gnss`).
     pub(crate) fn has_receiver(&self) -> bool {
         self.gnss.is_some()
@@ -142,7 +144,7 @@ impl ServeCalibrationArgs {
             step_threshold: self.clock_step_threshold.map(saturating_span),
             oscillator: self.oscillator,
             sentence_lag: saturating_span(self.sentence_lag),
-            error_log: self.clock_error_log.map(|path| ErrorLogConfig { path, bytes_max }),
+            error_log: self.clock_error_log.map(|path| ClockErrorLogConfig { path, bytes_max }),
             shm_outputs: self.shm_output,
             sock_outputs: self.sock_output,
             coarse_output: self.coarse_output,
@@ -158,7 +160,7 @@ impl ServeCalibrationArgs {
             ("--no-clock-control", self.no_clock_control),
             ("--holdover-limit", self.holdover_limit != HOLDOVER_LIMIT_DEFAULT),
             ("--clock-step-threshold", self.clock_step_threshold.is_some()),
-            ("--oscillator", self.oscillator != Oscillator::RASPBERRY_PI),
+            ("--oscillator", self.oscillator != OscillatorModel::RASPBERRY_PI),
             ("--sentence-lag", self.sentence_lag != LAG_MAX),
             ("--pulse-delay", self.pulse_delay.is_some()),
             ("--pulse-edge", self.pulse_edge.is_some()),
@@ -177,8 +179,8 @@ impl ServeCalibrationArgs {
         let mut pulse: PulseSpec = pps.parse().map_err(invalid)?;
         pulse.edge = match self.pulse_edge {
             None => pulse.edge,
-            Some(PulseEdgeArg::Assert) => Edge::Assert,
-            Some(PulseEdgeArg::Clear) => Edge::Clear,
+            Some(PulseEdgeArg::Assert) => PulseEdgeKind::Assert,
+            Some(PulseEdgeArg::Clear) => PulseEdgeKind::Clear,
         };
         pulse.delay = self.pulse_delay.unwrap_or(pulse.delay);
         pulse.width = self.pulse_width.map(saturating_span).or(pulse.width);

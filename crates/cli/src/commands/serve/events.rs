@@ -1,7 +1,7 @@
 //! Log events of a server, derived from its status at the start and from the difference of two
 //! statuses. Pure.
 
-use horolog_server::{PtpPortState, PtpPortStatus, ReloadReport, ServerStatus};
+use horolog_server::{PtpPortState, PtpPortStatus, ReloadOutcome, ServerStatus};
 
 use super::log::{LogEvent, LogLevel};
 
@@ -165,7 +165,7 @@ pub(crate) fn counters_event(status: &ServerStatus) -> LogEvent {
 }
 
 /// Returns the event for a reload that was accepted, with the options that need a restart.
-pub(crate) fn reload_event(report: &ReloadReport) -> LogEvent {
+pub(crate) fn reload_event(report: &ReloadOutcome) -> LogEvent {
     let applied = match report.applied.as_slice() {
         [] => "no changes".to_owned(),
         applied => format!("in force: {}", applied.join(", ")),
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn reload_logs_settings_that_need_a_restart() {
-        let mut report = ReloadReport { applied: vec!["listen"], ..ReloadReport::default() };
+        let mut report = ReloadOutcome { applied: vec!["listen"], ..ReloadOutcome::default() };
         assert_eq!(reload_event(&report).level, LogLevel::Info);
         report.restart_needed = vec!["threads".to_owned()];
         let event = reload_event(&report);

@@ -14,7 +14,7 @@ pub(crate) const COMMAND_LINE_ONLY: [&str; 4] = ["config", "check", "help", "ver
 
 /// Setting of a configuration file: one key with its value, as flags.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct FileSetting {
+pub(crate) struct ConfigFileSetting {
     /// Key of the setting, which is the long name of the flag.
     pub(crate) key: String,
     /// Line of the key, counted from 1.
@@ -39,7 +39,7 @@ pub(crate) struct ConfigFileError {
 pub(crate) fn parse_settings(
     text: &str,
     command: &Command,
-) -> Result<Vec<FileSetting>, ConfigFileError> {
+) -> Result<Vec<ConfigFileSetting>, ConfigFileError> {
     let line_of =
         |offset: usize| 1 + text.as_bytes().iter().take(offset).filter(|b| **b == b'\n').count();
     let table = DeTable::parse(text).map_err(|error| ConfigFileError {
@@ -61,7 +61,7 @@ fn parse_setting(
     value: &Spanned<DeValue<'_>>,
     command: &Command,
     line: usize,
-) -> Result<FileSetting, String> {
+) -> Result<ConfigFileSetting, String> {
     let key = key.get_ref().as_ref();
     let argument = file_keys(command)
         .find(|argument| argument.get_long() == Some(key))
@@ -70,7 +70,7 @@ fn parse_setting(
     for flag in &flags {
         check_flag(flag, command)?;
     }
-    Ok(FileSetting { key: key.to_owned(), line, flags })
+    Ok(ConfigFileSetting { key: key.to_owned(), line, flags })
 }
 
 /// Returns the flags that a configuration file may set.
@@ -189,7 +189,10 @@ fn edit_distance(first: &str, second: &str) -> usize {
 }
 
 /// Returns the flags of all settings whose keys are not in `excluded`.
-pub(crate) fn flags_except(settings: &[FileSetting], excluded: &HashSet<String>) -> Vec<String> {
+pub(crate) fn flags_except(
+    settings: &[ConfigFileSetting],
+    excluded: &HashSet<String>,
+) -> Vec<String> {
     let remaining = settings.iter().filter(|setting| !excluded.contains(&setting.key));
     remaining.flat_map(|setting| setting.flags.iter().cloned()).collect()
 }

@@ -9,8 +9,9 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use horolog_report::html::{LivePageKind, live};
 use horolog_server::{
-    InterleavedConfig, InterleavedEngine, KeLimits, LeapConfig, NtsConfig, OperationConfig,
-    Sandbox, SystemLeapBehaviour, TimestampsConfig, WebConfig,
+    InterleavedConfig, InterleavedEngineSelection, LeapConfig, MetricsAndPrivilegesConfig,
+    NtsConfig, NtsKeLimits, SandboxMode, ServerLivePageConfig, SystemLeapBehaviour,
+    TimestampsConfig,
 };
 
 use super::log::LogFormat;
@@ -40,8 +41,8 @@ pub(crate) struct ServeOperationArgs {
     #[arg(long, value_name = "FILE", requires = "web")]
     web_token_file: Option<PathBuf>,
     /// Format of events on standard error.
-    #[arg(long, value_enum, default_value_t = LogArg::Text)]
-    pub(crate) log: LogArg,
+    #[arg(long, value_enum, default_value_t = LogFormatArg::Text)]
+    pub(crate) log: LogFormatArg,
     /// Drop unneeded privileges once the sockets are open: capabilities, files (Landlock) and
     /// system calls (seccomp). Auto uses what the kernel supports; required fails without full
     /// support.
@@ -60,34 +61,36 @@ enum SandboxArg {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum LogArg {
+pub(crate) enum LogFormatArg {
     Text,
     Json,
 }
 
-impl From<LogArg> for LogFormat {
-    fn from(arg: LogArg) -> Self {
+impl From<LogFormatArg> for LogFormat {
+    fn from(arg: LogFormatArg) -> Self {
         match arg {
-            LogArg::Text => Self::Text,
-            LogArg::Json => Self::Json,
+            LogFormatArg::Text => Self::Text,
+            LogFormatArg::Json => Self::Json,
         }
     }
 }
 
 impl ServeOperationArgs {
     #[allow(clippy::unnecessary_wraps, reason = "all subjects resolve alike")]
-    pub(crate) fn resolve(self) -> Result<OperationConfig, crate::failure::CommandFailure> {
-        Ok(OperationConfig {
+    pub(crate) fn resolve(
+        self,
+    ) -> Result<MetricsAndPrivilegesConfig, crate::failure::CommandFailure> {
+        Ok(MetricsAndPrivilegesConfig {
             metrics: self.metrics,
-            web: self.web.map(|address| WebConfig {
+            web: self.web.map(|address| ServerLivePageConfig {
                 address,
                 token_file: self.web_token_file,
                 page: live(LivePageKind::Serve),
             }),
             sandbox: match self.sandbox {
-                SandboxArg::Auto => Sandbox::BestEffort,
-                SandboxArg::Required => Sandbox::Required,
-                SandboxArg::Off => Sandbox::Off,
+                SandboxArg::Auto => SandboxMode::BestEffort,
+                SandboxArg::Required => SandboxMode::Required,
+                SandboxArg::Off => SandboxMode::Off,
             },
             user: self.user,
             // Filled by `ServeOptions::new`, which knows all options that name files.
@@ -122,9 +125,9 @@ impl ServeInterleavedArgs {
         Ok(InterleavedConfig {
             clients: self.interleaved_clients.unwrap_or(default.clients),
             engine: match self.interleaved {
-                InterleavedEngineArg::Auto => InterleavedEngine::Auto,
-                InterleavedEngineArg::Xdp => InterleavedEngine::Xdp,
-                InterleavedEngineArg::Socket => InterleavedEngine::Socket,
+                InterleavedEngineArg::Auto => InterleavedEngineSelection::Auto,
+                InterleavedEngineArg::Xdp => InterleavedEngineSelection::Xdp,
+                InterleavedEngineArg::Socket => InterleavedEngineSelection::Socket,
             },
         })
     }
@@ -142,8 +145,8 @@ pub(crate) struct ServeLeapSecondArgs {
     tai_offset: Option<i16>,
     /// Behaviour of the system clock at a leap second: steps (or is stepped), slews (runs on and is
     /// slewed afterwards), or smears (as the clocks that it follows do).
-    #[arg(long, value_enum, default_value_t = LeapSystemArg::Steps)]
-    leap_system: LeapSystemArg,
+    #[arg(long, value_enum, default_value_t = SystemLeapBehaviourArg::Steps)]
+    leap_system: SystemLeapBehaviourArg,
     /// Duration of a smear, centred on the leap second [default: 86400s, from noon to noon].
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration)]
     leap_smear: Option<Duration>,
@@ -153,7 +156,7 @@ pub(crate) struct ServeLeapSecondArgs {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum LeapSystemArg {
+enum SystemLeapBehaviourArg {
     Steps,
     Slews,
     Smears,
@@ -173,9 +176,9 @@ impl ServeLeapSecondArgs {
             file: self.leap_file,
             tai_offset_s: self.tai_offset,
             system: match self.leap_system {
-                LeapSystemArg::Steps => SystemLeapBehaviour::Steps,
-                LeapSystemArg::Slews => SystemLeapBehaviour::Slews,
-                LeapSystemArg::Smears => SystemLeapBehaviour::Smears,
+                SystemLeapBehaviourArg::Steps => SystemLeapBehaviour::Steps,
+                SystemLeapBehaviourArg::Slews => SystemLeapBehaviour::Slews,
+                SystemLeapBehaviourArg::Smears => SystemLeapBehaviour::Smears,
             },
             smear: self.leap_smear.unwrap_or(default.smear),
             smear_listen: self.smear_listen,
@@ -189,23 +192,23 @@ pub(crate) struct ServeTimestampsArgs {
     /// none: the kernel, for requests only; IF=hardware: the NIC of interface IF, whose
     /// timestamping is enabled while the server runs. Repeatable [default: kernel].
     #[arg(long, value_name = "[IF=]KIND", value_parser = kind)]
-    timestamps: Vec<TimestampMethod>,
+    timestamps: Vec<TimestampSourceArg>,
 }
 
 /// Value of `--timestamps`; `Hardware` has the name of the interface.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum TimestampMethod {
+enum TimestampSourceArg {
     None,
     Kernel,
     Hardware(String),
 }
 
-fn kind(text: &str) -> Result<TimestampMethod, String> {
+fn kind(text: &str) -> Result<TimestampSourceArg, String> {
     match text.split_once('=') {
-        None if text == "none" => Ok(TimestampMethod::None),
-        None if text == "kernel" => Ok(TimestampMethod::Kernel),
+        None if text == "none" => Ok(TimestampSourceArg::None),
+        None if text == "kernel" => Ok(TimestampSourceArg::Kernel),
         Some((interface, "hardware")) if !interface.is_empty() => {
-            Ok(TimestampMethod::Hardware(interface.to_owned()))
+            Ok(TimestampSourceArg::Hardware(interface.to_owned()))
         }
         _ => Err("expected kernel, none or INTERFACE=hardware".to_owned()),
     }
@@ -213,16 +216,16 @@ fn kind(text: &str) -> Result<TimestampMethod, String> {
 
 impl ServeTimestampsArgs {
     pub(crate) fn resolve(self) -> Result<TimestampsConfig, CommandFailure> {
-        let is_requested = |kind: &TimestampMethod| self.timestamps.contains(kind);
-        if is_requested(&TimestampMethod::None) && is_requested(&TimestampMethod::Kernel) {
+        let is_requested = |kind: &TimestampSourceArg| self.timestamps.contains(kind);
+        if is_requested(&TimestampSourceArg::None) && is_requested(&TimestampSourceArg::Kernel) {
             return Err(CommandFailure::usage(
                 "--timestamps none and --timestamps kernel exclude each other",
             ));
         }
-        let transmit = !is_requested(&TimestampMethod::None);
+        let transmit = !is_requested(&TimestampSourceArg::None);
         let hardware = self.timestamps.into_iter().filter_map(|kind| match kind {
-            TimestampMethod::Hardware(interface) => Some(interface),
-            TimestampMethod::None | TimestampMethod::Kernel => None,
+            TimestampSourceArg::Hardware(interface) => Some(interface),
+            TimestampSourceArg::None | TimestampSourceArg::Kernel => None,
         });
         Ok(TimestampsConfig { transmit, hardware: hardware.collect() })
     }
@@ -249,13 +252,13 @@ pub(crate) struct ServeNtsArgs {
     #[arg(long, value_name = "NAME")]
     nts_ntp_server: Option<String>,
     /// Limit on concurrent NTS-KE connections.
-    #[arg(long, value_name = "N", default_value_t = KeLimits::default().connections)]
+    #[arg(long, value_name = "N", default_value_t = NtsKeLimits::default().connections)]
     nts_ke_connections: usize,
     /// Limit on concurrent connections of one client (IPv4 address, IPv6 /64); 0 for no limit.
-    #[arg(long, value_name = "N", default_value_t = KeLimits::default().connections_per_prefix)]
+    #[arg(long, value_name = "N", default_value_t = NtsKeLimits::default().connections_per_prefix)]
     nts_ke_connections_per_prefix: u32,
     /// Long-term limit on connections per second of one client; 0 for no limit.
-    #[arg(long, value_name = "N", default_value_t = KeLimits::default().rate_per_prefix)]
+    #[arg(long, value_name = "N", default_value_t = NtsKeLimits::default().rate_per_prefix)]
     nts_ke_rate_per_prefix: u32,
     /// Time for which a key encrypts new cookies, 60s to 366 days; it still decrypts them for seven
     /// times that [default: 86400s].
@@ -276,11 +279,11 @@ impl ServeNtsArgs {
             key: self.nts_key,
             ke_listen: self.nts_ke_listen,
             ke_server: self.nts_ntp_server,
-            ke_limits: KeLimits {
+            ke_limits: NtsKeLimits {
                 connections: self.nts_ke_connections,
                 connections_per_prefix: self.nts_ke_connections_per_prefix,
                 rate_per_prefix: self.nts_ke_rate_per_prefix,
-                ..KeLimits::default()
+                ..NtsKeLimits::default()
             },
             master_secret: self.nts_master_secret,
             rotation: self.nts_rotation.unwrap_or(default.rotation),
@@ -295,8 +298,8 @@ mod tests {
 
     #[test]
     fn kinds() {
-        assert_eq!(kind("none"), Ok(TimestampMethod::None));
-        assert_eq!(kind("eth0=hardware"), Ok(TimestampMethod::Hardware("eth0".to_owned())));
+        assert_eq!(kind("none"), Ok(TimestampSourceArg::None));
+        assert_eq!(kind("eth0=hardware"), Ok(TimestampSourceArg::Hardware("eth0".to_owned())));
         for bad in ["", "hardware", "=hardware", "eth0=", "eth0=none", "Kernel"] {
             assert!(kind(bad).is_err(), "{bad}");
         }

@@ -13,7 +13,7 @@ use horolog_server::ServerConfig;
 use horolog_sys::listen::WildcardAddresses;
 
 use super::ServeArgs;
-use super::file::{self, FileSetting, is_switch};
+use super::file::{self, ConfigFileSetting, is_switch};
 use super::log::LogFormat;
 use crate::failure::{CommandFailure, parse_failure, read_failure};
 
@@ -36,12 +36,12 @@ pub(crate) struct ServeOptions {
     pub(crate) check_only: bool,
     /// Values of each option that has any as text, by long name; defaults included.
     pub(crate) values: BTreeMap<String, Vec<String>>,
-    file_lines: Option<ConfigFileLines>,
+    file_lines: Option<ConfigKeyLines>,
 }
 
 /// Path of the configuration file, and the lines of the keys that are in force, for error messages.
 #[derive(Debug)]
-struct ConfigFileLines {
+struct ConfigKeyLines {
     path: PathBuf,
     lines: BTreeMap<String, usize>,
 }
@@ -74,7 +74,7 @@ impl ServeCommandLine {
         let flags = file::flags_except(&settings, &command_line_flags);
         let arguments: Vec<OsString> =
             flags.into_iter().map(OsString::from).chain(self.0.iter().cloned()).collect();
-        let file_lines = ConfigFileLines::new(path, &settings, &command_line_flags);
+        let file_lines = ConfigKeyLines::new(path, &settings, &command_line_flags);
         match parse_arguments(&arguments) {
             Ok(matches) => ServeOptions::new(&matches, Some(file_lines)),
             Err(error) => {
@@ -85,7 +85,7 @@ impl ServeCommandLine {
 }
 
 impl ServeOptions {
-    fn new(matches: &ArgMatches, from: Option<ConfigFileLines>) -> Result<Self, CommandFailure> {
+    fn new(matches: &ArgMatches, from: Option<ConfigKeyLines>) -> Result<Self, CommandFailure> {
         let args = ServeArgs::from_arg_matches(matches)
             .map_err(|error| CommandFailure::usage(file::single_line_message(&error)))?;
         let (log, check_only) = (args.operation.log.into(), args.operation.check);
@@ -137,9 +137,9 @@ impl ServeOptions {
     }
 }
 
-impl ConfigFileLines {
-    fn new(path: &Path, settings: &[FileSetting], overridden: &HashSet<String>) -> Self {
-        let is_in_force = |setting: &&FileSetting| !overridden.contains(&setting.key);
+impl ConfigKeyLines {
+    fn new(path: &Path, settings: &[ConfigFileSetting], overridden: &HashSet<String>) -> Self {
+        let is_in_force = |setting: &&ConfigFileSetting| !overridden.contains(&setting.key);
         let lines = settings.iter().filter(is_in_force).map(|s| (s.key.clone(), s.line)).collect();
         Self { path: path.to_owned(), lines }
     }

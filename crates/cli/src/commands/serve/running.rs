@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use horolog_server::{CheckError, ReloadReport, Server, ServerStatus, check, status};
+use horolog_server::{ConfigCheckError, ReloadOutcome, Server, ServerStatus, check, status};
 use horolog_sys::signal::{BlockedSignals, Signal};
 use sd_notify::NotifyState;
 
@@ -32,7 +32,7 @@ pub(crate) fn serve(command_line: ServeCommandLine) -> Result<(), CommandFailure
     let wrong = |reason: String| CommandFailure::usage(options.locate(&reason));
     if options.check_only {
         let notice = check(&options.config).map_err(|error| match error {
-            CheckError::Config(_) => wrong(error.to_string()),
+            ConfigCheckError::Config(_) => wrong(error.to_string()),
             // A missing resource may become available later.
             error => CommandFailure::environment(options.locate(&error.to_string())),
         })?;
@@ -162,7 +162,7 @@ impl RunningServer {
     /// Reads all options again and applies those that can change without a restart. Returns the new
     /// options and the report on which were applied, or the reason for which the reload was
     /// refused.
-    fn prepare_and_apply(&self) -> Result<(ServeOptions, ReloadReport), String> {
+    fn prepare_and_apply(&self) -> Result<(ServeOptions, ReloadOutcome), String> {
         let new = self.command_line.load_options().map_err(|failure| {
             let reason = failure.to_string();
             self.server.note_refused_reload(&reason);
@@ -174,7 +174,7 @@ impl RunningServer {
     }
 
     /// Stores the values of the options in force after a reload, and returns the event for the log.
-    fn record_reload(&mut self, (new, report): (ServeOptions, ReloadReport)) -> LogEvent {
+    fn record_reload(&mut self, (new, report): (ServeOptions, ReloadOutcome)) -> LogEvent {
         // Options that need a restart remain in force with their old values.
         let mut values = new.values;
         for key in &report.restart_needed {

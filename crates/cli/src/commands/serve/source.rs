@@ -14,7 +14,7 @@ use crate::build_date::BUILD_DATE;
 use crate::failure::CommandFailure;
 
 #[derive(Args, Debug)]
-pub(crate) struct ServeSourceArgs {
+pub(crate) struct ServeTimeSourceArgs {
     /// Time source. Repeatable; the majority of several decides [default: system].
     ///
     /// system: the system clock, with the state that chronyd (at its socket, then at 127.0.0.1:323)
@@ -67,7 +67,7 @@ fn instant(text: &str) -> Result<Timestamp<Utc>, String> {
     Ok(instant)
 }
 
-impl ServeSourceArgs {
+impl ServeTimeSourceArgs {
     /// Resolves the range of plausible times and the file of the saved time.
     pub(crate) fn plausibility(&self) -> PlausibilityConfig {
         let state_directory =

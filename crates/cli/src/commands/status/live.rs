@@ -22,12 +22,12 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Function that lays out the status `now` for a terminal of this number of columns, with rates
 /// since the previous status `before`.
-pub(crate) type ViewLayout =
+pub(crate) type StatusViewFormatter =
     fn(columns: usize, before: &ServerStatus, now: &ServerStatus) -> Vec<Line<'static>>;
 
 /// Shows the status of the server with the status socket `path` until `q` or a signal ends the
 /// view.
-pub(crate) fn run(path: &Path, layout: ViewLayout) -> Result<(), CommandFailure> {
+pub(crate) fn run(path: &Path, layout: StatusViewFormatter) -> Result<(), CommandFailure> {
     let first_status = fetch_status(path)?;
     let end_signals =
         BlockedSignals::block(&[Signal::Interrupt, Signal::Terminate, Signal::HangUp])
@@ -44,7 +44,7 @@ fn draw_until_end(
     terminal: &mut ratatui::DefaultTerminal,
     end_signals: &BlockedSignals,
     first_status: ServerStatus,
-    layout: ViewLayout,
+    layout: StatusViewFormatter,
 ) -> Result<(), CommandFailure> {
     let (mut before, mut now) = (first_status.clone(), first_status);
     let (mut screen, mut next_fetch) = (ScrollView::default(), Instant::now() + FETCH_INTERVAL);

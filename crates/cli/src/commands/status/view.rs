@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 
 use horolog_report::units::human_rate;
-use horolog_server::{ServerStatus, SocketCounts, SourceState, StoredClients, XdpCounts};
+use horolog_server::{
+    ServerStatus, SocketEngineCounts, SourceStatus, StoredClientCounts, XdpCounts,
+};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 
@@ -16,12 +18,12 @@ const GAP: &str = "   ";
 const NAME_WIDTH_MIN: usize = 8;
 
 /// Two consecutive statuses of a server, from which values and rates are read.
-struct StatusPair<'a> {
+struct ConsecutiveStatuses<'a> {
     before: &'a ServerStatus,
     now: &'a ServerStatus,
 }
 
-impl<'a> StatusPair<'a> {
+impl<'a> ConsecutiveStatuses<'a> {
     /// Returns a row of a count with its rate between the two statuses, per second; 0 if the count
     /// fell because the server was restarted.
     fn row(&self, name: &str, before: u64, now: u64) -> [String; 3] {
@@ -31,7 +33,7 @@ impl<'a> StatusPair<'a> {
         [name.to_owned(), human_rate(rate), now.to_string()]
     }
 
-    fn socket_row(&self, name: &str, count_of: fn(&SocketCounts) -> u64) -> [String; 3] {
+    fn socket_row(&self, name: &str, count_of: fn(&SocketEngineCounts) -> u64) -> [String; 3] {
         self.row(name, count_of(&self.before.counters), count_of(&self.now.counters))
     }
 
@@ -64,7 +66,7 @@ pub(super) fn lay_out(
     before: &ServerStatus,
     now: &ServerStatus,
 ) -> Vec<Line<'static>> {
-    let statuses = StatusPair { before, now };
+    let statuses = ConsecutiveStatuses { before, now };
     let (replies, unanswered) = (reply_rows(&statuses), unanswered_rows(&statuses));
     let names = replies.iter().chain(&unanswered).map(|[name, ..]| name.chars().count());
     let longest = names.max().unwrap_or(0).max(NAME_WIDTH_MIN);
@@ -135,8 +137,8 @@ fn milliseconds(ns: i64) -> f64 {
 
 /// Returns the line on a time source: its state in source selection, and its offset with
 /// uncertainty, or the reason for which it is not used.
-fn source_line(source: &SourceState) -> Line<'static> {
-    let SourceState { name, state, .. } = source;
+fn source_line(source: &SourceStatus) -> Line<'static> {
+    let SourceStatus { name, state, .. } = source;
     if let Some(reason) = &source.reason {
         return Line::from(format!("source {name}: {state}, {reason}"));
     }
@@ -145,8 +147,8 @@ fn source_line(source: &SourceState) -> Line<'static> {
     Line::from(format!("source {name}: {state}, {offset:+.3} ms ± {uncertainty:.3} ms"))
 }
 
-fn reply_rows(statuses: &StatusPair<'_>) -> Vec<[String; 3]> {
-    let StatusPair { before, now } = statuses;
+fn reply_rows(statuses: &ConsecutiveStatuses<'_>) -> Vec<[String; 3]> {
+    let ConsecutiveStatuses { before, now } = statuses;
     let mut rows = vec![statuses.socket_row("sockets", |counts| counts.answered)];
     for (index, worker) in now.workers.iter().enumerate() {
         let core = worker.core.map_or_else(String::new, |core| core.to_string());
@@ -172,15 +174,13 @@ fn reply_rows(statuses: &StatusPair<'_>) -> Vec<[String; 3]> {
         let answered_before = answered_before.get(core).copied().unwrap_or(0);
         rows.push(statuses.row(&format!("  core {core}"), answered_before, answered));
     }
-    rows.extend(
-        statuses.named_rows("clients, ", |status| {
-            status.clients.iter().flat_map(StoredClients::by_name)
-        }),
-    );
+    rows.extend(statuses.named_rows("clients, ", |status| {
+        status.clients.iter().flat_map(StoredClientCounts::by_name)
+    }));
     rows
 }
 
-fn unanswered_rows(statuses: &StatusPair<'_>) -> Vec<[String; 3]> {
+fn unanswered_rows(statuses: &ConsecutiveStatuses<'_>) -> Vec<[String; 3]> {
     let mut rows = vec![
         statuses.socket_row("dropped", |counts| counts.dropped),
         statuses.socket_row("refused", |counts| counts.refused),

@@ -11,12 +11,12 @@ const STAGE: &str = "[[stage]]\nname = \"s\"\nintake = true\n";
 const SOURCE: &str = "[[source]]\nname = \"r\"\nrate = 10\nsize = 64\n";
 
 fn wrong(text: &str) -> String {
-    TestPlan::parse(text).unwrap_err().to_string()
+    ApplicationTestPlan::parse(text).unwrap_err().to_string()
 }
 
 #[test]
 fn the_sample_is_a_test() {
-    let plan = TestPlan::parse(SAMPLE_TEST_FILE).unwrap();
+    let plan = ApplicationTestPlan::parse(SAMPLE_TEST_FILE).unwrap();
     assert_eq!((plan.nodes, plan.period_count()), (2, plan.time_ns / plan.period_ns));
     assert!(plan.sources.len() >= 3 && plan.stages.len() >= 3 && plan.faults.len() >= 6);
     for state in ["data simulation", "state simulation", "fault tolerance"] {
@@ -28,11 +28,11 @@ fn the_sample_is_a_test() {
 
 #[test]
 fn omitted_keys_have_their_default_values() {
-    let plan = TestPlan::parse(&[HEAD, STAGE, SOURCE].concat()).unwrap();
+    let plan = ApplicationTestPlan::parse(&[HEAD, STAGE, SOURCE].concat()).unwrap();
     assert_eq!((plan.nodes, plan.deadline_ns, plan.steady), (2, 50_000_000, 5));
     assert_eq!((plan.node_timeout, plan.response_limit_ns), (3, 12_500_000));
     assert_eq!(plan.sources[0].late_after_ns, 150_000_000);
-    assert_eq!(plan.sources[0].size, ReportSize::OneOf(vec![64]));
+    assert_eq!(plan.sources[0].size, ReportLengthDistribution::OneOf(vec![64]));
     assert_eq!(plan.state_at(0), "plain");
 }
 
@@ -95,13 +95,17 @@ fn errors_name_their_line() {
 fn another_time_and_number_of_nodes_are_taken_before_faults_are_judged() {
     let fault = "[[fault]]\nkind = \"stop\"\nat = \"8s\"\nfor = \"1s\"\nnode = 2\n";
     let text = [HEAD, STAGE, SOURCE, fault].concat();
-    let why = TestPlan::parse_with(&text, None, Some(5_000_000_000)).unwrap_err().to_string();
+    let why =
+        ApplicationTestPlan::parse_with(&text, None, Some(5_000_000_000)).unwrap_err().to_string();
     assert!(why.starts_with("line 12: the fault 'stop' at 8000 ms ends 9000 ms"), "{why}");
     assert!(why.contains("takes 5000 ms") && why.ends_with("(--time 9400ms)"), "{why}");
     let longer = text.replace("at = \"8s\"", "at = \"80s\"");
-    assert!(TestPlan::parse(&longer).is_err());
-    assert_eq!(TestPlan::parse_with(&longer, Some(3), Some(90_000_000_000)).unwrap().nodes, 3);
-    let why = TestPlan::parse_with(&text, Some(1), None).unwrap_err().to_string();
+    assert!(ApplicationTestPlan::parse(&longer).is_err());
+    assert_eq!(
+        ApplicationTestPlan::parse_with(&longer, Some(3), Some(90_000_000_000)).unwrap().nodes,
+        3
+    );
+    let why = ApplicationTestPlan::parse_with(&text, Some(1), None).unwrap_err().to_string();
     assert!(why.starts_with("line 12: node 2 does not exist"), "{why}");
 }
 
@@ -114,7 +118,7 @@ fn times_below_a_nanosecond_are_read() {
 proptest! {
     #[test]
     fn any_text_is_read_or_refused_in_one_line(lines in "(?s).{0,300}") {
-        if let Err(fault) = TestPlan::parse(&lines) {
+        if let Err(fault) = ApplicationTestPlan::parse(&lines) {
             prop_assert!(!fault.to_string().contains('\n'));
         }
     }
@@ -122,9 +126,13 @@ proptest! {
 
 #[test]
 fn a_time_that_is_advised_is_long_enough() {
-    let why =
-        TestPlan::parse_with(SAMPLE_TEST_FILE, None, Some(4_000_000_000)).unwrap_err().to_string();
+    let why = ApplicationTestPlan::parse_with(SAMPLE_TEST_FILE, None, Some(4_000_000_000))
+        .unwrap_err()
+        .to_string();
     let (_, advised) = why.split_once("--time ").unwrap();
     let ms: u64 = advised.split_once("ms").unwrap().0.parse().unwrap();
-    assert!(TestPlan::parse_with(SAMPLE_TEST_FILE, None, Some(ms * 1_000_000)).is_ok(), "{why}");
+    assert!(
+        ApplicationTestPlan::parse_with(SAMPLE_TEST_FILE, None, Some(ms * 1_000_000)).is_ok(),
+        "{why}"
+    );
 }

@@ -121,7 +121,7 @@ fn few_samples_finding(source: &CostInput, worst: Worst) -> Option<Finding> {
 
 fn lost_messages_finding(source: &CostInput) -> Option<Finding> {
     let CostRecord::Path(path) = &source.measured else { return None };
-    let sum = |of: fn(&horolog_record::PathCounts) -> u64| {
+    let sum = |of: fn(&horolog_record::PathRequestCounts) -> u64| {
         path.rows.iter().map(|row| of(&row.counts)).fold(0, u64::saturating_add)
     };
     let (lost, sent) = (sum(|counts| counts.lost), sum(|counts| counts.sent));

@@ -3,7 +3,7 @@
 
 use horolog_conditions::finding;
 use horolog_record::{
-    CycleClockOffset, CycleNode, CycleResult, Finding, FindingCode, ReleaseSignal, Severity,
+    CycleClockOffset, CycleNodeResult, CycleResult, Finding, FindingCode, ReleaseSignal, Severity,
 };
 
 /// Returns the finding that the system clock of a node was stepped during the run, with the number
@@ -33,7 +33,7 @@ pub(in crate::run) fn clock_offset_findings(result: &CycleResult, max_ns: u64) -
     nodes.filter_map(|node| clock_offset_finding(node, max_ns)).collect()
 }
 
-fn clock_offset_finding(node: &CycleNode, max_ns: u64) -> Option<Finding> {
+fn clock_offset_finding(node: &CycleNodeResult, max_ns: u64) -> Option<Finding> {
     let offset_min_ns =
         |clock: &&CycleClockOffset| clock.ahead_ns.unsigned_abs().saturating_sub(clock.error_ns);
     let furthest = node.clocks.iter().max_by_key(offset_min_ns)?;

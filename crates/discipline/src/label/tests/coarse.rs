@@ -3,13 +3,13 @@
 use horolog_time::{Span, Timestamp};
 
 use super::{Bench, Discard, START, at_ms};
-use crate::{LabelSettings, SentenceReject};
+use crate::{PulseLabellerSettings, SentenceRejectReason};
 
 #[test]
 fn sentences_alone_are_right_within_their_bound_however_late_they_begin() {
     for lag_ms in [0, 120, 700, 950, 1_100, 1_490] {
-        let mut bench = Bench { lag_ms, ..Bench::new(LabelSettings::default()) };
-        assert_eq!(bench.sentence(0), Err(SentenceReject::NoPulse));
+        let mut bench = Bench { lag_ms, ..Bench::new(PulseLabellerSettings::default()) };
+        assert_eq!(bench.sentence(0), Err(SentenceRejectReason::NoPulse));
         assert_eq!(bench.labeller.coarse_time(at_ms(1_500)), None);
         (1..3).for_each(|second| bench.sentence(second).unwrap_err().discard());
         let coarse = bench.labeller.coarse_time(at_ms(3_500)).unwrap();
@@ -23,7 +23,7 @@ fn sentences_alone_are_right_within_their_bound_however_late_they_begin() {
 
 #[test]
 fn sentences_alone_are_contradicted_by_many_only() {
-    let mut bench = Bench::new(LabelSettings::default());
+    let mut bench = Bench::new(PulseLabellerSettings::default());
     (0..10).for_each(|second| bench.sentence(second).unwrap_err().discard());
     let off = |bench: &Bench, second: i64| {
         let at = at_ms(second * 1_000 + 500);
@@ -34,7 +34,9 @@ fn sentences_alone_are_contradicted_by_many_only() {
     assert_eq!(off(&bench, 9), Some(0));
     for second in 10..39 {
         let reject = bench.sentence_at(second + 100, second * 1_000 + 120).unwrap_err();
-        assert!(matches!(reject, SentenceReject::Disagrees(by) if by == Span::from_ms(100_000)));
+        assert!(
+            matches!(reject, SentenceRejectReason::Disagrees(by) if by == Span::from_ms(100_000))
+        );
         let is_young = second < 19;
         assert_eq!(off(&bench, second), is_young.then_some(0), "at {second}");
     }

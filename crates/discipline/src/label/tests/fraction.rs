@@ -4,11 +4,11 @@ use horolog_time::{NS_PER_S, Span, Timestamp};
 use proptest::prelude::*;
 
 use super::{Bench, START, at_ms};
-use crate::{LabelSettings, Sentence, SentenceReject};
+use crate::{PulseLabellerSettings, Sentence, SentenceRejectReason};
 
 impl Bench {
     /// A sentence that names an instant `lag_ms` before it comes.
-    fn fraction(&mut self, named_ms: i64, lag_ms: i64) -> Result<(), SentenceReject> {
+    fn fraction(&mut self, named_ms: i64, lag_ms: i64) -> Result<(), SentenceRejectReason> {
         self.labeller.add_sentence(&Sentence {
             second: Timestamp::from_timespec(START, named_ms * 1_000_000),
             received: at_ms(named_ms + lag_ms),
@@ -22,7 +22,7 @@ impl Bench {
 fn the_second_is_known_from_when_a_fraction_comes_and_the_pulse() {
     for (fraction_ms, lag_ms) in [(200, 100), (-1, 101), (-1, 940), (500, 600), (800, 940), (1, 0)]
     {
-        let mut bench = Bench::new(LabelSettings::default());
+        let mut bench = Bench::new(PulseLabellerSettings::default());
         let (mut labelled, mut next) = (0, 0);
         for second in 0..40 {
             // A pulse may come between an instant and the sentence that names it.
@@ -45,16 +45,20 @@ fn the_second_is_known_from_when_a_fraction_comes_and_the_pulse() {
 fn a_fraction_that_is_too_late_for_its_second_is_passed_over() {
     let mut bench = Bench::established();
     (11..=12).for_each(|second| assert_eq!(bench.pulse(second * 1_000), Ok(second)));
-    let late = Err(SentenceReject::Lag(Span::from_ms(970)));
+    let late = Err(SentenceRejectReason::Lag(Span::from_ms(970)));
     assert_eq!(bench.fraction(11_980, 970), late);
     assert_eq!(bench.fraction(12_400, 100), Ok(()));
-    assert_eq!(bench.fraction(12_600, 100), Err(SentenceReject::Repeated), "five in a second");
+    assert_eq!(
+        bench.fraction(12_600, 100),
+        Err(SentenceRejectReason::Repeated),
+        "five in a second"
+    );
 }
 
 #[test]
 fn fractions_alone_name_the_time_within_its_bounds() {
     for (fraction_ms, lag_ms) in [(200, 100), (-1, 101), (999, 900)] {
-        let mut bench = Bench::new(LabelSettings::default());
+        let mut bench = Bench::new(PulseLabellerSettings::default());
         for second in 0..10 {
             assert!(bench.fraction(second * 1_000 + fraction_ms, lag_ms).is_err(), "no pulse");
         }

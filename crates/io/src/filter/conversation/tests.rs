@@ -15,8 +15,8 @@ const MASTER: MacAddress = MacAddress([2, 0, 0, 0, 0, 2]);
 const GROUP: MacAddress = MacAddress([1, 0x1b, 0x19, 0, 0, 0]);
 /// Packets that came in for this host (`PACKET_HOST`).
 const INCOMING: u32 = 0;
-const SAMPLE: PacketSample =
-    PacketSample { sent_offset: 4, received_offset: 8, mask: 6, extra: None };
+const SAMPLE: PacketSamplingRule =
+    PacketSamplingRule { sent_offset: 4, received_offset: 8, mask: 6, extra: None };
 
 fn udp(source: &str, destination: &str, payload: &[u8]) -> Vec<u8> {
     let builder = UdpFrameBuilder {
@@ -111,23 +111,23 @@ fn frames_without_ip_are_identified_by_their_addresses() {
 
 #[test]
 fn what_is_no_answer_has_a_sample_of_its_own() {
-    let extra = Some(NonReplySample { reply_kind: 0xc, offset: 4, mask: 8 });
+    let extra = Some(NonReplySamplingRule { reply_kind: 0xc, offset: 4, mask: 8 });
     let udp_end = |text: &str| RemoteEnd::Udp(text.parse().unwrap());
     for (host, master) in [("10.0.0.1:320", "192.0.2.1:320"), ("[fd00::1]:320", "[fd00::2]:320")] {
         let conversation = Conversation { from: vec![udp_end(master)], to: vec![udp_end(master)] };
-        let keeps = |sample: &PacketSample, kind: u8, words: [u32; 2]| {
+        let keeps = |sample: &PacketSamplingRule, kind: u8, words: [u32; 2]| {
             let words = words.map(u32::to_be_bytes).concat();
             let payload = [&[0x10 | kind, 0, 0, 0][..], &words].concat();
             let program = conversation.program(sample, true);
             run_for(&program, &udp(master, host, &payload), INCOMING) == KEEP
         };
-        let sample = PacketSample { extra, ..SAMPLE };
+        let sample = PacketSamplingRule { extra, ..SAMPLE };
         for kind in 0..16 {
             let is_answer = kind == 0xc;
             assert!(keeps(&sample, kind, [0, 0]), "{kind}");
             assert_eq!(keeps(&sample, kind, [8, 0]), is_answer, "{kind}");
             assert_eq!(keeps(&sample, kind, [0, 6]), !is_answer, "{kind}");
-            assert!(keeps(&PacketSample { mask: 0, ..sample }, kind, [8, 6]), "all is kept");
+            assert!(keeps(&PacketSamplingRule { mask: 0, ..sample }, kind, [8, 6]), "all is kept");
         }
     }
 }

@@ -10,8 +10,8 @@ use super::*;
 use crate::testing::parameters;
 
 /// Why a server does not start with what the files hold.
-fn refusal(identity: &Identity) -> KeError {
-    KeServer::start(identity.config(), Arc::new(PlaintextCookies)).unwrap_err()
+fn refusal(identity: &TestCertificate) -> NtsKeError {
+    NtsKeServer::start(identity.config(), Arc::new(PlaintextCookieProvider)).unwrap_err()
 }
 
 fn spoil(path: &Path, content: &str) {
@@ -20,47 +20,47 @@ fn spoil(path: &Path, content: &str) {
 
 #[test]
 fn files_that_are_not_there_or_hold_nothing() {
-    let identity = Identity::new();
+    let identity = TestCertificate::new();
     fs::remove_file(identity.key()).unwrap();
     let message = refusal(&identity).to_string();
     assert!(message.starts_with("cannot read key") && message.contains("key.pem"), "{message}");
     assert!(!message.contains("permissions"), "{message}");
     fs::create_dir(identity.key()).unwrap();
-    assert!(matches!(refusal(&identity), KeError::Unreadable { what: "private key", .. }));
+    assert!(matches!(refusal(&identity), NtsKeError::Unreadable { what: "private key", .. }));
     fs::remove_dir(identity.key()).unwrap();
     spoil(&identity.key(), "no key\n");
-    assert!(matches!(refusal(&identity), KeError::NoPemItems { what: "private key", .. }));
+    assert!(matches!(refusal(&identity), NtsKeError::NoPemItems { what: "private key", .. }));
     spoil(&identity.certificate(), "no certificate\n");
-    assert!(matches!(refusal(&identity), KeError::NoPemItems { what: "certificate", .. }));
+    assert!(matches!(refusal(&identity), NtsKeError::NoPemItems { what: "certificate", .. }));
     fs::remove_file(identity.certificate()).unwrap();
-    assert!(matches!(refusal(&identity), KeError::Unreadable { what: "certificate", .. }));
+    assert!(matches!(refusal(&identity), NtsKeError::Unreadable { what: "certificate", .. }));
 }
 
 #[test]
 fn files_that_are_damaged() {
-    let identity = Identity::new();
+    let identity = TestCertificate::new();
     let (certificate, key) = (identity.certificate(), identity.key());
     let sound = fs::read_to_string(&certificate).unwrap();
     spoil(&certificate, "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n");
-    assert!(matches!(refusal(&identity), KeError::InvalidFile { what: "certificate", .. }));
+    assert!(matches!(refusal(&identity), NtsKeError::InvalidFile { what: "certificate", .. }));
     spoil(&certificate, &sound[..sound.len() / 2]);
-    assert!(matches!(refusal(&identity), KeError::InvalidFile { what: "certificate", .. }));
+    assert!(matches!(refusal(&identity), NtsKeError::InvalidFile { what: "certificate", .. }));
     spoil(&certificate, &sound);
     spoil(&key, "-----BEGIN PRIVATE KEY-----\nMIIB\n-----END PRIVATE KEY-----\n");
-    assert!(matches!(refusal(&identity), KeError::InvalidFile { what: "private key", .. }));
+    assert!(matches!(refusal(&identity), NtsKeError::InvalidFile { what: "private key", .. }));
 }
 
 #[test]
 fn a_key_of_another_certificate() {
-    let identity = Identity::new();
+    let identity = TestCertificate::new();
     spoil(&identity.key(), &KeyPair::generate().unwrap().serialize_pem());
     let error = refusal(&identity);
-    assert!(matches!(error, KeError::KeyMismatch { .. }), "{error}");
+    assert!(matches!(error, NtsKeError::KeyMismatch { .. }), "{error}");
 }
 
 #[test]
 fn an_expired_certificate_is_refused_and_one_of_tomorrow_is_not() {
-    let identity = Identity::new();
+    let identity = TestCertificate::new();
     let key = KeyPair::generate().unwrap();
     let mut expired = parameters();
     expired.not_before = date_time_ymd(2001, 1, 1);
@@ -79,7 +79,7 @@ fn an_expired_certificate_is_refused_and_one_of_tomorrow_is_not() {
 
 #[test]
 fn another_certificate_under_traffic_disturbs_no_client() {
-    let (identity, trusted) = (Identity::new(), Identity::new());
+    let (identity, trusted) = (TestCertificate::new(), TestCertificate::new());
     fs::copy(identity.certificate(), trusted.certificate()).unwrap();
     let server = identity.serve();
     let mut chain = fs::read_to_string(identity.certificate()).unwrap();
@@ -87,7 +87,7 @@ fn another_certificate_under_traffic_disturbs_no_client() {
     chain += &fs::read_to_string(identity.certificate()).unwrap();
     spoil(&trusted.certificate(), &chain);
     // Both the certificate that is served and the one to come.
-    let client = KeClient::new(&trusted.trust(), &BOTH).unwrap();
+    let client = NtsKeClient::new(&trusted.trust(), &BOTH).unwrap();
     let at = server.listen_addresses()[0];
     let (stop, exchanges) = (AtomicBool::new(false), AtomicUsize::new(0));
     thread::scope(|scope| {
@@ -117,12 +117,12 @@ fn another_certificate_under_traffic_disturbs_no_client() {
 
 #[test]
 fn a_reload_that_fails_keeps_the_last_good_one() {
-    let identity = Identity::new();
+    let identity = TestCertificate::new();
     let server = identity.serve();
     let trust = identity.trust();
     let facts = server.certificate_info();
     spoil(&identity.certificate(), "");
-    assert!(matches!(reconfigure(&server, identity.config()), Err(KeError::NoPemItems { .. })));
+    assert!(matches!(reconfigure(&server, identity.config()), Err(NtsKeError::NoPemItems { .. })));
     assert_eq!(server.certificate_info(), facts);
     assert!(
         exchange_keys("localhost", server.listen_addresses()[0], &trust, &BOTH, TEST_TIMEOUT)

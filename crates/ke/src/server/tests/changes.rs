@@ -13,21 +13,24 @@ struct Gate(Arc<Mutex<()>>);
 
 impl CookieProvider for Gate {
     fn algorithms(&self) -> Vec<u16> {
-        PlaintextCookies.algorithms()
+        PlaintextCookieProvider.algorithms()
     }
 
     fn cookies(&self, algorithm: u16, c2s: &[u8], s2c: &[u8], count: usize) -> Vec<Vec<u8>> {
         let _open = self.0.lock().unwrap();
-        PlaintextCookies.cookies(algorithm, c2s, s2c, count)
+        PlaintextCookieProvider.cookies(algorithm, c2s, s2c, count)
     }
 }
 
 /// Runs an NTS-KE exchange over an open connection.
-fn exchange_over(mut stream: TcpStream, client: &KeClient) -> Result<SessionMaterial, KeError> {
+fn exchange_over(
+    mut stream: TcpStream,
+    client: &NtsKeClient,
+) -> Result<SessionMaterial, NtsKeError> {
     stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     let mut exchange = client.begin("localhost").unwrap();
     loop {
-        if let crate::ExchangeProgress::Done(got) = exchange.advance(&mut stream)? {
+        if let crate::NtsKeExchangeStatus::Done(got) = exchange.advance(&mut stream)? {
             return Ok(*got);
         }
     }
@@ -35,9 +38,9 @@ fn exchange_over(mut stream: TcpStream, client: &KeClient) -> Result<SessionMate
 
 #[test]
 fn another_configuration_loses_no_connection() {
-    let identity = Identity::new();
+    let identity = TestCertificate::new();
     let server = identity.serve();
-    let client = KeClient::new(&identity.trust(), &BOTH).unwrap();
+    let client = NtsKeClient::new(&identity.trust(), &BOTH).unwrap();
     let first = server.listen_addresses()[0];
     let waiting = TcpStream::connect(first).unwrap();
     await_counters(&server, |counters| counters.open == 1);
@@ -56,32 +59,32 @@ fn another_configuration_loses_no_connection() {
     config.listen = vec!["127.0.0.2:0".parse().unwrap()];
     reconfigure(&server, config).unwrap();
     let refused = client.exchange_keys("localhost", first, TEST_TIMEOUT);
-    assert!(matches!(refused, Err(KeError::Connection { .. })), "{refused:?}");
+    assert!(matches!(refused, Err(NtsKeError::Connection { .. })), "{refused:?}");
     assert!(client.exchange_keys("localhost", server.listen_addresses()[0], TEST_TIMEOUT).is_ok());
 }
 
 #[test]
 fn what_cannot_be_had_changes_nothing() {
-    let identity = Identity::new();
+    let identity = TestCertificate::new();
     let server = identity.serve();
     let (before, taken) = (server.listen_addresses(), TcpListener::bind(loopback()).unwrap());
     let mut config = identity.config();
     config.listen.push(taken.local_addr().unwrap());
     let refused = reconfigure(&server, config.clone());
-    assert!(matches!(refused, Err(KeError::Listen { .. })), "{refused:?}");
+    assert!(matches!(refused, Err(NtsKeError::Listen { .. })), "{refused:?}");
     assert_eq!(server.listen_addresses(), before);
     assert!(matches!(
-        KeServer::start(config, Arc::new(PlaintextCookies)),
-        Err(KeError::Listen { address, .. }) if address == taken.local_addr().unwrap()
+        NtsKeServer::start(config, Arc::new(PlaintextCookieProvider)),
+        Err(NtsKeError::Listen { address, .. }) if address == taken.local_addr().unwrap()
     ));
     for wrong in ["", "two words", "ümlaut"] {
-        let config = KeConfig { ntp_server: Some(wrong.into()), ..identity.config() };
-        assert!(matches!(reconfigure(&server, config), Err(KeError::Configuration(_))));
+        let config = NtsKeConfig { ntp_server: Some(wrong.into()), ..identity.config() };
+        assert!(matches!(reconfigure(&server, config), Err(NtsKeError::Configuration(_))));
     }
     let mut config = identity.config();
     config.listen = vec![SocketAddr::new([0, 0, 0, 0].into(), before[0].port())];
     assert!(
-        matches!(reconfigure(&server, config), Err(KeError::Overlap(_, of)) if of == before[0])
+        matches!(reconfigure(&server, config), Err(NtsKeError::Overlap(_, of)) if of == before[0])
     );
     assert_eq!(server.listen_addresses(), before);
     assert!(exchange(&server, &identity).is_ok());
@@ -89,11 +92,11 @@ fn what_cannot_be_had_changes_nothing() {
 
 #[test]
 fn those_who_wait_at_an_address_that_goes_are_served() {
-    let identity = Identity::new();
+    let identity = TestCertificate::new();
     let gate = Arc::new(Mutex::new(()));
-    let config = KeConfig { threads: 1, ..identity.config() };
-    let server = KeServer::start(config, Arc::new(Gate(Arc::clone(&gate)))).unwrap();
-    let client = KeClient::new(&identity.trust(), &BOTH).unwrap();
+    let config = NtsKeConfig { threads: 1, ..identity.config() };
+    let server = NtsKeServer::start(config, Arc::new(Gate(Arc::clone(&gate)))).unwrap();
+    let client = NtsKeClient::new(&identity.trust(), &BOTH).unwrap();
     let at = server.listen_addresses()[0];
     thread::scope(|scope| {
         let closed = gate.lock().unwrap();
@@ -120,7 +123,7 @@ fn those_who_wait_at_an_address_that_goes_are_served() {
 
 #[test]
 fn what_is_prepared_is_nothing_until_it_is_applied() {
-    let (identity, other) = (Identity::new(), Identity::new());
+    let (identity, other) = (TestCertificate::new(), TestCertificate::new());
     let server = identity.serve();
     let (listens, facts) = (server.listen_addresses(), server.certificate_info());
     let mut config = other.config();
@@ -134,14 +137,14 @@ fn what_is_prepared_is_nothing_until_it_is_applied() {
     reconfigure(&server, config).unwrap();
     // The limit is one connection, and the server learns of a client's end later than the client.
     await_counters(&server, |counters| counters.open == 0);
-    assert!(matches!(exchange(&server, &identity), Err(KeError::Tls(_))), "of another file");
+    assert!(matches!(exchange(&server, &identity), Err(NtsKeError::Tls(_))), "of another file");
     await_counters(&server, |counters| counters.open == 0);
     assert!(exchange(&server, &other).is_ok());
 }
 
 #[test]
 fn other_limits_hold_from_then_on() {
-    let identity = Identity::new();
+    let identity = TestCertificate::new();
     let server = identity.serve();
     let at = server.listen_addresses()[0];
     let guests = [(); 2].map(|()| TcpStream::connect(at).unwrap());

@@ -15,26 +15,26 @@ fn await_end(stream: &mut TcpStream) {
     assert!(ended.as_ref().map_or_else(reset, |&length| length == 0), "{ended:?}");
 }
 
-fn limited(identity: &Identity, change: impl FnOnce(&mut KeLimits)) -> KeServer {
+fn limited(identity: &TestCertificate, change: impl FnOnce(&mut NtsKeLimits)) -> NtsKeServer {
     let mut config = identity.config();
     config.threads = 1;
     change(&mut config.limits);
-    KeServer::start(config, Arc::new(PlaintextCookies)).unwrap()
+    NtsKeServer::start(config, Arc::new(PlaintextCookieProvider)).unwrap()
 }
 
 #[test]
 fn an_idle_client_is_disconnected() {
-    let identity = Identity::new();
+    let identity = TestCertificate::new();
     let server = limited(&identity, |limits| limits.timeout = Duration::from_millis(50));
     let mut idle = TcpStream::connect(server.listen_addresses()[0]).unwrap();
     await_end(&mut idle);
     let counters = await_counters(&server, |counters| counters.open == 0);
-    assert_eq!(counters, KeCounts { accepted: 1, timed_out: 1, ..KeCounts::default() });
+    assert_eq!(counters, NtsKeCounts { accepted: 1, timed_out: 1, ..NtsKeCounts::default() });
 }
 
 #[test]
 fn a_dribbling_client_wins_no_time() {
-    let identity = Identity::new();
+    let identity = TestCertificate::new();
     let server = limited(&identity, |limits| limits.timeout = Duration::from_millis(200));
     let mut dribbling = TcpStream::connect(server.listen_addresses()[0]).unwrap();
     // The head of a TLS record of a handshake that never gets complete.
@@ -47,7 +47,7 @@ fn a_dribbling_client_wins_no_time() {
 
 #[test]
 fn a_full_house_refuses_the_next_and_takes_it_later() {
-    let identity = Identity::new();
+    let identity = TestCertificate::new();
     let server = limited(&identity, |limits| {
         limits.connections = 2;
         limits.eviction_age = TEST_TIMEOUT;
@@ -65,7 +65,7 @@ fn a_full_house_refuses_the_next_and_takes_it_later() {
 
 #[test]
 fn an_old_connection_gives_way_to_a_new_one() {
-    let identity = Identity::new();
+    let identity = TestCertificate::new();
     let server = limited(&identity, |limits| {
         limits.connections = 2;
         limits.eviction_age = Duration::ZERO;
@@ -81,7 +81,7 @@ fn an_old_connection_gives_way_to_a_new_one() {
 
 #[test]
 fn one_prefix_has_its_share() {
-    let identity = Identity::new();
+    let identity = TestCertificate::new();
     let server = limited(&identity, |limits| limits.connections_per_prefix = 1);
     let guest = TcpStream::connect(server.listen_addresses()[0]).unwrap();
     await_counters(&server, |counters| counters.open == 1);
@@ -120,7 +120,7 @@ fn dribble(at: SocketAddr, count: usize, stop: &AtomicBool) {
 
 #[test]
 fn slow_clients_do_not_hold_up_honest_ones() {
-    let identity = Identity::new();
+    let identity = TestCertificate::new();
     let server = limited(&identity, |limits| limits.connections = 200);
     let at = server.listen_addresses()[0];
     let stop = AtomicBool::new(false);
@@ -137,7 +137,7 @@ fn slow_clients_do_not_hold_up_honest_ones() {
 
 #[test]
 fn a_flood_of_bytes_is_cut_off() {
-    let identity = Identity::new();
+    let identity = TestCertificate::new();
     let server = limited(&identity, |_| {});
     let mut flood = TcpStream::connect(server.listen_addresses()[0]).unwrap();
     // One sound head of a record after the other, without end.

@@ -7,12 +7,12 @@ use rustls::ClientConnection;
 use rustls::pki_types::ServerName;
 
 use super::*;
-use crate::message::{KeResponse, REQUEST_LEN_MAX};
+use crate::message::{NtsKeResponse, REQUEST_LEN_MAX};
 
 /// Sends bytes as a request over TLS with these protocols, and returns the response.
 fn send_request(
-    server: &KeServer,
-    identity: &Identity,
+    server: &NtsKeServer,
+    identity: &TestCertificate,
     protocols: &[&[u8]],
     request: &[u8],
 ) -> io::Result<Vec<u8>> {
@@ -36,18 +36,18 @@ fn send_request(
 
 #[test]
 fn errors_are_answered() {
-    let identity = Identity::new();
+    let identity = TestCertificate::new();
     let server = identity.serve();
     let refused = |request: &[u8]| {
-        KeResponse::parse(&send_request(&server, &identity, &[ALPN], request).unwrap()).unwrap()
+        NtsKeResponse::parse(&send_request(&server, &identity, &[ALPN], request).unwrap()).unwrap()
     };
     let end = [0x80, 0, 0, 0];
-    assert_eq!(refused(&end), KeResponse::Error(1));
-    assert_eq!(refused(&[&[0xff, 0xff, 0, 0][..], &end].concat()), KeResponse::Error(0));
+    assert_eq!(refused(&end), NtsKeResponse::Error(1));
+    assert_eq!(refused(&[&[0xff, 0xff, 0, 0][..], &end].concat()), NtsKeResponse::Error(0));
     // Records without end.
-    assert_eq!(refused(&[0x10, 0, 0, 0].repeat(REQUEST_LEN_MAX / 4 + 1)), KeResponse::Error(1));
+    assert_eq!(refused(&[0x10, 0, 0, 0].repeat(REQUEST_LEN_MAX / 4 + 1)), NtsKeResponse::Error(1));
     let counters = await_counters(&server, |counters| counters.open == 0);
-    assert_eq!(counters, KeCounts { accepted: 3, bad_request: 3, ..KeCounts::default() });
+    assert_eq!(counters, NtsKeCounts { accepted: 3, bad_request: 3, ..NtsKeCounts::default() });
 }
 
 /// Records that other clients send, and the code of the error that answers them, if one does. A
@@ -57,7 +57,7 @@ fn requests_of_other_clients_are_judged_by_the_standard() {
     const NP: &str = "800100020000";
     const AEAD: &str = "00040002000f";
     const EOM: &str = "80000000";
-    let identity = Identity::new();
+    let identity = TestCertificate::new();
     let server = identity.serve();
     let cases = [
         ([NP, "80040002000f", EOM, ""], None),
@@ -78,11 +78,13 @@ fn requests_of_other_clients_are_judged_by_the_standard() {
     for (records, code) in cases {
         let response =
             send_request(&server, &identity, &[ALPN], &bytes(&records.concat())).unwrap();
-        match (KeResponse::parse(&response).unwrap(), code) {
-            (KeResponse::Negotiated(grant), None) => {
+        match (NtsKeResponse::parse(&response).unwrap(), code) {
+            (NtsKeResponse::Negotiated(grant), None) => {
                 assert_eq!(grant.cookies.len(), 8, "{records:?}");
             }
-            (parsed, code) => assert_eq!(Some(parsed), code.map(KeResponse::Error), "{records:?}"),
+            (parsed, code) => {
+                assert_eq!(Some(parsed), code.map(NtsKeResponse::Error), "{records:?}");
+            }
         }
     }
     // Nothing in common is no error.
@@ -103,7 +105,7 @@ fn bytes(hex: &str) -> Vec<u8> {
 
 #[test]
 fn a_request_of_the_largest_size_is_read_and_a_longer_one_is_refused() {
-    let identity = Identity::new();
+    let identity = TestCertificate::new();
     let server = identity.serve();
     let of = |len: usize| {
         let [head, end] = [bytes("80010002000080040002000f64010000"), bytes("80000000")];
@@ -111,32 +113,32 @@ fn a_request_of_the_largest_size_is_read_and_a_longer_one_is_refused() {
         let mut request = [&head[..], &vec![0; body], &end].concat();
         let at = head.len() - 2;
         request[at..at + 2].copy_from_slice(&(body as u16).to_be_bytes());
-        KeResponse::parse(&send_request(&server, &identity, &[ALPN], &request).unwrap()).unwrap()
+        NtsKeResponse::parse(&send_request(&server, &identity, &[ALPN], &request).unwrap()).unwrap()
     };
-    assert!(matches!(of(1024), KeResponse::Negotiated(_)));
-    assert!(matches!(of(REQUEST_LEN_MAX), KeResponse::Negotiated(_)));
-    assert_eq!(of(REQUEST_LEN_MAX + 1), KeResponse::Error(1));
+    assert!(matches!(of(1024), NtsKeResponse::Negotiated(_)));
+    assert!(matches!(of(REQUEST_LEN_MAX), NtsKeResponse::Negotiated(_)));
+    assert_eq!(of(REQUEST_LEN_MAX + 1), NtsKeResponse::Error(1));
 }
 
 /// RFC 8915, section 4.1.3: also a client that does not end its request learns why it got nothing.
 #[test]
 fn a_request_without_end_is_refused_when_its_time_is_over() {
-    let identity = Identity::new();
+    let identity = TestCertificate::new();
     let mut config = identity.config();
     config.limits.timeout = Duration::from_millis(300);
-    let server = KeServer::start(config, Arc::new(PlaintextCookies)).unwrap();
+    let server = NtsKeServer::start(config, Arc::new(PlaintextCookieProvider)).unwrap();
     let response =
         send_request(&server, &identity, &[ALPN], &bytes("80010002000080040002000f")).unwrap();
-    assert_eq!(KeResponse::parse(&response), Ok(KeResponse::Error(1)));
+    assert_eq!(NtsKeResponse::parse(&response), Ok(NtsKeResponse::Error(1)));
     await_counters(&server, |counters| counters.timed_out == 1);
 }
 
 #[test]
 fn only_ntske_is_spoken() {
-    let identity = Identity::new();
+    let identity = TestCertificate::new();
     let server = identity.serve();
     let request =
-        crate::message::KeRequest { ntpv4: true, algorithms: BOTH.to_vec(), ..<_>::default() };
+        crate::message::NtsKeRequest { ntpv4: true, algorithms: BOTH.to_vec(), ..<_>::default() };
     let request = request.to_bytes();
     assert!(send_request(&server, &identity, &[b"http/1.1"], &request).is_err());
     assert_eq!(send_request(&server, &identity, &[], &request).unwrap(), b"");
@@ -147,7 +149,7 @@ fn only_ntske_is_spoken() {
 
 #[test]
 fn what_is_not_tls_is_closed() {
-    let identity = Identity::new();
+    let identity = TestCertificate::new();
     let server = identity.serve();
     let mut stream = TcpStream::connect(server.listen_addresses()[0]).unwrap();
     stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
@@ -161,7 +163,7 @@ fn what_is_not_tls_is_closed() {
 
 #[test]
 fn one_that_goes_away_is_forgotten() {
-    let identity = Identity::new();
+    let identity = TestCertificate::new();
     let server = identity.serve();
     drop(TcpStream::connect(server.listen_addresses()[0]).unwrap());
     await_counters(&server, |counters| counters.broken == 1 && counters.open == 0);

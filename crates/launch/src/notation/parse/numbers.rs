@@ -3,7 +3,7 @@
 
 use jiff::civil::{Date, Time};
 
-use super::{DaySpec, NotationError, NotationParser, TimeOfDay, Zone};
+use super::{DaySpec, TimeNotationError, TimeNotationParser, TimeOfDay, Zone};
 
 /// Returns true if a word is a date and a time with an offset from UTC, or such an offset.
 pub(super) fn has_offset(word: &str) -> bool {
@@ -33,8 +33,8 @@ pub(super) fn parse_year(word: &str) -> Option<i16> {
 }
 
 /// Returns the date if it exists.
-pub(super) fn existing_date(year: i16, month: i8, day: i8) -> Result<Date, NotationError> {
-    Date::new(year, month, day).map_err(|_| NotationError::NoSuchDay {
+pub(super) fn existing_date(year: i16, month: i8, day: i8) -> Result<Date, TimeNotationError> {
+    Date::new(year, month, day).map_err(|_| TimeNotationError::NoSuchDay {
         year: Some(year),
         month,
         day,
@@ -45,13 +45,13 @@ fn is_digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-fn unknown_word(word: &str) -> NotationError {
-    NotationError::Unknown(word.to_owned())
+fn unknown_word(word: &str) -> TimeNotationError {
+    TimeNotationError::Unknown(word.to_owned())
 }
 
-impl NotationParser {
+impl TimeNotationParser {
     /// Parses a word that begins with a digit, `@` or `utc`.
-    pub(super) fn parse_number(&mut self, word: &str) -> Result<(), NotationError> {
+    pub(super) fn parse_number(&mut self, word: &str) -> Result<(), TimeNotationError> {
         if let Some(epoch) = word.strip_prefix('@') {
             let ns = parse_epoch_ns(epoch).ok_or_else(|| unknown_word(word))?;
             return self.set_time(TimeOfDay::Epoch(ns), word);
@@ -80,7 +80,7 @@ impl NotationParser {
     }
 
     /// Parses `21:00`, `21:00:30.25`, optionally followed by `am`, `pm`, `z` or an offset.
-    fn parse_clock(&mut self, text: &str, word: &str) -> Result<(), NotationError> {
+    fn parse_clock(&mut self, text: &str, word: &str) -> Result<(), TimeNotationError> {
         let clock_bytes =
             text.bytes().take_while(|&byte| matches!(byte, b'0'..=b'9' | b':' | b'.'));
         let (clock, rest) = text.split_at(clock_bytes.count());
@@ -113,17 +113,17 @@ impl NotationParser {
         // A leap second ends a UTC hour; in zones with quarter-hour offsets that is minute 14, 29,
         // 44 or 59.
         if second == 60 && minute % 15 == 14 {
-            return Err(NotationError::LeapSecond(word.to_owned()));
+            return Err(TimeNotationError::LeapSecond(word.to_owned()));
         }
         let time = Time::new(hour, minute, second, ns);
         self.set_time(
-            TimeOfDay::Clock(time.map_err(|_| NotationError::InvalidMinute(word.into()))?),
+            TimeOfDay::Clock(time.map_err(|_| TimeNotationError::InvalidMinute(word.into()))?),
             word,
         )
     }
 
     /// Parses digits alone, or followed by `am` or `pm`.
-    fn parse_digits(&mut self, word: &str) -> Result<(), NotationError> {
+    fn parse_digits(&mut self, word: &str) -> Result<(), TimeNotationError> {
         let meridiem = ["am", "pm"].into_iter().find(|half| word.ends_with(half));
         let digits = meridiem.map_or(word, |half| &word[..word.len() - half.len()]);
         if !is_digits(digits) {
@@ -157,12 +157,12 @@ impl NotationParser {
         minute: i8,
         meridiem: Option<&str>,
         word: &str,
-    ) -> Result<(), NotationError> {
+    ) -> Result<(), TimeNotationError> {
         let meridiem = meridiem.map(str::to_owned).or_else(|| self.take_meridiem());
         let hour = hour_of_day(hour, meridiem.as_deref(), word)?;
         let time = Time::new(hour, minute, 0, 0);
         self.set_time(
-            TimeOfDay::Clock(time.map_err(|_| NotationError::InvalidMinute(word.into()))?),
+            TimeOfDay::Clock(time.map_err(|_| TimeNotationError::InvalidMinute(word.into()))?),
             word,
         )
     }
@@ -175,12 +175,12 @@ impl NotationParser {
     }
 }
 
-fn hour_of_day(hour: i8, meridiem: Option<&str>, word: &str) -> Result<i8, NotationError> {
+fn hour_of_day(hour: i8, meridiem: Option<&str>, word: &str) -> Result<i8, TimeNotationError> {
     match (hour, meridiem) {
         (0..=23, None) => Ok(hour),
         (1..=12, Some("am")) => Ok(hour % 12),
         (1..=12, Some(_)) => Ok(hour % 12 + 12),
-        _ => Err(NotationError::InvalidHour(word.to_owned())),
+        _ => Err(TimeNotationError::InvalidHour(word.to_owned())),
     }
 }
 
@@ -231,7 +231,7 @@ fn parse_short_year(text: &str) -> Option<i16> {
 }
 
 /// Parses a date with the delimiter `-`, `/` or `.`; `None` if the word does not have that form.
-fn delimited_date(word: &str) -> Option<Result<Date, NotationError>> {
+fn delimited_date(word: &str) -> Option<Result<Date, TimeNotationError>> {
     if word.contains('-') {
         return year_month_day(word, '-');
     }
@@ -249,7 +249,7 @@ fn delimited_date(word: &str) -> Option<Result<Date, NotationError>> {
     Some(existing_date(parse_short_year(year)?, one_or_two_digits(month)?, one_or_two_digits(day)?))
 }
 
-fn year_month_day(text: &str, separator: char) -> Option<Result<Date, NotationError>> {
+fn year_month_day(text: &str, separator: char) -> Option<Result<Date, TimeNotationError>> {
     let [year_text, month, day] = three_parts(text, separator)?;
     Some(existing_date(parse_year(year_text)?, one_or_two_digits(month)?, one_or_two_digits(day)?))
 }

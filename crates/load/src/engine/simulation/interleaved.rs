@@ -9,7 +9,7 @@ fn assert_interleaved<P: LaneDevice>(scene: &mut SimulatedLane<P>) {
     let clients = u64::from(CLIENTS);
     assert_eq!((first.received, first.interleaved), (2000, 2000 - clients));
     assert_eq!((first.response.count(), first.response.max()), (2000, Some(700)));
-    assert_eq!((first.invalid, first.rtt.count()), ([0; InvalidReason::ALL.len()], 2000));
+    assert_eq!((first.invalid, first.rtt.count()), ([0; InvalidReplyReason::ALL.len()], 2000));
     let second = scene.run_trial();
     assert_eq!((second.received, second.interleaved), (2000, 2000));
     scene.interleaved = false;
@@ -18,7 +18,7 @@ fn assert_interleaved<P: LaneDevice>(scene: &mut SimulatedLane<P>) {
 
 #[test]
 fn interleaved_replies_are_distinguished_from_basic_ones_through_frames_and_sockets() {
-    let mut frames = SimulatedLane::with_frames(FaultPlan::default(), answer);
+    let mut frames = SimulatedLane::with_frames(FaultProbabilities::default(), answer);
     frames.path().departures = Some(HashMap::new());
     assert_interleaved(&mut frames);
     let mut sockets = SimulatedLane::with_sockets(answer);
@@ -30,7 +30,7 @@ fn interleaved_replies_are_distinguished_from_basic_ones_through_frames_and_sock
 
 #[test]
 fn a_server_without_interleaved_mode_answers_in_basic_mode() {
-    let mut scene = SimulatedLane::with_frames(FaultPlan::default(), answer);
+    let mut scene = SimulatedLane::with_frames(FaultProbabilities::default(), answer);
     scene.interleaved = true;
     let counts = scene.run_trial();
     assert_eq!((counts.received, counts.interleaved), (2000, 0));

@@ -3,7 +3,7 @@
 use super::profiles::{phase, run};
 use super::*;
 use crate::load_profile::LoadPhase;
-use crate::offset::OffsetCounts;
+use crate::offset::ServerOffsetCounts;
 
 /// Time between the timestamp and the departure of a reply.
 const EARLY: Span = Span::from_ns(12_345);
@@ -31,13 +31,16 @@ fn delayed_reply(_: u64, reply: Header) -> Vec<(Span, Header)> {
     vec![(Span::from_ns(20_000), reply)]
 }
 
-fn options() -> OffsetOptions {
-    OffsetOptions { correction: LINK_DELAY, ..OffsetOptions::default() }
+fn options() -> ServerOffsetOptions {
+    ServerOffsetOptions { correction: LINK_DELAY, ..ServerOffsetOptions::default() }
 }
 
-fn measure_offsets(options: OffsetOptions, interleaved: bool) -> (TrialCounts, OffsetCounts) {
-    let mut scene = SimulatedLane::with_frames(FaultPlan::default(), delayed_reply);
-    scene.offset = Some(OffsetPlan { options, phc_ahead: PHC_AHEAD.unwrap() });
+fn measure_offsets(
+    options: ServerOffsetOptions,
+    interleaved: bool,
+) -> (TrialCounts, ServerOffsetCounts) {
+    let mut scene = SimulatedLane::with_frames(FaultProbabilities::default(), delayed_reply);
+    scene.offset = Some(ServerOffsetParameters { options, phc_ahead: PHC_AHEAD.unwrap() });
     scene.interleaved = interleaved;
     scene.path().transmit_error = Some(EARLY);
     scene.path().departures = interleaved.then(HashMap::new);
@@ -47,7 +50,7 @@ fn measure_offsets(options: OffsetOptions, interleaved: bool) -> (TrialCounts, O
 }
 
 /// Checks that all offsets have this error, within a nanosecond or two.
-fn assert_error(offsets: &OffsetCounts, expected: i64) {
+fn assert_error(offsets: &ServerOffsetCounts, expected: i64) {
     let summary = offsets.offsets.summary().unwrap();
     assert_eq!((summary.count, offsets.timestamped), (2000, 2000));
     assert!(summary.min >= expected - 2 && summary.max <= expected + 2, "{summary:?}");
@@ -56,7 +59,7 @@ fn assert_error(offsets: &OffsetCounts, expected: i64) {
 #[test]
 fn the_error_of_the_server_is_found_by_kernel_and_hardware_timestamps() {
     for hardware in [false, true] {
-        let (_, offsets) = measure_offsets(OffsetOptions { hardware, ..options() }, false);
+        let (_, offsets) = measure_offsets(ServerOffsetOptions { hardware, ..options() }, false);
         assert_error(&offsets, EARLY.as_ns());
     }
 }
@@ -72,7 +75,7 @@ fn it_is_found_in_interleaved_mode() {
 #[test]
 fn the_mean_of_the_server_s_timestamps_lies_before_the_transmit_timestamp() {
     let (counts, offsets) =
-        measure_offsets(OffsetOptions { mean_of_server: true, ..options() }, false);
+        measure_offsets(ServerOffsetOptions { mean_of_server: true, ..options() }, false);
     let response = counts.response.to_histogram().mean().unwrap();
     let found = offsets.offsets.summary().unwrap().mean;
     assert!((found - (EARLY.as_ns() as f64 + response / 2.0)).abs() < 2.0, "{found}, {response}");
@@ -80,15 +83,16 @@ fn the_mean_of_the_server_s_timestamps_lies_before_the_transmit_timestamp() {
 
 #[test]
 fn nothing_is_counted_unasked() {
-    let mut scene = SimulatedLane::with_frames(FaultPlan::default(), answer);
+    let mut scene = SimulatedLane::with_frames(FaultProbabilities::default(), answer);
     assert!(scene.run_trial().offsets.is_none());
 }
 
 /// On a profile from one rate up to five times that and back: each interval has the offsets of its
 /// own replies, all of them correct.
 fn assert_on_profile(rate: f64, behaviour: ServerBehaviour, interleaved: bool) {
-    let mut scene = SimulatedLane::with_frames(FaultPlan::default(), behaviour);
-    scene.offset = Some(OffsetPlan { options: options(), phc_ahead: PHC_AHEAD.unwrap() });
+    let mut scene = SimulatedLane::with_frames(FaultProbabilities::default(), behaviour);
+    scene.offset =
+        Some(ServerOffsetParameters { options: options(), phc_ahead: PHC_AHEAD.unwrap() });
     scene.interleaved = interleaved;
     scene.path().transmit_error = Some(EARLY);
     scene.path().departures = interleaved.then(HashMap::new);

@@ -2,7 +2,7 @@
 //! its Syncs, outages and overload.
 
 use horolog_wire::ptp::message::TIMESTAMP_MESSAGE_LEN;
-use horolog_wire::ptp::monitor::{self, CurrentDataSet, MonitorResponse, ParentDataSet};
+use horolog_wire::ptp::monitor::{self, CurrentDataSet, NetSyncMonitorResponse, ParentDataSet};
 use horolog_wire::ptp::tlv::{UNICAST_LEN_MAX, UnicastNegotiation};
 use horolog_wire::ptp::{
     HEADER_LEN as PTP_HEADER_LEN, Header as PtpHeader, Message, MessageType, PortIdentity,
@@ -12,14 +12,14 @@ use horolog_wire::ptp::{
 use super::profiles::{phase, run};
 use super::*;
 use crate::load_profile::LoadPhase;
-use crate::offset::OffsetCounts;
+use crate::offset::ServerOffsetCounts;
 use crate::outage::Outage;
 use crate::ptp::{
-    ExpectedPtpMessages as PtpExpected, PtpLoadTransport, PtpPlan, PtpRequestKind, UnicastMessages,
-    UnicastTerms,
+    PtpLoadTransport, PtpMessageVerifier as PtpExpected, PtpRequestKind, PtpRequestOptions,
+    UnicastMessageTypes, UnicastRequestParameters,
 };
-use crate::request::PtpFramePlan;
-use crate::request_tracker::PtpCounts;
+use crate::request::PtpFrameParameters;
+use crate::request_tracker::PtpReplyCounts;
 
 /// Replies of the master to its request number `n`, made from the correct ones, each with its
 /// delay.
@@ -89,7 +89,7 @@ pub(super) fn correct_replies(request: &[u8], at: Timestamp<Utc>) -> Vec<Vec<u8>
 
 /// Returns the master's status as NetSync Monitor reports it.
 fn monitor_status() -> Vec<u8> {
-    let response = MonitorResponse {
+    let response = NetSyncMonitorResponse {
         port_state: 6,
         protocol: 1,
         address: &[192, 0, 2, 1],
@@ -100,7 +100,7 @@ fn monitor_status() -> Vec<u8> {
         time_source: 0x20,
         last_sync: PtpTimestamp::ZERO,
     };
-    let mut tlv = vec![0; MonitorResponse::tlv_len(4)];
+    let mut tlv = vec![0; NetSyncMonitorResponse::tlv_len(4)];
     response.emit(&mut tlv);
     assert_eq!(tlv[..2], monitor::RESPONSE_TLV_TYPE.to_be_bytes());
     tlv
@@ -123,18 +123,19 @@ fn master_lane(
     kind: PtpRequestKind,
     master: MasterBehaviour,
 ) -> SimulatedLane<LanePacketSocket<SimulatedPath<()>>> {
-    let mut scene = SimulatedLane::with_frames(FaultPlan::default(), answer);
+    let mut scene = SimulatedLane::with_frames(FaultProbabilities::default(), answer);
     let address = "192.0.2.1".parse().unwrap();
     let (multicast, transport) = (false, PtpLoadTransport::Udp);
-    let plan = PtpPlan { kind, domain: 7, minor_version: 1, multicast, transport };
+    let plan = PtpRequestOptions { kind, domain: 7, minor_version: 1, multicast, transport };
     let mut frames = frame_plan();
     frames.target = plan.destination(address);
     frames.source_port = plan.port();
-    frames.ptp = Some(PtpFramePlan { plan, master: address, lane: 0, excluded_network: None });
+    frames.ptp =
+        Some(PtpFrameParameters { plan, master: address, lane: 0, excluded_network: None });
     let (lane, lanes, clients) = (0, 1, CLIENTS);
     let token = scene.token;
     scene.ptp = Some(PtpExpected { plan, token, lane, lanes, clients, master: address });
-    let mut world = SimulatedPath::new(&scene.clock, FaultPlan::default(), answer);
+    let mut world = SimulatedPath::new(&scene.clock, FaultProbabilities::default(), answer);
     world.master = Some(master);
     scene.port = LanePacketSocket::new(world, &frames, crate::ptp::REQUEST_LEN_MAX);
     scene
@@ -147,24 +148,24 @@ fn profile() -> Vec<LoadPhase> {
 }
 
 fn unicast_kind() -> PtpRequestKind {
-    let messages = UnicastMessages::new(&[MessageType::Announce, MessageType::Sync]).unwrap();
-    PtpRequestKind::Unicast(UnicastTerms { messages, log_interval: 0, duration_s: 10 })
+    let messages = UnicastMessageTypes::new(&[MessageType::Announce, MessageType::Sync]).unwrap();
+    PtpRequestKind::Unicast(UnicastRequestParameters { messages, log_interval: 0, duration_s: 10 })
 }
 
 /// Counts of `n` requests that were answered in full.
-type ExpectedPtpCounts = fn(u64) -> PtpCounts;
+type ExpectedPtpCountsFn = fn(u64) -> PtpReplyCounts;
 
 /// Replies of the next interval count in the interval of their request.
 #[test]
 fn every_request_stands_in_its_own_interval() {
-    let counted: [(PtpRequestKind, ExpectedPtpCounts); 3] = [
-        (PtpRequestKind::Delay, |all| PtpCounts { delay: all, ..PtpCounts::default() }),
-        (PtpRequestKind::Nsm, |all| PtpCounts {
+    let counted: [(PtpRequestKind, ExpectedPtpCountsFn); 3] = [
+        (PtpRequestKind::Delay, |all| PtpReplyCounts { delay: all, ..PtpReplyCounts::default() }),
+        (PtpRequestKind::Nsm, |all| PtpReplyCounts {
             delay: all,
             sync_follow_up: all,
-            ..PtpCounts::default()
+            ..PtpReplyCounts::default()
         }),
-        (unicast_kind(), |all| PtpCounts { grant: all, ..PtpCounts::default() }),
+        (unicast_kind(), |all| PtpReplyCounts { grant: all, ..PtpReplyCounts::default() }),
     ];
     for (kind, counted) in counted {
         let intervals = run(&mut master_lane(kind, last_reply_delayed), profile());
@@ -175,7 +176,7 @@ fn every_request_stands_in_its_own_interval() {
             assert_eq!((interval.received, interval.planned), (interval.sent, 0), "{kind:?}");
             assert_eq!(interval.ptp, Some(counted(interval.sent)), "{kind:?}");
             assert_eq!((interval.duplicate, interval.late), (0, 0));
-            assert_eq!(interval.invalid, [0; InvalidReason::ALL.len()]);
+            assert_eq!(interval.invalid, [0; InvalidReplyReason::ALL.len()]);
             assert_eq!(interval.rtt.count(), interval.received);
             // The last answer is what a round trip ends with.
             assert!(interval.rtt.min().unwrap() >= HALF_AN_INTERVAL.as_ns() as u64);
@@ -259,13 +260,17 @@ fn omitted_requests_count_in_the_phase_in_which_a_sender_falls_behind() {
 fn each_interval_has_the_offsets_of_its_syncs() {
     for hardware in [false, true] {
         let mut scene = master_lane(PtpRequestKind::Nsm, last_reply_delayed);
-        let options =
-            OffsetOptions { correction: LINK_DELAY, hardware, ..OffsetOptions::default() };
-        scene.offset = Some(OffsetPlan { options, phc_ahead: PHC_AHEAD.unwrap() });
+        let options = ServerOffsetOptions {
+            correction: LINK_DELAY,
+            hardware,
+            ..ServerOffsetOptions::default()
+        };
+        scene.offset = Some(ServerOffsetParameters { options, phc_ahead: PHC_AHEAD.unwrap() });
         scene.path().transmit_error = Some(EARLY);
         let intervals = run(&mut scene, profile());
         for interval in &intervals {
-            let OffsetCounts { offsets, timestamped, .. } = interval.offsets.as_ref().unwrap();
+            let ServerOffsetCounts { offsets, timestamped, .. } =
+                interval.offsets.as_ref().unwrap();
             let summary = offsets.summary().unwrap();
             assert_eq!((summary.count, *timestamped), (interval.sent, interval.sent));
             let expected = EARLY.as_ns();

@@ -3,17 +3,17 @@
 //! and its outcome count in the interval of the intended send time, as in the other engines; an
 //! invalid reply in the interval of its arrival.
 
-use horolog_record::{InvalidReason, LiveCounts, Progress};
+use horolog_record::{InvalidReplyReason, LiveCounts, Progress};
 use horolog_stats::{Recorder, SignedRecorder};
 use horolog_time::{Span, Timestamp};
-use horolog_xdp::{Generator, LaneCounts, LaneOffsetCounts, RawHistogram};
+use horolog_xdp::{Generator, LaneCounts, LaneServerOffsetCounts, RawHistogram};
 
 use crate::engine::IntervalSink;
 use crate::fairness::ClientReplyCounts;
 use crate::load_profile::LoadProfile;
-use crate::offset::OffsetCounts;
+use crate::offset::ServerOffsetCounts;
 use crate::plan::RunPlan;
-use crate::request_tracker::{INTERVAL_CLOSE_DELAY, PtpCounts, TrialCounts};
+use crate::request_tracker::{INTERVAL_CLOSE_DELAY, PtpReplyCounts, TrialCounts};
 
 /// Longest delay of the reading thread for which there are enough intervals in the program.
 const READ_DELAY_MAX: Span = Span::from_ms(1000);
@@ -186,13 +186,13 @@ impl<'a> IntervalReader<'a> {
         }
         // The program timestamps every reply.
         let timestamped = counts.received;
-        counts.offsets = self.plan.offset.map(|_| OffsetCounts { timestamped, offsets });
+        counts.offsets = self.plan.offset.map(|_| ServerOffsetCounts { timestamped, offsets });
         counts
     }
 
     /// Returns the counts of one CPU.
     fn trial_counts(&self, lane_counts: &LaneCounts) -> TrialCounts {
-        let mut invalid = [0; InvalidReason::ALL.len()];
+        let mut invalid = [0; InvalidReplyReason::ALL.len()];
         invalid[..lane_counts.invalid.len()].copy_from_slice(&lane_counts.invalid);
         let instant = |ns: u64| (ns > 0).then(|| Timestamp::from_ns(ns as i64));
         TrialCounts {
@@ -202,10 +202,10 @@ impl<'a> IntervalReader<'a> {
             last_sent: instant(lane_counts.last_sent_ns),
             received: lane_counts.received,
             interleaved: lane_counts.interleaved,
-            ptp: self.plan.ptp.map(|_| PtpCounts {
+            ptp: self.plan.ptp.map(|_| PtpReplyCounts {
                 delay: lane_counts.delay,
                 sync_follow_up: lane_counts.sync_follow_up,
-                ..PtpCounts::default()
+                ..PtpReplyCounts::default()
             }),
             duplicate: lane_counts.duplicate,
             late: lane_counts.late + lane_counts.late_earlier,
@@ -229,7 +229,7 @@ pub(super) fn client_counts(generator: &Generator) -> Vec<ClientReplyCounts> {
     generator.clients().map(reply_counts).collect()
 }
 
-fn signed_recorder(lane_counts: &LaneOffsetCounts) -> SignedRecorder {
+fn signed_recorder(lane_counts: &LaneServerOffsetCounts) -> SignedRecorder {
     let [negative, positive] = [&lane_counts.negative, &lane_counts.positive].map(recorder);
     SignedRecorder::from_parts(negative, positive, lane_counts.squares(), lane_counts.clamped)
 }

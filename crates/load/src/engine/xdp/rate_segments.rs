@@ -14,15 +14,15 @@ const STEPS_MAX: usize = 1000;
 /// End of the last phase, in ns: later than any trial.
 const NEVER: u64 = 1 << 62;
 
-/// Step of a phase: begin and end in 2^-16 ns from the start, and rate in requests per second of
-/// all lanes.
-struct RateStep {
+/// Part of a phase with a constant rate: begin and end in 2^-16 ns from the start, and rate of all
+/// lanes in requests per second.
+struct PhaseSegment {
     begin: u64,
     end: u64,
     rate: f64,
 }
 
-impl RateStep {
+impl PhaseSegment {
     /// Returns the number of requests of one of `lanes` lanes in this step.
     fn requests(&self, lanes: usize) -> f64 {
         (self.end - self.begin) as f64 * self.rate / lanes as f64 / UNITS_PER_SECOND
@@ -86,10 +86,10 @@ fn ramp_step(
     phase: &LoadPhase,
     (begin, end): (u64, u64),
     (step, count): (usize, usize),
-) -> RateStep {
+) -> PhaseSegment {
     let at = |step: usize| begin + (u128::from(end - begin) * step as u128 / count as u128) as u64;
     let share = (step as f64 + 0.5) / count as f64;
-    RateStep {
+    PhaseSegment {
         begin: at(step),
         end: at(step + 1),
         rate: (phase.to - phase.from).mul_add(share, phase.from),
@@ -103,7 +103,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::load_profile::ProfileSendTimes;
+    use crate::load_profile::LoadProfileSendTimes;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -121,7 +121,7 @@ mod tests {
 
     fn planned(profile: &LoadProfile, lane: (usize, usize)) -> Vec<u64> {
         let end = (profile.duration().as_nanos() as u64) << FRACTION_BITS;
-        let mut instants = ProfileSendTimes::new(profile, lane.1);
+        let mut instants = LoadProfileSendTimes::new(profile, lane.1);
         let mut at = instants.instant_after(0, lane.0 as f64 / lane.1 as f64);
         let mut all = Vec::new();
         while at < end {

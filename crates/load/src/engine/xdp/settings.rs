@@ -6,20 +6,22 @@ use std::net::{IpAddr, Ipv4Addr};
 use horolog_record::LoadEngineKind as Kind;
 use horolog_wire::ethernet::{HEADER_LEN, Header};
 use horolog_wire::ptp::{ETHER_TYPE, MULTICAST_MAC};
-use horolog_xdp::{GeneratorSettings, Interface, LANES_MAX, OffsetSettings, Protocol, XdpError};
+use horolog_xdp::{
+    GeneratorSettings, Interface, LANES_MAX, RequestProtocol, ServerOffsetSettings, XdpError,
+};
 
 use super::{interval_reader, reply_timeout};
 use crate::engine::packet::frame_plans;
 use crate::engine::{EngineError, ethernet, unavailable_error};
 use crate::plan::RunPlan;
-use crate::ptp::{PtpLoadTransport, PtpPlan, PtpRequestKind, PtpRequestTemplate};
-use crate::request::{FramePlan, FrameTemplate};
+use crate::ptp::{PtpLoadTransport, PtpRequestKind, PtpRequestOptions, PtpRequestTemplate};
+use crate::request::{FrameTemplate, LaneFrameParameters};
 use crate::schedule;
 use crate::target::FirstLink;
 
 /// Returns the settings of the BPF program for a run; `chained` is true for a part of a mix.
 pub(super) fn settings(plan: &RunPlan, chained: bool) -> Result<GeneratorSettings, EngineError> {
-    let frame = RequestFrame::new(plan)?;
+    let frame = RequestFrameTemplate::new(plan)?;
     if plan.lanes > plan.cores.len() || plan.lanes > LANES_MAX {
         let reason = format!(
             "each of {} sending threads needs a core of its own, and {} are available",
@@ -29,9 +31,9 @@ pub(super) fn settings(plan: &RunPlan, chained: bool) -> Result<GeneratorSetting
         return Err(unavailable_error(Kind::Xdp, reason, "use fewer threads"));
     }
     let protocol = match plan.ptp.map(|ptp| ptp.kind) {
-        None => Protocol::Ntp,
-        Some(PtpRequestKind::Delay) => Protocol::PtpDelay,
-        Some(PtpRequestKind::Nsm) => Protocol::PtpMonitor,
+        None => RequestProtocol::Ntp,
+        Some(PtpRequestKind::Delay) => RequestProtocol::PtpDelay,
+        Some(PtpRequestKind::Nsm) => RequestProtocol::PtpMonitor,
         Some(PtpRequestKind::Unicast(_)) => {
             let reason = "it does not support unicast negotiation".to_owned();
             return Err(unavailable_error(Kind::Xdp, reason, "use --engine packet or udp"));
@@ -44,7 +46,7 @@ pub(super) fn settings(plan: &RunPlan, chained: bool) -> Result<GeneratorSetting
         protocol,
         multicast: plan.ptp.is_some_and(|ptp| ptp.multicast),
         domain: plan.ptp.map_or(0, |ptp| ptp.domain),
-        offsets: plan.offset.map(|offset| OffsetSettings {
+        offsets: plan.offset.map(|offset| ServerOffsetSettings {
             correction_ns: offset.correction.as_ns(),
             mean_of_server: offset.mean_of_server,
         }),
@@ -73,7 +75,7 @@ pub(super) fn settings(plan: &RunPlan, chained: bool) -> Result<GeneratorSetting
 }
 
 /// Template of the request frames of a run, and the addresses that belong to it.
-pub(super) struct RequestFrame {
+pub(super) struct RequestFrameTemplate {
     /// Interface that sends the frames.
     pub(super) interface: Interface,
     /// Frame with 0 in the fields that differ between requests.
@@ -86,7 +88,7 @@ pub(super) struct RequestFrame {
     pub(super) target_mac: Option<[u8; 6]>,
 }
 
-impl RequestFrame {
+impl RequestFrameTemplate {
     pub(super) fn new(plan: &RunPlan) -> Result<Self, EngineError> {
         match &plan.ptp {
             Some(ptp) if ptp.transport == PtpLoadTransport::Ethernet => {
@@ -104,7 +106,7 @@ impl RequestFrame {
         };
         let template = FrameTemplate::new(&match frame.ptp {
             // The program sets the source port of each lane.
-            None => FramePlan { source_port: 0, ..*frame },
+            None => LaneFrameParameters { source_port: 0, ..*frame },
             Some(_) => *frame,
         });
         Ok(Self {
@@ -116,7 +118,7 @@ impl RequestFrame {
         })
     }
 
-    fn over_ethernet(plan: &RunPlan, ptp: &PtpPlan) -> Result<Self, EngineError> {
+    fn over_ethernet(plan: &RunPlan, ptp: &PtpRequestOptions) -> Result<Self, EngineError> {
         let (link, macs) = ethernet::master_link(plan, Kind::Xdp)?;
         let destination = if ptp.multicast { MULTICAST_MAC } else { macs.destination };
         let header =

@@ -2,12 +2,14 @@
 
 use super::*;
 use crate::clients::LaneClients;
-use crate::offset::OffsetPlan;
-use crate::ptp::{PtpLoadTransport, PtpPlan, UnicastMessages, UnicastTerms, port_number};
+use crate::offset::ServerOffsetParameters;
+use crate::ptp::{
+    PtpLoadTransport, PtpRequestOptions, UnicastMessageTypes, UnicastRequestParameters, port_number,
+};
 use crate::request_tracker::{LaneCarryOver, TrackerConfig, TrialCounts};
-use crate::token::TokenCodec;
+use crate::token::RequestTokenCodec;
 use crate::verify;
-use horolog_wire::ptp::monitor::{CurrentDataSet, MonitorResponse, ParentDataSet};
+use horolog_wire::ptp::monitor::{CurrentDataSet, NetSyncMonitorResponse, ParentDataSet};
 use horolog_wire::ptp::tlv::{UNICAST_LEN_MAX, UnicastCancellation, UnicastNegotiation};
 use horolog_wire::ptp::{Message, MessageType, PtpFlags, PtpMessageBody, PtpTimestamp};
 use proptest::prelude::*;
@@ -19,19 +21,19 @@ const MASTER: PortIdentity = PortIdentity { clock: 0xfeed, port: 1 };
 /// When the master received the first request, in seconds of its epoch.
 const EPOCH: u64 = 1_700_000_000;
 
-fn token() -> TokenCodec {
-    TokenCodec::new(0x1234_5678_9abc_def0, START)
+fn token() -> RequestTokenCodec {
+    RequestTokenCodec::new(0x1234_5678_9abc_def0, START)
 }
 
 fn plan(kind: PtpRequestKind, clients: u32) -> TrackerConfig {
-    let plan = PtpPlan {
+    let plan = PtpRequestOptions {
         kind,
         domain: 0,
         minor_version: 0,
         multicast: false,
         transport: PtpLoadTransport::Udp,
     };
-    let ptp = ExpectedPtpMessages {
+    let ptp = PtpMessageVerifier {
         plan,
         token: token(),
         lane: 0,
@@ -40,7 +42,7 @@ fn plan(kind: PtpRequestKind, clients: u32) -> TrackerConfig {
         master: IpAddr::V4(Ipv4Addr::LOCALHOST),
     };
     TrackerConfig {
-        expected: verify::ExpectedReplies {
+        expected: verify::ReplyVerifier {
             token: token(),
             version: 4,
             interleaved: false,
@@ -111,7 +113,7 @@ impl Scene {
     }
 
     fn delay(&mut self, request: &RegisteredRequest, ms: i64) {
-        let response = MonitorResponse {
+        let response = NetSyncMonitorResponse {
             port_state: 6,
             protocol: 1,
             address: &[192, 0, 2, 1],
@@ -122,7 +124,7 @@ impl Scene {
             time_source: 0x20,
             last_sync: PtpTimestamp::ZERO,
         };
-        let mut suffix = [0; MonitorResponse::tlv_len(4)];
+        let mut suffix = [0; NetSyncMonitorResponse::tlv_len(4)];
         response.emit(&mut suffix);
         let receive = PtpTimestamp::new(EPOCH, 0);
         let body = PtpMessageBody::DelayResp { receive, requesting: request.requesting };
@@ -180,7 +182,7 @@ fn parts(counts: &TrialCounts) -> (u64, u64) {
     (ptp.delay, ptp.sync_follow_up)
 }
 
-fn invalid(counts: &TrialCounts, reason: InvalidReason) -> u64 {
+fn invalid(counts: &TrialCounts, reason: InvalidReplyReason) -> u64 {
     assert_eq!(counts.invalid.iter().sum::<u64>(), counts.invalid[reason as usize], "{counts:?}");
     counts.invalid[reason as usize]
 }
@@ -234,8 +236,8 @@ fn a_sync_of_one_step_needs_no_follow_up() {
 
 #[test]
 fn grants_and_denials_are_answers_and_what_was_granted_is_not() {
-    let messages = UnicastMessages::new(&[MessageType::Announce, MessageType::Sync]).unwrap();
-    let contract = UnicastTerms { messages, log_interval: 0, duration_s: 10 };
+    let messages = UnicastMessageTypes::new(&[MessageType::Announce, MessageType::Sync]).unwrap();
+    let contract = UnicastRequestParameters { messages, log_interval: 0, duration_s: 10 };
     let mut scene = Scene::new(PtpRequestKind::Unicast(contract), 2);
     let requests: Vec<_> = (0..4).map(|ms| scene.register(ms)).collect();
     scene.grant(&requests[0], MessageType::Announce, 10, 1);
@@ -248,13 +250,17 @@ fn grants_and_denials_are_answers_and_what_was_granted_is_not() {
     let ptp = counts.ptp.unwrap();
     assert_eq!((ptp.grant, ptp.denial, ptp.granted_messages, ptp.delay), (1, 1, 1, 0));
     assert_eq!((counts.received, counts.lost(), counts.duplicate, counts.late), (2, 2, 1, 1));
-    assert_eq!(invalid(&counts, InvalidReason::UnicastTerms), 1, "another kind than was asked for");
+    assert_eq!(
+        invalid(&counts, InvalidReplyReason::UnicastTerms),
+        1,
+        "another kind than was asked for"
+    );
 }
 
 #[test]
 fn what_is_taken_back_is_no_answer_and_no_fault() {
-    let messages = UnicastMessages::new(&[MessageType::Sync]).unwrap();
-    let contract = UnicastTerms { messages, log_interval: 0, duration_s: 10 };
+    let messages = UnicastMessageTypes::new(&[MessageType::Sync]).unwrap();
+    let contract = UnicastRequestParameters { messages, log_interval: 0, duration_s: 10 };
     let mut scene = Scene::new(PtpRequestKind::Unicast(contract), 2);
     let requests: Vec<_> = (0..3).map(|ms| scene.register(ms)).collect();
     let cancel = |kind| {
@@ -273,7 +279,7 @@ fn what_is_taken_back_is_no_answer_and_no_fault() {
     let ptp = counts.ptp.unwrap();
     assert_eq!((ptp.grant, ptp.denial, ptp.cancellation), (1, 0, 2));
     assert_eq!((counts.received, counts.lost(), counts.duplicate, counts.late), (1, 2, 0, 0));
-    assert_eq!(invalid(&counts, InvalidReason::UnicastTerms), 1, "nobody asked for these");
+    assert_eq!(invalid(&counts, InvalidReplyReason::UnicastTerms), 1, "nobody asked for these");
 }
 
 #[test]
@@ -304,24 +310,24 @@ fn another_port_than_the_first_is_no_master() {
     scene.source = PortIdentity { port: 2, ..MASTER };
     scene.delay(&requests[1], 1);
     let (counts, carried) = scene.close();
-    assert_eq!((counts.received, invalid(&counts, InvalidReason::Source)), (1, 1));
+    assert_eq!((counts.received, invalid(&counts, InvalidReplyReason::Source)), (1, 1));
     assert_eq!(carried.master, Some(MASTER));
     // It stays so in the next trial.
     let mut scene = Scene::carrying(PtpRequestKind::Delay, 1, carried);
     scene.source = PortIdentity { clock: 1, ..MASTER };
     let request = scene.register(2);
     scene.delay(&request, 1);
-    assert_eq!(invalid(&scene.counts(), InvalidReason::Source), 1);
+    assert_eq!(invalid(&scene.counts(), InvalidReplyReason::Source), 1);
 }
 
 #[test]
 fn each_unsolicited_reply_has_a_reason() {
     type Change = fn(&mut RegisteredRequest);
-    const CASES: [(Change, InvalidReason); 4] = [
-        (|request| request.sequence_id += 1, InvalidReason::Sequence),
-        (|request| request.client = 1, InvalidReason::Client),
-        (|request| request.requesting.clock ^= 1, InvalidReason::Origin),
-        (|request| request.requesting.clock ^= 1 << 20, InvalidReason::Origin),
+    const CASES: [(Change, InvalidReplyReason); 4] = [
+        (|request| request.sequence_id += 1, InvalidReplyReason::Sequence),
+        (|request| request.client = 1, InvalidReplyReason::Client),
+        (|request| request.requesting.clock ^= 1, InvalidReplyReason::Origin),
+        (|request| request.requesting.clock ^= 1 << 20, InvalidReplyReason::Origin),
     ];
     for (change, reason) in CASES {
         let mut scene = Scene::new(PtpRequestKind::Delay, 2);
@@ -334,7 +340,7 @@ fn each_unsolicited_reply_has_a_reason() {
     let mut request = scene.register(0);
     request.sequence_id += 7;
     scene.sync(&request, 1);
-    assert_eq!(invalid(&scene.counts(), InvalidReason::Sequence), 1);
+    assert_eq!(invalid(&scene.counts(), InvalidReplyReason::Sequence), 1);
 }
 
 #[test]
@@ -348,7 +354,7 @@ fn a_sync_before_the_receipt_of_its_request_is_a_fault() {
     scene.sync(&request, 1);
     let counts = scene.counts();
     assert_eq!((counts.received, parts(&counts)), (0, (1, 0)));
-    assert_eq!(invalid(&counts, InvalidReason::Timestamp), 1);
+    assert_eq!(invalid(&counts, InvalidReplyReason::Timestamp), 1);
 }
 
 #[test]
@@ -419,7 +425,7 @@ proptest! {
 /// The master's clock keeps TAI; the Sync comes 9 µs after it left, and not when it is read.
 #[test]
 fn a_sync_is_held_against_its_own_receipt() {
-    let offset = Some(OffsetPlan::default());
+    let offset = Some(ServerOffsetParameters::default());
     let plan = TrackerConfig { offset, ..plan(PtpRequestKind::Nsm, 2) };
     let mut scene = Scene::with(&plan, LaneCarryOver::default());
     let at = |ns: i64| {

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 
 use horolog_conditions::finding;
 use horolog_record::{
-    Finding, FindingCode, HostAllResult, HostInterruptResult, HostMeasurement,
+    Finding, FindingCode, HostAllResult, HostInterruptResult, HostMeasurementKind,
     HostMeasurementOutcome, HostMeasurementState, HostTimerResult, HostVerdict, OsNoise,
     RankedFinding, Severity,
 };
@@ -26,18 +26,18 @@ const WORST_FINDINGS_MAX: usize = 3;
 
 /// Order of findings of equal severity, by part. A clock error affects every value; then come OS
 /// noise and its effects; a NIC affects only one path.
-const FINDING_ORDER: [HostMeasurement; 6] = [
-    HostMeasurement::Clock,
-    HostMeasurement::Interrupt,
-    HostMeasurement::Timer,
-    HostMeasurement::Switch,
-    HostMeasurement::Delay,
-    HostMeasurement::Nic,
+const FINDING_ORDER: [HostMeasurementKind; 6] = [
+    HostMeasurementKind::Clock,
+    HostMeasurementKind::Interrupt,
+    HostMeasurementKind::Timer,
+    HostMeasurementKind::Switch,
+    HostMeasurementKind::Delay,
+    HostMeasurementKind::Nic,
 ];
 
 /// Parts without which there is no reliable verdict.
-const REQUIRED_PARTS: [HostMeasurement; 3] =
-    [HostMeasurement::Clock, HostMeasurement::Timer, HostMeasurement::Interrupt];
+const REQUIRED_PARTS: [HostMeasurementKind; 3] =
+    [HostMeasurementKind::Clock, HostMeasurementKind::Timer, HostMeasurementKind::Interrupt];
 
 /// Findings that report a missing prerequisite of a part.
 const PREREQUISITE_FINDINGS: [FindingCode; 6] = [
@@ -140,27 +140,27 @@ fn unmeasured_finding(outcome: &HostMeasurementOutcome) -> Option<Finding> {
 }
 
 /// Returns the findings in the record of a part, or for NICs in all records.
-fn part_findings(result: &HostAllResult, part: HostMeasurement) -> Vec<&Finding> {
+fn part_findings(result: &HostAllResult, part: HostMeasurementKind) -> Vec<&Finding> {
     fn record_findings<R>(record: Option<&R>, findings: fn(&R) -> &Vec<Finding>) -> Vec<&Finding> {
         record.into_iter().flat_map(findings).collect()
     }
     match part {
-        HostMeasurement::Clock => record_findings(result.clock.as_ref(), |one| &one.findings),
-        HostMeasurement::Delay => record_findings(result.delay.as_ref(), |one| &one.findings),
-        HostMeasurement::Timer => record_findings(result.timer.as_ref(), |one| &one.findings),
-        HostMeasurement::Switch => record_findings(result.switch.as_ref(), |one| &one.findings),
-        HostMeasurement::Interrupt => {
+        HostMeasurementKind::Clock => record_findings(result.clock.as_ref(), |one| &one.findings),
+        HostMeasurementKind::Delay => record_findings(result.delay.as_ref(), |one| &one.findings),
+        HostMeasurementKind::Timer => record_findings(result.timer.as_ref(), |one| &one.findings),
+        HostMeasurementKind::Switch => record_findings(result.switch.as_ref(), |one| &one.findings),
+        HostMeasurementKind::Interrupt => {
             record_findings(result.interrupt.as_ref(), |one| &one.findings)
         }
-        HostMeasurement::Nic => result.nics.iter().flat_map(|one| &one.findings).collect(),
+        HostMeasurementKind::Nic => result.nics.iter().flat_map(|one| &one.findings).collect(),
     }
 }
 
 /// Returns all findings with the part that each concerns: joint findings first, then part by part.
-fn all_findings(result: &HostAllResult) -> Vec<(Option<HostMeasurement>, &Finding)> {
+fn all_findings(result: &HostAllResult) -> Vec<(Option<HostMeasurementKind>, &Finding)> {
     let joint_findings = result.findings.iter().map(|one| match one.code {
-        FindingCode::WakeupLatencyHigh => (Some(HostMeasurement::Timer), one),
-        FindingCode::OsNoise => (Some(HostMeasurement::Interrupt), one),
+        FindingCode::WakeupLatencyHigh => (Some(HostMeasurementKind::Timer), one),
+        FindingCode::OsNoise => (Some(HostMeasurementKind::Interrupt), one),
         _ => (None, one),
     });
     let parts = FINDING_ORDER.into_iter().flat_map(|part| {
@@ -200,7 +200,7 @@ fn worst_findings(result: &HostAllResult) -> Vec<RankedFinding> {
 /// and OS noise.
 fn is_decided(result: &HostAllResult) -> bool {
     let is_incomplete = |one: &HostMeasurementOutcome| {
-        matches!(one.part, HostMeasurement::Timer | HostMeasurement::Interrupt)
+        matches!(one.part, HostMeasurementKind::Timer | HostMeasurementKind::Interrupt)
             && matches!(
                 one.state,
                 HostMeasurementState::Interrupted | HostMeasurementState::NotBegun
@@ -217,8 +217,8 @@ fn is_decided(result: &HostAllResult) -> bool {
 /// required part was measured; "fit" requires all that [`is_decided`] names.
 fn verdict(result: &HostAllResult) -> HostVerdict {
     let measured = |part| match part {
-        HostMeasurement::Clock => result.clock.is_some(),
-        HostMeasurement::Timer => result.timer.is_some(),
+        HostMeasurementKind::Clock => result.clock.is_some(),
+        HostMeasurementKind::Timer => result.timer.is_some(),
         _ => result.interrupt.is_some(),
     };
     if !REQUIRED_PARTS.into_iter().any(measured) {

@@ -8,7 +8,7 @@ mod plan;
 use std::time::{Duration, Instant};
 
 use horolog_record::{
-    Finding, HOST_ALL_SCHEMA, Host, HostAllResult, HostMeasurement, HostMeasurementOutcome,
+    Finding, HOST_ALL_SCHEMA, Host, HostAllResult, HostMeasurementKind, HostMeasurementOutcome,
     HostMeasurementState, HostNicResult, HostVerdict, rfc3339_now,
 };
 use horolog_sys::netlink::{Link, Netlink, NetlinkError};
@@ -22,7 +22,7 @@ pub struct HostAllOptions {
     /// own command.
     pub time: Duration,
     /// Parts to measure.
-    pub parts: Vec<HostMeasurement>,
+    pub parts: Vec<HostMeasurementKind>,
     /// Real-time priority of threads that use one; `None` for sched-other threads.
     pub priority: Option<u8>,
     /// True to prevent deep idle states (`/dev/cpu_dma_latency`) while latencies are measured.
@@ -33,9 +33,9 @@ pub struct HostAllOptions {
 
 /// Callbacks of a run.
 #[derive(Clone, Copy)]
-pub struct HostCallbacks<'a> {
+pub struct HostAllCallbacks<'a> {
     /// Called with the running part and a description of its current step.
-    pub report_step: &'a (dyn Fn(HostMeasurement, &str) + Sync),
+    pub report_step: &'a (dyn Fn(HostMeasurementKind, &str) + Sync),
     /// Called with the outcome of each part.
     pub report_outcome: &'a dyn Fn(&HostMeasurementOutcome),
     /// Returns true if the run is to end.
@@ -44,9 +44,9 @@ pub struct HostCallbacks<'a> {
 
 /// Measures all parts and adds joint findings and the verdict.
 #[must_use]
-pub fn run(options: &HostAllOptions, callbacks: HostCallbacks<'_>) -> HostAllResult {
+pub fn run(options: &HostAllOptions, callbacks: HostAllCallbacks<'_>) -> HostAllResult {
     let mut result = empty_result(options);
-    for part in HostMeasurement::ALL {
+    for part in HostMeasurementKind::ALL {
         let before = result.parts.len();
         if !options.parts.contains(&part) {
             result.parts.push(outcome_without_record(
@@ -93,7 +93,7 @@ fn empty_result(options: &HostAllOptions) -> HostAllResult {
 
 /// Returns the outcome of a part that was not run or failed.
 fn outcome_without_record(
-    part: HostMeasurement,
+    part: HostMeasurementKind,
     state: HostMeasurementState,
     why: Vec<String>,
 ) -> HostMeasurementOutcome {
@@ -101,9 +101,9 @@ fn outcome_without_record(
 }
 
 fn measure_part(
-    part: HostMeasurement,
+    part: HostMeasurementKind,
     options: &HostAllOptions,
-    callbacks: HostCallbacks<'_>,
+    callbacks: HostAllCallbacks<'_>,
     result: &mut HostAllResult,
 ) {
     let report_step = |what: &str| (callbacks.report_step)(part, what);
@@ -113,15 +113,15 @@ fn measure_part(
         report_step(&format!("{} of {} s", done.as_secs(), all.as_secs()));
     };
     let is_over = callbacks.is_over;
-    let running_part = RunningHostPart { part, started_at: Instant::now() };
+    let running_part = RunningHostMeasurement { part, started_at: Instant::now() };
     report_step("begins");
     let outcome = match part {
-        HostMeasurement::Clock => {
+        HostMeasurementKind::Clock => {
             let record =
                 Ok::<_, NetlinkError>(clock::measure(plan::clock_options(options), &is_over));
             running_part.store_outcome(record, |one| &one.findings, &mut result.clock)
         }
-        HostMeasurement::Delay => {
+        HostMeasurementKind::Delay => {
             let record = delay::measure(plan::delay_options(options), &report_step, is_over);
             running_part.store_outcome(
                 Ok::<_, NetlinkError>(record),
@@ -129,30 +129,30 @@ fn measure_part(
                 &mut result.delay,
             )
         }
-        HostMeasurement::Timer => {
+        HostMeasurementKind::Timer => {
             let record = timer::run(plan::timer_options(options), &report_seconds, &is_over);
             running_part.store_outcome(record, |one| &one.findings, &mut result.timer)
         }
-        HostMeasurement::Switch => {
+        HostMeasurementKind::Switch => {
             let record = switch::run(plan::switch_options(options), &report_repetitions, &is_over);
             running_part.store_outcome(record, |one| &one.findings, &mut result.switch)
         }
-        HostMeasurement::Interrupt => {
+        HostMeasurementKind::Interrupt => {
             let record = interrupt::run(plan::interrupt_options(options), &report_step, &is_over);
             running_part.store_outcome(record, |one| &one.findings, &mut result.interrupt)
         }
-        HostMeasurement::Nic => return inspect_nics(options, result),
+        HostMeasurementKind::Nic => return inspect_nics(options, result),
     };
     result.parts.push(outcome);
 }
 
 /// Part that is being measured, and when it was started.
-struct RunningHostPart {
-    part: HostMeasurement,
+struct RunningHostMeasurement {
+    part: HostMeasurementKind,
     started_at: Instant,
 }
 
-impl RunningHostPart {
+impl RunningHostMeasurement {
     /// Stores the record of the part in `stored`, if there is one, and returns its outcome.
     fn store_outcome<R, E: ToString>(
         &self,
@@ -181,7 +181,7 @@ fn inspect_nics(options: &HostAllOptions, result: &mut HostAllResult) {
         Err(error) => {
             let why = vec![error.to_string()];
             result.parts.push(outcome_without_record(
-                HostMeasurement::Nic,
+                HostMeasurementKind::Nic,
                 HostMeasurementState::Failed,
                 why,
             ));
@@ -191,14 +191,14 @@ fn inspect_nics(options: &HostAllOptions, result: &mut HostAllResult) {
     if names.is_empty() {
         let why = vec!["no interface except loopback is up".to_owned()];
         result.parts.push(outcome_without_record(
-            HostMeasurement::Nic,
+            HostMeasurementKind::Nic,
             HostMeasurementState::Absent,
             why,
         ));
     }
     for name in names {
         let running_part =
-            RunningHostPart { part: HostMeasurement::Nic, started_at: Instant::now() };
+            RunningHostMeasurement { part: HostMeasurementKind::Nic, started_at: Instant::now() };
         let mut stored: Option<HostNicResult> = None;
         let record = nic::inspect(&name, options.command.clone());
         let outcome = running_part.store_outcome(record, |one| &one.findings, &mut stored);
@@ -257,19 +257,22 @@ mod tests {
     fn skipped_parts_are_reported() {
         let options = HostAllOptions {
             time: Duration::from_secs(5),
-            parts: vec![HostMeasurement::Nic],
+            parts: vec![HostMeasurementKind::Nic],
             priority: None,
             hold_awake: false,
             command: Vec::new(),
         };
-        let watch =
-            HostCallbacks { report_step: &|_, _| (), report_outcome: &|_| (), is_over: &|| false };
+        let watch = HostAllCallbacks {
+            report_step: &|_, _| (),
+            report_outcome: &|_| (),
+            is_over: &|| false,
+        };
         let result = run(&options, watch);
         let skipped = result.parts.iter().filter(|one| one.state == HostMeasurementState::Skipped);
         assert_eq!((skipped.count(), result.verdict), (5, HostVerdict::Unjudged));
         let reported = result.findings.iter().filter(|one| one.message.contains("was skipped"));
         assert_eq!(reported.count(), 5, "{:?}", result.findings);
-        let ended = run(&options, HostCallbacks { is_over: &|| true, ..watch });
+        let ended = run(&options, HostAllCallbacks { is_over: &|| true, ..watch });
         assert!(ended.parts.iter().any(|one| one.state == HostMeasurementState::NotBegun));
     }
 }

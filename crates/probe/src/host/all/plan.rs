@@ -7,9 +7,9 @@ use horolog_record::{SchedulingPolicy, TimerHandlerKind, TimerSlackSetting, Wait
 use super::HostAllOptions;
 use crate::host::clock::HostClockOptions;
 use crate::host::delay::HostDelayOptions;
-use crate::host::interrupt::InterruptOptions;
-use crate::host::switch::{SwitchOptions, TURNS_MAX};
-use crate::host::timer::TimerOptions;
+use crate::host::interrupt::HostInterruptOptions;
+use crate::host::switch::{HostSwitchOptions, TURNS_MAX};
+use crate::host::timer::HostTimerOptions;
 
 /// Total time for which each part uses the defaults of its own command.
 const DEFAULT_TOTAL: Duration = Duration::from_mins(1);
@@ -62,10 +62,10 @@ pub(super) fn delay_options(options: &HostAllOptions) -> HostDelayOptions {
     }
 }
 
-pub(super) fn timer_options(options: &HostAllOptions) -> TimerOptions {
+pub(super) fn timer_options(options: &HostAllOptions) -> HostTimerOptions {
     let time = scaled_time(Duration::from_secs(10), options.time);
     let cycles = (time.as_nanos() / INTERVAL.as_nanos()).max(1);
-    TimerOptions {
+    HostTimerOptions {
         cores: Vec::new(),
         interval: INTERVAL,
         cycles: u64::try_from(cycles).unwrap_or(u64::MAX),
@@ -76,8 +76,8 @@ pub(super) fn timer_options(options: &HostAllOptions) -> TimerOptions {
     }
 }
 
-pub(super) fn switch_options(options: &HostAllOptions) -> SwitchOptions {
-    SwitchOptions {
+pub(super) fn switch_options(options: &HostAllOptions) -> HostSwitchOptions {
+    HostSwitchOptions {
         cores: Vec::new(),
         turns: scaled(5_000, options.time).clamp(100, TURNS_MAX),
         repetitions: 5,
@@ -87,8 +87,8 @@ pub(super) fn switch_options(options: &HostAllOptions) -> SwitchOptions {
     }
 }
 
-pub(super) fn interrupt_options(options: &HostAllOptions) -> InterruptOptions {
-    InterruptOptions {
+pub(super) fn interrupt_options(options: &HostAllOptions) -> HostInterruptOptions {
+    HostInterruptOptions {
         cores: Vec::new(),
         kinds: vec![TimerHandlerKind::Kernel, TimerHandlerKind::Signal, TimerHandlerKind::Timerfd],
         expiries: scaled(1_000, options.time),

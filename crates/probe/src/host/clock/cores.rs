@@ -17,7 +17,7 @@ const CORE_BITS: u32 = 7;
 
 /// Readings of one core.
 #[derive(Clone, Copy, Debug, Default)]
-struct CoreReadings {
+struct CoreMonotonicityCounts {
     handoffs: u64,
     backwards: u64,
     backwards_max_ns: u64,
@@ -47,7 +47,7 @@ pub(super) fn compare_cores(time: Duration) -> Option<CoreMonotonicity> {
         is_over.store(true, Ordering::Relaxed);
         threads.into_iter().filter_map(|thread| thread.join().ok().flatten()).collect()
     });
-    let total = |of: fn(&CoreReadings) -> u64| per_core.iter().map(of).sum();
+    let total = |of: fn(&CoreMonotonicityCounts) -> u64| per_core.iter().map(of).sum();
     (per_core.len() > 1).then(|| CoreMonotonicity {
         cores: per_core.len(),
         handoffs: total(|readings| readings.handoffs),
@@ -65,8 +65,8 @@ fn read_on_core(
     latest: &AtomicU64,
     is_over: &AtomicBool,
     read: &dyn Fn() -> Option<u64>,
-) -> CoreReadings {
-    let mut readings = CoreReadings::default();
+) -> CoreMonotonicityCounts {
+    let mut readings = CoreMonotonicityCounts::default();
     while !is_over.load(Ordering::Relaxed) {
         // A published reading was taken before the next one of this thread.
         let before = latest.load(Ordering::SeqCst);

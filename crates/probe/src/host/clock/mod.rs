@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use horolog_record::{
     HOST_CLOCK_SCHEMA, Host, HostClockResult, KernelDiscipline, LeapState, rfc3339_now,
 };
-use horolog_sys::adjtimex::{KernelClock, PendingLeap, kernel_clock};
+use horolog_sys::adjtimex::{KernelClockStatus, PendingLeap, kernel_clock};
 use horolog_sys::clock::realtime_minus_monotonic;
 
 pub(crate) use findings::finding;
@@ -87,7 +87,7 @@ fn steal_share((before, after): ((u64, u64), (u64, u64))) -> Option<f64> {
     Some(after.1.saturating_sub(before.1) as f64 / all as f64)
 }
 
-fn kernel_discipline(clock: KernelClock) -> KernelDiscipline {
+fn kernel_discipline(clock: KernelClockStatus) -> KernelDiscipline {
     KernelDiscipline {
         synchronised: clock.synchronised,
         leap: match clock.leap {

@@ -36,13 +36,13 @@ struct PosixClockReading {
 }
 
 /// Name, function pointer and resolution in ns of a legacy time function.
-type LegacyFunction = (&'static str, fn() -> i64, u64);
+type LegacyTimeFunction = (&'static str, fn() -> i64, u64);
 
 /// Measures cost and step of all clocks, then takes the first readings for their rates.
 pub(super) fn begin_observation(system_call_ns: Option<f64>) -> Vec<ObservedClock> {
     let mut all: Vec<_> =
         PosixClock::ALL.into_iter().map(|clock| observe_clock(clock, system_call_ns)).collect();
-    let older: [LegacyFunction; 2] =
+    let older: [LegacyTimeFunction; 2] =
         [("gettimeofday()", gettimeofday_ns, 1_000), ("time()", time_ns, 1_000_000_000)];
     all.extend(older.map(|(name, read, resolution_ns)| {
         let cost_ns = reading_cost_ns(&|| Ok(read()));

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use horolog_sys::alarm::{AlarmInteraction, sleep_with_pending_alarm, usleep_with_pending_alarm};
+use horolog_sys::alarm::{PendingAlarmEffect, sleep_with_pending_alarm, usleep_with_pending_alarm};
 use horolog_sys::delay::{nanosleep_with_invalid_time, usleep};
 use horolog_sys::posix_clock::posix_version;
 use horolog_sys::thread_usage::ContextSwitches;
@@ -35,10 +35,10 @@ pub(super) struct DelayEvidence {
     /// Number of real-time clocks, and true if one of them set the system clock at boot.
     pub(super) rtcs: usize,
     pub(super) is_set_by_rtc: bool,
-    pub(super) sleep_alarm_interaction: Option<AlarmInteraction>,
-    pub(super) usleep_alarm_interaction: Option<AlarmInteraction>,
+    pub(super) sleep_alarm_interaction: Option<PendingAlarmEffect>,
+    pub(super) usleep_alarm_interaction: Option<PendingAlarmEffect>,
     pub(super) usleep_above_limit: Option<LongUsleepResult>,
-    pub(super) invalid_sleep_loop: Option<FailingSleepLoop>,
+    pub(super) invalid_sleep_loop: Option<FailingSleepLoopResult>,
     pub(super) posix_version: Option<u32>,
     pub(super) initial_counts: Option<TickCounts>,
 }
@@ -53,7 +53,7 @@ pub(super) struct LongUsleepResult {
 
 /// Result of a loop around a nanosleep call that fails immediately.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct FailingSleepLoop {
+pub(super) struct FailingSleepLoopResult {
     pub(super) calls: u64,
     pub(super) time: Duration,
     /// Share of the time for which the CPU was used.
@@ -74,7 +74,7 @@ impl DelayEvidence {
     /// Runs the trials, in a little more than one second, and reads the initial counters.
     pub(super) fn collect() -> Self {
         let begun = TickCounts::read();
-        let sleep: JoinHandle<io::Result<AlarmInteraction>> =
+        let sleep: JoinHandle<io::Result<PendingAlarmEffect>> =
             thread::spawn(sleep_with_pending_alarm);
         let long_usleep = thread::spawn(usleep_above_limit);
         let usleep_alarm_interaction = usleep_with_pending_alarm().ok();
@@ -147,7 +147,7 @@ fn usleep_above_limit() -> LongUsleepResult {
     LongUsleepResult { requested: ABOVE_LIMIT, duration: begun.elapsed(), error }
 }
 
-fn loop_invalid_sleep() -> FailingSleepLoop {
+fn loop_invalid_sleep() -> FailingSleepLoopResult {
     let (begun, processor) = (Instant::now(), thread_time_ns());
     let before = ContextSwitches::now().unwrap_or_default();
     let mut calls = 0;
@@ -159,7 +159,7 @@ fn loop_invalid_sleep() -> FailingSleepLoop {
     let time = begun.elapsed();
     let used = thread_time_ns().saturating_sub(processor) as f64;
     let sleeps = ContextSwitches::now().unwrap_or_default().since(before).voluntary;
-    FailingSleepLoop {
+    FailingSleepLoopResult {
         calls,
         time,
         processor_share: used / time.as_nanos() as f64,

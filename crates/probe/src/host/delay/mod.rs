@@ -18,8 +18,8 @@ use horolog_record::{
     DelayMeasurement, DelaySetting, HOST_DELAY_SCHEMA, Host, HostDelayResult, SchedulingPolicy,
     TimerSlackSetting, WaitFunction, rfc3339_now,
 };
-use horolog_sys::affinity::{Scheduling, set_timer_slack_ns, try_real_time};
-use horolog_sys::alarm::{ChildSettings, alarm_and_pause};
+use horolog_sys::affinity::{RealTimeSchedulingOutcome, set_timer_slack_ns, try_real_time};
+use horolog_sys::alarm::{AlarmChildScheduling, alarm_and_pause};
 use horolog_sys::delay::{DelayFunction, Delayer};
 use horolog_sys::posix_clock::timer_slack_ns;
 
@@ -73,13 +73,13 @@ fn supports_delay(kind: WaitFunction, delay: Duration) -> bool {
 }
 
 /// End condition of a run.
-pub type IsOver<'a> = &'a (dyn Fn() -> bool + Sync);
+pub type RunEndCondition<'a> = &'a (dyn Fn() -> bool + Sync);
 
 /// Measures all settings; calls `doing` with a description of each step.
 pub fn measure(
     options: HostDelayOptions,
     report_step: &dyn Fn(&str),
-    is_over: IsOver<'_>,
+    is_over: RunEndCondition<'_>,
 ) -> HostDelayResult {
     let started = rfc3339_now();
     let mut evidence = options.claims.then(|| {
@@ -148,8 +148,8 @@ fn apply(setting: &DelaySetting) -> io::Result<()> {
     match setting.policy {
         SchedulingPolicy::Other => Ok(()),
         SchedulingPolicy::Fifo => match try_real_time(PRIORITY) {
-            Scheduling::RealTime => Ok(()),
-            Scheduling::Unchanged(error) => Err(error),
+            RealTimeSchedulingOutcome::RealTime => Ok(()),
+            RealTimeSchedulingOutcome::Unchanged(error) => Err(error),
         },
     }
 }
@@ -166,7 +166,7 @@ fn measure_setting(
     options: &HostDelayOptions,
     index: usize,
     setting: &DelaySetting,
-    is_over: IsOver<'_>,
+    is_over: RunEndCondition<'_>,
 ) -> Vec<DelayMeasurement> {
     let all = options.delays.iter().flat_map(|delay| {
         let possible = options.functions.iter().filter(|kind| supports_delay(**kind, *delay));
@@ -209,7 +209,7 @@ fn measure_in_turn(
     index: usize,
     setting: &DelaySetting,
     pairs: &[(WaitFunction, Duration)],
-    is_over: IsOver<'_>,
+    is_over: RunEndCondition<'_>,
 ) -> Vec<DelayMeasurement> {
     let applied = apply(setting);
     let mut cells = Vec::new();
@@ -220,7 +220,7 @@ fn measure_in_turn(
             .map(|(kind, _)| {
                 let mut stats = DelayStats::new(delay);
                 let method = match &applied {
-                    Ok(()) => WaitMethod::open(*kind, setting),
+                    Ok(()) => WaitImplementation::open(*kind, setting),
                     Err(error) => Err(io::Error::from(error.kind())),
                 };
                 let method = method.map_err(|error| stats.set_error(&error)).ok();
@@ -247,18 +247,18 @@ fn measure_in_turn(
 }
 
 /// Implementation of a wait: in this thread, or in a child for `alarm` and `pause`.
-enum WaitMethod {
+enum WaitImplementation {
     InThread(Delayer),
-    InChild(ChildSettings),
+    InChild(AlarmChildScheduling),
 }
 
-impl WaitMethod {
+impl WaitImplementation {
     fn open(kind: WaitFunction, setting: &DelaySetting) -> io::Result<Self> {
         let function = match kind {
             WaitFunction::AlarmPause => {
                 let is_real_time = setting.policy == SchedulingPolicy::Fifo;
                 let is_minimal = setting.slack == TimerSlackSetting::Minimal;
-                return Ok(Self::InChild(ChildSettings {
+                return Ok(Self::InChild(AlarmChildScheduling {
                     slack_ns: is_minimal.then_some(MINIMAL_SLACK_NS),
                     real_time_priority: is_real_time.then_some(PRIORITY),
                 }));

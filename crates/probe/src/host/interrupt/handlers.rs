@@ -7,14 +7,14 @@ use std::time::Duration;
 use horolog_conditions as conditions;
 use horolog_record::{Distribution, TimerHandlerKind, TimerHandlerLatency, TimerHandlerRepetition};
 use horolog_stats::{Histogram, Recorder};
-use horolog_sys::clock::MonotonicClock;
+use horolog_sys::clock::ClockMonotonic;
 use horolog_sys::expiry::{SignalTimer, TimerFd};
 
 use horolog_time::{Clock, Monotonic, Span, SplitMix64, Timestamp};
 use horolog_xdp::KernelTimerProgram;
 
-use super::InterruptOptions;
-use crate::host::HostError;
+use super::HostInterruptOptions;
+use crate::host::HostMeasurementError;
 
 /// Returns the name of a handler kind, for progress and findings.
 pub(super) const fn handler_name(kind: TimerHandlerKind) -> &'static str {
@@ -26,7 +26,7 @@ pub(super) const fn handler_name(kind: TimerHandlerKind) -> &'static str {
 }
 
 /// Timer whose handler latencies are measured.
-trait HandlerTimer {
+trait MeasuredTimer {
     /// Runs `count` expiries, or fewer if `stop` is set. Returns the latencies in ns, and the
     /// number of handlers that ran on another core.
     fn run_repetition(&mut self, count: u64, stop: &AtomicBool)
@@ -35,11 +35,11 @@ trait HandlerTimer {
 
 /// Measures all repetitions of one handler kind on one core, in the calling thread.
 pub(super) fn measure(
-    options: &InterruptOptions,
+    options: &HostInterruptOptions,
     core: usize,
     kind: TimerHandlerKind,
     stop: &AtomicBool,
-) -> Result<TimerHandlerLatency, HostError> {
+) -> Result<TimerHandlerLatency, HostMeasurementError> {
     let mut latency = TimerHandlerLatency {
         core,
         kind,
@@ -89,29 +89,29 @@ fn repetition_summary(histogram: &Histogram) -> Option<TimerHandlerRepetition> {
 fn open_timer(
     kind: TimerHandlerKind,
     distance: (Duration, Duration),
-) -> Result<Box<dyn HandlerTimer>, String> {
+) -> Result<Box<dyn MeasuredTimer>, String> {
     Ok(match kind {
         TimerHandlerKind::Kernel => {
             let timer = KernelTimerProgram::load().map_err(|error| error.to_string())?;
-            Box::new(KernelHandlerTimer { timer, distance })
+            Box::new(MeasuredKernelTimer { timer, distance })
         }
         TimerHandlerKind::Signal => {
             let timer = SignalTimer::new().map_err(|error| error.to_string())?;
-            Box::new(UserSpaceHandlerTimer::new(distance, move |due| timer.expire_at(due)))
+            Box::new(MeasuredUserSpaceTimer::new(distance, move |due| timer.expire_at(due)))
         }
         TimerHandlerKind::Timerfd => {
             let timer = TimerFd::new().map_err(|error| error.to_string())?;
-            Box::new(UserSpaceHandlerTimer::new(distance, move |due| timer.expire_at(due)))
+            Box::new(MeasuredUserSpaceTimer::new(distance, move |due| timer.expire_at(due)))
         }
     })
 }
 
-struct KernelHandlerTimer {
+struct MeasuredKernelTimer {
     timer: KernelTimerProgram,
     distance: (Duration, Duration),
 }
 
-impl HandlerTimer for KernelHandlerTimer {
+impl MeasuredTimer for MeasuredKernelTimer {
     fn run_repetition(
         &mut self,
         count: u64,
@@ -127,24 +127,24 @@ impl HandlerTimer for KernelHandlerTimer {
     }
 }
 
-struct UserSpaceHandlerTimer<E> {
+struct MeasuredUserSpaceTimer<E> {
     random: SplitMix64,
     distance: (Duration, Duration),
     expire_at: E,
 }
 
 impl<E: FnMut(Timestamp<Monotonic>) -> std::io::Result<Timestamp<Monotonic>>>
-    UserSpaceHandlerTimer<E>
+    MeasuredUserSpaceTimer<E>
 {
     fn new(distance: (Duration, Duration), expire_at: E) -> Self {
         // Any seed will do; a different one for each run.
-        let seed = MonotonicClock.now().as_ns().unsigned_abs();
+        let seed = ClockMonotonic.now().as_ns().unsigned_abs();
         Self { random: SplitMix64::new(seed), distance, expire_at }
     }
 }
 
-impl<E: FnMut(Timestamp<Monotonic>) -> std::io::Result<Timestamp<Monotonic>>> HandlerTimer
-    for UserSpaceHandlerTimer<E>
+impl<E: FnMut(Timestamp<Monotonic>) -> std::io::Result<Timestamp<Monotonic>>> MeasuredTimer
+    for MeasuredUserSpaceTimer<E>
 {
     fn run_repetition(
         &mut self,
@@ -156,7 +156,7 @@ impl<E: FnMut(Timestamp<Monotonic>) -> std::io::Result<Timestamp<Monotonic>>> Ha
         let [least, most] = [least, most].map(|time| time.as_nanos() as i64);
         while delays.count() < count && !stop.load(Ordering::Relaxed) {
             let distance = least + (self.random.next_f64() * (most - least).max(0) as f64) as i64;
-            let due = MonotonicClock.now() + Span::from_ns(distance);
+            let due = ClockMonotonic.now() + Span::from_ns(distance);
             match (self.expire_at)(due) {
                 Ok(handled) => delays.record((handled - due).as_ns().max(0).unsigned_abs()),
                 // Interrupted by a signal from outside: the latency is unknown.
@@ -177,7 +177,7 @@ mod tests {
     fn delays_count_from_their_expiry() {
         let calls = std::cell::Cell::new(0);
         let distance = (Duration::from_micros(10), Duration::from_micros(20));
-        let mut expiring = UserSpaceHandlerTimer::new(distance, |due| {
+        let mut expiring = MeasuredUserSpaceTimer::new(distance, |due| {
             calls.set(calls.get() + 1);
             let interrupted = Err(std::io::ErrorKind::Interrupted.into());
             if calls.get() == 3 { interrupted } else { Ok(due + Span::from_ns(700)) }
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn an_error_is_returned_and_a_stop_is_obeyed() {
         let distance = (Duration::ZERO, Duration::ZERO);
-        let mut broken = UserSpaceHandlerTimer::new(distance, |_| {
+        let mut broken = MeasuredUserSpaceTimer::new(distance, |_| {
             Err(std::io::ErrorKind::PermissionDenied.into())
         });
         assert!(broken.run_repetition(1, &AtomicBool::new(false)).is_err());

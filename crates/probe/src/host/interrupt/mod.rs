@@ -19,7 +19,7 @@ use horolog_record::{
     TimerHandlerLatency, rfc3339_now,
 };
 
-use super::{HostError, figures};
+use super::{HostMeasurementError, figures};
 
 pub(super) use findings::noise_finding;
 
@@ -27,7 +27,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Options of an interrupt measurement.
 #[derive(Clone, Debug)]
-pub struct InterruptOptions {
+pub struct HostInterruptOptions {
     /// Cores; empty for all that this process may run on.
     pub cores: Vec<usize>,
     /// Handler kinds to measure.
@@ -56,10 +56,10 @@ pub struct InterruptOptions {
 ///
 /// If a core is not available or a thread cannot be started.
 pub fn run(
-    options: InterruptOptions,
+    options: HostInterruptOptions,
     progress: &dyn Fn(&str),
     is_over: &dyn Fn() -> bool,
-) -> Result<HostInterruptResult, HostError> {
+) -> Result<HostInterruptResult, HostMeasurementError> {
     let cores = conditions::select_cores(&options.cores)?;
     let started = rfc3339_now();
     let conditions_guard = MeasurementConditions::apply(options.hold_awake);
@@ -105,14 +105,14 @@ fn run_on_cores<T: Send>(
     cores: &[usize],
     stop: &AtomicBool,
     is_over: &dyn Fn() -> bool,
-    work: impl Fn(usize) -> Result<T, HostError> + Sync,
-) -> Result<Vec<T>, HostError> {
+    work: impl Fn(usize) -> Result<T, HostMeasurementError> + Sync,
+) -> Result<Vec<T>, HostMeasurementError> {
     thread::scope(|scope| {
         let work = &work;
         let start = |&core: &usize| {
             let thread = thread::Builder::new().name(format!("interrupt {core}"));
             let thread = thread.spawn_scoped(scope, move || work(core));
-            thread.map_err(|error| HostError::Thread { core, error })
+            thread.map_err(|error| HostMeasurementError::Thread { core, error })
         };
         let threads: Vec<_> = cores.iter().map(start).collect();
         let running = |thread: &Result<ScopedJoinHandle<'_, _>, _>| {
@@ -137,8 +137,8 @@ mod tests {
 
     use super::*;
 
-    fn options() -> InterruptOptions {
-        InterruptOptions {
+    fn options() -> HostInterruptOptions {
+        HostInterruptOptions {
             cores: Vec::new(),
             kinds: vec![TimerHandlerKind::Signal, TimerHandlerKind::Timerfd],
             expiries: 20,

@@ -8,12 +8,12 @@ use std::time::Duration;
 use horolog_conditions as conditions;
 use horolog_record::{Distribution, OsNoise, OsNoiseGap, OsNoiseGapSummary};
 use horolog_stats::Recorder;
-use horolog_sys::clock::MonotonicClock;
+use horolog_sys::clock::ClockMonotonic;
 use horolog_sys::thread_usage::{ContextSwitches, run_delay_ns};
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
 use super::counters::CoreCounters;
-use crate::host::{HostError, figures};
+use crate::host::{HostMeasurementError, figures};
 
 /// Number of longest gaps that are reported individually.
 const LONGEST_GAPS_MAX: usize = 10;
@@ -36,7 +36,7 @@ struct CoreSpinEnvironment<'a> {
 impl SpinEnvironment for CoreSpinEnvironment<'_> {
     #[inline]
     fn now(&mut self) -> Timestamp<Monotonic> {
-        MonotonicClock.now()
+        ClockMonotonic.now()
     }
 
     fn switches(&mut self) -> u64 {
@@ -125,12 +125,12 @@ pub(super) fn measure(
     spin: Duration,
     threshold: Duration,
     stop: &AtomicBool,
-) -> Result<OsNoise, HostError> {
+) -> Result<OsNoise, HostMeasurementError> {
     conditions::apply_to_thread(core, None)?;
     let turn_ns = figures::clock_read_cost_ns();
     let threshold_ns = threshold.as_nanos() as u64;
     let before = (run_delay_ns().ok(), CoreCounters::read(core));
-    let end = MonotonicClock.now() + Span::from_ns(spin.as_nanos() as i64);
+    let end = ClockMonotonic.now() + Span::from_ns(spin.as_nanos() as i64);
     let gaps = NoiseGaps::spin(&mut CoreSpinEnvironment { end, stop }, threshold_ns);
     let after = (run_delay_ns().ok(), CoreCounters::read(core));
     let since = |before: Option<u64>, after: Option<u64>| Some(after?.saturating_sub(before?));

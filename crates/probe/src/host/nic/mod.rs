@@ -12,7 +12,7 @@ use horolog_record::{
     NicRssTable, NicTimestamps, NicXdp, NicXdpFeature, NicXdpMode, UnavailableNicFact, rfc3339_now,
 };
 use horolog_sys::ethtool::{Channels, EthtoolError, channels};
-use horolog_sys::netlink::{Link, Netlink, NetlinkError, XdpAttachment, xdp_features};
+use horolog_sys::netlink::{Link, Netlink, NetlinkError, XdpAttachmentMode, xdp_features};
 use horolog_sys::nic;
 
 /// Offloads that affect time packets, by their ethtool names.
@@ -79,7 +79,7 @@ pub fn inspect(interface: &str, command: Vec<String>) -> Result<HostNicResult, N
     set_driver_facts(&mut result, interface);
     set_queue_facts(&mut result, interface, &link);
     let mut unavailable = Vec::new();
-    let mut collector = UnavailableItems(&mut unavailable);
+    let mut collector = UnavailableNicFacts(&mut unavailable);
     result.rings = collector.value_or_record("rings", nic::rings(interface)).map(|rings| {
         NicRings { rx: rings.rx, tx: rings.tx, rx_max: rings.rx_max, tx_max: rings.tx_max }
     });
@@ -146,9 +146,9 @@ fn empty_result(interface: String, command: Vec<String>) -> HostNicResult {
 }
 
 /// Collector of the facts that could not be read.
-struct UnavailableItems<'a>(&'a mut Vec<UnavailableNicFact>);
+struct UnavailableNicFacts<'a>(&'a mut Vec<UnavailableNicFact>);
 
-impl UnavailableItems<'_> {
+impl UnavailableNicFacts<'_> {
     fn value_or_record<T, E: ToString>(&mut self, what: &str, result: Result<T, E>) -> Option<T> {
         result
             .map_err(|error| {
@@ -293,12 +293,12 @@ fn nic_timestamps(stamping: nic::TimestampCapabilityBits) -> NicTimestamps {
     }
 }
 
-const fn xdp_mode(attachment: XdpAttachment) -> NicXdpMode {
+const fn xdp_mode(attachment: XdpAttachmentMode) -> NicXdpMode {
     match attachment {
-        XdpAttachment::Driver => NicXdpMode::Native,
-        XdpAttachment::Generic => NicXdpMode::Generic,
-        XdpAttachment::Hardware => NicXdpMode::Offloaded,
-        XdpAttachment::Several => NicXdpMode::Several,
+        XdpAttachmentMode::Driver => NicXdpMode::Native,
+        XdpAttachmentMode::Generic => NicXdpMode::Generic,
+        XdpAttachmentMode::Hardware => NicXdpMode::Offloaded,
+        XdpAttachmentMode::Several => NicXdpMode::Several,
     }
 }
 

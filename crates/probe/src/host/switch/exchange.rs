@@ -5,17 +5,18 @@ use std::io;
 use std::time::Duration;
 
 use horolog_record::{
-    Distribution, HandoverMechanism, PingPongCost, PingPongRepetition, SwitchPeer, SwitchPlacement,
+    ContextSwitchPeer, ContextSwitchPlacement, Distribution, HandoverMechanism, PingPongCost,
+    PingPongRepetition,
 };
 use horolog_stats::Recorder;
-use horolog_sys::clock::MonotonicClock;
+use horolog_sys::clock::ClockMonotonic;
 use horolog_sys::ping_pong::{HandoffMechanism, PeerPlacement, PingPongPeer, SyscallBaseline};
 use horolog_sys::thread_usage::ContextSwitches;
 use horolog_time::Clock;
 
 use super::arithmetic::{self, median};
 use super::steps::sleep_as_long_as;
-use super::{SwitchSetup, peer_kind};
+use super::{ContextSwitchSetup, peer_kind};
 
 /// Turns of the warm-up, not counted.
 const WARM_UP_TURNS: u64 = 50;
@@ -26,10 +27,10 @@ const RUN_TIME_MAX_NS: u64 = 100_000_000;
 
 /// Measures all repetitions with one handoff mechanism, peer kind and placement.
 pub(super) fn measure(
-    setting: &SwitchSetup<'_>,
+    setting: &ContextSwitchSetup<'_>,
     mechanism: HandoverMechanism,
-    peer: SwitchPeer,
-    (placement, core): (SwitchPlacement, usize),
+    peer: ContextSwitchPeer,
+    (placement, core): (ContextSwitchPlacement, usize),
 ) -> PingPongCost {
     let mut turns = Recorder::new();
     let mut repetitions = Vec::new();
@@ -61,8 +62,8 @@ pub(super) fn measure(
 }
 
 fn run_repetition(
-    setting: &SwitchSetup<'_>,
-    (mechanism, peer): (HandoverMechanism, SwitchPeer),
+    setting: &ContextSwitchSetup<'_>,
+    (mechanism, peer): (HandoverMechanism, ContextSwitchPeer),
     peer_placement: PeerPlacement,
     turns: &mut Recorder,
 ) -> io::Result<PingPongRepetition> {
@@ -74,16 +75,16 @@ fn run_repetition(
     }
     let before = ContextSwitches::now()?;
     let (mut sum_ns, mut run_time_ns, mut pauses) = (0, 0, 0);
-    let mut last = MonotonicClock.now();
+    let mut last = ClockMonotonic.now();
     for _ in 0..setting.turns {
         child.turn()?;
-        let now = MonotonicClock.now();
+        let now = ClockMonotonic.now();
         let turn_ns = (now - last).as_ns().unsigned_abs();
         turns.record(turn_ns);
         (sum_ns, run_time_ns, last) = (sum_ns + turn_ns, run_time_ns + turn_ns, now);
         if run_time_ns > RUN_TIME_MAX_NS {
             sleep_as_long_as(Duration::from_nanos(run_time_ns));
-            (run_time_ns, pauses, last) = (0, pauses + 1, MonotonicClock.now());
+            (run_time_ns, pauses, last) = (0, pauses + 1, ClockMonotonic.now());
         }
     }
     let switches = ContextSwitches::now()?.since(before).all().saturating_sub(pauses);
@@ -95,11 +96,11 @@ fn run_repetition(
 
 /// Returns the cost of one side's system calls without a switch, in ns.
 fn baseline_call_ns(alone: &SyscallBaseline) -> io::Result<f64> {
-    let begun = MonotonicClock.now();
+    let begun = ClockMonotonic.now();
     for _ in 0..BASELINE_CALLS {
         alone.call()?;
     }
-    Ok((MonotonicClock.now() - begun).as_ns() as f64 / f64::from(BASELINE_CALLS))
+    Ok((ClockMonotonic.now() - begun).as_ns() as f64 / f64::from(BASELINE_CALLS))
 }
 
 const fn handoff_mechanism(mechanism: HandoverMechanism) -> HandoffMechanism {

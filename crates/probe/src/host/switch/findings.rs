@@ -2,7 +2,7 @@
 
 use horolog_conditions::{self as conditions, finding};
 use horolog_record::{
-    Finding, FindingCode, HostSwitchResult, Severity, SwitchPeer, YieldSwitchCost,
+    ContextSwitchPeer, Finding, FindingCode, HostSwitchResult, Severity, YieldSwitchCost,
     YieldSwitchRepetition,
 };
 
@@ -61,8 +61,8 @@ fn missing_steps_finding(steps: &YieldSwitchCost, turns: u64) -> Option<Finding>
     let negative =
         count(|one, turns| one.per_switch_ns.is_none() && one.switches >= turns / 100 * 99);
     let peers = match steps.peer {
-        SwitchPeer::Process => "processes",
-        SwitchPeer::Thread => "threads",
+        ContextSwitchPeer::Process => "processes",
+        ContextSwitchPeer::Thread => "threads",
     };
     if missing > 0 {
         return Some(finding(

@@ -17,13 +17,13 @@ use std::time::{Duration, Instant};
 
 use horolog_conditions::{self as conditions, MeasurementConditions};
 use horolog_record::{
-    HOST_SWITCH_SCHEMA, HandoverMechanism, Host, HostSwitchResult, PingPongCost, SwitchPeer,
-    SwitchPlacement, ThreadScheduling, YieldSwitchCost, rfc3339_now,
+    ContextSwitchPeer, ContextSwitchPlacement, HOST_SWITCH_SCHEMA, HandoverMechanism, Host,
+    HostSwitchResult, PingPongCost, ThreadScheduling, YieldSwitchCost, rfc3339_now,
 };
 use horolog_sys::ping_pong::PeerKind;
 use horolog_sys::signal::InterruptibleThread;
 
-use super::{HostError, figures};
+use super::{HostMeasurementError, figures};
 
 /// Maximum number of turns per repetition. A longer repetition, which does not sleep, would be
 /// throttled as a real-time thread.
@@ -33,13 +33,13 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// Time limit of a repetition; it is reached only if the peer has ended.
 const REPETITION_MAX: Duration = Duration::from_secs(20);
 
-const PEERS: [SwitchPeer; 2] = [SwitchPeer::Process, SwitchPeer::Thread];
+const PEERS: [ContextSwitchPeer; 2] = [ContextSwitchPeer::Process, ContextSwitchPeer::Thread];
 const MECHANISMS: [HandoverMechanism; 3] =
     [HandoverMechanism::Pipe, HandoverMechanism::Futex, HandoverMechanism::Eventfd];
 
 /// Options of a switch measurement.
 #[derive(Clone, Debug)]
-pub struct SwitchOptions {
+pub struct HostSwitchOptions {
     /// One or two cores; empty for the first two that this process may run on.
     pub cores: Vec<usize>,
     /// Turns of each repetition, up to [`TURNS_MAX`].
@@ -55,7 +55,7 @@ pub struct SwitchOptions {
 }
 
 /// Setup shared by all measurements of a run.
-pub(super) struct SwitchSetup<'a> {
+pub(super) struct ContextSwitchSetup<'a> {
     turns: u64,
     repetitions: usize,
     /// Real-time priority in effect; `None` for `SCHED_OTHER`.
@@ -67,7 +67,7 @@ pub(super) struct SwitchSetup<'a> {
     report_repetition: &'a dyn Fn(),
 }
 
-impl SwitchSetup<'_> {
+impl ContextSwitchSetup<'_> {
     fn is_over(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
@@ -79,20 +79,20 @@ impl SwitchSetup<'_> {
 ///
 /// If a core is not available or the measuring thread cannot be started.
 pub fn run(
-    options: SwitchOptions,
+    options: HostSwitchOptions,
     progress: &(dyn Fn(u64, u64) + Sync),
     is_over: &dyn Fn() -> bool,
-) -> Result<HostSwitchResult, HostError> {
+) -> Result<HostSwitchResult, HostMeasurementError> {
     let mut cores = conditions::select_cores(&options.cores)?;
     cores.truncate(2);
     let core = cores[0];
     let started = rfc3339_now();
     let arranged = MeasurementConditions::apply(options.hold_awake);
-    let watchdog = SwitchWatchdog::default();
+    let watchdog = ContextSwitchWatchdog::default();
     let measured = thread::scope(|scope| {
         let work = || measure(&options, &cores, &watchdog, progress);
         let measuring = thread::Builder::new().name("switch".into()).spawn_scoped(scope, work);
-        let measuring = measuring.map_err(|error| HostError::Thread { core, error })?;
+        let measuring = measuring.map_err(|error| HostMeasurementError::Thread { core, error })?;
         while !measuring.is_finished() {
             thread::sleep(CHECK_INTERVAL);
             watchdog.check(is_over());
@@ -121,12 +121,12 @@ pub fn run(
 
 /// Watchdog that interrupts the measuring thread if its peer has ended or the run is to end.
 #[derive(Default)]
-struct SwitchWatchdog {
+struct ContextSwitchWatchdog {
     stop: AtomicBool,
     measuring: std::sync::Mutex<Option<(InterruptibleThread, Instant)>>,
 }
 
-impl SwitchWatchdog {
+impl ContextSwitchWatchdog {
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<(InterruptibleThread, Instant)>> {
         self.measuring.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
@@ -147,7 +147,7 @@ impl SwitchWatchdog {
     }
 }
 
-struct SwitchMeasurements {
+struct ContextSwitchMeasurements {
     scheduling: ThreadScheduling,
     clock_ns: u64,
     steps: Vec<YieldSwitchCost>,
@@ -155,17 +155,19 @@ struct SwitchMeasurements {
 }
 
 fn measure(
-    options: &SwitchOptions,
+    options: &HostSwitchOptions,
     cores: &[usize],
-    watchdog: &SwitchWatchdog,
+    watchdog: &ContextSwitchWatchdog,
     progress: &dyn Fn(u64, u64),
-) -> Result<SwitchMeasurements, HostError> {
+) -> Result<ContextSwitchMeasurements, HostMeasurementError> {
     let core = cores[0];
     let scheduling = conditions::apply_to_thread(core, options.priority)?;
-    let thread =
-        InterruptibleThread::current().map_err(|error| HostError::Thread { core, error })?;
-    let placements =
-        [(SwitchPlacement::SameCore, Some(&core)), (SwitchPlacement::AcrossCores, cores.get(1))];
+    let thread = InterruptibleThread::current()
+        .map_err(|error| HostMeasurementError::Thread { core, error })?;
+    let placements = [
+        (ContextSwitchPlacement::SameCore, Some(&core)),
+        (ContextSwitchPlacement::AcrossCores, cores.get(1)),
+    ];
     let placements = placements.into_iter().filter_map(|(name, core)| Some((name, *core?)));
     let exchanges = placements.clone().count() * MECHANISMS.len() * PEERS.len();
     let total = ((PEERS.len() + exchanges) * options.repetitions) as u64;
@@ -175,7 +177,7 @@ fn measure(
         progress(done.get(), total);
         done.set(done.get() + 1);
     };
-    let setting = SwitchSetup {
+    let setting = ContextSwitchSetup {
         turns: options.turns,
         repetitions: options.repetitions,
         priority: (scheduling.priority > 0).then_some(scheduling.priority),
@@ -191,13 +193,13 @@ fn measure(
             exchanges.push(exchange::measure(&setting, way, peer, (placement, other)));
         }
     }
-    Ok(SwitchMeasurements { clock_ns: setting.clock_ns, scheduling, steps, exchanges })
+    Ok(ContextSwitchMeasurements { clock_ns: setting.clock_ns, scheduling, steps, exchanges })
 }
 
-const fn peer_kind(peer: SwitchPeer) -> PeerKind {
+const fn peer_kind(peer: ContextSwitchPeer) -> PeerKind {
     match peer {
-        SwitchPeer::Process => PeerKind::Process,
-        SwitchPeer::Thread => PeerKind::Thread,
+        ContextSwitchPeer::Process => PeerKind::Process,
+        ContextSwitchPeer::Thread => PeerKind::Thread,
     }
 }
 
@@ -205,8 +207,8 @@ const fn peer_kind(peer: SwitchPeer) -> PeerKind {
 mod tests {
     use super::*;
 
-    fn options(turns: u64) -> SwitchOptions {
-        SwitchOptions {
+    fn options(turns: u64) -> HostSwitchOptions {
+        HostSwitchOptions {
             cores: Vec::new(),
             turns,
             repetitions: 2,

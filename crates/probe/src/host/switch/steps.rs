@@ -4,17 +4,20 @@ use std::io;
 use std::thread;
 use std::time::Duration;
 
-use horolog_record::{SwitchPeer, YieldSwitchCost, YieldSwitchRepetition};
-use horolog_sys::clock::MonotonicClock;
+use horolog_record::{ContextSwitchPeer, YieldSwitchCost, YieldSwitchRepetition};
+use horolog_sys::clock::ClockMonotonic;
 use horolog_sys::ping_pong::{HandoffMechanism, PeerPlacement, PingPongPeer, SyscallBaseline};
 use horolog_sys::thread_usage::ContextSwitches;
 use horolog_time::Clock;
 
 use super::arithmetic::{self, median};
-use super::{SwitchSetup, peer_kind};
+use super::{ContextSwitchSetup, peer_kind};
 
 /// Measures all repetitions with one peer kind.
-pub(super) fn measure_steps(setting: &SwitchSetup<'_>, peer: SwitchPeer) -> YieldSwitchCost {
+pub(super) fn measure_steps(
+    setting: &ContextSwitchSetup<'_>,
+    peer: ContextSwitchPeer,
+) -> YieldSwitchCost {
     let mut steps = YieldSwitchCost {
         peer,
         repetitions: Vec::new(),
@@ -42,24 +45,24 @@ pub(super) fn measure_steps(setting: &SwitchSetup<'_>, peer: SwitchPeer) -> Yiel
 
 /// Runs one repetition. Step 1, a parent pinned to its core, is done by the caller.
 fn run_repetition(
-    setting: &SwitchSetup<'_>,
-    peer: SwitchPeer,
+    setting: &ContextSwitchSetup<'_>,
+    peer: ContextSwitchPeer,
 ) -> io::Result<YieldSwitchRepetition> {
     let kind = peer_kind(peer);
     let alone = SyscallBaseline::open(HandoffMechanism::Yield, kind)?;
-    let t1 = MonotonicClock.now(); // step 2
+    let t1 = ClockMonotonic.now(); // step 2
     for _ in 0..setting.turns {
         alone.call()?; // step 3
     }
-    let t2 = MonotonicClock.now(); // step 4
+    let t2 = ClockMonotonic.now(); // step 4
     let peer_placement = PeerPlacement { core: setting.core, priority: setting.priority };
     let child = PingPongPeer::start(kind, HandoffMechanism::Yield, peer_placement)?; // step 5
     let before = ContextSwitches::now()?;
-    let t3 = MonotonicClock.now(); // step 6
+    let t3 = ClockMonotonic.now(); // step 6
     for _ in 0..setting.turns {
         child.turn()?; // step 7
     }
-    let t4 = MonotonicClock.now(); // step 8
+    let t4 = ClockMonotonic.now(); // step 8
     let switches = ContextSwitches::now()?.since(before).all();
     drop(child);
     let span_ns = |span: horolog_time::Span| span.as_ns().unsigned_abs();

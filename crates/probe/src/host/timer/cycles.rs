@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use horolog_record::{BreakLatency, TimerIntervalMaximum};
+use horolog_record::{LatencyAboveThreshold, TimerIntervalMaximum};
 use horolog_stats::Recorder;
 use horolog_time::{Monotonic, Span, Timestamp};
 
@@ -12,7 +12,7 @@ const SLICES_MAX: u64 = 400;
 
 /// Periodic schedule of one thread.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct CycleSchedule {
+pub(super) struct WakeupSchedule {
     /// First instant.
     pub(super) begin: Timestamp<Monotonic>,
     /// Period.
@@ -23,7 +23,7 @@ pub(super) struct CycleSchedule {
     pub(super) break_above_ns: Option<u64>,
 }
 
-impl CycleSchedule {
+impl WakeupSchedule {
     fn intended_instant(&self, cycle: u64) -> Timestamp<Monotonic> {
         let cycle = i64::try_from(cycle).unwrap_or(i64::MAX);
         self.begin + Span::from_ns(self.interval.as_ns().saturating_mul(cycle))
@@ -41,7 +41,7 @@ impl CycleSchedule {
 }
 
 /// Clock that can wait for an instant; a trait for tests.
-pub(super) trait CycleTimer {
+pub(super) trait WakeupClock {
     /// Returns the present instant.
     fn now(&mut self) -> Timestamp<Monotonic>;
     /// Waits until `due`; may return early.
@@ -50,22 +50,22 @@ pub(super) trait CycleTimer {
 
 /// Stats of the cycles.
 #[derive(Debug)]
-pub(super) struct CycleStats {
+pub(super) struct WakeupStats {
     /// Latencies from each instant to the clock reading after it, in ns.
     pub(super) latencies: Recorder,
     /// Instants that had passed before the thread began to wait for them; their latency is recorded
     /// too.
     pub(super) missed: u64,
     /// Latency that ended the run; the caller fills in the core.
-    pub(super) break_latency: Option<BreakLatency>,
+    pub(super) break_latency: Option<LatencyAboveThreshold>,
     slice_max_ns: Vec<u64>,
 }
 
-impl CycleStats {
+impl WakeupStats {
     /// Runs through the schedule until its end, a latency above the limit, or `stop`.
     pub(super) fn run(
-        schedule: &CycleSchedule,
-        timer: &mut impl CycleTimer,
+        schedule: &WakeupSchedule,
+        timer: &mut impl WakeupClock,
         stop: &AtomicBool,
     ) -> Self {
         let cycles_per_slice = schedule.cycles_per_slice();
@@ -97,7 +97,8 @@ impl CycleStats {
             if schedule.break_above_ns.is_some_and(|limit| latency_ns > limit) {
                 stop.store(true, Ordering::Relaxed);
                 let at_s = schedule.offset_s(cycle);
-                cycles.break_latency = Some(BreakLatency { core: 0, cycle, at_s, latency_ns });
+                cycles.break_latency =
+                    Some(LatencyAboveThreshold { core: 0, cycle, at_s, latency_ns });
             }
             if stop.load(Ordering::Relaxed) {
                 break;
@@ -107,7 +108,7 @@ impl CycleStats {
     }
 
     /// Returns the maximum latency of each slice that was started.
-    pub(super) fn slice_maxima(&self, grid: &CycleSchedule) -> Vec<TimerIntervalMaximum> {
+    pub(super) fn slice_maxima(&self, grid: &WakeupSchedule) -> Vec<TimerIntervalMaximum> {
         let stretch = grid.cycles_per_slice();
         let begun = self.latencies.count().div_ceil(stretch);
         let largest = self.slice_max_ns.iter().take(usize::try_from(begun).unwrap_or(0));
@@ -132,7 +133,7 @@ mod tests {
         waits: usize,
     }
 
-    impl CycleTimer for Late {
+    impl WakeupClock for Late {
         fn now(&mut self) -> Timestamp<Monotonic> {
             Timestamp::from_ns(self.now_ns)
         }
@@ -143,15 +144,19 @@ mod tests {
         }
     }
 
-    fn grid(cycles: u64, break_above_ns: Option<u64>) -> CycleSchedule {
+    fn grid(cycles: u64, break_above_ns: Option<u64>) -> WakeupSchedule {
         let begin = Timestamp::from_ns(1_000_000);
-        CycleSchedule { begin, interval: Span::from_ns(1_000), cycles, break_above_ns }
+        WakeupSchedule { begin, interval: Span::from_ns(1_000), cycles, break_above_ns }
     }
 
-    fn run(late_ns: &[i64], cycles: u64, break_above_ns: Option<u64>) -> (CycleStats, usize, bool) {
+    fn run(
+        late_ns: &[i64],
+        cycles: u64,
+        break_above_ns: Option<u64>,
+    ) -> (WakeupStats, usize, bool) {
         let stop = AtomicBool::new(false);
         let mut waiter = Late { now_ns: 0, by_ns: late_ns.to_vec(), waits: 0 };
-        let cycles = CycleStats::run(&grid(cycles, break_above_ns), &mut waiter, &stop);
+        let cycles = WakeupStats::run(&grid(cycles, break_above_ns), &mut waiter, &stop);
         (cycles, waiter.waits, stop.into_inner())
     }
 

@@ -13,14 +13,15 @@ use std::time::Duration;
 
 use horolog_conditions::{self as conditions, MeasurementConditions, finding};
 use horolog_record::{
-    BreakLatency, CoreWakeupLatency, Distribution, Finding, FindingCode, HOST_TIMER_SCHEMA, Host,
-    HostTimerResult, Severity, ThreadScheduling, TimerMeasurementCost, rfc3339_now,
+    CoreWakeupLatency, Distribution, Finding, FindingCode, HOST_TIMER_SCHEMA, Host,
+    HostTimerResult, LatencyAboveThreshold, Severity, ThreadScheduling, TimerMeasurementCost,
+    rfc3339_now,
 };
-use horolog_sys::clock::{MonotonicClock, sleep_until};
+use horolog_sys::clock::{ClockMonotonic, sleep_until};
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
-use super::{HostError, figures};
-use cycles::{CycleSchedule, CycleStats, CycleTimer};
+use super::{HostMeasurementError, figures};
+use cycles::{WakeupClock, WakeupSchedule, WakeupStats};
 use start::StartBarrier;
 
 /// Time from when all threads are ready to the first period.
@@ -32,7 +33,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Options of a timer measurement.
 #[derive(Clone, Debug)]
-pub struct TimerOptions {
+pub struct HostTimerOptions {
     /// Cores; empty for all that this process may run on.
     pub cores: Vec<usize>,
     /// Period.
@@ -50,11 +51,11 @@ pub struct TimerOptions {
 }
 
 /// System clock and absolute sleep.
-struct SystemTimer;
+struct SystemWakeupClock;
 
-impl CycleTimer for SystemTimer {
+impl WakeupClock for SystemWakeupClock {
     fn now(&mut self) -> Timestamp<Monotonic> {
-        MonotonicClock.now()
+        ClockMonotonic.now()
     }
 
     fn wait_until(&mut self, due: Timestamp<Monotonic>) {
@@ -68,10 +69,10 @@ impl CycleTimer for SystemTimer {
 ///
 /// If a core is not available or a thread cannot be started.
 pub fn run(
-    options: TimerOptions,
+    options: HostTimerOptions,
     progress: &dyn Fn(Duration, Duration),
     is_over: &dyn Fn() -> bool,
-) -> Result<HostTimerResult, HostError> {
+) -> Result<HostTimerResult, HostMeasurementError> {
     let cores = conditions::select_cores(&options.cores)?;
     let started = rfc3339_now();
     let conditions_guard = MeasurementConditions::apply(options.hold_awake);
@@ -89,18 +90,18 @@ pub fn run(
                     .spawn_scoped(scope, work)
                     .map_err(|error| {
                         stop.store(true, Ordering::Relaxed);
-                        HostError::Thread { core, error }
+                        HostMeasurementError::Thread { core, error }
                     })
             })
             .collect();
         let running = |thread: &Result<thread::ScopedJoinHandle<'_, _>, _>| {
             thread.as_ref().is_ok_and(|thread| !thread.is_finished())
         };
-        let begin = MonotonicClock.now() + START_LEAD;
+        let begin = ClockMonotonic.now() + START_LEAD;
         let begin = start.start_when_ready(cores.len(), &stop, START_LEAD).unwrap_or(begin);
         while threads.iter().any(running) {
             thread::sleep(CHECK_INTERVAL);
-            let elapsed = (MonotonicClock.now() - begin).as_ns().max(0).unsigned_abs();
+            let elapsed = (ClockMonotonic.now() - begin).as_ns().max(0).unsigned_abs();
             progress(Duration::from_nanos(elapsed).min(total), total);
             if is_over() {
                 stop.store(true, Ordering::Relaxed);
@@ -109,7 +110,7 @@ pub fn run(
         let join = |thread: Result<thread::ScopedJoinHandle<'_, _>, _>| {
             thread?.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         };
-        threads.into_iter().map(join).collect::<Result<Vec<_>, HostError>>()
+        threads.into_iter().map(join).collect::<Result<Vec<_>, HostMeasurementError>>()
     })?;
     Ok(timer_result(options, started, &conditions_guard, measured))
 }
@@ -117,14 +118,14 @@ pub fn run(
 /// Returns the schedule of one core. Those of several cores are staggered, so that their instants
 /// do not coincide.
 fn core_schedule(
-    options: &TimerOptions,
+    options: &HostTimerOptions,
     begin: Timestamp<Monotonic>,
     index: usize,
     core_count: usize,
-) -> CycleSchedule {
+) -> WakeupSchedule {
     let interval_ns = i64::try_from(options.interval.as_nanos()).unwrap_or(i64::MAX);
     let shift_ns = interval_ns / core_count.max(1) as i64 * index as i64;
-    CycleSchedule {
+    WakeupSchedule {
         begin: begin + Span::from_ns(shift_ns),
         interval: Span::from_ns(interval_ns),
         cycles: options.cycles,
@@ -135,11 +136,11 @@ fn core_schedule(
 /// Measures one core in the calling thread.
 fn measure_core(
     core: usize,
-    options: &TimerOptions,
+    options: &HostTimerOptions,
     start: &StartBarrier,
     (index, core_count): (usize, usize),
     stop: &AtomicBool,
-) -> Result<(CoreWakeupLatency, Option<BreakLatency>), HostError> {
+) -> Result<(CoreWakeupLatency, Option<LatencyAboveThreshold>), HostMeasurementError> {
     let scheduling = conditions::apply_to_thread(core, options.priority);
     let scheduling = scheduling.inspect_err(|_| stop.store(true, Ordering::Relaxed))?;
     let cost = measurement_cost();
@@ -147,8 +148,8 @@ fn measure_core(
         return Ok((empty_result(core, scheduling, cost), None));
     };
     let schedule = core_schedule(options, begin, index, core_count);
-    let cycles = CycleStats::run(&schedule, &mut SystemTimer, stop);
-    let break_latency = cycles.break_latency.map(|broken| BreakLatency { core, ..broken });
+    let cycles = WakeupStats::run(&schedule, &mut SystemWakeupClock, stop);
+    let break_latency = cycles.break_latency.map(|broken| LatencyAboveThreshold { core, ..broken });
     let core = CoreWakeupLatency {
         core,
         scheduling,
@@ -162,16 +163,16 @@ fn measure_core(
 
 /// Returns the cost of the measurement itself on this core.
 fn measurement_cost() -> TimerMeasurementCost {
-    let past = MonotonicClock.now();
-    let all_past = CycleSchedule {
+    let past = ClockMonotonic.now();
+    let all_past = WakeupSchedule {
         begin: past - Span::from_ms(1_000),
         interval: Span::from_ns(1),
         cycles: COST_CYCLES,
         break_above_ns: None,
     };
-    let begun = MonotonicClock.now();
-    CycleStats::run(&all_past, &mut SystemTimer, &AtomicBool::new(false));
-    let elapsed_ns = (MonotonicClock.now() - begun).as_ns().unsigned_abs();
+    let begun = ClockMonotonic.now();
+    WakeupStats::run(&all_past, &mut SystemWakeupClock, &AtomicBool::new(false));
+    let elapsed_ns = (ClockMonotonic.now() - begun).as_ns().unsigned_abs();
     TimerMeasurementCost {
         clock_ns: figures::clock_read_cost_ns(),
         cycle_ns: elapsed_ns / COST_CYCLES,
@@ -189,10 +190,10 @@ const fn empty_result(
 }
 
 fn timer_result(
-    options: TimerOptions,
+    options: HostTimerOptions,
     started: String,
     arranged: &MeasurementConditions,
-    measured: Vec<(CoreWakeupLatency, Option<BreakLatency>)>,
+    measured: Vec<(CoreWakeupLatency, Option<LatencyAboveThreshold>)>,
 ) -> HostTimerResult {
     let break_latencies = measured.iter().filter_map(|(_, broken)| *broken);
     let broken_by =

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use horolog_sys::clock::MonotonicClock;
+use horolog_sys::clock::ClockMonotonic;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
 /// Placeholder for a start instant that is not set yet.
@@ -39,7 +39,7 @@ impl StartBarrier {
             }
             thread::sleep(POLL_INTERVAL);
         }
-        let begin = MonotonicClock.now() + lead;
+        let begin = ClockMonotonic.now() + lead;
         self.begin_ns.store(begin.as_ns(), Ordering::Release);
         Some(begin)
     }
@@ -67,7 +67,7 @@ mod tests {
         let (start, stop) = (StartBarrier::default(), AtomicBool::new(false));
         thread::scope(|scope| {
             let threads = [(); 3].map(|()| scope.spawn(|| start.wait_for_start(&stop).unwrap()));
-            let before = MonotonicClock.now();
+            let before = ClockMonotonic.now();
             let begin = start.start_when_ready(3, &stop, Span::from_ms(1)).unwrap();
             assert!(begin >= before + Span::from_ms(1));
             assert!(threads.into_iter().all(|thread| thread.join().unwrap() == begin));

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 
 use horolog_time::{Monotonic, Span, Timestamp};
 use horolog_wire::path_probe::{
-    self, FLAG_KERNEL_TIME, FLAG_TRAFFIC_CLASS, FLAG_WARM_UP, HELLO_LEN, Header, HostLosses,
+    self, FLAG_KERNEL_TIME, FLAG_TRAFFIC_CLASS, FLAG_WARM_UP, FarEndHostLosses, HELLO_LEN, Header,
     PathDatagramKind, SessionCounts, short,
 };
 
@@ -114,7 +114,7 @@ pub enum ReflectorDropReason {
 
 /// Far end of the probe protocol: keys, stored sessions and rate limits.
 #[derive(Debug)]
-pub struct Reflector {
+pub struct PathProbeReflector {
     key: RandomState,
     sessions: HashMap<u64, ReflectorSession, BuildHasherDefault<IdentityHasher>>,
     probe_limiter: RateLimiter,
@@ -127,7 +127,7 @@ pub struct Reflector {
     pub dropped: Option<u32>,
 }
 
-impl Reflector {
+impl PathProbeReflector {
     /// Returns a reflector that echoes at most `probes_per_s` probes per second.
     #[must_use]
     pub fn new(probes_per_s: u64, boot_id: String) -> Self {
@@ -302,7 +302,7 @@ impl Reflector {
             ..Header::new(PathDatagramKind::Counts, header.session, header.sequence)
         };
         let dropped = self.dropped.zip(session.dropped_before);
-        let losses = dropped.map(|(now, before)| HostLosses {
+        let losses = dropped.map(|(now, before)| FarEndHostLosses {
             limited: session.limited,
             dropped: now.wrapping_sub(before).into(),
         });

@@ -16,12 +16,12 @@ fn from(port: u16) -> DatagramMetadata {
     }
 }
 
-fn reflector() -> Reflector {
-    Reflector::new(1_000_000, "boot".to_owned())
+fn reflector() -> PathProbeReflector {
+    PathProbeReflector::new(1_000_000, "boot".to_owned())
 }
 
 fn reply_to(
-    reflector: &mut Reflector,
+    reflector: &mut PathProbeReflector,
     header: Header,
     len: usize,
     arrival: &DatagramMetadata,
@@ -38,7 +38,7 @@ fn reply_to(
     }
 }
 
-fn session(reflector: &mut Reflector, flags: u8, arrival: &DatagramMetadata) -> u64 {
+fn session(reflector: &mut PathProbeReflector, flags: u8, arrival: &DatagramMetadata) -> u64 {
     let hello = Header { flags, ..Header::new(PathDatagramKind::Hello, 0, 9) };
     let welcome = reply_to(reflector, hello, HELLO_LEN, arrival).unwrap();
     assert_eq!((welcome.kind, welcome.sequence), (PathDatagramKind::Welcome, 9));
@@ -71,7 +71,7 @@ fn who_was_welcomed_is_echoed_and_counted() {
 
 #[test]
 fn limited_and_dropped_packets_are_reported_at_the_end() {
-    let mut far = Reflector::new(10, "boot".to_owned());
+    let mut far = PathProbeReflector::new(10, "boot".to_owned());
     let near = from(4_000);
     far.dropped = Some(u32::MAX);
     let session = session(&mut far, 0, &near);
@@ -84,7 +84,7 @@ fn limited_and_dropped_packets_are_reported_at_the_end() {
     far.dropped = Some(6);
     let tally = reply_to(&mut far, end, HEADER_LEN, &near).unwrap();
     assert_eq!(tally.counts, SessionCounts { arrivals: 1, out_of_order: 0, load: 0 });
-    assert_eq!(tally.losses(), Some(HostLosses { limited: 2, dropped: 7 }));
+    assert_eq!(tally.losses(), Some(FarEndHostLosses { limited: 2, dropped: 7 }));
     far.dropped = None;
     assert_eq!(reply_to(&mut far, end, HEADER_LEN, &near).unwrap().losses(), None);
 }
@@ -174,13 +174,15 @@ fn a_short_probe_is_echoed_and_counted_with_the_others() {
     let mut far = reflector();
     let near = from(4_000);
     let session = session(&mut far, 0, &near);
-    let take =
-        |far: &mut Reflector, probe: short::ShortProbe, len: usize, from: &DatagramMetadata| {
-            let mut bytes = vec![0x55; len];
-            probe.emit(&mut bytes);
-            let verdict = far.handle(&mut bytes, from);
-            (verdict, short::ShortEcho::parse(&bytes))
-        };
+    let take = |far: &mut PathProbeReflector,
+                probe: short::ShortProbe,
+                len: usize,
+                from: &DatagramMetadata| {
+        let mut bytes = vec![0x55; len];
+        probe.emit(&mut bytes);
+        let verdict = far.handle(&mut bytes, from);
+        (verdict, short::ShortEcho::parse(&bytes))
+    };
     let probe = |sequence| short::ShortProbe { warm_up: false, sequence, session };
     for (count, sequence) in [(1, 1), (2, 5), (3, 3)] {
         let (verdict, echo) = take(&mut far, probe(sequence), 20, &near);

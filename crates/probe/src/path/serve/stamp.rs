@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use horolog_io::target::is_public;
 use horolog_sys::adjtimex::kernel_clock;
-use horolog_sys::clock::{MonotonicClock, Realtime};
-use horolog_sys::datagram::MessageHeader;
-use horolog_sys::message::ReceiveInfo;
+use horolog_sys::clock::{ClockMonotonic, ClockRealtime};
+use horolog_sys::datagram::MsghdrBuffers;
+use horolog_sys::message::ReceivedDatagramInfo;
 use horolog_sys::netlink::Prefix;
 use horolog_time::{Clock, Monotonic, NS_PER_S, Span, Timestamp, Utc};
 use horolog_wire::stamp::{
@@ -21,8 +21,8 @@ use horolog_wire::stamp::{
 };
 
 use super::rate_limiter::RateLimiter;
-use super::udp::{LENGTH_MAX, ListenOptions, UdpListener};
-use super::{FarEnd, ServeError, ServiceCounts};
+use super::udp::{LENGTH_MAX, UdpListenOptions, UdpListener};
+use super::{FarEndListenError, FarEndServiceCounts, RunningFarEnd};
 
 /// Lowest source port that is answered; lower ones belong to services.
 const SENDER_PORT_MIN: u16 = 1_024;
@@ -31,14 +31,14 @@ const SENDER_PORT_MIN: u16 = 1_024;
 #[derive(Clone, Debug)]
 pub struct StampOptions {
     /// Listen address and rate limit.
-    pub listen: ListenOptions,
+    pub listen: UdpListenOptions,
     /// Public networks that are answered, in addition to all non-public addresses.
     pub allowed: Vec<Prefix>,
 }
 
 /// Timestamps and hop limit for the reply to one packet.
 #[derive(Clone, Copy, Debug)]
-pub struct PacketContext {
+pub struct ReflectedPacketContext {
     /// Receive timestamp of the packet.
     pub received: Timestamp<Utc>,
     /// Transmit timestamp of the reply.
@@ -52,7 +52,7 @@ pub struct PacketContext {
 /// Replaces a session-sender packet by its reply, in place; the length and the padding do not
 /// change (RFC 8762, section 4.3). Returns false if the bytes are not such a packet. Pure.
 #[must_use]
-pub fn reflect(bytes: &mut [u8], at: &PacketContext) -> bool {
+pub fn reflect(bytes: &mut [u8], at: &ReflectedPacketContext) -> bool {
     let Ok((sender, _)) = SenderPacket::parse(bytes) else { return false };
     let reply = ReflectorPacket {
         sequence: sender.sequence,
@@ -71,21 +71,24 @@ pub fn reflect(bytes: &mut [u8], at: &PacketContext) -> bool {
 /// # Errors
 ///
 /// If the address cannot be listened on.
-pub fn start_reflector(far: &mut FarEnd, options: &StampOptions) -> Result<(), ServeError> {
+pub fn start_reflector(
+    far: &mut RunningFarEnd,
+    options: &StampOptions,
+) -> Result<(), FarEndListenError> {
     let listener = UdpListener::open("stamp", &options.listen)?;
     let enabled = listener.socket.enable_unicast_detection(options.listen.address);
-    enabled.map_err(|source| ServeError::new("stamp", options.listen.address, source))?;
-    let failed = |source| ServeError::new("stamp", options.listen.address, source);
+    enabled.map_err(|source| FarEndListenError::new("stamp", options.listen.address, source))?;
+    let failed = |source| FarEndListenError::new("stamp", options.listen.address, source);
     let (socket, of) = (&listener.socket, listener.address);
     socket.enable_receive_timestamps(false).map_err(failed)?;
     socket.enable_hop_limit(of).map_err(failed)?;
     socket.enable_traffic_class(of, true).map_err(failed)?;
-    let reflector_thread = ReflectorThread {
+    let reflector_thread = SessionReflectorThread {
         own_port: of.port(),
         allowed: options.allowed.clone(),
         rate_limiter: RateLimiter::new(options.listen.rate_max),
         estimate: current_error_estimate(),
-        estimated_at: MonotonicClock.now(),
+        estimated_at: ClockMonotonic.now(),
         traffic_class: 0,
         counts: ["answered", "foreign", "not allowed", "limited", "not unicast"]
             .map(|outcome| (outcome, 0))
@@ -111,7 +114,7 @@ fn is_sender_allowed(remote: SocketAddr, own_port: u16, allowed: &[Prefix]) -> b
     !is_service && (!is_public(address) || allowed.iter().any(|prefix| prefix.contains(address)))
 }
 
-struct ReflectorThread {
+struct SessionReflectorThread {
     listener: UdpListener,
     own_port: u16,
     allowed: Vec<Prefix>,
@@ -119,12 +122,12 @@ struct ReflectorThread {
     estimate: ErrorEstimate,
     estimated_at: Timestamp<Monotonic>,
     traffic_class: u8,
-    counts: ServiceCounts,
+    counts: FarEndServiceCounts,
 }
 
-impl ReflectorThread {
-    fn serve_until_stopped(mut self, stop: &AtomicBool) -> ServiceCounts {
-        let mut envelope = MessageHeader::new();
+impl SessionReflectorThread {
+    fn serve_until_stopped(mut self, stop: &AtomicBool) -> FarEndServiceCounts {
+        let mut envelope = MsghdrBuffers::new();
         let mut buffer = vec![0; LENGTH_MAX];
         while let Some(received) =
             self.listener.receive_datagram(&mut envelope, &mut buffer, true, stop)
@@ -140,11 +143,11 @@ impl ReflectorThread {
 
     fn reflect_packet(
         &mut self,
-        envelope: &mut MessageHeader,
+        envelope: &mut MsghdrBuffers,
         buffer: &mut [u8],
-        received: &ReceiveInfo,
+        received: &ReceivedDatagramInfo,
     ) -> &'static str {
-        let now = MonotonicClock.now();
+        let now = ClockMonotonic.now();
         if (now - self.estimated_at).as_ns() > NS_PER_S {
             (self.estimated_at, self.estimate) = (now, current_error_estimate());
         }
@@ -165,8 +168,8 @@ impl ReflectorThread {
         {
             self.traffic_class = class;
         }
-        let now = Realtime.now();
-        let at = PacketContext {
+        let now = ClockRealtime.now();
+        let at = ReflectedPacketContext {
             received: control.received_at.unwrap_or(now),
             now,
             error_estimate: self.estimate,
@@ -186,8 +189,8 @@ impl ReflectorThread {
 mod tests {
     use super::*;
 
-    fn at() -> PacketContext {
-        PacketContext {
+    fn at() -> ReflectedPacketContext {
+        ReflectedPacketContext {
             received: Timestamp::from_timespec(1_700_000_000, 5),
             now: Timestamp::from_timespec(1_700_000_000, 9_005),
             error_estimate: ErrorEstimate::new(Span::from_ns(1_000), true),

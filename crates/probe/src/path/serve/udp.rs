@@ -8,19 +8,21 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use horolog_sys::adjtimex::kernel_clock;
-use horolog_sys::clock::{ClockOffset, MonotonicClock, realtime_minus_monotonic};
-use horolog_sys::datagram::{MessageHeader, WaitMode};
-use horolog_sys::message::ReceiveInfo;
+use horolog_sys::clock::{ClockMonotonic, ClockOffset, realtime_minus_monotonic};
+use horolog_sys::datagram::{MsghdrBuffers, WaitMode};
+use horolog_sys::message::ReceivedDatagramInfo;
 use horolog_sys::socket::Socket;
 use horolog_time::{Clock, Monotonic, NS_PER_S, Timestamp};
 use horolog_wire::path_probe::{
     FLAG_KERNEL_TIME, FLAG_TRAFFIC_CLASS, HEADER_LEN, PathDatagramKind, short,
 };
 
-use super::reflector::{DatagramMetadata, DatagramVerdict, Reflector, ReflectorDropReason};
-use super::{FarEnd, STOP_CHECK_INTERVAL, ServeError, ServiceCounts};
+use super::reflector::{
+    DatagramMetadata, DatagramVerdict, PathProbeReflector, ReflectorDropReason,
+};
+use super::{FarEndListenError, FarEndServiceCounts, RunningFarEnd, STOP_CHECK_INTERVAL};
 
-pub use super::reflector::{DatagramMetadata as UdpArrival, Reflector as UdpReflector};
+pub use super::reflector::{DatagramMetadata as UdpArrival, PathProbeReflector as UdpReflector};
 pub use super::reflector::{DatagramVerdict as UdpVerdict, kernel_hash};
 
 /// Maximum length of a datagram.
@@ -38,7 +40,7 @@ pub(super) const POLLS_PER_CHECK: u32 = 1_024;
 
 /// Listen options.
 #[derive(Clone, Copy, Debug)]
-pub struct ListenOptions {
+pub struct UdpListenOptions {
     /// Listen address.
     pub address: SocketAddr,
     /// True to busy-poll the socket instead of sleeping until a datagram arrives.
@@ -55,15 +57,18 @@ pub(super) struct UdpListener {
 }
 
 impl UdpListener {
-    pub(super) fn open(part: &'static str, options: &ListenOptions) -> Result<Self, ServeError> {
-        let failed = |source| ServeError::new(part, options.address, source);
+    pub(super) fn open(
+        part: &'static str,
+        options: &UdpListenOptions,
+    ) -> Result<Self, FarEndListenError> {
+        let failed = |source| FarEndListenError::new(part, options.address, source);
         let socket = Self::bind_socket(options).map_err(failed)?;
         let address = socket.local_address().map_err(failed)?;
         let wait = if options.busy_polling { WaitMode::NonBlocking } else { WaitMode::Blocking };
         Ok(Self { socket, address, wait })
     }
 
-    fn bind_socket(options: &ListenOptions) -> io::Result<Socket> {
+    fn bind_socket(options: &UdpListenOptions) -> io::Result<Socket> {
         let at = options.address;
         let socket = Socket::udp(at)?;
         if at.is_ipv6() {
@@ -81,11 +86,11 @@ impl UdpListener {
     /// service is to stop.
     pub(super) fn receive_datagram(
         &self,
-        envelope: &mut MessageHeader,
+        envelope: &mut MsghdrBuffers,
         buffer: &mut [u8],
         with_control: bool,
         stop: &AtomicBool,
-    ) -> Option<ReceiveInfo> {
+    ) -> Option<ReceivedDatagramInfo> {
         let mut polls = 0;
         loop {
             let socket = self.socket.as_fd();
@@ -113,7 +118,10 @@ impl UdpListener {
 /// # Errors
 ///
 /// If the address cannot be listened on.
-pub fn start_service(far: &mut FarEnd, options: &ListenOptions) -> Result<(), ServeError> {
+pub fn start_service(
+    far: &mut RunningFarEnd,
+    options: &UdpListenOptions,
+) -> Result<(), FarEndListenError> {
     let listener = UdpListener::open("udp", options)?;
     // Load datagrams may be broadcast and are counted by their header, so they must not be
     // truncated.
@@ -122,7 +130,7 @@ pub fn start_service(far: &mut FarEnd, options: &ListenOptions) -> Result<(), Se
         .socket
         .enable_destination_info(options.address)
         .and_then(|()| listener.socket.mark_link_groups(untruncated_kind))
-        .map_err(|source| ServeError::new("udp", options.address, source))?;
+        .map_err(|source| FarEndListenError::new("udp", options.address, source))?;
     let rate_max = options.rate_max;
     far.start("udp", listener.address, move |stop| {
         UdpServiceThread::new(listener, rate_max).serve_until_stopped(stop)
@@ -132,7 +140,7 @@ pub fn start_service(far: &mut FarEnd, options: &ListenOptions) -> Result<(), Se
 /// Service thread with its state.
 struct UdpServiceThread {
     listener: UdpListener,
-    reflector: Reflector,
+    reflector: PathProbeReflector,
     /// Flags currently enabled on the socket.
     enabled_flags: u8,
     /// Flags of hellos since the last refresh, whose sessions may not be stored yet.
@@ -150,22 +158,22 @@ impl UdpServiceThread {
         let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let mut service_thread = Self {
             listener,
-            reflector: Reflector::new(rate_max, boot_id),
+            reflector: PathProbeReflector::new(rate_max, boot_id),
             enabled_flags: 0,
             recent_hello_flags: 0,
             traffic_class: 0,
             clock_offset: realtime_minus_monotonic(),
-            refreshed_at: MonotonicClock.now(),
+            refreshed_at: ClockMonotonic.now(),
             answered: 0,
             not_unicast: 0,
             dropped: BTreeMap::new(),
         };
-        service_thread.refresh(MonotonicClock.now());
+        service_thread.refresh(ClockMonotonic.now());
         service_thread
     }
 
-    fn serve_until_stopped(mut self, stop: &AtomicBool) -> ServiceCounts {
-        let mut envelope = MessageHeader::new();
+    fn serve_until_stopped(mut self, stop: &AtomicBool) -> FarEndServiceCounts {
+        let mut envelope = MsghdrBuffers::new();
         let mut buffer = vec![0; LENGTH_MAX];
         let is_wildcard = self.listener.address.ip().is_unspecified();
         loop {
@@ -175,7 +183,7 @@ impl UdpServiceThread {
             else {
                 break;
             };
-            let now = MonotonicClock.now();
+            let now = ClockMonotonic.now();
             self.process_datagram(&mut envelope, &mut buffer, &received, now);
             if (now - self.refreshed_at).as_ns() > NS_PER_S {
                 self.refresh(now);
@@ -189,9 +197,9 @@ impl UdpServiceThread {
 
     fn process_datagram(
         &mut self,
-        envelope: &mut MessageHeader,
+        envelope: &mut MsghdrBuffers,
         buffer: &mut [u8],
-        received: &ReceiveInfo,
+        received: &ReceivedDatagramInfo,
         now: Timestamp<Monotonic>,
     ) {
         let Some(remote) = received.remote else { return };
@@ -220,7 +228,7 @@ impl UdpServiceThread {
             DatagramVerdict::Reply(kind, class) => {
                 self.set_reply_traffic_class(class);
                 if kind == PathDatagramKind::Echo {
-                    let sent_ns = (MonotonicClock.now() + self.clock_offset.offset).as_ns();
+                    let sent_ns = (ClockMonotonic.now() + self.clock_offset.offset).as_ns();
                     match bytes.get_mut(SENT_OFFSET..HEADER_LEN) {
                         Some(field) => field.copy_from_slice(&sent_ns.to_be_bytes()),
                         None => short::set_turnaround(bytes, sent_ns - arrival.received_ns),
@@ -277,9 +285,9 @@ impl UdpServiceThread {
         self.enable_options(self.reflector.requested_flags() | greeted);
     }
 
-    fn counts(&self) -> ServiceCounts {
+    fn counts(&self) -> FarEndServiceCounts {
         let of = |reason| self.dropped.get(&reason).copied().unwrap_or(0);
-        ServiceCounts::from([
+        FarEndServiceCounts::from([
             ("answered", self.answered),
             ("load", of(ReflectorDropReason::Load)),
             ("foreign", of(ReflectorDropReason::Foreign)),

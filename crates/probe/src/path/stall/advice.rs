@@ -2,8 +2,8 @@
 //! remedied it in the same run. Pure.
 
 use horolog_record::{
-    Finding, FindingCode, Severity, StallMeasurement, StallMechanism, StallPattern,
-    StallSocketOption, WatchedTraffic,
+    Finding, FindingCode, Severity, StallMeasurement, StallMechanism, StallSocketOption,
+    WatchedTraffic, WritePattern,
 };
 
 use super::claims::has_stalled;
@@ -12,7 +12,7 @@ use crate::path::tcp::finding;
 
 /// Returns findings on the patterns that stalled without a socket option.
 pub(super) fn pattern_findings(cells: &[StallMeasurement]) -> Vec<Finding> {
-    let mut patterns: Vec<StallPattern> = Vec::new();
+    let mut patterns: Vec<WritePattern> = Vec::new();
     let without_option = cells.iter().filter(|cell| cell.option == StallSocketOption::None);
     for cell in without_option.filter(|cell| has_stalled(cell) == Some(true)) {
         if !patterns.contains(&cell.pattern) {
@@ -25,16 +25,16 @@ pub(super) fn pattern_findings(cells: &[StallMeasurement]) -> Vec<Finding> {
     findings
 }
 
-const fn pattern_description(pattern: StallPattern) -> &'static str {
+const fn pattern_description(pattern: WritePattern) -> &'static str {
     match pattern {
-        StallPattern::Single => "A single write in each direction",
-        StallPattern::WriteWriteRead => "Two small writes before a read",
-        StallPattern::FullSegments => "Two writes of full segments before a read",
-        StallPattern::LastWithEnd => "Two small writes, the last of them with FIN,",
-        StallPattern::Batch => "Small writes in a row, each answered separately,",
-        StallPattern::HeaderAndBody => "A header and a body in two writes",
-        StallPattern::HeaderBodyClose => "A header and a body, and a close",
-        StallPattern::CorkForgotten => "A cork that is not removed",
+        WritePattern::Single => "A single write in each direction",
+        WritePattern::WriteWriteRead => "Two small writes before a read",
+        WritePattern::FullSegments => "Two writes of full segments before a read",
+        WritePattern::LastWithEnd => "Two small writes, the last of them with FIN,",
+        WritePattern::Batch => "Small writes in a row, each answered separately,",
+        WritePattern::HeaderAndBody => "A header and a body in two writes",
+        WritePattern::HeaderBodyClose => "A header and a body, and a close",
+        WritePattern::CorkForgotten => "A cork that is not removed",
     }
 }
 
@@ -57,7 +57,7 @@ const fn mechanism_description(mechanism: StallMechanism) -> &'static str {
     }
 }
 
-fn pattern_finding(pattern: StallPattern, cells: &[StallMeasurement]) -> Option<Finding> {
+fn pattern_finding(pattern: WritePattern, cells: &[StallMeasurement]) -> Option<Finding> {
     let of = |option| {
         let is_one =
             move |cell: &&StallMeasurement| cell.pattern == pattern && cell.option == option;
@@ -161,7 +161,7 @@ pub(super) fn watch_finding(watch: &WatchedTraffic) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use horolog_record::{HeldDataSamples, WatchedConnection};
+    use horolog_record::{HeldDataSampleCounts, WatchedConnection};
 
     use super::*;
 
@@ -171,7 +171,7 @@ mod tests {
         mechanism: StallMechanism,
     ) -> StallMeasurement {
         StallMeasurement {
-            pattern: StallPattern::WriteWriteRead,
+            pattern: WritePattern::WriteWriteRead,
             writes: 2,
             write_bytes: 10,
             option,
@@ -182,7 +182,7 @@ mod tests {
             in_band: 0,
             stalled_read: None,
             mechanism: (stalled > 0).then_some(mechanism),
-            held: HeldDataSamples::default(),
+            held: HeldDataSampleCounts::default(),
             service_max_ns: None,
             near_tcp: None,
             far_tcp: None,

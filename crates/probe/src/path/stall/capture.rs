@@ -1,5 +1,5 @@
 //! Capture of a port's TCP segments by a packet socket in a thread of its own. Only headers are
-//! captured, and only the state in [`Flows`] is stored.
+//! captured, and only the state in [`TrackedConnections`] is stored.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -8,14 +8,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use horolog_sys::clock::Realtime;
+use horolog_sys::clock::ClockRealtime;
 use horolog_sys::filter::BpfInstruction;
-use horolog_sys::message::MessageTable;
+use horolog_sys::message::MmsghdrTable;
 use horolog_sys::packet;
 use horolog_sys::socket::Socket;
 use horolog_time::{Clock, Timestamp, Utc};
 
-use super::flow::Flows;
+use super::flow::TrackedConnections;
 use super::segment::TcpSegment;
 
 /// Capture length: bytes of a frame that include all headers.
@@ -26,7 +26,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Running capture; dropping it stops the thread.
 pub(super) struct StallCapture {
-    flows: Arc<Mutex<Flows>>,
+    flows: Arc<Mutex<TrackedConnections>>,
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<u64>>,
 }
@@ -37,7 +37,7 @@ impl StallCapture {
     /// # Errors
     ///
     /// `PermissionDenied` without `CAP_NET_RAW`.
-    pub(super) fn start(interface: u32, port: u16, flows: Flows) -> io::Result<Self> {
+    pub(super) fn start(interface: u32, port: u16, flows: TrackedConnections) -> io::Result<Self> {
         let socket = packet::open()?;
         // On loopback each packet would be captured twice, outgoing and incoming.
         if packet::interface_index("lo").is_ok_and(|lo| lo == interface) {
@@ -55,7 +55,7 @@ impl StallCapture {
     }
 
     /// Calls a function with the present state of the connections.
-    pub(super) fn with_flows<T>(&self, work: impl FnOnce(&mut Flows) -> T) -> T {
+    pub(super) fn with_flows<T>(&self, work: impl FnOnce(&mut TrackedConnections) -> T) -> T {
         // A thread that panicked has reported it; the state remains usable.
         work(&mut self.flows.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -74,8 +74,8 @@ impl Drop for StallCapture {
     }
 }
 
-fn capture_packets(socket: &Socket, flows: &Mutex<Flows>, over: &AtomicBool) -> u64 {
-    let mut table = MessageTable::new(BATCH_PACKETS);
+fn capture_packets(socket: &Socket, flows: &Mutex<TrackedConnections>, over: &AtomicBool) -> u64 {
+    let mut table = MmsghdrTable::new(BATCH_PACKETS);
     let mut buffers = vec![[0_u8; SNAP_LEN]; BATCH_PACKETS];
     loop {
         // Read first, so that packets which arrived before the stop are still processed.
@@ -95,7 +95,7 @@ fn capture_packets(socket: &Socket, flows: &Mutex<Flows>, over: &AtomicBool) -> 
         for (slot, buffer) in buffers.iter().enumerate().take(count) {
             let received = table.received(slot);
             let frame = buffer.get(..received.len).unwrap_or_default();
-            let at = received.control.received_at.unwrap_or_else(|| Realtime.now());
+            let at = received.control.received_at.unwrap_or_else(|| ClockRealtime.now());
             if let Some(segment) = TcpSegment::parse(frame) {
                 flows.add_segment(&segment, unix_ns(at));
             }

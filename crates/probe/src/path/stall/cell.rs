@@ -6,19 +6,19 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use horolog_record::{HeldDataSamples, StallPattern, StallSocketOption, TcpInfoSummary};
+use horolog_record::{HeldDataSampleCounts, StallSocketOption, TcpInfoSummary, WritePattern};
 use horolog_sys::tcp;
 
-use super::plan::PatternPlan;
+use super::plan::WritePatternPlan;
 use crate::path::tcp::protocol::FarEndReport;
 use crate::path::tcp::{
-    ConnectionLoss, EarlyEnd, TcpPathError, TcpSession, WELCOME_DELAY, add_held_sample,
-    held_sample_delay, tcp_info_summary,
+    ConnectionEndReason, EarlyEndReason, TcpNearEndSession, TcpPathError, WELCOME_DELAY,
+    add_held_sample, held_sample_delay, tcp_info_summary,
 };
 
 /// Measured exchange of a write pattern.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct StallExchange {
+pub(super) struct WritePatternExchange {
     /// Time from the first write to the last byte read.
     pub(super) duration: Duration,
     /// Number of the read that waited longest, from 1.
@@ -27,32 +27,32 @@ pub(super) struct StallExchange {
 
 /// Outcome of a pattern.
 #[derive(Debug, Default)]
-pub(super) struct PatternOutcome {
-    pub(super) exchanges: Vec<StallExchange>,
+pub(super) struct WritePatternOutcome {
+    pub(super) exchanges: Vec<WritePatternExchange>,
     /// Samples of the data held back by this end's socket, taken while it waited.
-    pub(super) held_samples: HeldDataSamples,
+    pub(super) held_samples: HeldDataSampleCounts,
     pub(super) near_tcp: Option<TcpInfoSummary>,
     pub(super) report: Option<FarEndReport>,
-    /// Loss of the far end; a requested end of the run ([`ConnectionLoss::RunEnded`]) is none.
-    pub(super) early_end: Option<EarlyEnd>,
+    /// Loss of the far end; a requested end of the run ([`ConnectionEndReason::RunEnded`]) is none.
+    pub(super) early_end: Option<EarlyEndReason>,
 }
 
 /// Runs all exchanges of a pattern, over one or more connections.
 pub(super) fn run_pattern(
     address: SocketAddr,
-    plan: &PatternPlan,
+    plan: &WritePatternPlan,
     is_over: &AtomicBool,
-) -> Result<PatternOutcome, TcpPathError> {
-    let mut outcome = PatternOutcome::default();
+) -> Result<WritePatternOutcome, TcpPathError> {
+    let mut outcome = WritePatternOutcome::default();
     let connections = if plan.has_connection_per_exchange() { plan.exchanges } else { 1 };
     for _ in 0..connections {
-        let mut session = TcpSession::open(address, &plan.hello(), is_over)?;
+        let mut session = TcpNearEndSession::open(address, &plan.hello(), is_over)?;
         if plan.hello().flags.delay_welcome {
             thread::sleep(WELCOME_DELAY);
         }
         let wait = session.stream.set_read_timeout(Some(held_sample_delay()));
         let ran = wait
-            .map_err(ConnectionLoss::from)
+            .map_err(ConnectionEndReason::from)
             .and_then(|()| run_connection(&mut session, plan, &mut outcome));
         outcome.near_tcp = tcp::info(&session.stream)
             .ok()
@@ -75,10 +75,10 @@ pub(super) fn run_pattern(
 /// Runs the exchanges of one connection; returns the far end's report, `None` if the far end closes
 /// the connection itself.
 fn run_connection(
-    session: &mut TcpSession<'_>,
-    plan: &PatternPlan,
-    outcome: &mut PatternOutcome,
-) -> Result<Option<Box<FarEndReport>>, ConnectionLoss> {
+    session: &mut TcpNearEndSession<'_>,
+    plan: &WritePatternPlan,
+    outcome: &mut WritePatternOutcome,
+) -> Result<Option<Box<FarEndReport>>, ConnectionEndReason> {
     let sent = vec![0; plan.write_payload_bytes() as usize];
     let mut received = vec![0; plan.reads().1 as usize];
     let count = if plan.has_connection_per_exchange() { 1 } else { plan.exchanges };
@@ -86,7 +86,7 @@ fn run_connection(
         if session.is_over() {
             break;
         }
-        let is_last = number == count && plan.pattern == StallPattern::LastWithEnd;
+        let is_last = number == count && plan.pattern == WritePattern::LastWithEnd;
         let exchange = run_exchange(
             session,
             plan,
@@ -104,12 +104,12 @@ fn run_connection(
 }
 
 fn run_exchange(
-    session: &mut TcpSession<'_>,
-    plan: &PatternPlan,
+    session: &mut TcpNearEndSession<'_>,
+    plan: &WritePatternPlan,
     (sent, received): (&[u8], &mut [u8]),
     is_last: bool,
-    samples: &mut HeldDataSamples,
-) -> Result<StallExchange, ConnectionLoss> {
+    samples: &mut HeldDataSampleCounts,
+) -> Result<WritePatternExchange, ConnectionEndReason> {
     let corked = plan.option == StallSocketOption::Cork && !plan.has_far_end_writes();
     let begun = Instant::now();
     if corked {
@@ -139,5 +139,5 @@ fn run_exchange(
         longest = longest.max((now - before, read));
         before = now;
     }
-    Ok(StallExchange { duration: before - begun, longest_read: longest.1 })
+    Ok(WritePatternExchange { duration: before - begun, longest_read: longest.1 })
 }

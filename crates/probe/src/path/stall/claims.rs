@@ -2,8 +2,8 @@
 //! quote), each tested against the measurements. Pure.
 
 use horolog_record::{
-    CongestionWindowStep, StallKernelSettings, StallMeasurement, StallMechanism, StallPattern,
-    StallSocketOption, TestedStallClaim,
+    CongestionWindowSample, StallKernelSettings, StallMeasurement, StallMechanism,
+    StallSocketOption, TestedStallClaim, WritePattern,
 };
 
 /// Median exchange time in ns from which a cork that was never removed was released by the kernel's
@@ -18,7 +18,7 @@ pub(super) struct StallClaimInput<'a> {
     pub(super) cells: &'a [StallMeasurement],
     /// True if all planned measurements were completed.
     pub(super) is_complete: bool,
-    pub(super) window: &'a [CongestionWindowStep],
+    pub(super) window: &'a [CongestionWindowSample],
     pub(super) kernel: &'a StallKernelSettings,
     /// Congestion control algorithm, which sets the size of the window.
     pub(super) congestion_control: Option<&'a str>,
@@ -81,7 +81,7 @@ pub(super) fn all_claims(input: &StallClaimInput<'_>) -> Vec<TestedStallClaim> {
 impl StallClaimInput<'_> {
     fn measurement(
         &self,
-        pattern: StallPattern,
+        pattern: WritePattern,
         option: StallSocketOption,
     ) -> Option<&StallMeasurement> {
         self.cells.iter().find(|cell| (cell.pattern, cell.option) == (pattern, option))
@@ -92,7 +92,7 @@ impl StallClaimInput<'_> {
         option: StallSocketOption,
     ) -> impl Iterator<Item = &StallMeasurement> {
         let of = move |cell: &&StallMeasurement| {
-            cell.pattern == StallPattern::Batch && cell.option == option
+            cell.pattern == WritePattern::Batch && cell.option == option
         };
         self.cells.iter().filter(of)
     }
@@ -100,7 +100,7 @@ impl StallClaimInput<'_> {
     /// Tests whether a pattern stalls as claimed; also returns the evidence.
     fn test_pattern(
         &self,
-        pattern: StallPattern,
+        pattern: WritePattern,
         option: StallSocketOption,
         is_claimed_to_stall: bool,
     ) -> (Option<bool>, String) {
@@ -213,7 +213,7 @@ fn batch_claims(input: &StallClaimInput<'_>) -> Vec<TestedStallClaim> {
 }
 
 fn nagle_claims(input: &StallClaimInput<'_>) -> Vec<TestedStallClaim> {
-    use StallPattern::{FullSegments, Single, WriteWriteRead};
+    use WritePattern::{FullSegments, Single, WriteWriteRead};
     let none = StallSocketOption::None;
     let small = input.measurement(WriteWriteRead, none).map(|cell| {
         let is_nagle = cell.mechanism == Some(StallMechanism::NagleDelayedAck);
@@ -267,7 +267,7 @@ fn nagle_claims(input: &StallClaimInput<'_>) -> Vec<TestedStallClaim> {
 }
 
 fn quick_ack_claims(input: &StallClaimInput<'_>) -> Vec<TestedStallClaim> {
-    use StallPattern::WriteWriteRead;
+    use WritePattern::WriteWriteRead;
     vec![
         tested_claim(
             "quick-ack-each",
@@ -293,7 +293,7 @@ fn window_claims(input: &StallClaimInput<'_>) -> Vec<TestedStallClaim> {
     let by_window: Vec<_> = held_by_window.map(|cell| cell.writes).collect();
     let has_batches = input.batch_measurements(StallSocketOption::NoDelay).next().is_some();
     let first = at(0);
-    let single = input.measurement(StallPattern::Single, StallSocketOption::None);
+    let single = input.measurement(WritePattern::Single, StallSocketOption::None);
     let idle_cwnd = single.and_then(|cell| cell.near_tcp).map(|tcp| tcp.cwnd);
     let before = input.window.iter().position(|step| step.after_pause);
     let paused = before.and_then(|index| Some((at(index.checked_sub(1)?)?, at(index)?)));
@@ -351,7 +351,7 @@ fn window_claims(input: &StallClaimInput<'_>) -> Vec<TestedStallClaim> {
 
 fn timer_claims(input: &StallClaimInput<'_>) -> Vec<TestedStallClaim> {
     let kernel = input.kernel;
-    let stalled = input.measurement(StallPattern::WriteWriteRead, StallSocketOption::None);
+    let stalled = input.measurement(WritePattern::WriteWriteRead, StallSocketOption::None);
     let stalled = stalled.filter(|cell| has_stalled(cell) == Some(true));
     let median = stalled.and_then(|cell| cell.exchange_ns.as_ref()).map(|times| times.p50);
     let tick_ns = kernel.hz.map(|hz| 1_000_000_000 / hz.max(1));
@@ -409,7 +409,7 @@ fn timer_claims(input: &StallClaimInput<'_>) -> Vec<TestedStallClaim> {
 }
 
 fn cork_claims(input: &StallClaimInput<'_>) -> Vec<TestedStallClaim> {
-    use StallPattern::{CorkForgotten, HeaderAndBody, HeaderBodyClose};
+    use WritePattern::{CorkForgotten, HeaderAndBody, HeaderBodyClose};
     let (none, cork) = (StallSocketOption::None, StallSocketOption::Cork);
     let forgotten = input.measurement(CorkForgotten, cork).and_then(|cell| {
         let p50 = cell.exchange_ns.as_ref()?.p50;

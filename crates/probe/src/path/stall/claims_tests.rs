@@ -1,13 +1,13 @@
 //! Claims over cells that are made up.
 
-use horolog_record::{Distribution, HeldDataSamples, TcpInfoSummary};
+use horolog_record::{Distribution, HeldDataSampleCounts, TcpInfoSummary};
 
 use super::*;
 
 const MS: u64 = 1_000_000;
 
 fn cell(
-    pattern: StallPattern,
+    pattern: WritePattern,
     option: StallSocketOption,
     writes: u32,
     stalled: u64,
@@ -38,7 +38,7 @@ fn cell(
         in_band: stalled,
         stalled_read: (stalled > 0).then_some(3),
         mechanism: (stalled > 0).then_some(StallMechanism::NagleDelayedAck),
-        held: HeldDataSamples { nagle: stalled, ..HeldDataSamples::default() },
+        held: HeldDataSampleCounts { nagle: stalled, ..HeldDataSampleCounts::default() },
         service_max_ns: Some(MS / 50),
         near_tcp: Some(TcpInfoSummary { cwnd: 10, ..TcpInfoSummary::default() }),
         far_tcp: Some(TcpInfoSummary { ato_ns: 40 * MS, ..TcpInfoSummary::default() }),
@@ -55,7 +55,7 @@ fn kernel() -> StallKernelSettings {
     }
 }
 
-fn held(cells: &[StallMeasurement], window: &[CongestionWindowStep], id: &str) -> Option<bool> {
+fn held(cells: &[StallMeasurement], window: &[CongestionWindowSample], id: &str) -> Option<bool> {
     let kernel = kernel();
     let measured = StallClaimInput {
         cells,
@@ -93,7 +93,7 @@ fn what_is_not_run_is_neither_held_nor_not() {
 #[test]
 fn batches_are_judged_by_where_they_begin_to_stall() {
     let batch =
-        |writes, stalled| cell(StallPattern::Batch, StallSocketOption::None, writes, stalled);
+        |writes, stalled| cell(WritePattern::Batch, StallSocketOption::None, writes, stalled);
     let as_claimed = [batch(1, 0), batch(2, 0), batch(3, 9), batch(4, 9)];
     assert_eq!(held(&as_claimed, &[], "batch-from-3"), Some(true));
     assert_eq!(held(&as_claimed, &[], "batch-second-round"), Some(true));
@@ -107,7 +107,7 @@ fn batches_are_judged_by_where_they_begin_to_stall() {
 
 #[test]
 fn timers_and_cures_are_judged() {
-    let small = |option, stalled| cell(StallPattern::WriteWriteRead, option, 2, stalled);
+    let small = |option, stalled| cell(WritePattern::WriteWriteRead, option, 2, stalled);
     let cells = [
         small(StallSocketOption::None, 9),
         small(StallSocketOption::NoDelay, 0),
@@ -132,14 +132,14 @@ fn timers_and_cures_are_judged() {
 
 #[test]
 fn windows_are_judged() {
-    let step = |cwnd, after_pause| CongestionWindowStep {
+    let step = |cwnd, after_pause| CongestionWindowSample {
         sent_bytes: 0,
         after_pause,
         cwnd,
         exchange_ns: 1,
     };
     let window = [step(10, false), step(20, false), step(40, false), step(10, true)];
-    let cells = [cell(StallPattern::Single, StallSocketOption::None, 1, 0)];
+    let cells = [cell(WritePattern::Single, StallSocketOption::None, 1, 0)];
     for (id, expected) in [
         ("first-window", Some(false)),
         ("slow-start", Some(true)),

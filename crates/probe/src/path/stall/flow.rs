@@ -12,8 +12,8 @@ use horolog_record::{AckCounts, AckDelaySummary, StallMechanism, WatchedConnecti
 use super::judge::saturating_ns;
 use super::segment::TcpSegment;
 use super::stalls::{
-    ConnectionEnds, ConnectionSnapshot, StallCounts, UntrackedConnections, into_sorted_records,
-    sort_snapshots,
+    ConnectionAddresses, StallCounts, UntrackedConnections, WatchedConnectionSnapshot,
+    into_sorted_records, sort_snapshots,
 };
 
 /// Maximum number of tracked connections.
@@ -25,19 +25,19 @@ const RELEASE_MAX: Duration = Duration::from_millis(2);
 
 /// Tracked connections of a server port.
 #[derive(Debug)]
-pub(super) struct Flows {
+pub(super) struct TrackedConnections {
     /// Port of the server.
     port: u16,
     /// Delay from which an acknowledgement counts as late.
     late_after: Duration,
-    by_ends: HashMap<ConnectionEnds, StallFlow>,
+    by_ends: HashMap<ConnectionAddresses, TrackedConnection>,
     untracked: UntrackedConnections,
 }
 
 /// One connection; arrays have the client's value first.
 #[derive(Debug, Default)]
-struct StallFlow {
-    sides: [FlowEndState; 2],
+struct TrackedConnection {
+    sides: [ConnectionEndState; 2],
     /// Index of the end that sent data last: 0 is the client.
     last_sender: Option<usize>,
     answers: u64,
@@ -48,7 +48,7 @@ struct StallFlow {
 
 /// Unacknowledged data of one end.
 #[derive(Debug, Default)]
-struct FlowEndState {
+struct ConnectionEndState {
     /// Sequence number after the last byte sent, and its send time in ns.
     sent: Option<(u32, u64)>,
     /// Number of segments sent since all data was acknowledged.
@@ -58,7 +58,7 @@ struct FlowEndState {
     late_ack: Option<(u64, u64, u32)>,
 }
 
-impl Flows {
+impl TrackedConnections {
     pub(super) fn new(port: u16, late: Duration) -> Self {
         Self {
             port,
@@ -110,7 +110,7 @@ impl Flows {
     }
 
     /// Returns snapshots of the connections that have carried data.
-    pub(super) fn snapshots(&self) -> Vec<ConnectionSnapshot> {
+    pub(super) fn snapshots(&self) -> Vec<WatchedConnectionSnapshot> {
         let with_data = self.by_ends.iter().filter(|(_, flow)| flow.last_sender.is_some());
         sort_snapshots(
             with_data.map(|(ends, flow)| flow.stalls.snapshot(*ends, Some(flow.answers))),
@@ -119,13 +119,13 @@ impl Flows {
 
     /// Returns the records of the connections that carried data, most stalls first.
     pub(super) fn into_connections(self) -> Vec<WatchedConnection> {
-        let has_data = |flow: &StallFlow| flow.last_sender.is_some();
+        let has_data = |flow: &TrackedConnection| flow.last_sender.is_some();
         let flows = self.by_ends.into_iter().filter(|(_, flow)| has_data(flow));
         into_sorted_records(flows.map(|(ends, flow)| flow.into_record(ends)))
     }
 }
 
-impl StallFlow {
+impl TrackedConnection {
     fn add_segment(&mut self, segment: &TcpSegment, from: usize, at_ns: u64, late_after_ns: u64) {
         let to = 1 - from;
         if segment.payload_len > 0 {
@@ -173,7 +173,7 @@ impl StallFlow {
         }
     }
 
-    fn into_record(self, ends: ConnectionEnds) -> WatchedConnection {
+    fn into_record(self, ends: ConnectionAddresses) -> WatchedConnection {
         let acks = ack_counts(self.pure_acks, self.stalls.total(), self.delays_ns);
         self.stalls.into_record(ends, Some(self.answers), Some(acks))
     }
@@ -216,8 +216,8 @@ mod tests {
         }
     }
 
-    fn flows(segments: &[(u64, TcpSegment)]) -> Flows {
-        let mut flows = Flows::new(80, Duration::from_millis(10));
+    fn flows(segments: &[(u64, TcpSegment)]) -> TrackedConnections {
+        let mut flows = TrackedConnections::new(80, Duration::from_millis(10));
         for (at_ms, segment) in segments {
             flows.add_segment(segment, at_ms * MS);
         }
@@ -276,10 +276,10 @@ mod tests {
 
     #[test]
     fn other_ports_are_not_followed_and_there_is_an_end_to_the_number() {
-        let mut flows = Flows::new(81, Duration::from_millis(10));
+        let mut flows = TrackedConnections::new(81, Duration::from_millis(10));
         flows.add_segment(&segment(true, 1, 1, 20), 0);
         assert!(flows.into_connections().is_empty());
-        let mut flows = Flows::new(80, Duration::from_millis(10));
+        let mut flows = TrackedConnections::new(80, Duration::from_millis(10));
         // Each occurs twice, and is one connection all the same.
         for port in (1..=FLOWS_MAX as u16 + 3).chain(1..=FLOWS_MAX as u16 + 3) {
             let mut one = segment(true, 1, 1, 20);

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use horolog_record::{AckCounts, Distribution, HeldDataSamples, StallMeasurement, StallMechanism};
+use horolog_record::{
+    AckCounts, Distribution, HeldDataSampleCounts, StallMeasurement, StallMechanism,
+};
 use horolog_stats::Recorder;
 
-use super::cell::{PatternOutcome, StallExchange};
-use super::plan::PatternPlan;
+use super::cell::{WritePatternExchange, WritePatternOutcome};
+use super::plan::WritePatternPlan;
 
 /// Typical duration of stalls by delayed acknowledgements, in ns.
 pub(super) const DELAYED_ACK_BAND_NS: std::ops::RangeInclusive<u64> = 38_000_000..=42_000_000;
@@ -18,7 +20,7 @@ pub(super) fn saturating_ns(duration: Duration) -> u64 {
 
 /// Returns the exchange time from which an exchange counts as stalled: the median of `plain`
 /// (exchanges without a wait) plus `stall_min`.
-pub(super) fn stall_threshold(plain: &[StallExchange], stall_min: Duration) -> Duration {
+pub(super) fn stall_threshold(plain: &[WritePatternExchange], stall_min: Duration) -> Duration {
     let mut times: Vec<_> = plain.iter().map(|exchange| exchange.duration).collect();
     times.sort_unstable();
     times.get(times.len() / 2).copied().unwrap_or(Duration::ZERO).saturating_add(stall_min)
@@ -26,8 +28,8 @@ pub(super) fn stall_threshold(plain: &[StallExchange], stall_min: Duration) -> D
 
 /// Returns the record of a pattern.
 pub(super) fn measurement(
-    plan: &PatternPlan,
-    outcome: &PatternOutcome,
+    plan: &WritePatternPlan,
+    outcome: &WritePatternOutcome,
     threshold: Duration,
     acks: Option<AckCounts>,
 ) -> StallMeasurement {
@@ -73,8 +75,8 @@ pub(super) fn measurement(
 
 /// Adds the held-data samples of both ends. `delivered` is the near end's only: delivered data at
 /// one end proves nothing while the other end holds data back.
-fn combined_samples(near: HeldDataSamples, far: HeldDataSamples) -> HeldDataSamples {
-    HeldDataSamples {
+fn combined_samples(near: HeldDataSampleCounts, far: HeldDataSampleCounts) -> HeldDataSampleCounts {
+    HeldDataSampleCounts {
         nagle: near.nagle.saturating_add(far.nagle),
         window: near.window.saturating_add(far.window),
         cork: near.cork.saturating_add(far.cork),
@@ -83,7 +85,7 @@ fn combined_samples(near: HeldDataSamples, far: HeldDataSamples) -> HeldDataSamp
 }
 
 /// Returns the main cause of the stalls of a pattern.
-fn main_mechanism(outcome: &PatternOutcome, threshold: Duration) -> StallMechanism {
+fn main_mechanism(outcome: &WritePatternOutcome, threshold: Duration) -> StallMechanism {
     let far = outcome.report.as_ref();
     let held = combined_samples(
         outcome.held_samples,
@@ -112,24 +114,24 @@ fn main_mechanism(outcome: &PatternOutcome, threshold: Duration) -> StallMechani
 
 #[cfg(test)]
 mod tests {
-    use horolog_record::{StallPattern, StallSocketOption, TcpInfoSummary};
+    use horolog_record::{StallSocketOption, TcpInfoSummary, WritePattern};
 
     use super::*;
     use crate::path::tcp::protocol::FarEndReport;
 
-    fn outcome(times_ms: &[(u64, u32)]) -> PatternOutcome {
-        let exchange = |(ms, longest_read): &(u64, u32)| StallExchange {
+    fn outcome(times_ms: &[(u64, u32)]) -> WritePatternOutcome {
+        let exchange = |(ms, longest_read): &(u64, u32)| WritePatternExchange {
             duration: Duration::from_millis(*ms),
             longest_read: *longest_read,
         };
-        PatternOutcome {
+        WritePatternOutcome {
             exchanges: times_ms.iter().map(exchange).collect(),
-            ..PatternOutcome::default()
+            ..WritePatternOutcome::default()
         }
     }
 
-    const PLAN: PatternPlan = PatternPlan {
-        pattern: StallPattern::Batch,
+    const PLAN: WritePatternPlan = WritePatternPlan {
+        pattern: WritePattern::Batch,
         option: StallSocketOption::None,
         writes: 3,
         write_bytes: 132,
@@ -162,13 +164,13 @@ mod tests {
             tcp: TcpInfoSummary { retransmitted, ..TcpInfoSummary::default() },
             ..FarEndReport::default()
         };
-        let none = HeldDataSamples::default();
-        ran.held_samples = HeldDataSamples { delivered: 9, ..none };
-        ran.report = Some(report(HeldDataSamples { nagle: 2, delivered: 1, ..none }, 0, 0));
+        let none = HeldDataSampleCounts::default();
+        ran.held_samples = HeldDataSampleCounts { delivered: 9, ..none };
+        ran.report = Some(report(HeldDataSampleCounts { nagle: 2, delivered: 1, ..none }, 0, 0));
         assert_eq!(main_mechanism(&ran, THRESHOLD), StallMechanism::NagleDelayedAck);
-        ran.report = Some(report(HeldDataSamples { window: 2, ..none }, 0, 0));
+        ran.report = Some(report(HeldDataSampleCounts { window: 2, ..none }, 0, 0));
         assert_eq!(main_mechanism(&ran, THRESHOLD), StallMechanism::WindowDelayedAck);
-        ran.report = Some(report(HeldDataSamples { cork: 1, ..none }, 0, 0));
+        ran.report = Some(report(HeldDataSampleCounts { cork: 1, ..none }, 0, 0));
         assert_eq!(main_mechanism(&ran, THRESHOLD), StallMechanism::Cork);
         ran.report = Some(report(none, 30, 0));
         assert_eq!(main_mechanism(&ran, THRESHOLD), StallMechanism::LateAnswer);

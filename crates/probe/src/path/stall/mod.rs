@@ -1,6 +1,6 @@
 //! TCP stalls: exchanges that wait for a kernel timer instead of for the path or the far end. Write
-//! patterns that provoke stalls are run against a Horolog far end ([`StallRun`]), or the traffic of
-//! a port is watched ([`PortWatch`]).
+//! patterns that provoke stalls are run against a Horolog far end ([`PathStallRun`]), or the
+//! traffic of a port is watched ([`StallWatch`]).
 //!
 //! The mechanism that holds data back is found from `TCP_INFO` of both ends during a wait and, if
 //! this process may capture them, from the packets. Kernel settings are never changed.
@@ -20,8 +20,8 @@ mod stalls;
 mod watch;
 mod window;
 
-pub use options::{BATCH_MAX, COUNT_MAX, StallOptions};
-pub use run::StallRun;
+pub use options::{BATCH_MAX, COUNT_MAX, PathStallOptions};
+pub use run::PathStallRun;
 pub use segment::TcpSegment;
-pub use stalls::{ConnectionSnapshot, StallSnapshot};
-pub use watch::{PortWatch, WatchOptions};
+pub use stalls::{StallWatchSnapshot, WatchedConnectionSnapshot};
+pub use watch::{StallWatch, StallWatchOptions};

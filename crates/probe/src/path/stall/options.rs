@@ -19,7 +19,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(10);
 
 /// Options of a run of write patterns.
 #[derive(Clone, Debug)]
-pub struct StallOptions {
+pub struct PathStallOptions {
     /// Far end.
     pub target: TargetName,
     /// IP version, if the name has addresses of both.
@@ -38,7 +38,7 @@ pub struct StallOptions {
     pub command: Vec<String>,
 }
 
-impl StallOptions {
+impl PathStallOptions {
     pub(super) fn check(&self) -> Result<(), TcpPathError> {
         let invalid_number = |reason: String| Err(TcpPathError::InvalidNumber(reason));
         if !(2..=COUNT_MAX).contains(&self.count) {

@@ -1,8 +1,8 @@
 //! Plan of the write patterns and socket options. Pure.
 
-use horolog_record::{StallPattern, StallSocketOption};
+use horolog_record::{StallSocketOption, WritePattern};
 
-use crate::path::tcp::protocol::{ConnectionFlags, ConnectionJob, Hello};
+use crate::path::tcp::protocol::{ConnectionFlags, ConnectionJob, TcpHello};
 
 /// Payload of each write of a batch in bytes, as sent by services that were observed to stall.
 const BATCH_BYTES: u32 = 132;
@@ -21,8 +21,8 @@ const EXCHANGE_MS_MAX: u32 = 300;
 
 /// One write pattern with one socket option.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct PatternPlan {
-    pub(super) pattern: StallPattern,
+pub(super) struct WritePatternPlan {
+    pub(super) pattern: WritePattern,
     pub(super) option: StallSocketOption,
     /// Writes before the reads.
     pub(super) writes: u32,
@@ -39,9 +39,9 @@ const OPTIONS: [StallSocketOption; 5] = [
     StallSocketOption::Cork,
 ];
 
-/// Returns all patterns but [`PatternPlan::single`]. `mss_bytes` is the maximum segment size.
-pub(super) fn all_patterns(count: u32, batches: &[u32], mss_bytes: u32) -> Vec<PatternPlan> {
-    let plan = |pattern, option, writes, write_bytes| PatternPlan {
+/// Returns all patterns but [`WritePatternPlan::single`]. `mss_bytes` is the maximum segment size.
+pub(super) fn all_patterns(count: u32, batches: &[u32], mss_bytes: u32) -> Vec<WritePatternPlan> {
+    let plan = |pattern, option, writes, write_bytes| WritePatternPlan {
         pattern,
         option,
         writes,
@@ -49,28 +49,28 @@ pub(super) fn all_patterns(count: u32, batches: &[u32], mss_bytes: u32) -> Vec<P
         exchanges: count,
     };
     let mut plans = Vec::new();
-    plans.extend(OPTIONS.map(|option| plan(StallPattern::WriteWriteRead, option, 2, SMALL_BYTES)));
+    plans.extend(OPTIONS.map(|option| plan(WritePattern::WriteWriteRead, option, 2, SMALL_BYTES)));
     let none = StallSocketOption::None;
-    plans.push(plan(StallPattern::FullSegments, none, 2, mss_bytes));
-    plans.push(plan(StallPattern::LastWithEnd, none, 2, SMALL_BYTES));
+    plans.push(plan(WritePattern::FullSegments, none, 2, mss_bytes));
+    plans.push(plan(WritePattern::LastWithEnd, none, 2, SMALL_BYTES));
     for writes in batches {
-        let of = |option| plan(StallPattern::Batch, option, *writes, BATCH_BYTES);
+        let of = |option| plan(WritePattern::Batch, option, *writes, BATCH_BYTES);
         plans.extend(OPTIONS.map(of));
     }
-    let body = |option| plan(StallPattern::HeaderAndBody, option, 1, BODY_BYTES);
+    let body = |option| plan(WritePattern::HeaderAndBody, option, 1, BODY_BYTES);
     plans.extend(OPTIONS.map(body));
     let cork = StallSocketOption::Cork;
-    plans.push(plan(StallPattern::HeaderBodyClose, cork, 1, BODY_BYTES));
-    let forgotten = plan(StallPattern::CorkForgotten, cork, 1, BODY_BYTES);
-    plans.push(PatternPlan { exchanges: FORGOTTEN_CORK_EXCHANGES.min(count), ..forgotten });
+    plans.push(plan(WritePattern::HeaderBodyClose, cork, 1, BODY_BYTES));
+    let forgotten = plan(WritePattern::CorkForgotten, cork, 1, BODY_BYTES);
+    plans.push(WritePatternPlan { exchanges: FORGOTTEN_CORK_EXCHANGES.min(count), ..forgotten });
     plans
 }
 
-impl PatternPlan {
+impl WritePatternPlan {
     /// Returns the pattern of one write in each direction, which does not wait.
     pub(super) const fn single(count: u32) -> Self {
         Self {
-            pattern: StallPattern::Single,
+            pattern: WritePattern::Single,
             option: StallSocketOption::None,
             writes: 1,
             write_bytes: 2 * SMALL_BYTES,
@@ -82,15 +82,15 @@ impl PatternPlan {
     pub(super) const fn has_far_end_writes(&self) -> bool {
         matches!(
             self.pattern,
-            StallPattern::HeaderAndBody
-                | StallPattern::HeaderBodyClose
-                | StallPattern::CorkForgotten
+            WritePattern::HeaderAndBody
+                | WritePattern::HeaderBodyClose
+                | WritePattern::CorkForgotten
         )
     }
 
     /// Returns true if each exchange has a connection of its own.
     pub(super) const fn has_connection_per_exchange(&self) -> bool {
-        matches!(self.pattern, StallPattern::HeaderBodyClose)
+        matches!(self.pattern, WritePattern::HeaderBodyClose)
     }
 
     /// Returns the payload of each write of the near end in bytes.
@@ -101,16 +101,16 @@ impl PatternPlan {
     /// Returns the number of reads per exchange, and the bytes of each.
     pub(super) const fn reads(&self) -> (u32, u32) {
         match self.pattern {
-            StallPattern::Batch => (self.writes, self.write_bytes),
+            WritePattern::Batch => (self.writes, self.write_bytes),
             _ if self.has_far_end_writes() => (1, HEAD_BYTES + BODY_BYTES),
             _ => (1, 2 * SMALL_BYTES),
         }
     }
 
     /// Returns the hello that requests this pattern from the far end.
-    pub(super) fn hello(&self) -> Hello {
+    pub(super) fn hello(&self) -> TcpHello {
         let is_of_far_end = self.has_far_end_writes();
-        let is_batch = self.pattern == StallPattern::Batch;
+        let is_batch = self.pattern == WritePattern::Batch;
         let (_, read_bytes) = self.reads();
         let flags = ConnectionFlags {
             no_delay: self.option == StallSocketOption::NoDelay,
@@ -118,14 +118,14 @@ impl PatternPlan {
             quick_ack_each: self.option == StallSocketOption::QuickAckEach,
             cork: self.option == StallSocketOption::Cork,
             send_file: is_of_far_end,
-            close_to_uncork: self.pattern == StallPattern::HeaderBodyClose,
-            forget_cork: self.pattern == StallPattern::CorkForgotten,
+            close_to_uncork: self.pattern == WritePattern::HeaderBodyClose,
+            forget_cork: self.pattern == WritePattern::CorkForgotten,
             observe: true,
             // Otherwise an option that is set only once would already have taken effect.
             delay_welcome: self.option == StallSocketOption::None,
         };
         let writes = if is_batch { 1 } else { self.writes };
-        Hello {
+        TcpHello {
             job: ConnectionJob::Exchange,
             flags,
             request_bytes: writes.saturating_mul(self.write_payload_bytes()),
@@ -146,14 +146,15 @@ mod tests {
     fn each_pattern_comes_under_the_options_that_matter() {
         let plans = all_patterns(10, &[3, 32], 1_448);
         let of = |pattern| plans.iter().filter(|plan| plan.pattern == pattern).count();
-        assert_eq!((of(StallPattern::WriteWriteRead), of(StallPattern::Batch)), (5, 10));
-        assert_eq!((of(StallPattern::HeaderAndBody), of(StallPattern::CorkForgotten)), (5, 1));
-        assert_eq!(of(StallPattern::Single), 0, "it comes before, to hold the others against");
+        assert_eq!((of(WritePattern::WriteWriteRead), of(WritePattern::Batch)), (5, 10));
+        assert_eq!((of(WritePattern::HeaderAndBody), of(WritePattern::CorkForgotten)), (5, 1));
+        assert_eq!(of(WritePattern::Single), 0, "it comes before, to hold the others against");
     }
 
     #[test]
     fn both_ends_count_the_same_bytes() {
-        for plan in all_patterns(2, &[1, 7], 1_448).into_iter().chain([PatternPlan::single(2)]) {
+        for plan in all_patterns(2, &[1, 7], 1_448).into_iter().chain([WritePatternPlan::single(2)])
+        {
             let hello = plan.hello();
             let sent = plan.writes * plan.write_payload_bytes();
             let (reads, read_bytes) = plan.reads();

@@ -6,86 +6,88 @@ use std::time::Duration;
 
 use horolog_io::target::require_unicast;
 use horolog_record::{
-    CongestionWindowStep, Finding, FindingCode, Host, PATH_STALL_SCHEMA, PathEndpoint,
-    PathStallResult, Severity, StallEvidence, StallKernelSettings, StallMeasurement, StallPattern,
-    TcpTarget, rfc3339_now,
+    CongestionWindowSample, Finding, FindingCode, Host, PATH_STALL_SCHEMA, PathEndFacts,
+    PathStallResult, Severity, StallEvidenceKind, StallKernelSettings, StallMeasurement, TcpTarget,
+    WritePattern, rfc3339_now,
 };
 use horolog_sys::netlink::Netlink;
 use horolog_sys::tcp;
 use horolog_sys::zone::zone_index;
 
 use super::capture::StallCapture;
-use super::cell::{self, PatternOutcome};
+use super::cell::{self, WritePatternOutcome};
 use super::claims::{self, FinalWriteExchange, StallClaimInput};
-use super::flow::Flows;
+use super::flow::TrackedConnections;
 use super::judge::{self, saturating_ns};
-use super::options::StallOptions;
-use super::plan::{self, PatternPlan};
+use super::options::PathStallOptions;
+use super::plan::{self, WritePatternPlan};
 use super::{advice, kernel, window};
-use crate::path::tcp::protocol::{ConnectionFlags, ConnectionJob, Hello};
+use crate::path::tcp::protocol::{ConnectionFlags, ConnectionJob, TcpHello};
 use crate::path::tcp::{
-    EarlyEnd, TcpPathError, TcpSession, finding, near_end, run_watched, same_host_finding,
+    EarlyEndReason, TcpNearEndSession, TcpPathError, finding, near_end, run_watched,
+    same_host_finding,
 };
 
 /// Run of write patterns whose far end has answered.
-pub struct StallRun {
-    options: StallOptions,
+pub struct PathStallRun {
+    options: PathStallOptions,
     address: SocketAddr,
-    near: PathEndpoint,
-    far: Option<PathEndpoint>,
+    near: PathEndFacts,
+    far: Option<PathEndFacts>,
     kernel: StallKernelSettings,
     mss_bytes: u32,
 }
 
 /// Outcome of all patterns.
 #[derive(Default)]
-struct StallOutcome {
+struct StallRunOutcome {
     cells: Vec<StallMeasurement>,
     threshold_ns: u64,
     last_with_end: Option<FinalWriteExchange>,
-    window: Vec<CongestionWindowStep>,
+    window: Vec<CongestionWindowSample>,
     /// Loss of the far end.
-    early_end: Option<EarlyEnd>,
+    early_end: Option<EarlyEndReason>,
     /// True if the last measurement was cut short: the last cell or, without cells, the window.
     is_truncated: bool,
 }
 
-impl StallOutcome {
+impl StallRunOutcome {
     /// Returns the measurements by which claims are tested. A truncated one is left out, and so are
     /// the batches of an option unless all of them were run.
-    fn complete_cells(&self, plans: &[PatternPlan]) -> Vec<StallMeasurement> {
+    fn complete_cells(&self, plans: &[WritePatternPlan]) -> Vec<StallMeasurement> {
         let whole = self.cells.len() - usize::from(self.is_truncated && !self.cells.is_empty());
         let (ran, missed) = plans.split_at(whole.min(plans.len()));
-        let is_missed = |plan: &PatternPlan| {
-            let like =
-                |other: &PatternPlan| (other.pattern, other.option) == (plan.pattern, plan.option);
-            plan.pattern == StallPattern::Batch && missed.iter().any(like)
+        let is_missed = |plan: &WritePatternPlan| {
+            let like = |other: &WritePatternPlan| {
+                (other.pattern, other.option) == (plan.pattern, plan.option)
+            };
+            plan.pattern == WritePattern::Batch && missed.iter().any(like)
         };
         let cells = self.cells.iter().zip(ran).filter(|(_, plan)| !is_missed(plan));
         cells.map(|(cell, _)| cell.clone()).collect()
     }
 
     /// Returns the steps of the congestion window; none if they are incomplete.
-    fn complete_window(&self) -> &[CongestionWindowStep] {
+    fn complete_window(&self) -> &[CongestionWindowSample] {
         if self.is_truncated && self.cells.is_empty() { &[] } else { &self.window }
     }
 }
 
-impl StallRun {
+impl PathStallRun {
     /// Checks the options, resolves the far end and requests the facts about its host.
     ///
     /// # Errors
     ///
     /// If the options are invalid, or the far end is unreachable or refuses.
-    pub fn open(options: StallOptions) -> Result<Self, TcpPathError> {
+    pub fn open(options: PathStallOptions) -> Result<Self, TcpPathError> {
         options.check()?;
         let address = options.target.resolve(options.family, None)?;
         require_unicast(address.ip())?;
-        let longest = PatternPlan::single(options.count).hello();
+        let longest = WritePatternPlan::single(options.count).hello();
         let hello =
-            Hello { job: ConnectionJob::Facts, flags: ConnectionFlags::default(), ..longest };
+            TcpHello { job: ConnectionJob::Facts, flags: ConnectionFlags::default(), ..longest };
         let over = AtomicBool::new(false);
-        let session = TcpSession::open(address, &hello, &over)?;
+        let session = TcpNearEndSession::open(address, &hello, &over)?;
         let info = tcp::info(&session.stream)
             .map_err(|error| TcpPathError::Environment(format!("no TCP_INFO: {error}")))?;
         let near = near_end(&session.stream);
@@ -100,8 +102,8 @@ impl StallRun {
         self.pattern_plans(self.mss_bytes).len() as u64 + 1
     }
 
-    fn pattern_plans(&self, mss_bytes: u32) -> Vec<PatternPlan> {
-        let mut plans = vec![PatternPlan::single(self.options.count)];
+    fn pattern_plans(&self, mss_bytes: u32) -> Vec<WritePatternPlan> {
+        let mut plans = vec![WritePatternPlan::single(self.options.count)];
         plans.extend(plan::all_patterns(self.options.count, &self.options.batches, mss_bytes));
         plans
     }
@@ -167,8 +169,8 @@ impl StallRun {
         is_over: &dyn Fn() -> bool,
         is_stopped: &AtomicBool,
         capture: Option<&StallCapture>,
-    ) -> StallOutcome {
-        let mut stall_outcome = StallOutcome::default();
+    ) -> StallRunOutcome {
+        let mut stall_outcome = StallRunOutcome::default();
         let mut threshold = self.options.stall_min;
         let mut mss_bytes = self.mss_bytes;
         let pause = self.options.pause;
@@ -192,18 +194,20 @@ impl StallRun {
                 cell::run_pattern(self.address, plan, is_stopped)
             }) {
                 Ok(outcome) => outcome,
-                Err(error) => {
-                    PatternOutcome { early_end: Some(error.into()), ..PatternOutcome::default() }
-                }
+                Err(error) => WritePatternOutcome {
+                    early_end: Some(error.into()),
+                    ..WritePatternOutcome::default()
+                },
             };
-            if plan.pattern == StallPattern::Single {
+            if plan.pattern == WritePattern::Single {
                 threshold = judge::stall_threshold(&outcome.exchanges, self.options.stall_min);
                 stall_outcome.threshold_ns = saturating_ns(threshold);
             }
-            if plan.pattern == StallPattern::LastWithEnd {
+            if plan.pattern == WritePattern::LastWithEnd {
                 stall_outcome.last_with_end = final_write_exchange(plan, &mut outcome, threshold);
             }
-            let acks = capture.map(|capture| capture.with_flows(Flows::take_ack_counts));
+            let acks =
+                capture.map(|capture| capture.with_flows(TrackedConnections::take_ack_counts));
             stall_outcome.cells.push(judge::measurement(plan, &outcome, threshold, acks));
             stall_outcome.early_end = outcome.early_end;
             stall_outcome.is_truncated =
@@ -220,7 +224,7 @@ impl StallRun {
         let route = Netlink::open()
             .and_then(|mut link| link.route_get(self.address.ip(), zone_index(self.address)));
         let interface = route.map_or(0, |route| route.index);
-        let flows = Flows::new(self.address.port(), self.options.stall_min);
+        let flows = TrackedConnections::new(self.address.port(), self.options.stall_min);
         match StallCapture::start(interface, self.address.port(), flows) {
             Ok(capture) => (Some(capture), None),
             Err(error) => (None, Some(capture_failed_finding(&error))),
@@ -231,8 +235,8 @@ impl StallRun {
 /// Reduces an outcome to its last exchange, which ends with FIN. The exchanges before it make the
 /// other end delay acknowledgements, and stall as two small writes do.
 fn final_write_exchange(
-    plan: &PatternPlan,
-    outcome: &mut PatternOutcome,
+    plan: &WritePatternPlan,
+    outcome: &mut WritePatternOutcome,
     threshold: Duration,
 ) -> Option<FinalWriteExchange> {
     let last = outcome.exchanges.pop();
@@ -246,8 +250,8 @@ fn final_write_exchange(
     })
 }
 
-pub(super) const fn evidence_kind(has_packets: bool) -> StallEvidence {
-    if has_packets { StallEvidence::Packets } else { StallEvidence::TcpInfo }
+pub(super) const fn evidence_kind(has_packets: bool) -> StallEvidenceKind {
+    if has_packets { StallEvidenceKind::Packets } else { StallEvidenceKind::TcpInfo }
 }
 
 pub(super) fn capture_failed_finding(error: &std::io::Error) -> Finding {
@@ -275,35 +279,40 @@ mod tests {
 
     #[test]
     fn claims_are_judged_by_what_ran_to_its_end() {
-        let plans = [vec![PatternPlan::single(3)], plan::all_patterns(3, &[2, 3], 1_448)].concat();
+        let plans =
+            [vec![WritePatternPlan::single(3)], plan::all_patterns(3, &[2, 3], 1_448)].concat();
         let threshold = Duration::from_millis(10);
-        let cell = |plan| judge::measurement(plan, &PatternOutcome::default(), threshold, None);
+        let cell =
+            |plan| judge::measurement(plan, &WritePatternOutcome::default(), threshold, None);
         let whole = |cells: usize, is_cut| {
             let cells = plans[..cells].iter().map(cell).collect();
-            StallOutcome { cells, is_truncated: is_cut, ..StallOutcome::default() }
+            StallRunOutcome { cells, is_truncated: is_cut, ..StallRunOutcome::default() }
                 .complete_cells(&plans)
         };
         assert_eq!(whole(plans.len(), false).len(), plans.len());
         assert!(whole(0, true).is_empty() && whole(1, true).is_empty());
-        let first = plans.iter().position(|plan| plan.pattern == StallPattern::Batch).unwrap();
+        let first = plans.iter().position(|plan| plan.pattern == WritePattern::Batch).unwrap();
         let of_batch = |cells: &[StallMeasurement]| {
-            cells.iter().filter(|cell| cell.pattern == StallPattern::Batch).count()
+            cells.iter().filter(|cell| cell.pattern == WritePattern::Batch).count()
         };
         assert_eq!(of_batch(&whole(first + 1, false)), 0, "one of two batches of an option");
         assert_eq!(whole(first, false).len(), first);
-        let last = plans.iter().rposition(|plan| plan.pattern == StallPattern::Batch).unwrap();
+        let last = plans.iter().rposition(|plan| plan.pattern == WritePattern::Batch).unwrap();
         assert!(of_batch(&whole(last + 1, true)) < of_batch(&whole(last + 1, false)));
     }
 
     #[test]
     fn the_exchange_with_the_end_is_measured_alone() {
-        let plan = PatternPlan { pattern: StallPattern::LastWithEnd, ..PatternPlan::single(3) };
-        let exchange =
-            |ms| cell::StallExchange { duration: Duration::from_millis(ms), longest_read: 1 };
+        let plan =
+            WritePatternPlan { pattern: WritePattern::LastWithEnd, ..WritePatternPlan::single(3) };
+        let exchange = |ms| cell::WritePatternExchange {
+            duration: Duration::from_millis(ms),
+            longest_read: 1,
+        };
         let threshold = Duration::from_millis(10);
         let of = |times: &[u64]| {
             let exchanges = times.iter().map(|ms| exchange(*ms)).collect();
-            let mut outcome = PatternOutcome { exchanges, ..PatternOutcome::default() };
+            let mut outcome = WritePatternOutcome { exchanges, ..WritePatternOutcome::default() };
             let last = final_write_exchange(&plan, &mut outcome, threshold);
             (last.map(|last| (last.duration_ns, last.previous_stalled)), outcome.exchanges)
         };

@@ -13,16 +13,16 @@ use horolog_stats::Recorder;
 use super::judge::DELAYED_ACK_BAND_NS;
 
 /// Addresses of a connection's ends, client first.
-pub(super) type ConnectionEnds = (SocketAddr, SocketAddr);
+pub(super) type ConnectionAddresses = (SocketAddr, SocketAddr);
 
 /// Set of the connections that were not tracked for lack of room, bounded by
 /// [`CONNECTIONS_MISSED_MAX`].
 #[derive(Debug, Default)]
-pub(super) struct UntrackedConnections(HashSet<ConnectionEnds>);
+pub(super) struct UntrackedConnections(HashSet<ConnectionAddresses>);
 
 impl UntrackedConnections {
     /// Adds a connection, unless the set is full.
-    pub(super) fn insert(&mut self, ends: ConnectionEnds) {
+    pub(super) fn insert(&mut self, ends: ConnectionAddresses) {
         if self.count() < CONNECTIONS_MISSED_MAX {
             self.0.insert(ends);
         }
@@ -76,10 +76,10 @@ impl StallCounts {
     /// Returns a snapshot for the live view.
     pub(super) fn snapshot(
         &self,
-        (client, server): ConnectionEnds,
+        (client, server): ConnectionAddresses,
         answers: Option<u64>,
-    ) -> ConnectionSnapshot {
-        ConnectionSnapshot {
+    ) -> WatchedConnectionSnapshot {
+        WatchedConnectionSnapshot {
             server,
             client,
             answers,
@@ -93,7 +93,7 @@ impl StallCounts {
     /// capture.
     pub(super) fn into_record(
         self,
-        (client, server): ConnectionEnds,
+        (client, server): ConnectionAddresses,
         answers: Option<u64>,
         acks: Option<AckCounts>,
     ) -> WatchedConnection {
@@ -138,13 +138,13 @@ pub(super) const SNAPSHOT_INTERVAL: Duration = Duration::from_millis(500);
 
 /// State of a watch at one instant.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct StallSnapshot {
+pub struct StallWatchSnapshot {
     /// Elapsed time.
     pub elapsed: Duration,
     /// Total time.
     pub total: Duration,
     /// Connections, most stalls first.
-    pub connections: Vec<ConnectionSnapshot>,
+    pub connections: Vec<WatchedConnectionSnapshot>,
     /// Number of connections that were not tracked for lack of room; a lower bound once it is
     /// [`horolog_record::CONNECTIONS_MISSED_MAX`].
     pub untracked: u64,
@@ -152,7 +152,7 @@ pub struct StallSnapshot {
 
 /// State of one connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ConnectionSnapshot {
+pub struct WatchedConnectionSnapshot {
     /// Server: end with the watched port.
     pub server: SocketAddr,
     /// Client.
@@ -169,8 +169,8 @@ pub struct ConnectionSnapshot {
 
 /// Sorts connections by number of stalls, most first.
 pub(super) fn sort_snapshots(
-    connections: impl Iterator<Item = ConnectionSnapshot>,
-) -> Vec<ConnectionSnapshot> {
+    connections: impl Iterator<Item = WatchedConnectionSnapshot>,
+) -> Vec<WatchedConnectionSnapshot> {
     sort_by_stalls(connections, |one| (one.stalls, one.client))
 }
 
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn who_stalls_most_is_first() {
-        let one = |port: u16, stalls| ConnectionSnapshot {
+        let one = |port: u16, stalls| WatchedConnectionSnapshot {
             server: SocketAddr::from(([192, 0, 2, 1], 80)),
             client: SocketAddr::from(([192, 0, 2, 2], port)),
             answers: None,

@@ -9,18 +9,18 @@ use horolog_record::{
     Finding, FindingCode, Host, PATH_STALL_SCHEMA, PathStallResult, Severity, StallMechanism,
     WatchedConnection, WatchedTraffic, rfc3339_now,
 };
-use horolog_sys::clock::{MonotonicClock, sleep_until};
+use horolog_sys::clock::{ClockMonotonic, sleep_until};
 use horolog_sys::packet;
 use horolog_sys::sock_diag::{SockDiag, TcpConnection};
 use horolog_time::{Clock, Span};
 
 use super::capture::StallCapture;
-use super::flow::Flows;
+use super::flow::TrackedConnections;
 use super::judge::saturating_ns;
 use super::run::{capture_failed_finding, dropped_packets_finding, evidence_kind};
 use super::stalls::{
-    ConnectionEnds, ConnectionSnapshot, SNAPSHOT_INTERVAL, StallCounts, StallSnapshot,
-    UntrackedConnections, into_sorted_records, sort_snapshots,
+    ConnectionAddresses, SNAPSHOT_INTERVAL, StallCounts, StallWatchSnapshot, UntrackedConnections,
+    WatchedConnectionSnapshot, into_sorted_records, sort_snapshots,
 };
 use super::{advice, kernel};
 use crate::path::tcp::{TcpPathError, finding, host_facts};
@@ -32,7 +32,7 @@ const CONNECTIONS_MAX: usize = 1_024;
 
 /// Options of a watch.
 #[derive(Clone, Debug)]
-pub struct WatchOptions {
+pub struct StallWatchOptions {
     /// Port of the server.
     pub port: u16,
     /// Interface; `None` watches all.
@@ -47,25 +47,26 @@ pub struct WatchOptions {
     pub command: Vec<String>,
 }
 
-/// Watch of a port, with its source opened.
-pub struct PortWatch {
-    options: WatchOptions,
-    source: WatchSource,
+/// Watch of a TCP port for stalls, with its source of observations opened.
+pub struct StallWatch {
+    options: StallWatchOptions,
+    source: StallEvidenceSource,
     capture_finding: Option<Finding>,
 }
 
-enum WatchSource {
+/// Source of the observations of a watch: captured packets, or sampled socket states.
+enum StallEvidenceSource {
     Packets(StallCapture),
     Sockets(SockDiag),
 }
 
-impl PortWatch {
+impl StallWatch {
     /// Opens the source: packet capture or, without permission, socket states.
     ///
     /// # Errors
     ///
     /// If the interface does not exist, or no source is available.
-    pub fn open(options: WatchOptions) -> Result<Self, TcpPathError> {
+    pub fn open(options: StallWatchOptions) -> Result<Self, TcpPathError> {
         let interface = match &options.interface {
             None => 0,
             Some(name) => packet::interface_index(name).map_err(|_| {
@@ -74,14 +75,14 @@ impl PortWatch {
                 ))
             })?,
         };
-        let flows = Flows::new(options.port, options.stall_min);
+        let flows = TrackedConnections::new(options.port, options.stall_min);
         let capture = if options.packets {
             StallCapture::start(interface, options.port, flows)
         } else {
             Err(io::Error::other("not requested"))
         };
         let (source, capture_finding) = match capture {
-            Ok(capture) => (WatchSource::Packets(capture), None),
+            Ok(capture) => (StallEvidenceSource::Packets(capture), None),
             Err(error) => {
                 let sockets = SockDiag::open().map_err(|other| {
                     TcpPathError::Environment(format!(
@@ -90,7 +91,7 @@ impl PortWatch {
                     ))
                 })?;
                 (
-                    WatchSource::Sockets(sockets),
+                    StallEvidenceSource::Sockets(sockets),
                     options.packets.then(|| capture_failed_finding(&error)),
                 )
             }
@@ -104,16 +105,16 @@ impl PortWatch {
     pub fn run(
         self,
         is_over: &dyn Fn() -> bool,
-        observer: Option<&dyn Fn(StallSnapshot)>,
+        observer: Option<&dyn Fn(StallWatchSnapshot)>,
     ) -> PathStallResult {
         let started = rfc3339_now();
         let begun = Instant::now();
         let total = self.options.time;
-        let mut snapshot_timer = SnapshotTimer { observer, next_at: Duration::ZERO };
-        let has_packets = matches!(self.source, WatchSource::Packets(_));
+        let mut snapshot_timer = SnapshotPublisher { observer, next_at: Duration::ZERO };
+        let has_packets = matches!(self.source, StallEvidenceSource::Packets(_));
         let (options, mut findings) = (self.options, Vec::from_iter(self.capture_finding));
         let (connections, missed, dropped) = match self.source {
-            WatchSource::Packets(mut capture) => {
+            StallEvidenceSource::Packets(mut capture) => {
                 while begun.elapsed() < options.time && !is_over() {
                     sleep_for(SAMPLE_INTERVAL);
                     snapshot_timer.publish_if_due(begun.elapsed(), total, || {
@@ -121,13 +122,13 @@ impl PortWatch {
                     });
                 }
                 let dropped = capture.finish();
-                let fresh = Flows::new(options.port, options.stall_min);
+                let fresh = TrackedConnections::new(options.port, options.stall_min);
                 let flows = capture.with_flows(|flows| std::mem::replace(flows, fresh));
                 let missed = flows.untracked_count();
                 (flows.into_connections(), missed, dropped)
             }
-            WatchSource::Sockets(mut sockets) => {
-                let mut sampler = SocketSampler::new(&options);
+            StallEvidenceSource::Sockets(mut sockets) => {
+                let mut sampler = HeldDataSampler::new(&options);
                 while begun.elapsed() < options.time && !is_over() {
                     match sockets.connections(options.port) {
                         Ok(connections) => sampler.sample(&connections, begun.elapsed()),
@@ -178,29 +179,29 @@ impl PortWatch {
 }
 
 /// Publisher of snapshots at regular intervals.
-struct SnapshotTimer<'a> {
-    observer: Option<&'a dyn Fn(StallSnapshot)>,
+struct SnapshotPublisher<'a> {
+    observer: Option<&'a dyn Fn(StallWatchSnapshot)>,
     next_at: Duration,
 }
 
-impl SnapshotTimer<'_> {
+impl SnapshotPublisher<'_> {
     /// Passes a snapshot to the observer if one is due; `observe` returns the connections and the
     /// number of untracked ones.
     fn publish_if_due(
         &mut self,
         elapsed: Duration,
         total: Duration,
-        observe: impl FnOnce() -> (Vec<ConnectionSnapshot>, u64),
+        observe: impl FnOnce() -> (Vec<WatchedConnectionSnapshot>, u64),
     ) {
         let Some(observer) = self.observer.filter(|_| elapsed >= self.next_at) else { return };
         self.next_at = elapsed + SNAPSHOT_INTERVAL;
         let (connections, missed) = observe();
-        observer(StallSnapshot { elapsed, total, connections, untracked: missed });
+        observer(StallWatchSnapshot { elapsed, total, connections, untracked: missed });
     }
 }
 
 fn sleep_for(time: Duration) {
-    sleep_until(MonotonicClock.now() + Span::from_ns(saturating_ns(time) as i64));
+    sleep_until(ClockMonotonic.now() + Span::from_ns(saturating_ns(time) as i64));
 }
 
 fn unreadable_sockets_finding(error: &io::Error) -> Finding {
@@ -221,16 +222,17 @@ fn no_connections_finding(port: u16) -> Finding {
 }
 
 /// Sampler of the data that sockets of this host hold back.
-struct SocketSampler {
+struct HeldDataSampler {
     port: u16,
     stall_min: Duration,
     /// Sampled state by connection.
-    sockets: HashMap<ConnectionEnds, SampledSocket>,
+    sockets: HashMap<ConnectionAddresses, SampledConnection>,
     untracked: UntrackedConnections,
 }
 
+/// State of one connection over all samples: data held back at present, and the stalls so far.
 #[derive(Default)]
-struct SampledSocket {
+struct SampledConnection {
     /// Data held back by the client's and by the server's socket, if any.
     held_data: [Option<HeldData>; 2],
     stalls: StallCounts,
@@ -245,8 +247,8 @@ struct HeldData {
     acknowledged: u64,
 }
 
-impl SocketSampler {
-    fn new(options: &WatchOptions) -> Self {
+impl HeldDataSampler {
+    fn new(options: &StallWatchOptions) -> Self {
         let (port, stall_min) = (options.port, options.stall_min);
         Self {
             port,
@@ -285,7 +287,7 @@ impl SocketSampler {
         }
     }
 
-    fn snapshots(&self) -> Vec<ConnectionSnapshot> {
+    fn snapshots(&self) -> Vec<WatchedConnectionSnapshot> {
         sort_snapshots(self.sockets.iter().map(|(ends, one)| one.stalls.snapshot(*ends, None)))
     }
 
@@ -295,7 +297,7 @@ impl SocketSampler {
     }
 }
 
-impl SampledSocket {
+impl SampledConnection {
     fn update_held_data(
         &mut self,
         side: usize,
@@ -325,7 +327,7 @@ mod tests {
 
     #[test]
     fn data_that_is_held_for_long_is_a_stall_and_what_is_held_shortly_is_none() {
-        let mut one = SampledSocket::default();
+        let mut one = SampledConnection::default();
         let (nagle, ms) = (Some(StallMechanism::NagleDelayedAck), Duration::from_millis);
         let samples =
             [(0, 7), (4, 7), (40, 0), (44, 0), (50, 9), (54, 0), (60, 10), (96, 20), (100, 0)];

@@ -5,12 +5,12 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use horolog_record::CongestionWindowStep;
+use horolog_record::CongestionWindowSample;
 use horolog_sys::tcp;
 
 use super::judge::saturating_ns;
-use crate::path::tcp::protocol::{ConnectionFlags, ConnectionJob, Hello};
-use crate::path::tcp::{ConnectionLoss, TcpPathError, TcpSession};
+use crate::path::tcp::protocol::{ConnectionFlags, ConnectionJob, TcpHello};
+use crate::path::tcp::{ConnectionEndReason, TcpNearEndSession, TcpPathError};
 
 /// Number of bursts before and after the pause.
 const BURSTS: [u32; 2] = [6, 2];
@@ -26,9 +26,9 @@ pub(super) fn measure_window(
     mss_bytes: u32,
     pause: Duration,
     is_over: &AtomicBool,
-) -> Result<(Vec<CongestionWindowStep>, u32), TcpPathError> {
+) -> Result<(Vec<CongestionWindowSample>, u32), TcpPathError> {
     let burst = mss_bytes.saturating_mul(BURST_SEGMENTS).clamp(2, BURST_BYTES_MAX);
-    let hello = Hello {
+    let hello = TcpHello {
         job: ConnectionJob::Exchange,
         flags: ConnectionFlags { no_delay: true, ..ConnectionFlags::default() },
         request_bytes: burst,
@@ -38,7 +38,7 @@ pub(super) fn measure_window(
         time_ms: TIME_MS.saturating_add(u32::try_from(pause.as_millis()).unwrap_or(u32::MAX)),
         warm_up_ms: 0,
     };
-    let mut session = TcpSession::open(address, &hello, is_over)?;
+    let mut session = TcpNearEndSession::open(address, &hello, is_over)?;
     let payload = vec![0; burst as usize];
     let mut steps = Vec::new();
     for (part, count) in BURSTS.into_iter().enumerate() {
@@ -49,7 +49,7 @@ pub(super) fn measure_window(
             let after_pause = part > 0 && index == 0;
             let sent_bytes = u64::from(burst) * steps.len() as u64;
             match send_burst(&mut session, &payload) {
-                Ok((cwnd, took)) => steps.push(CongestionWindowStep {
+                Ok((cwnd, took)) => steps.push(CongestionWindowSample {
                     sent_bytes,
                     after_pause,
                     cwnd: cwnd.into(),
@@ -66,9 +66,9 @@ pub(super) fn measure_window(
 
 /// Sends one burst; returns the congestion window before it and the duration of the exchange.
 fn send_burst(
-    session: &mut TcpSession<'_>,
+    session: &mut TcpNearEndSession<'_>,
     payload: &[u8],
-) -> Result<(u32, Duration), ConnectionLoss> {
+) -> Result<(u32, Duration), ConnectionEndReason> {
     let begun = Instant::now();
     // The first byte is sent separately: with it the kernel applies the restart after idle, and one
     // byte does not let the window grow.

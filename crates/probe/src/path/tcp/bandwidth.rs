@@ -6,16 +6,18 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Instant;
 
-use horolog_record::{ProgressSlots, TcpBandwidth, TcpDirection, TcpInfoSummary, ZeroCopyCounts};
+use horolog_record::{
+    ProgressSlots, TcpBandwidthRow, TcpDirection, TcpInfoSummary, ZeroCopyCounts,
+};
 use horolog_sys::tcp::{self, ZeroCopySender};
 
-use super::client::{TcpSession, keep_last_bytes};
-use super::early_end::{ConnectionLoss, EarlyEnd};
+use super::client::{TcpNearEndSession, keep_last_bytes};
+use super::early_end::{ConnectionEndReason, EarlyEndReason};
 use super::error::TcpPathError;
 use super::latency::{TcpRowOutcome, connection_flags, saturating_ns};
-use super::live::ProgressReporter;
-use super::options::{TcpOptions, ceil_ms};
-use super::protocol::{ConnectionFlags, ConnectionJob, FarEndReport, Hello, REPORT_LEN};
+use super::live::ConnectionProgressPublisher;
+use super::options::{PathTcpOptions, ceil_ms};
+use super::protocol::{ConnectionFlags, ConnectionJob, FarEndReport, REPORT_LEN, TcpHello};
 use super::row::{combined_tcp_info, tcp_info_summary};
 
 /// Maximum receive buffer size in bytes; a read returns at most one message.
@@ -28,7 +30,7 @@ struct BandwidthConnectionOutcome {
     duration_ns: u64,
     tcp: Option<TcpInfoSummary>,
     zero_copy: Option<ZeroCopyCounts>,
-    lost: Option<EarlyEnd>,
+    lost: Option<EarlyEndReason>,
 }
 
 /// Measures one row: a message size in one direction, over all connections, which publish progress
@@ -37,18 +39,19 @@ pub(super) fn measure_bandwidth(
     address: SocketAddr,
     size: u64,
     direction: TcpDirection,
-    options: &TcpOptions,
+    options: &PathTcpOptions,
     is_over: &AtomicBool,
     slots: Option<&ProgressSlots>,
-) -> Result<TcpRowOutcome<TcpBandwidth>, TcpPathError> {
+) -> Result<TcpRowOutcome<TcpBandwidthRow>, TcpPathError> {
     let settings = &options.settings;
     let hello = bandwidth_hello(size as u32, direction, options);
-    let sessions = (0..settings.connections).map(|_| TcpSession::open(address, &hello, is_over));
+    let sessions =
+        (0..settings.connections).map(|_| TcpNearEndSession::open(address, &hello, is_over));
     let sessions = sessions.collect::<Result<Vec<_>, _>>()?;
     let start = Barrier::new(sessions.len());
-    let run_connection = |index: usize, mut session: TcpSession<'_>| {
+    let run_connection = |index: usize, mut session: TcpNearEndSession<'_>| {
         start.wait();
-        let reporter = ProgressReporter::new(slots, index);
+        let reporter = ConnectionProgressPublisher::new(slots, index);
         match direction {
             TcpDirection::Forward => send_stream(&mut session, size as usize, options, reporter),
             TcpDirection::Backward => {
@@ -65,12 +68,12 @@ pub(super) fn measure_bandwidth(
     Ok(combined_outcome(outcomes, size, direction))
 }
 
-fn bandwidth_hello(size: u32, direction: TcpDirection, options: &TcpOptions) -> Hello {
+fn bandwidth_hello(size: u32, direction: TcpDirection, options: &PathTcpOptions) -> TcpHello {
     let (work, request_bytes, head_bytes) = match direction {
         TcpDirection::Forward => (ConnectionJob::Receive, size, 0),
         TcpDirection::Backward => (ConnectionJob::Send, 0, size),
     };
-    Hello {
+    TcpHello {
         job: work,
         // A cork would be removed at once by the next message. The welcome is delayed because the
         // receiver of a stream that begins with a dialogue delays its acknowledgements, which makes
@@ -93,7 +96,7 @@ fn combined_outcome(
     outcomes: Vec<BandwidthConnectionOutcome>,
     size: u64,
     direction: TcpDirection,
-) -> TcpRowOutcome<TcpBandwidth> {
+) -> TcpRowOutcome<TcpBandwidthRow> {
     let duration_ns = outcomes.iter().map(|outcome| outcome.duration_ns).max().unwrap_or(0);
     let received_bytes = outcomes.iter().fold(0_u64, |sum, one| sum.saturating_add(one.bytes));
     // Connections end at different times, so rates are computed per connection.
@@ -108,7 +111,7 @@ fn combined_outcome(
         sends: one.sends.saturating_add(other.sends),
         copied: one.copied.saturating_add(other.copied),
     });
-    let figures = TcpBandwidth {
+    let figures = TcpBandwidthRow {
         size_bytes: size,
         direction,
         received_bytes,
@@ -122,10 +125,10 @@ fn combined_outcome(
 }
 
 fn send_stream(
-    session: &mut TcpSession<'_>,
+    session: &mut TcpNearEndSession<'_>,
     size: usize,
-    options: &TcpOptions,
-    reporter: ProgressReporter<'_>,
+    options: &PathTcpOptions,
+    reporter: ConnectionProgressPublisher<'_>,
 ) -> BandwidthConnectionOutcome {
     let mut outcome = BandwidthConnectionOutcome::default();
     let payload = vec![0; size];
@@ -139,7 +142,7 @@ fn send_stream(
     };
     outcome.tcp = tcp::info(&session.stream).ok().map(|info| tcp_info_summary(&info));
     let ended = sent.and_then(|()| session.finish_and_read_report());
-    if let Ok(report) | Err(ConnectionLoss::BudgetReached(_, report)) = &ended {
+    if let Ok(report) | Err(ConnectionEndReason::BudgetReached(_, report)) = &ended {
         outcome.bytes = report.bytes;
         outcome.duration_ns = report.duration_ns;
     }
@@ -150,7 +153,7 @@ fn send_stream(
 /// End condition and live progress of a sending connection. The result uses the bytes that the far
 /// end received, not these.
 struct SendMeter<'a> {
-    reporter: ProgressReporter<'a>,
+    reporter: ConnectionProgressPublisher<'a>,
     counted_from: Instant,
     until: Instant,
     bytes: u64,
@@ -169,10 +172,10 @@ impl SendMeter<'_> {
 }
 
 fn send_copies(
-    session: &mut TcpSession<'_>,
+    session: &mut TcpNearEndSession<'_>,
     payload: &[u8],
     mut meter: SendMeter<'_>,
-) -> Result<(), ConnectionLoss> {
+) -> Result<(), ConnectionEndReason> {
     let mut sent = 0;
     while meter.should_continue(sent) && !session.is_over() {
         session.write_all(payload)?;
@@ -182,11 +185,11 @@ fn send_copies(
 }
 
 fn send_zero_copy(
-    session: &TcpSession<'_>,
+    session: &TcpNearEndSession<'_>,
     payload: Vec<u8>,
     mut meter: SendMeter<'_>,
     outcome: &mut BandwidthConnectionOutcome,
-) -> Result<(), ConnectionLoss> {
+) -> Result<(), ConnectionEndReason> {
     let size = payload.len();
     let mut sender = ZeroCopySender::new(&session.stream, payload.into_boxed_slice())?;
     let mut since = None;
@@ -208,14 +211,14 @@ fn send_zero_copy(
 }
 
 fn receive_stream(
-    session: &mut TcpSession<'_>,
+    session: &mut TcpNearEndSession<'_>,
     size: usize,
-    options: &TcpOptions,
-    reporter: ProgressReporter<'_>,
+    options: &PathTcpOptions,
+    reporter: ConnectionProgressPublisher<'_>,
 ) -> BandwidthConnectionOutcome {
     let mut outcome = BandwidthConnectionOutcome::default();
     let ended = receive_to_end(session, size, options, &mut outcome, reporter);
-    if let Ok(report) | Err(ConnectionLoss::BudgetReached(_, report)) = &ended {
+    if let Ok(report) | Err(ConnectionEndReason::BudgetReached(_, report)) = &ended {
         outcome.tcp = Some(report.tcp);
     }
     outcome.lost = ended.err().and_then(|lost| lost.early_end());
@@ -224,12 +227,12 @@ fn receive_stream(
 
 /// Receives to the end of the stream, whose last bytes are the far end's report.
 fn receive_to_end(
-    session: &mut TcpSession<'_>,
+    session: &mut TcpNearEndSession<'_>,
     size: usize,
-    options: &TcpOptions,
+    options: &PathTcpOptions,
     outcome: &mut BandwidthConnectionOutcome,
-    mut reporter: ProgressReporter<'_>,
-) -> Result<Box<FarEndReport>, ConnectionLoss> {
+    mut reporter: ConnectionProgressPublisher<'_>,
+) -> Result<Box<FarEndReport>, ConnectionEndReason> {
     let mut buffer = vec![0; size.min(RECEIVE_BUFFER_BYTES)];
     let mut last_bytes = [0; REPORT_LEN];
     let mut counted_from = None;
@@ -243,7 +246,7 @@ fn receive_to_end(
             break;
         }
         if session.is_over() {
-            return Err(ConnectionLoss::RunEnded);
+            return Err(ConnectionEndReason::RunEnded);
         }
         keep_last_bytes(&mut last_bytes, &buffer[..received]);
         last = Instant::now();
@@ -256,7 +259,7 @@ fn receive_to_end(
     let begun = counted_from.unwrap_or(last);
     outcome.duration_ns = saturating_ns(last.saturating_duration_since(begun));
     let missing_report =
-        || ConnectionLoss::ConnectionLost(std::io::ErrorKind::UnexpectedEof.into());
+        || ConnectionEndReason::ConnectionLost(std::io::ErrorKind::UnexpectedEof.into());
     FarEndReport::parse(&last_bytes).ok_or_else(missing_report)?.into_complete()
 }
 

@@ -4,7 +4,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::protocol::ByteBudget;
+use super::protocol::ByteBudgetKind;
 
 /// Bytes that a connection draws from the hourly budget at a time.
 const PORTION_BYTES: u64 = 16 << 20;
@@ -12,13 +12,13 @@ const HOUR: Duration = Duration::from_hours(1);
 
 /// Byte budget of all connections: a token bucket with an hour's worth of bytes, refilled evenly.
 #[derive(Debug)]
-pub(super) struct HourlyBudget {
+pub(super) struct HourlyByteBudget {
     bytes: u64,
     /// Remaining bytes, and when they were computed.
     remaining: Mutex<(u64, Instant)>,
 }
 
-impl HourlyBudget {
+impl HourlyByteBudget {
     pub(super) fn new(bytes: u64, now: Instant) -> Self {
         Self { bytes, remaining: Mutex::new((bytes, now)) }
     }
@@ -62,14 +62,14 @@ impl HourlyBudget {
 
 /// Byte budget of one connection; unused bytes are returned to the hourly budget at its end.
 #[derive(Debug)]
-pub(super) struct ConnectionBudget<'a> {
-    hourly_budget: &'a HourlyBudget,
+pub(super) struct ConnectionByteBudget<'a> {
+    hourly_budget: &'a HourlyByteBudget,
     remaining: u64,
     drawn_bytes: u64,
 }
 
-impl<'a> ConnectionBudget<'a> {
-    pub(super) const fn new(hour: &'a HourlyBudget, bytes: u64) -> Self {
+impl<'a> ConnectionByteBudget<'a> {
+    pub(super) const fn new(hour: &'a HourlyByteBudget, bytes: u64) -> Self {
         Self { hourly_budget: hour, remaining: bytes, drawn_bytes: 0 }
     }
 
@@ -79,9 +79,9 @@ impl<'a> ConnectionBudget<'a> {
         &mut self,
         bytes: u64,
         now: impl FnOnce() -> Instant,
-    ) -> Result<(), ByteBudget> {
+    ) -> Result<(), ByteBudgetKind> {
         if bytes > self.remaining {
-            return Err(ByteBudget::Connection);
+            return Err(ByteBudgetKind::Connection);
         }
         if bytes > self.drawn_bytes {
             let most = (bytes - self.drawn_bytes)
@@ -89,7 +89,7 @@ impl<'a> ConnectionBudget<'a> {
                 .min(self.remaining - self.drawn_bytes);
             self.drawn_bytes += self.hourly_budget.draw_bytes(most, now());
             if bytes > self.drawn_bytes {
-                return Err(ByteBudget::Hour);
+                return Err(ByteBudgetKind::Hour);
             }
         }
         self.remaining -= bytes;
@@ -115,20 +115,20 @@ mod tests {
     #[test]
     fn a_connection_carries_its_bytes_and_no_more() {
         let now = Instant::now();
-        let hour = HourlyBudget::new(1 << 40, now);
-        let mut allowance = ConnectionBudget::new(&hour, 3 * PORTION_BYTES);
+        let hour = HourlyByteBudget::new(1 << 40, now);
+        let mut allowance = ConnectionByteBudget::new(&hour, 3 * PORTION_BYTES);
         for _ in 0..3 {
             assert_eq!(allowance.spend(PORTION_BYTES, || now), Ok(()));
         }
-        assert_eq!(allowance.spend(1, || now), Err(ByteBudget::Connection));
+        assert_eq!(allowance.spend(1, || now), Err(ByteBudgetKind::Connection));
     }
 
     #[test]
     fn what_was_not_used_goes_back() {
         let now = Instant::now();
-        let hour = HourlyBudget::new(2 * PORTION_BYTES, now);
+        let hour = HourlyByteBudget::new(2 * PORTION_BYTES, now);
         let spend = |bytes| {
-            let mut allowance = ConnectionBudget::new(&hour, u64::MAX);
+            let mut allowance = ConnectionByteBudget::new(&hour, u64::MAX);
             let spent = allowance.spend(bytes, || now);
             allowance.return_unused(now);
             spent
@@ -137,28 +137,28 @@ mod tests {
             assert_eq!(spend(1), Ok(()));
         }
         let all = 2 * PORTION_BYTES - 10;
-        assert_eq!(spend(all + 1), Err(ByteBudget::Hour));
+        assert_eq!(spend(all + 1), Err(ByteBudgetKind::Hour));
         assert_eq!(spend(all), Ok(()));
     }
 
     #[test]
     fn an_hour_is_shared_and_comes_again_evenly() {
         let begun = Instant::now();
-        let hour = HourlyBudget::new(3_600 * PORTION_BYTES, begun);
-        let [mut one, mut other] = [(); 2].map(|()| ConnectionBudget::new(&hour, u64::MAX));
+        let hour = HourlyByteBudget::new(3_600 * PORTION_BYTES, begun);
+        let [mut one, mut other] = [(); 2].map(|()| ConnectionByteBudget::new(&hour, u64::MAX));
         assert_eq!(one.spend(3_000 * PORTION_BYTES, || begun), Ok(()));
         assert_eq!(other.spend(600 * PORTION_BYTES, || begun), Ok(()));
-        assert_eq!(other.spend(1, || begun), Err(ByteBudget::Hour));
+        assert_eq!(other.spend(1, || begun), Err(ByteBudgetKind::Hour));
         assert!((hour.time_until_available(begun).as_secs_f64() - 1.0).abs() < 1e-3);
         let later = begun + Duration::from_secs(10);
         assert_eq!(hour.time_until_available(later), Duration::ZERO);
         assert_eq!(one.spend(9 * PORTION_BYTES, || later), Ok(()));
-        assert_eq!(other.spend(2 * PORTION_BYTES, || later), Err(ByteBudget::Hour));
+        assert_eq!(other.spend(2 * PORTION_BYTES, || later), Err(ByteBudgetKind::Hour));
         assert_eq!(other.spend(PORTION_BYTES, || later), Ok(()), "it drew what was left");
         let next_day = begun + 24 * HOUR;
         assert_eq!(
             one.spend(3_601 * PORTION_BYTES, || next_day),
-            Err(ByteBudget::Hour),
+            Err(ByteBudgetKind::Hour),
             "no more than one"
         );
     }

@@ -6,12 +6,12 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use horolog_record::PathEndpoint;
+use horolog_record::PathEndFacts;
 use horolog_sys::tcp;
 
-use super::early_end::ConnectionLoss;
+use super::early_end::ConnectionEndReason;
 use super::error::TcpPathError;
-use super::protocol::{FarEndReport, Hello, REPORT_LEN, TcpWelcome, WELCOME_LEN};
+use super::protocol::{FarEndReport, REPORT_LEN, TcpHello, TcpWelcome, WELCOME_LEN};
 use super::row::WAIT_CHECK_INTERVAL;
 
 /// Timeout of connecting and of the hello.
@@ -24,18 +24,18 @@ const REMAINDER_READ_BYTES: usize = 4_096;
 const REMAINDER_READS_MAX: u32 = 1_000;
 
 /// Connection that the far end has accepted.
-pub(crate) struct TcpSession<'a> {
+pub(crate) struct TcpNearEndSession<'a> {
     pub(crate) stream: TcpStream,
     /// Facts about the far end's host, from its welcome.
-    pub(crate) far_end: Option<PathEndpoint>,
+    pub(crate) far_end: Option<PathEndFacts>,
     is_over: &'a AtomicBool,
 }
 
-impl<'a> TcpSession<'a> {
+impl<'a> TcpNearEndSession<'a> {
     /// Connects, sends the hello and reads the welcome.
     pub(crate) fn open(
         address: SocketAddr,
-        hello: &Hello,
+        hello: &TcpHello,
         is_over: &'a AtomicBool,
     ) -> Result<Self, TcpPathError> {
         let failed = |source| TcpPathError::from_io_error(address, source);
@@ -58,13 +58,15 @@ impl<'a> TcpSession<'a> {
     }
 
     /// Writes all bytes.
-    pub(crate) fn write_all(&mut self, bytes: &[u8]) -> Result<(), ConnectionLoss> {
+    pub(crate) fn write_all(&mut self, bytes: &[u8]) -> Result<(), ConnectionEndReason> {
         let mut written = 0;
         let mut since = None;
         while written < bytes.len() {
             match self.stream.write(&bytes[written..]) {
                 Ok(0) => {
-                    return Err(ConnectionLoss::ConnectionLost(io::ErrorKind::WriteZero.into()));
+                    return Err(ConnectionEndReason::ConnectionLost(
+                        io::ErrorKind::WriteZero.into(),
+                    ));
                 }
                 Ok(sent) => {
                     written += sent;
@@ -84,7 +86,7 @@ impl<'a> TcpSession<'a> {
         &mut self,
         bytes: &mut [u8],
         waiting: impl FnMut(&TcpStream),
-    ) -> Result<(), ConnectionLoss> {
+    ) -> Result<(), ConnectionEndReason> {
         let received_len = self.read_full(bytes, waiting)?;
         let is_answer =
             received_len == bytes.len() && bytes.first().is_none_or(|first| *first == 0);
@@ -99,7 +101,7 @@ impl<'a> TcpSession<'a> {
         &self,
         bytes: &mut [u8],
         mut waiting: impl FnMut(&TcpStream),
-    ) -> Result<usize, ConnectionLoss> {
+    ) -> Result<usize, ConnectionEndReason> {
         let mut received_len = 0;
         let mut since = None;
         while received_len < bytes.len() {
@@ -119,12 +121,15 @@ impl<'a> TcpSession<'a> {
     }
 
     /// Reads a reply that fills `bytes`.
-    pub(crate) fn read_reply(&mut self, bytes: &mut [u8]) -> Result<(), ConnectionLoss> {
+    pub(crate) fn read_reply(&mut self, bytes: &mut [u8]) -> Result<(), ConnectionEndReason> {
         self.read_reply_observed(bytes, |_| ())
     }
 
     /// Reads available bytes; returns their number, 0 at the end of the stream.
-    pub(crate) fn read_available(&mut self, bytes: &mut [u8]) -> Result<usize, ConnectionLoss> {
+    pub(crate) fn read_available(
+        &mut self,
+        bytes: &mut [u8],
+    ) -> Result<usize, ConnectionEndReason> {
         let mut since = None;
         loop {
             match self.stream.read(bytes) {
@@ -135,7 +140,9 @@ impl<'a> TcpSession<'a> {
     }
 
     /// Shuts down the sending direction and reads the far end's report, which comes last.
-    pub(crate) fn finish_and_read_report(&mut self) -> Result<Box<FarEndReport>, ConnectionLoss> {
+    pub(crate) fn finish_and_read_report(
+        &mut self,
+    ) -> Result<Box<FarEndReport>, ConnectionEndReason> {
         match self.stream.shutdown(Shutdown::Write) {
             // The far end has closed the connection already.
             Err(error) if error.kind() == io::ErrorKind::NotConnected => {}
@@ -145,17 +152,19 @@ impl<'a> TcpSession<'a> {
         // Does not stop at the end of the run, since the report is needed then too.
         let never = AtomicBool::new(false);
         let stream = self.stream.try_clone()?;
-        TcpSession { stream, far_end: None, is_over: &never }.read_full(&mut bytes, |_| ())?;
+        TcpNearEndSession { stream, far_end: None, is_over: &never }
+            .read_full(&mut bytes, |_| ())?;
         let report = FarEndReport::parse(&bytes);
-        let report = report
-            .ok_or_else(|| ConnectionLoss::ConnectionLost(io::ErrorKind::UnexpectedEof.into()))?;
+        let report = report.ok_or_else(|| {
+            ConnectionEndReason::ConnectionLost(io::ErrorKind::UnexpectedEof.into())
+        })?;
         report.into_complete()
     }
 
     /// Returns the reason why the far end closed the connection: an exhausted byte budget if its
     /// report says so, otherwise `error`. `received` is data already read, which may contain the
     /// beginning of the report.
-    fn far_end_loss(&self, error: io::Error, received: &[u8]) -> ConnectionLoss {
+    fn far_end_loss(&self, error: io::Error, received: &[u8]) -> ConnectionEndReason {
         let mut last_bytes = [0; REPORT_LEN];
         keep_last_bytes(&mut last_bytes, received);
         let mut buffer = [0; REMAINDER_READ_BYTES];
@@ -167,7 +176,7 @@ impl<'a> TcpSession<'a> {
         }
         match FarEndReport::parse(&last_bytes).map(FarEndReport::into_complete) {
             Some(Err(bound)) => bound,
-            _ => ConnectionLoss::ConnectionLost(error),
+            _ => ConnectionEndReason::ConnectionLost(error),
         }
     }
 
@@ -177,14 +186,14 @@ impl<'a> TcpSession<'a> {
         &self,
         error: io::Error,
         since: &mut Option<Instant>,
-    ) -> Result<(), ConnectionLoss> {
+    ) -> Result<(), ConnectionEndReason> {
         match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => {
                 let since = *since.get_or_insert_with(Instant::now);
                 if self.is_over() {
-                    Err(ConnectionLoss::RunEnded)
+                    Err(ConnectionEndReason::RunEnded)
                 } else if since.elapsed() > IDLE_TIMEOUT {
-                    Err(ConnectionLoss::ConnectionLost(error))
+                    Err(ConnectionEndReason::ConnectionLost(error))
                 } else {
                     Ok(())
                 }
@@ -197,8 +206,8 @@ impl<'a> TcpSession<'a> {
 fn exchange_hello(
     stream: &mut TcpStream,
     address: SocketAddr,
-    hello: &Hello,
-) -> Result<Option<PathEndpoint>, TcpPathError> {
+    hello: &TcpHello,
+) -> Result<Option<PathEndFacts>, TcpPathError> {
     let failed = |error: io::Error| match error.kind() {
         // Another server closes the connection or sends something else.
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => {

@@ -7,43 +7,43 @@ use horolog_record::{Finding, FindingCode, Severity};
 
 use super::client::IDLE_TIMEOUT;
 use super::error::TcpPathError;
-use super::protocol::{ByteBudget, FarEndReport};
+use super::protocol::{ByteBudgetKind, FarEndReport};
 use super::run::finding;
 
 /// Reason why an established connection can no longer be used.
 #[derive(Debug)]
-pub(crate) enum ConnectionLoss {
+pub(crate) enum ConnectionEndReason {
     /// Requested end of the run.
     RunEnded,
     /// Byte budget of the far end exhausted; its report covers the time before.
-    BudgetReached(ByteBudget, Box<FarEndReport>),
+    BudgetReached(ByteBudgetKind, Box<FarEndReport>),
     /// Connection or far end lost.
     ConnectionLost(io::Error),
 }
 
-impl From<io::Error> for ConnectionLoss {
+impl From<io::Error> for ConnectionEndReason {
     fn from(error: io::Error) -> Self {
         Self::ConnectionLost(error)
     }
 }
 
-impl ConnectionLoss {
+impl ConnectionEndReason {
     /// Returns the early end for the result; `None` if the end was requested.
-    pub(crate) fn early_end(&self) -> Option<EarlyEnd> {
-        let gone = |reason: String| Some(EarlyEnd { reason, budget: None });
+    pub(crate) fn early_end(&self) -> Option<EarlyEndReason> {
+        let gone = |reason: String| Some(EarlyEndReason { reason, budget: None });
         match self {
             Self::RunEnded => None,
             Self::BudgetReached(bound, report) => {
                 let bytes = report.budget_bytes;
                 let reason = match bound {
-                    ByteBudget::Connection => {
+                    ByteBudgetKind::Connection => {
                         format!("its limit for a connection is {bytes} bytes")
                     }
-                    ByteBudget::Hour => {
+                    ByteBudgetKind::Hour => {
                         format!("its limit for all connections is {bytes} bytes in an hour")
                     }
                 };
-                Some(EarlyEnd { reason, budget: Some(*bound) })
+                Some(EarlyEndReason { reason, budget: Some(*bound) })
             }
             Self::ConnectionLost(error) => match error.kind() {
                 io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
@@ -58,32 +58,32 @@ impl ConnectionLoss {
 
 impl FarEndReport {
     /// Returns the report, or an error if a byte budget was exhausted before the job was complete.
-    pub(super) fn into_complete(self) -> Result<Box<Self>, ConnectionLoss> {
+    pub(super) fn into_complete(self) -> Result<Box<Self>, ConnectionEndReason> {
         let report = Box::new(self);
         match report.exhausted_budget {
             None => Ok(report),
-            Some(bound) => Err(ConnectionLoss::BudgetReached(bound, report)),
+            Some(bound) => Err(ConnectionEndReason::BudgetReached(bound, report)),
         }
     }
 }
 
 /// Reason why a measurement ended before it was complete, other than a requested end.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct EarlyEnd {
+pub(crate) struct EarlyEndReason {
     reason: String,
     /// Exhausted byte budget of the far end, if that is the reason.
-    budget: Option<ByteBudget>,
+    budget: Option<ByteBudgetKind>,
 }
 
-impl From<TcpPathError> for EarlyEnd {
+impl From<TcpPathError> for EarlyEndReason {
     fn from(error: TcpPathError) -> Self {
         let bound =
-            matches!(error, TcpPathError::BudgetExhausted { .. }).then_some(ByteBudget::Hour);
+            matches!(error, TcpPathError::BudgetExhausted { .. }).then_some(ByteBudgetKind::Hour);
         Self { reason: error.to_string(), budget: bound }
     }
 }
 
-impl EarlyEnd {
+impl EarlyEndReason {
     /// Returns the finding; `part` is what the measurement consists of, such as "row".
     pub(crate) fn finding(&self, address: SocketAddr, part: &str) -> Finding {
         let (code, what, advice) = match self.budget {
@@ -92,12 +92,12 @@ impl EarlyEnd {
                 "was lost during the measurement",
                 "Check that it still runs.",
             ),
-            Some(ByteBudget::Connection) => (
+            Some(ByteBudgetKind::Connection) => (
                 FindingCode::FarEndLimit,
                 "reached its limit",
                 "Measure for a shorter time, or raise its --tcp-bytes.",
             ),
-            Some(ByteBudget::Hour) => (
+            Some(ByteBudgetKind::Hour) => (
                 FindingCode::FarEndLimit,
                 "reached its limit",
                 "Measure later, or raise its --tcp-bytes-per-hour.",

@@ -4,7 +4,7 @@
 use std::fs;
 use std::net::{IpAddr, TcpStream};
 
-use horolog_record::{Host, PathEndpoint};
+use horolog_record::{Host, PathEndFacts};
 use horolog_sys::netlink::{Link, Netlink};
 use horolog_sys::tcp;
 
@@ -15,7 +15,7 @@ pub(super) fn program_version() -> String {
 
 /// Returns the facts about this host and its end of a connection.
 #[must_use]
-pub(crate) fn near_end(stream: &TcpStream) -> PathEndpoint {
+pub(crate) fn near_end(stream: &TcpStream) -> PathEndFacts {
     let local = stream.local_addr().ok().map(|local| local.ip().to_canonical());
     let link = local.and_then(interface_of);
     let mut end = host_facts();
@@ -30,9 +30,9 @@ pub(crate) fn near_end(stream: &TcpStream) -> PathEndpoint {
 
 /// Returns the facts of this host, without a connection.
 #[must_use]
-pub(crate) fn host_facts() -> PathEndpoint {
+pub(crate) fn host_facts() -> PathEndFacts {
     let host = Host::read();
-    PathEndpoint {
+    PathEndFacts {
         hostname: read_trimmed("/proc/sys/kernel/hostname"),
         cpu: host.cpu,
         cores: Some(host.cores as u64),
@@ -41,15 +41,15 @@ pub(crate) fn host_facts() -> PathEndpoint {
             .ok()
             .and_then(|text| distribution_name(&text)),
         program: Some(program_version()),
-        ..PathEndpoint::default()
+        ..PathEndFacts::default()
     }
 }
 
 /// Parses the facts of the far end; `None` if there are none.
 #[must_use]
-pub(crate) fn parse_far_end(facts: &[u8]) -> Option<PathEndpoint> {
+pub(crate) fn parse_far_end(facts: &[u8]) -> Option<PathEndFacts> {
     let end = super::protocol::parse_facts(facts);
-    (end != PathEndpoint::default()).then_some(end)
+    (end != PathEndFacts::default()).then_some(end)
 }
 
 fn read_trimmed(path: &str) -> Option<String> {

@@ -6,30 +6,30 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use horolog_record::{Distribution, ProgressSlots, TcpInfoSummary, TcpLatency, TcpSettings};
+use horolog_record::{Distribution, ProgressSlots, TcpInfoSummary, TcpLatencyRow, TcpSettings};
 use horolog_stats::Recorder;
 use horolog_sys::tcp;
 
-use super::client::TcpSession;
-use super::early_end::{ConnectionLoss, EarlyEnd};
+use super::client::TcpNearEndSession;
+use super::early_end::{ConnectionEndReason, EarlyEndReason};
 use super::error::TcpPathError;
-use super::live::ProgressReporter;
-use super::options::{TcpOptions, ceil_ms};
-use super::protocol::{ConnectionFlags, ConnectionJob, Hello};
+use super::live::ConnectionProgressPublisher;
+use super::options::{PathTcpOptions, ceil_ms};
+use super::protocol::{ConnectionFlags, ConnectionJob, TcpHello};
 use super::row::{combined_tcp_info, tcp_info_summary};
 
 /// Values of a row, and why it is incomplete, if it is.
 pub(super) struct TcpRowOutcome<T> {
     pub(super) figures: T,
     /// Reason why the row is incomplete.
-    pub(super) early_end: Option<EarlyEnd>,
+    pub(super) early_end: Option<EarlyEndReason>,
 }
 
 /// Outcome of one connection of a latency row.
 struct LatencyConnectionOutcome {
     times: Recorder,
     tcp: Option<TcpInfoSummary>,
-    early_end: Option<EarlyEnd>,
+    early_end: Option<EarlyEndReason>,
 }
 
 pub(super) fn connection_flags(settings: &TcpSettings) -> ConnectionFlags {
@@ -46,13 +46,13 @@ pub(super) fn connection_flags(settings: &TcpSettings) -> ConnectionFlags {
 pub(super) fn measure_latency(
     address: SocketAddr,
     size: u64,
-    options: &TcpOptions,
+    options: &PathTcpOptions,
     is_over: &AtomicBool,
     slots: Option<&ProgressSlots>,
-) -> Result<TcpRowOutcome<TcpLatency>, TcpPathError> {
+) -> Result<TcpRowOutcome<TcpLatencyRow>, TcpPathError> {
     let settings = &options.settings;
     let bytes = size as u32;
-    let hello = Hello {
+    let hello = TcpHello {
         job: ConnectionJob::Exchange,
         flags: connection_flags(settings),
         request_bytes: bytes,
@@ -62,7 +62,8 @@ pub(super) fn measure_latency(
         time_ms: ceil_ms(options.time()),
         warm_up_ms: ceil_ms(options.warm_up()),
     };
-    let sessions = (0..settings.connections).map(|_| TcpSession::open(address, &hello, is_over));
+    let sessions =
+        (0..settings.connections).map(|_| TcpNearEndSession::open(address, &hello, is_over));
     let sessions = sessions.collect::<Result<Vec<_>, _>>()?;
     let start = Barrier::new(sessions.len());
     let outcomes: Vec<_> = thread::scope(|scope| {
@@ -80,7 +81,7 @@ pub(super) fn measure_latency(
         times.merge(&outcome.times);
     }
     let tcp: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.tcp).collect();
-    let figures = TcpLatency {
+    let figures = TcpLatencyRow {
         size_bytes: size,
         round_trips: times.count(),
         rtt_ns: Distribution::from_recorder(&times),
@@ -93,14 +94,14 @@ pub(super) fn measure_latency(
 }
 
 fn measure_connection(
-    mut session: TcpSession<'_>,
+    mut session: TcpNearEndSession<'_>,
     size: usize,
-    options: &TcpOptions,
+    options: &PathTcpOptions,
     (start, slots, index): (&Barrier, Option<&ProgressSlots>, usize),
 ) -> LatencyConnectionOutcome {
     let mut times = Recorder::new();
     start.wait();
-    let reporter = ProgressReporter::new(slots, index);
+    let reporter = ConnectionProgressPublisher::new(slots, index);
     let outcome = run_exchanges(&mut session, size, options, &mut times, reporter);
     let tcp = tcp::info(&session.stream).ok().map(|info| tcp_info_summary(&info));
     let ended = outcome.and_then(|()| session.finish_and_read_report());
@@ -109,12 +110,12 @@ fn measure_connection(
 }
 
 fn run_exchanges(
-    session: &mut TcpSession<'_>,
+    session: &mut TcpNearEndSession<'_>,
     size: usize,
-    options: &TcpOptions,
+    options: &PathTcpOptions,
     times: &mut Recorder,
-    mut reporter: ProgressReporter<'_>,
-) -> Result<(), ConnectionLoss> {
+    mut reporter: ConnectionProgressPublisher<'_>,
+) -> Result<(), ConnectionEndReason> {
     let settings = &options.settings;
     let (request, mut reply_buffer) = (vec![0; size], vec![0; size]);
     let measure_from = Instant::now() + options.warm_up();

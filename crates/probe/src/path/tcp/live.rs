@@ -6,13 +6,13 @@ use std::thread;
 use std::time::Instant;
 
 use horolog_record::{
-    LiveCounts, PartSummary, Percentiles, Progress, ProgressPublisher, ProgressSlots, TcpBandwidth,
-    TcpInfoSummary, TcpLatency,
+    LiveCounts, LivePartSummary, Percentiles, Progress, ProgressPublisher, ProgressSlots,
+    TcpBandwidthRow, TcpInfoSummary, TcpLatencyRow,
 };
 use horolog_stats::Recorder;
 use horolog_time::{Monotonic, Timestamp};
 
-use super::super::live_sampler::{CurrentRow, PathLiveSampler, PathObserver};
+use super::super::live_sampler::{CurrentRowPlan, PathLiveSampler, PathObserver};
 use super::latency::saturating_ns;
 
 /// Live view of a TCP measurement: observer and sampler.
@@ -29,7 +29,7 @@ impl<'a> TcpSampler<'a> {
     /// Runs `measure` while another thread samples the row for the observer.
     pub(super) fn sample_during<T>(
         &self,
-        current_row: CurrentRow<'_>,
+        current_row: CurrentRowPlan<'_>,
         connections: u32,
         measure: impl FnOnce(&ProgressSlots) -> T,
     ) -> T {
@@ -46,20 +46,20 @@ impl<'a> TcpSampler<'a> {
     /// Reports a completed row.
     pub(super) fn report_row(
         &mut self,
-        current_row: CurrentRow<'_>,
-        (counts, row): (LiveCounts, PartSummary),
+        current_row: CurrentRowPlan<'_>,
+        (counts, row): (LiveCounts, LivePartSummary),
     ) {
         self.sampler.report_row(self.observer, current_row, counts, row);
     }
 }
 
 /// Publisher of one connection's progress, several times a second.
-pub(super) struct ProgressReporter<'a> {
+pub(super) struct ConnectionProgressPublisher<'a> {
     started_at: Instant,
     publisher: Option<ProgressPublisher<'a>>,
 }
 
-impl<'a> ProgressReporter<'a> {
+impl<'a> ConnectionProgressPublisher<'a> {
     /// Returns the reporter of a connection; without an observer (`slots` is `None`) it does
     /// nothing.
     pub(super) fn new(slots: Option<&'a ProgressSlots>, index: usize) -> Self {
@@ -107,29 +107,32 @@ fn retransmitted_segments(tcp: Option<&TcpInfoSummary>) -> Option<u64> {
 
 /// Returns counts and summary of a latency row. Round trips follow one another on each connection,
 /// so the duration is the sum of their times, even if the row was ended early.
-pub(super) fn latency_row_summary(row: &TcpLatency, connections: u32) -> (LiveCounts, PartSummary) {
+pub(super) fn latency_row_summary(
+    row: &TcpLatencyRow,
+    connections: u32,
+) -> (LiveCounts, LivePartSummary) {
     let mean_s = row.rtt_ns.as_ref().map_or(0.0, |rtt| rtt.mean / 1e9);
     let achieved_rate = if mean_s > 0.0 { f64::from(connections) / mean_s } else { 0.0 };
-    let summary = PartSummary {
+    let summary = LivePartSummary {
         achieved_rate,
         duration_s: row.round_trips as f64 * mean_s / f64::from(connections.max(1)),
         sent: row.round_trips,
         received: row.round_trips,
         retransmitted: retransmitted_segments(row.tcp.as_ref()),
         latency_ns: row.rtt_ns.as_ref().map(Percentiles::from_distribution),
-        ..PartSummary::default()
+        ..LivePartSummary::default()
     };
     (answered_counts(row.round_trips), summary)
 }
 
 /// Returns counts and summary of a bandwidth row.
-pub(super) fn bandwidth_row_summary(row: &TcpBandwidth) -> (LiveCounts, PartSummary) {
-    let summary = PartSummary {
+pub(super) fn bandwidth_row_summary(row: &TcpBandwidthRow) -> (LiveCounts, LivePartSummary) {
+    let summary = LivePartSummary {
         achieved_rate: row.message_rate,
         duration_s: row.duration_ns as f64 / 1e9,
         byte_rate: Some(row.rate),
         retransmitted: retransmitted_segments(row.tcp.as_ref()),
-        ..PartSummary::default()
+        ..LivePartSummary::default()
     };
     (LiveCounts { bytes: row.received_bytes, ..LiveCounts::default() }, summary)
 }
@@ -143,8 +146,10 @@ mod tests {
     #[test]
     fn a_connection_publishes_at_intervals_and_only_if_observed() {
         let slots = ProgressSlots::new(1);
-        let (mut watched, mut alone) =
-            (ProgressReporter::new(Some(&slots), 0), ProgressReporter::new(None, 0));
+        let (mut watched, mut alone) = (
+            ConnectionProgressPublisher::new(Some(&slots), 0),
+            ConnectionProgressPublisher::new(None, 0),
+        );
         let mut times = Recorder::new();
         times.record(1_000);
         let now = watched.started_at;

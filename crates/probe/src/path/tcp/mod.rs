@@ -20,13 +20,13 @@ mod session;
 
 pub use error::TcpPathError;
 pub use options::{
-    CONNECTIONS_MAX, MESSAGE_BYTES_MAX, SIZES_MAX, TIME_MAX, TcpDirections, TcpOptions,
+    CONNECTIONS_MAX, MESSAGE_BYTES_MAX, PathTcpOptions, SIZES_MAX, TIME_MAX, TcpDirections,
 };
-pub use run::TcpRun;
-pub use serve::{FarEndSettings, TcpFarEnd, TcpLimits, serve};
+pub use run::PathTcpRun;
+pub use serve::{TcpFarEnd, TcpFarEndLimits, TcpFarEndSettings, serve};
 
-pub(crate) use client::TcpSession;
-pub(crate) use early_end::{ConnectionLoss, EarlyEnd};
+pub(crate) use client::TcpNearEndSession;
+pub(crate) use early_end::{ConnectionEndReason, EarlyEndReason};
 pub(crate) use facts::{host_facts, near_end, parse_far_end};
 pub(crate) use row::{
     WELCOME_DELAY, add_held_sample, held_sample_delay, same_host_finding, tcp_info_summary,

@@ -30,7 +30,7 @@ pub struct TcpDirections {
 
 /// Options of a TCP measurement.
 #[derive(Clone, Debug)]
-pub struct TcpOptions {
+pub struct PathTcpOptions {
     /// Far end.
     pub target: TargetName,
     /// IP version, if the name has addresses of both.
@@ -47,7 +47,7 @@ pub struct TcpOptions {
     pub command: Vec<String>,
 }
 
-impl TcpOptions {
+impl PathTcpOptions {
     pub(super) fn check(&self) -> Result<(), TcpPathError> {
         let sizes = || self.latency_sizes.iter().chain(&self.bandwidth_sizes);
         let count = sizes().count();

@@ -19,7 +19,7 @@
 //! Requests and replies are all zeros. A far end whose byte budget is exhausted sends its report at
 //! once, in place of a reply, and closes the connection.
 
-use horolog_record::{HeldDataSamples, PathEndpoint, TcpInfoSummary};
+use horolog_record::{HeldDataSampleCounts, PathEndFacts, TcpInfoSummary};
 
 /// First bytes of every message.
 pub const MAGIC: [u8; 8] = *b"horo-tcp";
@@ -118,7 +118,7 @@ impl ConnectionFlags {
 
 /// First message of a connection: the job and its parameters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Hello {
+pub struct TcpHello {
     /// Purpose.
     pub job: ConnectionJob,
     /// Flags.
@@ -137,7 +137,7 @@ pub struct Hello {
     pub warm_up_ms: u32,
 }
 
-impl Hello {
+impl TcpHello {
     /// Parses a hello; `None` if it is invalid or of another version.
     #[must_use]
     pub fn parse(bytes: &[u8; HELLO_LEN]) -> Option<Self> {
@@ -246,15 +246,15 @@ impl TcpWelcome {
 
 /// Byte budget of the far end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ByteBudget {
+pub enum ByteBudgetKind {
     /// Per connection.
     Connection,
     /// Per hour, for all its connections.
     Hour,
 }
 
-const BYTE_BUDGETS: [Option<ByteBudget>; 3] =
-    [None, Some(ByteBudget::Connection), Some(ByteBudget::Hour)];
+const BYTE_BUDGETS: [Option<ByteBudgetKind>; 3] =
+    [None, Some(ByteBudgetKind::Connection), Some(ByteBudgetKind::Hour)];
 
 /// Far end's report on a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -268,11 +268,11 @@ pub struct FarEndReport {
     /// Longest response time: from a complete request to the write of the reply, in ns.
     pub service_max_ns: u64,
     /// Samples of the data held back by the far end's socket while it waited.
-    pub held_samples: HeldDataSamples,
+    pub held_samples: HeldDataSampleCounts,
     /// State of its socket at the end.
     pub tcp: TcpInfoSummary,
     /// Byte budget that ended the connection, if one did.
-    pub exhausted_budget: Option<ByteBudget>,
+    pub exhausted_budget: Option<ByteBudgetKind>,
     /// Size of that budget in bytes.
     pub budget_bytes: u64,
 }
@@ -290,7 +290,7 @@ impl FarEndReport {
             duration_ns: u64_at(bytes, 16),
             exchanges: u64_at(bytes, 24),
             service_max_ns: u64_at(bytes, 32),
-            held_samples: HeldDataSamples {
+            held_samples: HeldDataSampleCounts {
                 nagle: u32_field(40),
                 window: u32_field(44),
                 cork: u32_field(48),
@@ -357,7 +357,7 @@ fn write_words(bytes: &mut [u8], at: usize, words: &[u32]) {
 
 /// Returns the facts about a host as the text after a welcome: lines of the form `name=value`.
 #[must_use]
-pub fn format_facts(end: &PathEndpoint) -> Vec<u8> {
+pub fn format_facts(end: &PathEndFacts) -> Vec<u8> {
     let number = |value: Option<u64>| value.map(|value| value.to_string());
     let facts = [
         ("node", end.hostname.clone()),
@@ -384,9 +384,9 @@ pub fn format_facts(end: &PathEndpoint) -> Vec<u8> {
 
 /// Parses facts about a host; unknown names are skipped, control characters are removed.
 #[must_use]
-pub fn parse_facts(text: &[u8]) -> PathEndpoint {
+pub fn parse_facts(text: &[u8]) -> PathEndFacts {
     let text = String::from_utf8_lossy(text.get(..FACTS_MAX).unwrap_or(text));
-    let mut end = PathEndpoint::default();
+    let mut end = PathEndFacts::default();
     for (name, value) in text.lines().filter_map(|line| line.split_once('=')) {
         let value = displayable(value);
         let number = || value.as_ref().and_then(|value| value.parse().ok());

@@ -4,11 +4,11 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn hello() -> impl Strategy<Value = Hello> {
+fn hello() -> impl Strategy<Value = TcpHello> {
     let what = (0..CONNECTION_JOBS.len(), 0_u16..1 << ConnectionFlags::COUNT, any::<[u32; 6]>());
     what.prop_map(|(work, flags, words)| {
         let [request_bytes, head_bytes, body_bytes, batch, time_ms, warm_up_ms] = words;
-        Hello {
+        TcpHello {
             job: CONNECTION_JOBS[work],
             flags: ConnectionFlags::from_bits(flags).unwrap(),
             request_bytes,
@@ -24,7 +24,7 @@ fn hello() -> impl Strategy<Value = Hello> {
 proptest! {
     #[test]
     fn a_greeting_is_read_as_it_was_written(hello in hello()) {
-        prop_assert_eq!(Hello::parse(&hello.emit()), Some(hello));
+        prop_assert_eq!(TcpHello::parse(&hello.emit()), Some(hello));
     }
 
     #[test]
@@ -32,7 +32,7 @@ proptest! {
         let mut bytes = bytes;
         bytes[..8].copy_from_slice(&MAGIC);
         bytes[8] = VERSION;
-        if let Some(hello) = Hello::parse(&bytes) {
+        if let Some(hello) = TcpHello::parse(&bytes) {
             prop_assert_eq!(hello.emit(), bytes);
         }
     }
@@ -49,7 +49,7 @@ proptest! {
             duration_ns: longs[1],
             exchanges: longs[2],
             service_max_ns: longs[3],
-            held_samples: HeldDataSamples { nagle: at(0), window: at(1), cork: at(2), delivered: at(3) },
+            held_samples: HeldDataSampleCounts { nagle: at(0), window: at(1), cork: at(2), delivered: at(3) },
             tcp: TcpInfoSummary {
                 cwnd: at(4),
                 mss_bytes: at(5),
@@ -75,7 +75,7 @@ proptest! {
 #[test]
 fn the_bytes_are_at_the_offsets_of_the_table() {
     let flags = ConnectionFlags { no_delay: true, observe: true, ..ConnectionFlags::default() };
-    let hello = Hello {
+    let hello = TcpHello {
         job: ConnectionJob::Exchange,
         flags,
         request_bytes: 20,
@@ -93,15 +93,15 @@ fn the_bytes_are_at_the_offsets_of_the_table() {
 #[test]
 fn what_is_no_message_is_refused() {
     let mut bytes = [0; HELLO_LEN];
-    assert_eq!(Hello::parse(&bytes), None);
+    assert_eq!(TcpHello::parse(&bytes), None);
     bytes[..8].copy_from_slice(&MAGIC);
-    assert_eq!(Hello::parse(&bytes), None, "version");
+    assert_eq!(TcpHello::parse(&bytes), None, "version");
     bytes[8] = VERSION;
-    assert!(Hello::parse(&bytes).is_some());
+    assert!(TcpHello::parse(&bytes).is_some());
     for (offset, wrong) in [(9, 4), (10, 2), (39, 1)] {
         let mut bytes = bytes;
         bytes[offset] = wrong;
-        assert_eq!(Hello::parse(&bytes), None, "{offset}");
+        assert_eq!(TcpHello::parse(&bytes), None, "{offset}");
     }
     let welcome =
         TcpWelcome { verdict: AdmissionVerdict::ConnectionLimit, facts_bytes: 7, limit: 64 };
@@ -110,10 +110,11 @@ fn what_is_no_message_is_refused() {
     assert_eq!(TcpWelcome::parse(&long.emit()), None);
     assert_eq!(FarEndReport::parse(&[0; REPORT_LEN]), None);
     let report =
-        FarEndReport { exhausted_budget: Some(ByteBudget::Hour), ..FarEndReport::default() }.emit();
+        FarEndReport { exhausted_budget: Some(ByteBudgetKind::Hour), ..FarEndReport::default() }
+            .emit();
     assert_eq!(
         (report[76], FarEndReport::parse(&report).unwrap().exhausted_budget),
-        (2, Some(ByteBudget::Hour))
+        (2, Some(ByteBudgetKind::Hour))
     );
     for offset in [76, 77] {
         let mut report = report;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use horolog_record::{
-    Finding, FindingCode, HeldDataSamples, PathEndpoint, Severity, TcpInfoSummary,
+    Finding, FindingCode, HeldDataSampleCounts, PathEndFacts, Severity, TcpInfoSummary,
 };
 use horolog_sys::tcp::TcpInfo;
 
@@ -47,7 +47,7 @@ pub(crate) fn combined_tcp_info(all: &[TcpInfoSummary]) -> Option<TcpInfoSummary
 }
 
 /// Adds a sample of a waiting socket, by the mechanism that holds its data back.
-pub(crate) fn add_held_sample(info: &TcpInfo, is_corked: bool, samples: &mut HeldDataSamples) {
+pub(crate) fn add_held_sample(info: &TcpInfo, is_corked: bool, samples: &mut HeldDataSampleCounts) {
     if info.not_sent == 0 {
         samples.delivered += u64::from(info.unacknowledged == 0);
     } else if info.unacknowledged == 0 {
@@ -64,8 +64,8 @@ pub(crate) fn add_held_sample(info: &TcpInfo, is_corked: bool, samples: &mut Hel
 
 /// Returns a finding if both ends run on one host, whose CPUs did the work of both.
 pub(crate) fn same_host_finding(
-    near: &PathEndpoint,
-    far: Option<&PathEndpoint>,
+    near: &PathEndFacts,
+    far: Option<&PathEndFacts>,
 ) -> Option<Finding> {
     let far = far?;
     let is_same =
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn the_causes_that_hold_data_back_are_distinguished() {
         let counts_of = |not_sent, unacknowledged, cwnd, is_corked| {
-            let mut samples = HeldDataSamples::default();
+            let mut samples = HeldDataSampleCounts::default();
             let info = TcpInfo { not_sent, unacknowledged, cwnd, ..TcpInfo::default() };
             add_held_sample(&info, is_corked, &mut samples);
             [samples.nagle, samples.window, samples.cork, samples.delivered]

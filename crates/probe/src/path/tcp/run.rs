@@ -8,29 +8,29 @@ use std::time::Duration;
 
 use horolog_io::target::require_unicast;
 use horolog_record::{
-    Finding, FindingCode, Host, PATH_TCP_SCHEMA, PathEndpoint, PathTcpResult, ProgressSlots,
-    Severity, TcpBandwidth, TcpDirection, TcpLatency, TcpTarget, rfc3339_now,
+    Finding, FindingCode, Host, PATH_TCP_SCHEMA, PathEndFacts, PathTcpResult, ProgressSlots,
+    Severity, TcpBandwidthRow, TcpDirection, TcpLatencyRow, TcpTarget, rfc3339_now,
 };
 
-use super::super::live_sampler::{CurrentRow, PathObserver};
-use super::client::TcpSession;
-use super::early_end::EarlyEnd;
+use super::super::live_sampler::{CurrentRowPlan, PathObserver};
+use super::client::TcpNearEndSession;
+use super::early_end::EarlyEndReason;
 use super::error::TcpPathError;
 use super::latency::{TcpRowOutcome, is_set};
 use super::live::{TcpSampler, bandwidth_row_summary, latency_row_summary};
-use super::options::{TcpOptions, ceil_ms};
-use super::protocol::{ConnectionFlags, ConnectionJob, Hello};
+use super::options::{PathTcpOptions, ceil_ms};
+use super::protocol::{ConnectionFlags, ConnectionJob, TcpHello};
 use super::{bandwidth, facts, latency};
 
 /// Interval between checks of whether the run is to end.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// TCP measurement whose far end has answered.
-pub struct TcpRun {
-    options: TcpOptions,
+pub struct PathTcpRun {
+    options: PathTcpOptions,
     address: SocketAddr,
-    near_end: PathEndpoint,
-    far_end: Option<PathEndpoint>,
+    near_end: PathEndFacts,
+    far_end: Option<PathEndFacts>,
 }
 
 /// Planned row: message size in bytes, and direction of a transfer.
@@ -42,8 +42,8 @@ enum TcpRowPlan {
 
 /// Measured row.
 enum MeasuredTcpRow {
-    Latency(TcpRowOutcome<TcpLatency>),
-    Bandwidth(TcpRowOutcome<TcpBandwidth>),
+    Latency(TcpRowOutcome<TcpLatencyRow>),
+    Bandwidth(TcpRowOutcome<TcpBandwidthRow>),
 }
 
 impl TcpRowPlan {
@@ -57,17 +57,17 @@ impl TcpRowPlan {
     }
 }
 
-impl TcpRun {
+impl PathTcpRun {
     /// Checks the options, resolves the far end and requests the facts about its host.
     ///
     /// # Errors
     ///
     /// If the options are invalid, or the far end is unreachable or refuses.
-    pub fn open(options: TcpOptions) -> Result<Self, TcpPathError> {
+    pub fn open(options: PathTcpOptions) -> Result<Self, TcpPathError> {
         options.check()?;
         let address = options.target.resolve(options.family, None)?;
         require_unicast(address.ip())?;
-        let hello = Hello {
+        let hello = TcpHello {
             job: ConnectionJob::Facts,
             flags: ConnectionFlags::default(),
             request_bytes: message_bytes_max(&options),
@@ -78,7 +78,7 @@ impl TcpRun {
             warm_up_ms: ceil_ms(options.warm_up()),
         };
         let is_stopped = AtomicBool::new(false);
-        let session = TcpSession::open(address, &hello, &is_stopped)?;
+        let session = TcpNearEndSession::open(address, &hello, &is_stopped)?;
         let near = facts::near_end(&session.stream);
         let far = session.far_end;
         Ok(Self { options, address, near_end: near, far_end: far })
@@ -156,7 +156,7 @@ impl TcpRun {
         is_stopped: &AtomicBool,
         result: &mut PathTcpResult,
         sampler: Option<&mut TcpSampler<'_>>,
-    ) -> Result<Option<EarlyEnd>, TcpPathError> {
+    ) -> Result<Option<EarlyEndReason>, TcpPathError> {
         let connections = self.options.settings.connections;
         let name = step.name();
         let current_row = self.current_row(index, step, &name);
@@ -188,9 +188,9 @@ impl TcpRun {
     }
 
     /// Returns the planned values of a row for the live view.
-    fn current_row<'a>(&self, index: usize, step: TcpRowPlan, name: &'a str) -> CurrentRow<'a> {
+    fn current_row<'a>(&self, index: usize, step: TcpRowPlan, name: &'a str) -> CurrentRowPlan<'a> {
         let time = self.options.warm_up() + self.options.time();
-        CurrentRow {
+        CurrentRowPlan {
             index,
             name,
             rate: None,
@@ -240,7 +240,7 @@ impl TcpRun {
     }
 }
 
-fn message_bytes_max(options: &TcpOptions) -> u32 {
+fn message_bytes_max(options: &PathTcpOptions) -> u32 {
     let sizes = options.latency_sizes.iter().chain(&options.bandwidth_sizes);
     sizes.copied().max().and_then(|size| u32::try_from(size).ok()).unwrap_or(0)
 }

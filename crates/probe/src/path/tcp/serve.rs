@@ -13,14 +13,14 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use horolog_record::PathEndpoint;
+use horolog_record::PathEndFacts;
 use horolog_sys::epoll::Epoll;
 use horolog_sys::listen;
 
-use super::bounds::HourlyBudget;
+use super::bounds::HourlyByteBudget;
 use super::protocol::AdmissionVerdict;
 use super::session;
-use crate::path::serve::ServiceCounts;
+use crate::path::serve::FarEndServiceCounts;
 
 /// Listen backlog.
 const BACKLOG: u32 = 128;
@@ -35,7 +35,7 @@ const EPOLL_TIMEOUT: Duration = Duration::from_hours(1);
 
 /// Limits of the service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TcpLimits {
+pub struct TcpFarEndLimits {
     /// Maximum number of concurrent connections.
     pub connections: u32,
     /// Maximum number of concurrent connections per address.
@@ -50,7 +50,7 @@ pub struct TcpLimits {
     pub message_bytes: u32,
 }
 
-impl Default for TcpLimits {
+impl Default for TcpFarEndLimits {
     fn default() -> Self {
         Self {
             connections: 128,
@@ -65,33 +65,33 @@ impl Default for TcpLimits {
 
 /// Settings of a TCP far end.
 #[derive(Clone, Debug, Default)]
-pub struct FarEndSettings {
+pub struct TcpFarEndSettings {
     /// Limits.
-    pub limits: TcpLimits,
+    pub limits: TcpFarEndLimits,
     /// True to send no facts about the host but the program version.
     pub hides_host_facts: bool,
 }
 
 /// State shared by all connections of a far end.
 #[derive(Debug)]
-pub(super) struct FarEndState {
-    pub(super) settings: FarEndSettings,
-    pub(super) hourly_budget: HourlyBudget,
-    pub(super) counters: ServiceCounters,
+pub(super) struct TcpFarEndState {
+    pub(super) settings: TcpFarEndSettings,
+    pub(super) hourly_budget: HourlyByteBudget,
+    pub(super) counters: FarEndServiceCounters,
 }
 
 /// Counters of the service, by name.
 #[derive(Debug)]
-pub(super) struct ServiceCounters(Mutex<ServiceCounts>);
+pub(super) struct FarEndServiceCounters(Mutex<FarEndServiceCounts>);
 
-impl Default for ServiceCounters {
+impl Default for FarEndServiceCounters {
     fn default() -> Self {
         let names = ["served", "too many", "over a limit", "malformed", "bytes carried"];
         Self(Mutex::new(names.map(|name| (name, 0)).into()))
     }
 }
 
-impl ServiceCounters {
+impl FarEndServiceCounters {
     fn add(&self, name: &'static str, count: u64) {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *counts.entry(name).or_default() += count;
@@ -122,7 +122,7 @@ impl ServiceCounters {
 #[derive(Debug)]
 pub struct TcpFarEnd {
     address: SocketAddr,
-    shared: Arc<FarEndState>,
+    shared: Arc<TcpFarEndState>,
     /// Dropping it stops the thread.
     stop_signal: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
@@ -133,18 +133,18 @@ pub struct TcpFarEnd {
 /// # Errors
 ///
 /// If the address cannot be listened on, or a thread cannot be started.
-pub fn serve(listen: SocketAddr, settings: FarEndSettings) -> io::Result<TcpFarEnd> {
+pub fn serve(listen: SocketAddr, settings: TcpFarEndSettings) -> io::Result<TcpFarEnd> {
     let listener = listen::listen_tcp(listen, BACKLOG)?;
     let address = listener.local_addr()?;
     let (alive, closed) = UnixStream::pair()?;
     let mut events = Epoll::new(2)?;
     events.add(listener.as_fd(), LISTENER_TOKEN)?;
     events.add(closed.as_fd(), STOP_TOKEN)?;
-    let hour = HourlyBudget::new(settings.limits.bytes_per_hour, Instant::now());
-    let shared = Arc::new(FarEndState {
+    let hour = HourlyByteBudget::new(settings.limits.bytes_per_hour, Instant::now());
+    let shared = Arc::new(TcpFarEndState {
         settings,
         hourly_budget: hour,
-        counters: ServiceCounters::default(),
+        counters: FarEndServiceCounters::default(),
     });
     let thread_state = Arc::clone(&shared);
     let work = move || {
@@ -176,7 +176,7 @@ impl TcpFarEnd {
 
     /// Closes all connections, stops the threads and returns the counts.
     #[must_use]
-    pub fn shut_down(mut self) -> ServiceCounts {
+    pub fn shut_down(mut self) -> FarEndServiceCounts {
         self.stop();
         self.shared.counters.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -210,7 +210,7 @@ struct ServedConnection {
 }
 
 impl OpenConnections {
-    fn accept_connection(&mut self, listener: &TcpListener, shared: &Arc<FarEndState>) {
+    fn accept_connection(&mut self, listener: &TcpListener, shared: &Arc<TcpFarEndState>) {
         let (stream, from) = match listener.accept() {
             Ok(accepted) => accepted,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
@@ -263,13 +263,13 @@ impl OpenConnections {
     }
 }
 
-impl FarEndSettings {
+impl TcpFarEndSettings {
     /// Returns the facts about this host that are sent on a connection.
-    pub(super) fn facts(&self, stream: &TcpStream) -> PathEndpoint {
+    pub(super) fn facts(&self, stream: &TcpStream) -> PathEndFacts {
         if self.hides_host_facts {
-            PathEndpoint {
+            PathEndFacts {
                 program: Some(super::facts::program_version()),
-                ..PathEndpoint::default()
+                ..PathEndFacts::default()
             }
         } else {
             super::facts::near_end(stream)

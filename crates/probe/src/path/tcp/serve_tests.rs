@@ -7,17 +7,17 @@ use std::time::Instant;
 use horolog_record::{FindingCode, PathTcpResult, TcpSettings};
 
 use super::super::super::live_sampler::RecordingObserver;
-use super::super::protocol::{ConnectionFlags, ConnectionJob, HELLO_LEN, Hello};
-use super::super::{TcpDirections, TcpOptions, TcpPathError, TcpRun, TcpSession};
+use super::super::protocol::{ConnectionFlags, ConnectionJob, HELLO_LEN, TcpHello};
+use super::super::{PathTcpOptions, PathTcpRun, TcpDirections, TcpNearEndSession, TcpPathError};
 use super::*;
 
-fn far_end(limits: TcpLimits) -> TcpFarEnd {
-    let settings = FarEndSettings { limits, hides_host_facts: false };
+fn far_end(limits: TcpFarEndLimits) -> TcpFarEnd {
+    let settings = TcpFarEndSettings { limits, hides_host_facts: false };
     serve("127.0.0.1:0".parse().unwrap(), settings).unwrap()
 }
 
-fn options(address: SocketAddr) -> TcpOptions {
-    TcpOptions {
+fn options(address: SocketAddr) -> PathTcpOptions {
+    PathTcpOptions {
         target: address.to_string().parse().unwrap(),
         family: None,
         latency_sizes: vec![1, 5_000],
@@ -36,12 +36,12 @@ fn options(address: SocketAddr) -> TcpOptions {
     }
 }
 
-fn run(options: TcpOptions) -> PathTcpResult {
-    TcpRun::open(options).unwrap().run(&|_| (), &|| false, None).unwrap()
+fn run(options: PathTcpOptions) -> PathTcpResult {
+    PathTcpRun::open(options).unwrap().run(&|_| (), &|| false, None).unwrap()
 }
 
-fn hello() -> Hello {
-    Hello {
+fn hello() -> TcpHello {
+    TcpHello {
         job: ConnectionJob::Exchange,
         flags: ConnectionFlags::default(),
         request_bytes: 10,
@@ -55,7 +55,7 @@ fn hello() -> Hello {
 
 #[test]
 fn round_trips_and_transfers_are_measured_both_ways() {
-    let far = far_end(TcpLimits::default());
+    let far = far_end(TcpFarEndLimits::default());
     let result = run(options(far.address()));
     assert!(result.latency.iter().all(|row| row.round_trips > 0 && row.tcp.is_some()));
     assert_eq!(result.latency.len(), 2);
@@ -74,7 +74,7 @@ fn round_trips_and_transfers_are_measured_both_ways() {
 
 #[test]
 fn every_switch_of_a_socket_can_be_set() {
-    let far = far_end(TcpLimits::default());
+    let far = far_end(TcpFarEndLimits::default());
     let mut all = options(far.address());
     let settings = TcpSettings {
         no_delay: true,
@@ -94,10 +94,10 @@ fn every_switch_of_a_socket_can_be_set() {
 
 #[test]
 fn a_connection_beyond_the_limit_is_refused_with_the_limit() {
-    let far = far_end(TcpLimits { connections: 1, ..TcpLimits::default() });
+    let far = far_end(TcpFarEndLimits { connections: 1, ..TcpFarEndLimits::default() });
     let over = AtomicBool::new(false);
-    let held = TcpSession::open(far.address(), &hello(), &over).unwrap();
-    let refused = TcpSession::open(far.address(), &hello(), &over).map(drop).unwrap_err();
+    let held = TcpNearEndSession::open(far.address(), &hello(), &over).unwrap();
+    let refused = TcpNearEndSession::open(far.address(), &hello(), &over).map(drop).unwrap_err();
     assert!(
         matches!(refused, TcpPathError::ConnectionLimitReached { limit: 1, of_address: false, .. }),
         "{refused}"
@@ -110,28 +110,28 @@ fn a_connection_beyond_the_limit_is_refused_with_the_limit() {
 
 #[test]
 fn what_is_beyond_the_limits_is_refused_with_the_limit() {
-    let limits = TcpLimits {
+    let limits = TcpFarEndLimits {
         time: Duration::from_millis(500),
         message_bytes: 10,
         connections_per_address: 3,
-        ..TcpLimits::default()
+        ..TcpFarEndLimits::default()
     };
     let far = far_end(limits);
     let over = AtomicBool::new(false);
-    let refusal = |hello: Hello| {
-        TcpSession::open(far.address(), &hello, &over).map(drop).unwrap_err().to_string()
+    let refusal = |hello: TcpHello| {
+        TcpNearEndSession::open(far.address(), &hello, &over).map(drop).unwrap_err().to_string()
     };
     assert!(refusal(hello()).contains("500 ms"));
-    let large = Hello { time_ms: 100, ..hello() };
+    let large = TcpHello { time_ms: 100, ..hello() };
     assert!(refusal(large).contains("a message is 10 bytes"));
-    let empty = Hello { request_bytes: 0, head_bytes: 1, ..large };
+    let empty = TcpHello { request_bytes: 0, head_bytes: 1, ..large };
     assert!(refusal(empty).contains("'horolog path serve' of this version"));
     let counted = far.shut_down();
     assert_eq!(["served", "over a limit", "malformed"].map(|what| counted[what]), [0, 2, 1]);
 }
 
 /// What became of a run with a far end that gives little.
-fn bounded(limits: TcpLimits, change: fn(&mut TcpOptions)) -> PathTcpResult {
+fn bounded(limits: TcpFarEndLimits, change: fn(&mut PathTcpOptions)) -> PathTcpResult {
     let far = far_end(limits);
     let mut options = options(far.address());
     options.settings.connections = 1;
@@ -151,7 +151,7 @@ fn limit_message(result: &PathTcpResult) -> &str {
 
 #[test]
 fn a_byte_limit_ends_a_run_with_a_finding_and_what_was_measured() {
-    let few = TcpLimits { bytes: 1 << 14, ..TcpLimits::default() };
+    let few = TcpFarEndLimits { bytes: 1 << 14, ..TcpFarEndLimits::default() };
     for size in [1, 50, 5_000, 20_000] {
         let far = far_end(few);
         let mut options = options(far.address());
@@ -165,7 +165,7 @@ fn a_byte_limit_ends_a_run_with_a_finding_and_what_was_measured() {
         assert_eq!(result.latency[0].round_trips, (1 << 14) / (2 * size), "{size}");
         assert!(result.bandwidth.is_empty());
     }
-    let limits = TcpLimits { bytes: 1 << 20, ..TcpLimits::default() };
+    let limits = TcpFarEndLimits { bytes: 1 << 20, ..TcpFarEndLimits::default() };
     let out = bounded(limits, |options| {
         options.latency_sizes.clear();
         options.directions.backward = false;
@@ -184,13 +184,13 @@ fn a_byte_limit_ends_a_run_with_a_finding_and_what_was_measured() {
 
 #[test]
 fn a_spent_hourly_limit_is_reported_during_a_run_and_at_its_start() {
-    let limits = TcpLimits { bytes_per_hour: 1_000_000, ..TcpLimits::default() };
+    let limits = TcpFarEndLimits { bytes_per_hour: 1_000_000, ..TcpFarEndLimits::default() };
     let far = far_end(limits);
     let mut options = options(far.address());
     options.latency_sizes = vec![5_000];
     let result = run(options.clone());
     assert!(limit_message(&result).contains("1000000 bytes in an hour"));
-    let refused = TcpRun::open(options).map(drop).unwrap_err();
+    let refused = PathTcpRun::open(options).map(drop).unwrap_err();
     assert!(
         matches!(refused, TcpPathError::BudgetExhausted { .. }) && !refused.is_usage_error(),
         "{refused}"
@@ -199,7 +199,7 @@ fn a_spent_hourly_limit_is_reported_during_a_run_and_at_its_start() {
 
 #[test]
 fn a_foreign_hello_is_refused_and_an_idle_connection_delays_no_stop() {
-    let far = far_end(TcpLimits::default());
+    let far = far_end(TcpFarEndLimits::default());
     let mut stream = TcpStream::connect(far.address()).unwrap();
     stream.write_all(&[b'x'; HELLO_LEN]).unwrap();
     let mut response = Vec::new();
@@ -214,11 +214,11 @@ fn a_foreign_hello_is_refused_and_an_idle_connection_delays_no_stop() {
 
 #[test]
 fn an_observer_receives_growing_rows_that_agree_with_the_result() {
-    let far = far_end(TcpLimits::default());
+    let far = far_end(TcpFarEndLimits::default());
     let mut long = options(far.address());
     (long.latency_sizes, long.settings.time_ns) = (vec![1], 1_200_000_000);
     let observer = RecordingObserver::default();
-    let result = TcpRun::open(long).unwrap().run(&|_| (), &|| false, Some(&observer)).unwrap();
+    let result = PathTcpRun::open(long).unwrap().run(&|_| (), &|| false, Some(&observer)).unwrap();
     let (snapshots, ended) = observer.0.into_inner().unwrap();
     let names: Vec<_> = ended.iter().map(|row| &*row.name).collect();
     assert_eq!(names, ["latency 1 B", "out 700 B", "back 700 B"]);
@@ -240,10 +240,10 @@ fn an_observer_receives_growing_rows_that_agree_with_the_result() {
 
 #[test]
 fn a_far_end_that_goes_away_in_the_middle_is_named() {
-    let far = far_end(TcpLimits::default());
+    let far = far_end(TcpFarEndLimits::default());
     let mut long = options(far.address());
     long.settings.time_ns = 20_000_000_000;
-    let path = TcpRun::open(long).unwrap();
+    let path = PathTcpRun::open(long).unwrap();
     let ends = thread::spawn(move || {
         thread::sleep(Duration::from_millis(100));
         drop(far);
@@ -258,12 +258,12 @@ fn a_far_end_that_goes_away_in_the_middle_is_named() {
 
 #[test]
 fn a_run_that_is_ended_keeps_what_it_has() {
-    let far = far_end(TcpLimits::default());
+    let far = far_end(TcpFarEndLimits::default());
     let mut long = options(far.address());
     long.settings.time_ns = 20_000_000_000;
     let begun = Instant::now();
     let is_over = || begun.elapsed() > Duration::from_millis(100);
-    let result = TcpRun::open(long).unwrap().run(&|_| (), &is_over, None).unwrap();
+    let result = PathTcpRun::open(long).unwrap().run(&|_| (), &is_over, None).unwrap();
     assert!(begun.elapsed() < Duration::from_secs(10));
     assert!(result.latency[0].round_trips > 0, "{result:?}");
     let codes: Vec<_> = result.findings.iter().map(|finding| finding.code).collect();
@@ -276,10 +276,10 @@ fn a_run_that_is_ended_keeps_what_it_has() {
 #[test]
 fn options_that_cannot_be_are_refused_before_anything_is_sent() {
     let closed = "127.0.0.1:1".parse().unwrap();
-    let wrong = |change: fn(&mut TcpOptions)| {
+    let wrong = |change: fn(&mut PathTcpOptions)| {
         let mut options = options(closed);
         change(&mut options);
-        TcpRun::open(options).map(drop).unwrap_err()
+        PathTcpRun::open(options).map(drop).unwrap_err()
     };
     for (error, expected) in [
         (wrong(|options| options.settings.connections = 0), "from 1 to 64, not 0"),

@@ -10,15 +10,15 @@ use std::time::{Duration, Instant};
 
 use horolog_sys::tcp;
 
-use super::bounds::ConnectionBudget;
+use super::bounds::ConnectionByteBudget;
 use super::protocol::{
-    AdmissionVerdict, ByteBudget, ConnectionJob, FarEndReport, HELLO_LEN, Hello, TcpWelcome,
+    AdmissionVerdict, ByteBudgetKind, ConnectionJob, FarEndReport, HELLO_LEN, TcpHello, TcpWelcome,
     format_facts,
 };
 use super::row::{
     WAIT_CHECK_INTERVAL, WELCOME_DELAY, add_held_sample, held_sample_delay, tcp_info_summary,
 };
-use super::serve::{FarEndState, TcpLimits};
+use super::serve::{TcpFarEndLimits, TcpFarEndState};
 
 /// Timeout of the hello.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(2);
@@ -36,14 +36,14 @@ const SINK_BUFFER_BYTES_MIN: usize = 128 << 10;
 /// number of connections.
 pub(super) fn serve_connection(
     mut stream: &TcpStream,
-    shared: &FarEndState,
+    shared: &TcpFarEndState,
     (verdict, limit): (AdmissionVerdict, u32),
 ) -> io::Result<()> {
     stream.set_read_timeout(Some(HELLO_TIMEOUT))?;
     stream.set_write_timeout(Some(HELLO_TIMEOUT))?;
     let mut bytes = [0; HELLO_LEN];
     stream.read_exact(&mut bytes)?;
-    let parsed = Hello::parse(&bytes);
+    let parsed = TcpHello::parse(&bytes);
     let (verdict, limit) = match parsed {
         _ if verdict != AdmissionVerdict::Accepted => (verdict, limit),
         None => (AdmissionVerdict::InvalidHello, 0),
@@ -70,14 +70,14 @@ pub(super) fn serve_connection(
     stream.write_all(&[&welcome.emit()[..], &facts].concat())?;
     match parsed {
         Some(hello) if verdict == AdmissionVerdict::Accepted => {
-            FarEndSession::new(stream, hello, shared)?.run_job()
+            TcpFarEndSession::new(stream, hello, shared)?.run_job()
         }
         _ => stream.shutdown(Shutdown::Write),
     }
 }
 
 /// Checks a hello against the limits; returns the verdict and the exceeded limit.
-fn check_hello(hello: &Hello, limits: &TcpLimits) -> (AdmissionVerdict, u32) {
+fn check_hello(hello: &TcpHello, limits: &TcpFarEndLimits) -> (AdmissionVerdict, u32) {
     let time_ms = u32::try_from(limits.time.as_millis()).unwrap_or(u32::MAX);
     let bytes = [hello.request_bytes, hello.head_bytes, hello.body_bytes];
     if hello.time_ms.saturating_add(hello.warm_up_ms) > time_ms {
@@ -106,37 +106,37 @@ fn budget_verdict(wait: Duration) -> (AdmissionVerdict, u32) {
 }
 
 /// Reason why a job ended before the near end was finished.
-enum ConnectionStopReason {
-    BudgetReached(ByteBudget),
+enum FarEndStopReason {
+    BudgetReached(ByteBudgetKind),
     IoError(io::Error),
 }
 
-impl From<io::Error> for ConnectionStopReason {
+impl From<io::Error> for FarEndStopReason {
     fn from(error: io::Error) -> Self {
         Self::IoError(error)
     }
 }
 
-impl From<ByteBudget> for ConnectionStopReason {
-    fn from(bound: ByteBudget) -> Self {
+impl From<ByteBudgetKind> for FarEndStopReason {
+    fn from(bound: ByteBudgetKind) -> Self {
         Self::BudgetReached(bound)
     }
 }
 
-struct FarEndSession<'a> {
+struct TcpFarEndSession<'a> {
     stream: &'a TcpStream,
-    hello: Hello,
+    hello: TcpHello,
     buffer: Vec<u8>,
     /// File with the body, if it is sent by sendfile.
     body: Option<File>,
     report: FarEndReport,
     deadline: Instant,
-    budget: ConnectionBudget<'a>,
-    shared: &'a FarEndState,
+    budget: ConnectionByteBudget<'a>,
+    shared: &'a TcpFarEndState,
 }
 
-impl<'a> FarEndSession<'a> {
-    fn new(stream: &'a TcpStream, hello: Hello, shared: &'a FarEndState) -> io::Result<Self> {
+impl<'a> TcpFarEndSession<'a> {
+    fn new(stream: &'a TcpStream, hello: TcpHello, shared: &'a TcpFarEndState) -> io::Result<Self> {
         let limits = &shared.settings.limits;
         let flags = hello.flags;
         stream.set_nodelay(flags.no_delay)?;
@@ -165,7 +165,7 @@ impl<'a> FarEndSession<'a> {
             body,
             report: FarEndReport::default(),
             deadline: Instant::now() + Duration::from_millis(requested_ms) + GRACE_PERIOD,
-            budget: ConnectionBudget::new(&shared.hourly_budget, limits.bytes),
+            budget: ConnectionByteBudget::new(&shared.hourly_budget, limits.bytes),
             shared,
         })
     }
@@ -184,14 +184,14 @@ impl<'a> FarEndSession<'a> {
         match done {
             Ok(true) => {}
             Ok(false) => return Ok(()),
-            Err(ConnectionStopReason::BudgetReached(bound)) => {
+            Err(FarEndStopReason::BudgetReached(bound)) => {
                 self.report.exhausted_budget = Some(bound);
                 self.report.budget_bytes = match bound {
-                    ByteBudget::Connection => limits.bytes,
-                    ByteBudget::Hour => limits.bytes_per_hour,
+                    ByteBudgetKind::Connection => limits.bytes,
+                    ByteBudgetKind::Hour => limits.bytes_per_hour,
                 };
             }
-            Err(ConnectionStopReason::IoError(error)) => return Err(error),
+            Err(FarEndStopReason::IoError(error)) => return Err(error),
         }
         self.report.tcp =
             tcp::info(self.stream).map(|info| tcp_info_summary(&info)).unwrap_or_default();
@@ -206,7 +206,7 @@ impl<'a> FarEndSession<'a> {
 
     /// Answers requests until the near end sends no more. Returns true if the near end expects a
     /// report, false if the connection is to be closed.
-    fn run_exchanges(&mut self) -> Result<bool, ConnectionStopReason> {
+    fn run_exchanges(&mut self) -> Result<bool, FarEndStopReason> {
         let flags = self.hello.flags;
         let request = self.hello.request_bytes as usize;
         let reply_bytes = u64::from(self.hello.head_bytes) + u64::from(self.hello.body_bytes);
@@ -253,7 +253,7 @@ impl<'a> FarEndSession<'a> {
         Ok(())
     }
 
-    fn receive_stream(&mut self) -> Result<(), ConnectionStopReason> {
+    fn receive_stream(&mut self) -> Result<(), FarEndStopReason> {
         let warm_up = Duration::from_millis(self.hello.warm_up_ms.into());
         let mut begun: Option<Instant> = None;
         let mut last = Instant::now();
@@ -281,7 +281,7 @@ impl<'a> FarEndSession<'a> {
         ended
     }
 
-    fn send_stream(&mut self) -> Result<(), ConnectionStopReason> {
+    fn send_stream(&mut self) -> Result<(), FarEndStopReason> {
         let time = u64::from(self.hello.time_ms) + u64::from(self.hello.warm_up_ms);
         let until = Instant::now() + Duration::from_millis(time);
         let length = self.hello.head_bytes;

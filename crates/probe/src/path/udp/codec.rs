@@ -138,7 +138,7 @@ impl ProbeCodec {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::path::serve::stamp::{PacketContext, reflect};
+    use crate::path::serve::stamp::{ReflectedPacketContext, reflect};
 
     const NOW: Timestamp<Utc> = Timestamp::from_ns(1_700_000_000_000_000_000);
 
@@ -202,7 +202,8 @@ mod tests {
         let received = NOW + Span::from_ns(1_000);
         let now = NOW + Span::from_ns(3_000);
         let far_estimate = ErrorEstimate::new(Span::from_ns(9_000), true);
-        let at = PacketContext { received, now, error_estimate: far_estimate, hop_limit: 255 };
+        let at =
+            ReflectedPacketContext { received, now, error_estimate: far_estimate, hop_limit: 255 };
         assert!(reflect(&mut bytes, &at));
         let reply = codec.parse_reply(&bytes, NOW).unwrap();
         assert_eq!((reply.sequence, reply.counts), (5, None));

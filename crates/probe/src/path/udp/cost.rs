@@ -3,7 +3,7 @@
 
 use horolog_record::PathMeasurementCost;
 use horolog_stats::DuplicateWindow;
-use horolog_sys::clock::MonotonicClock;
+use horolog_sys::clock::ClockMonotonic;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 use horolog_wire::path_probe::{Header, PathDatagramKind};
 
@@ -20,7 +20,7 @@ pub(super) fn measure_cost() -> PathMeasurementCost {
     PathMeasurementCost {
         clock_reading_ns: fastest_ns(|| {
             for _ in 0..ITERATIONS {
-                std::hint::black_box(MonotonicClock.now());
+                std::hint::black_box(ClockMonotonic.now());
             }
         }),
         bookkeeping_ns: fastest_ns(process_exchanges),
@@ -29,9 +29,9 @@ pub(super) fn measure_cost() -> PathMeasurementCost {
 
 fn fastest_ns(work: impl Fn()) -> f64 {
     let once = |_| {
-        let begun: Timestamp<Monotonic> = MonotonicClock.now();
+        let begun: Timestamp<Monotonic> = ClockMonotonic.now();
         work();
-        (MonotonicClock.now() - begun).as_ns() as f64 / f64::from(ITERATIONS)
+        (ClockMonotonic.now() - begun).as_ns() as f64 / f64::from(ITERATIONS)
     };
     (0..REPETITIONS).map(once).fold(f64::INFINITY, f64::min)
 }
@@ -45,9 +45,9 @@ fn process_exchanges() {
     for sequence in 0..ITERATIONS {
         codec.write_request(&mut bytes, sequence, false, Timestamp::from_ns(0));
         window.open(u64::from(sequence));
-        let sent: Timestamp<Monotonic> = MonotonicClock.now();
+        let sent: Timestamp<Monotonic> = ClockMonotonic.now();
         Header::new(PathDatagramKind::Echo, 1, sequence).emit(std::hint::black_box(&mut bytes));
-        let taken = MonotonicClock.now();
+        let taken = ClockMonotonic.now();
         let Some(reply) = codec.parse_reply(&bytes, Timestamp::from_ns(0)) else { return };
         let at = ExchangeTimes {
             latency: taken - sent,

@@ -1,8 +1,8 @@
 //! Findings of a UDP path run, from its record. Pure.
 
 use horolog_record::{
-    Distribution, Finding, FindingCode, PathProtocol, PathRow, PathSendMode, PathUdpResult,
-    RowEndReason, Severity, TimestampSource,
+    Distribution, Finding, FindingCode, PathProtocol, PathSendMode, PathUdpResult, PathUdpRow,
+    Severity, TimestampSource, UdpRowEndReason,
 };
 
 use crate::path::format_time;
@@ -62,8 +62,8 @@ pub(super) fn all_findings(result: &PathUdpResult, context: &UdpRunContext) -> V
 }
 
 /// Returns true if a row was interrupted before its first counted request.
-fn is_warming_up(row: &PathRow) -> bool {
-    row.ended == Some(RowEndReason::Interrupted) && row.counts.sent == 0
+fn is_warming_up(row: &PathUdpRow) -> bool {
+    row.ended == Some(UdpRowEndReason::Interrupted) && row.counts.sent == 0
 }
 
 fn finding(code: FindingCode, severity: Severity, message: String, advice: &str) -> Finding {
@@ -110,7 +110,7 @@ fn run_findings(result: &PathUdpResult) -> Vec<Finding> {
     findings
 }
 
-fn row_findings(result: &PathUdpResult, row: &PathRow, index: usize) -> Vec<Finding> {
+fn row_findings(result: &PathUdpResult, row: &PathUdpRow, index: usize) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut add_finding = |code, severity, message: String, advice: &str| {
         let finding = finding(code, severity, message, advice);
@@ -213,7 +213,7 @@ fn row_findings(result: &PathUdpResult, row: &PathRow, index: usize) -> Vec<Find
 /// Adds findings on a missed rate, late sending, and queueing.
 fn rate_findings(
     result: &PathUdpResult,
-    row: &PathRow,
+    row: &PathUdpRow,
     add_finding: &mut impl FnMut(FindingCode, Severity, String, &str),
 ) {
     let sent = row.counts.sent + row.counts.refused;
@@ -274,21 +274,21 @@ fn overload_finding(result: &PathUdpResult) -> Option<Finding> {
     })
 }
 
-fn outage_message(row: &PathRow, protocol: PathProtocol) -> Option<(String, &'static str)> {
+fn outage_message(row: &PathUdpRow, protocol: PathProtocol) -> Option<(String, &'static str)> {
     let answered = row.counts.received;
     match row.ended {
-        Some(RowEndReason::Vanished) => Some((
+        Some(UdpRowEndReason::Vanished) => Some((
             format!("The far end stopped replying after {answered} replies."),
             "Check that it still runs, and what changed on the path.",
         )),
-        Some(RowEndReason::Closed) => Some((
+        Some(UdpRowEndReason::Closed) => Some((
             format!("The far end's port was closed after {answered} replies."),
             match protocol {
                 PathProtocol::Horolog => "Start 'horolog path serve' there again.",
                 PathProtocol::Stamp => "Start the session-reflector there again.",
             },
         )),
-        Some(RowEndReason::Failed) => Some((
+        Some(UdpRowEndReason::Failed) => Some((
             format!("This host's socket failed after {answered} replies."),
             "Check the interface and the route.",
         )),
@@ -301,7 +301,7 @@ fn outage_message(row: &PathRow, protocol: PathProtocol) -> Option<(String, &'st
 }
 
 /// Returns message and advice on losses, by their locations.
-fn loss_message(row: &PathRow) -> (String, &'static str) {
+fn loss_message(row: &PathUdpRow) -> (String, &'static str) {
     let (counts, share) = (&row.counts, row.loss_ratio() * 100.0);
     let (lost, sent) = (counts.lost, counts.sent);
     let longer = "Use a longer --timeout.";
@@ -359,7 +359,7 @@ fn loss_message(row: &PathRow) -> (String, &'static str) {
 
 /// Formats a count by direction, for the middle of a message; empty if unknown.
 fn per_direction_text(
-    row: &PathRow,
+    row: &PathUdpRow,
     of: impl Fn(&horolog_record::PathDirectionCounts) -> u64,
 ) -> String {
     match (&row.forward, &row.backward) {
@@ -371,7 +371,7 @@ fn per_direction_text(
 }
 
 /// Returns the DSCPs with which requests and replies arrived, if one differs from `sent`.
-fn changed_dscp(sent: u8, row: &PathRow) -> Option<(u8, u8)> {
+fn changed_dscp(sent: u8, row: &PathUdpRow) -> Option<(u8, u8)> {
     let there = row.dscp_forward.unwrap_or(sent);
     let back = row.dscp_backward.unwrap_or(sent);
     (there != sent || back != sent).then_some((there, back))

@@ -1,8 +1,8 @@
 //! What is said of losses, of lateness and of pollers without a processor.
 
 use horolog_record::{
-    Host, PATH_UDP_SCHEMA, PathCounts, PathDirectionCounts, PathHostLosses, PathLoad,
-    PathMeasurementCost, PathTarget,
+    Host, PATH_UDP_SCHEMA, PathDirectionCounts, PathHostLosses, PathLoad, PathMeasurementCost,
+    PathRequestCounts, PathTarget,
 };
 use horolog_stats::Recorder;
 
@@ -17,21 +17,21 @@ fn distribution(times_ns: &[u64]) -> Option<Distribution> {
 }
 
 /// A row of 2,000 requests, of which so many were lost there and back.
-fn row(there: u64, back: u64, late: u64) -> PathRow {
+fn row(there: u64, back: u64, late: u64) -> PathUdpRow {
     let lost = there + back + late;
-    PathRow {
+    PathUdpRow {
         length: 64,
         fragments: 1,
         duration_s: 1.0,
         intended_rate: Some(2_000.0),
         achieved_rate: 2_000.0,
         load: PathLoad::default(),
-        counts: PathCounts {
+        counts: PathRequestCounts {
             sent: 2_000,
             received: 2_000 - lost,
             lost,
             late,
-            ..PathCounts::default()
+            ..PathRequestCounts::default()
         },
         forward: Some(PathDirectionCounts { lost: there, ..PathDirectionCounts::default() }),
         backward: Some(PathDirectionCounts { lost: back, ..PathDirectionCounts::default() }),
@@ -55,7 +55,7 @@ fn row(there: u64, back: u64, late: u64) -> PathRow {
     }
 }
 
-fn result(row: PathRow) -> PathUdpResult {
+fn result(row: PathUdpRow) -> PathUdpResult {
     PathUdpResult {
         schema: PATH_UDP_SCHEMA.to_owned(),
         started: String::new(),
@@ -92,7 +92,7 @@ fn texts_of(result: &PathUdpResult, code: FindingCode) -> Vec<(String, String)> 
     of_code.map(|finding| (finding.message, finding.advice)).collect()
 }
 
-fn lost(row: PathRow) -> (String, String) {
+fn lost(row: PathUdpRow) -> (String, String) {
     texts_of(&result(row), FindingCode::PathLoss).remove(0)
 }
 
@@ -135,7 +135,7 @@ fn lateness_is_held_against_the_same_percentile() {
     let with = |late_ns: u64, delay_ns: &[u64]| {
         let (send_late_ns, delay_ns) = (distribution(&[late_ns]), distribution(delay_ns));
         texts_of(
-            &result(PathRow { send_late_ns, delay_ns, ..row(0, 0, 0) }),
+            &result(PathUdpRow { send_late_ns, delay_ns, ..row(0, 0, 0) }),
             FindingCode::RequestsLate,
         )
     };
@@ -173,8 +173,8 @@ fn an_end_in_the_warm_up_is_reported() {
     };
     let ended = |sent| {
         let row = row(0, 0, 0);
-        let counts = horolog_record::PathCounts { sent, ..row.counts };
-        PathRow { counts, ended: Some(RowEndReason::Interrupted), ..row }
+        let counts = horolog_record::PathRequestCounts { sent, ..row.counts };
+        PathUdpRow { counts, ended: Some(UdpRowEndReason::Interrupted), ..row }
     };
     assert!(message_of(ended(0)).contains("in the warm-up of a row"));
     assert!(message_of(ended(1)).contains("The run was interrupted."));

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use horolog_sys::datagram::{self, MessageHeader, WaitMode};
+use horolog_sys::datagram::{self, MsghdrBuffers, WaitMode};
 use horolog_sys::socket::Socket;
 use horolog_wire::path_probe::{FLAG_KERNEL_TIME, FLAG_TRAFFIC_CLASS, Header};
 use horolog_wire::stamp::SENDER_HOP_LIMIT;
@@ -31,7 +31,7 @@ pub(super) struct UdpFlow {
     pub(super) kernel_timestamps: bool,
     /// True if the traffic class of replies is received.
     receives_class: bool,
-    envelope: MessageHeader,
+    envelope: MsghdrBuffers,
     pub(super) send_buffer: Vec<u8>,
     pub(super) receive_buffer: Vec<u8>,
     /// Number of datagrams sent since the kernel began to number them for timestamps.
@@ -111,7 +111,7 @@ impl UdpFlow {
             wait: if options.busy_polling { WaitMode::NonBlocking } else { WaitMode::Blocking },
             kernel_timestamps: options.kernel_timestamps,
             receives_class,
-            envelope: MessageHeader::new(),
+            envelope: MsghdrBuffers::new(),
             send_buffer: vec![0; length as usize],
             receive_buffer: vec![0; DATAGRAM_BYTES_MAX],
             sent_count: 0,

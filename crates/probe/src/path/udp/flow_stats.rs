@@ -1,10 +1,10 @@
 //! Stats of one flow in one row: replies by class, and times. Owned by one thread; recording
 //! allocates nothing. Pure.
 
-use horolog_record::{LiveCounts, PathCounts, PathDirectionCounts, Progress};
-use horolog_stats::{DuplicateWindow, MarkOutcome, Recorder, SignedRecorder};
+use horolog_record::{LiveCounts, PathDirectionCounts, PathRequestCounts, Progress};
+use horolog_stats::{DuplicateWindow, Recorder, SequenceMarkOutcome, SignedRecorder};
 use horolog_time::Span;
-use horolog_wire::path_probe::{HostLosses, SessionCounts};
+use horolog_wire::path_probe::{FarEndHostLosses, SessionCounts};
 
 use super::codec::ProbeReply;
 
@@ -38,7 +38,7 @@ pub(super) struct FlowStats {
     /// Sequence number of the first counted request.
     warm_up: u32,
     timeout: Span,
-    pub(super) counts: PathCounts,
+    pub(super) counts: PathRequestCounts,
     /// Duplicates that arose on the way to the far end.
     forward_duplicate: u64,
     /// Highest received sequence number plus one.
@@ -49,7 +49,7 @@ pub(super) struct FlowStats {
     /// Far end's counts in the latest reply.
     pub(super) far_counts: Option<SessionCounts>,
     /// Losses at the far end's host, reported at the end of the session.
-    pub(super) far_losses: Option<HostLosses>,
+    pub(super) far_losses: Option<FarEndHostLosses>,
     /// Packets dropped by this host's socket.
     pub(super) dropped: Option<u64>,
     pub(super) rtt: Recorder,
@@ -74,7 +74,7 @@ impl FlowStats {
         Self {
             warm_up,
             timeout,
-            counts: PathCounts::default(),
+            counts: PathRequestCounts::default(),
             forward_duplicate: 0,
             next_sequence: 0,
             arrivals_by_sequence: vec![0; ARRIVALS_STORED].into_boxed_slice(),
@@ -125,7 +125,7 @@ impl FlowStats {
             return ReplyClass::Other;
         }
         let mark = window.mark(u64::from(reply.sequence));
-        if mark == MarkOutcome::Outside {
+        if mark == SequenceMarkOutcome::Outside {
             self.counts.invalid += 1;
             return ReplyClass::Other;
         }
@@ -138,7 +138,7 @@ impl FlowStats {
                 self.far_counts = Some(counted);
             }
         }
-        if mark == MarkOutcome::Duplicate {
+        if mark == SequenceMarkOutcome::Duplicate {
             self.counts.duplicate += 1;
             self.count_duplicate(reply);
             return ReplyClass::Other;
@@ -197,7 +197,7 @@ impl FlowStats {
     /// reports none.
     pub(super) fn direction_counts(&self) -> Option<(PathDirectionCounts, PathDirectionCounts)> {
         let counted = self.far_counts?;
-        let PathCounts { sent, received, late, duplicate, reordered, .. } = self.counts;
+        let PathRequestCounts { sent, received, late, duplicate, reordered, .. } = self.counts;
         let there = u64::from(counted.arrivals).saturating_sub(self.forward_duplicate);
         let behind = u64::from(counted.out_of_order).saturating_sub(self.forward_duplicate);
         let forward = PathDirectionCounts {

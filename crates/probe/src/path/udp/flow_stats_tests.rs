@@ -58,7 +58,7 @@ fn each_reply_is_counted_as_what_it_is() {
     stats.record_reply(&reply(8, 8, 2), &at(8_500), &window);
     stats.record_reply(&reply(6, 5, 1), &at(8_500), &window);
     stats.record_reply(&reply(1_000_000, 8, 2), &at(1), &window);
-    let PathCounts { received, late, duplicate, reordered, invalid, .. } = stats.counts;
+    let PathRequestCounts { received, late, duplicate, reordered, invalid, .. } = stats.counts;
     assert_eq!((received, late, duplicate, reordered, invalid), (6, 1, 2, 2, 1));
     let (forward, backward) = stats.direction_counts().unwrap();
     assert_eq!((forward.lost, forward.duplicate, forward.reordered), (91, 1, 1));

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use horolog_sys::clock::{MonotonicClock, realtime_minus_monotonic};
+use horolog_sys::clock::{ClockMonotonic, realtime_minus_monotonic};
 use horolog_sys::datagram::{self, WaitMode};
 use horolog_sys::socket::Socket;
 use horolog_time::{Clock, Timestamp};
@@ -102,7 +102,7 @@ pub(super) fn check_reflector(
 ) -> Result<(), UdpPathError> {
     let mut request = [0; stamp::PACKET_LEN];
     let now =
-        || Timestamp::from_ns((MonotonicClock.now() + realtime_minus_monotonic().offset).as_ns());
+        || Timestamp::from_ns((ClockMonotonic.now() + realtime_minus_monotonic().offset).as_ns());
     codec.write_request(&mut request, 0, true, now());
     match send_request(socket, &request, |bytes| codec.parse_reply(bytes, now())) {
         Ok(Some(_)) => Ok(()),

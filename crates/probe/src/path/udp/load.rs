@@ -16,7 +16,7 @@ use horolog_wire::path_probe::{Header, PathDatagramKind};
 use super::error::UdpPathError;
 use super::flow::open_connected_socket;
 use super::options::{LoadDestination, PathUdpOptions};
-use super::shared::RowState;
+use super::shared::SharedRowState;
 
 /// Longest wait for room in the send buffer before the end condition is checked.
 const WRITABLE_WAIT_MAX: Duration = Duration::from_millis(10);
@@ -62,7 +62,12 @@ impl PathLoadGenerator {
     }
 
     /// Sends load whenever the ratio permits, until the requests are done.
-    pub(super) fn send_load(mut self, shared: &RowState<'_>, session: u64, is_done: &AtomicBool) {
+    pub(super) fn send_load(
+        mut self,
+        shared: &SharedRowState<'_>,
+        session: u64,
+        is_done: &AtomicBool,
+    ) {
         let mut number = 0_u32;
         while shared.wait_to_load(is_done) {
             Header::new(PathDatagramKind::Load, session, number).emit(&mut self.bytes);

@@ -6,10 +6,10 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
 
-use horolog_record::{ProgressPublisher, RowEndReason};
+use horolog_record::{ProgressPublisher, UdpRowEndReason};
 use horolog_stats::{DuplicateWindow, Recorder};
 use horolog_sys::affinity::set_timer_slack_ns;
-use horolog_sys::clock::{MonotonicClock, sleep_until};
+use horolog_sys::clock::{ClockMonotonic, sleep_until};
 use horolog_sys::datagram;
 use horolog_sys::socket::Socket;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
@@ -18,7 +18,7 @@ use super::codec::ProbeCodec;
 use super::flow::{ReceivedDatagram, UdpFlow};
 use super::flow_stats::{ExchangeTimes, FlowStats};
 use super::ping_pong::{FlowOutcome, UNREACHABLE_AFTER};
-use super::shared::RowState;
+use super::shared::SharedRowState;
 
 /// Receive timeout, after which the receiver checks whether to end.
 const RECEIVE_TIMEOUT: Duration = Duration::from_millis(10);
@@ -44,7 +44,7 @@ impl FlowSchedule {
 }
 
 /// State shared by sender and receiver of a flow.
-pub(super) struct FlowShared {
+pub(super) struct SharedFlowState {
     pub(super) window: DuplicateWindow,
     /// User send times by sequence number modulo its length; `CLOCK_MONOTONIC`, in ns.
     sent_at: Box<[AtomicI64]>,
@@ -56,7 +56,7 @@ pub(super) struct FlowShared {
     is_renumbered: AtomicBool,
 }
 
-impl FlowShared {
+impl SharedFlowState {
     pub(super) fn new(window: DuplicateWindow, reach: usize) -> Self {
         let sent_at = (0..reach.next_power_of_two()).map(|_| AtomicI64::new(0)).collect();
         let (next, is_done) = (AtomicU32::new(0), AtomicBool::new(false));
@@ -89,8 +89,8 @@ pub(super) struct FlowSender<'a> {
     pub(super) socket: &'a Socket,
     pub(super) codec: ProbeCodec,
     pub(super) send_buffer: Vec<u8>,
-    pub(super) shared: &'a RowState<'a>,
-    pub(super) flow_shared: &'a FlowShared,
+    pub(super) shared: &'a SharedRowState<'a>,
+    pub(super) flow_shared: &'a SharedFlowState,
     pub(super) schedule: FlowSchedule,
     pub(super) utc_offset: Span,
 }
@@ -100,7 +100,7 @@ impl FlowSender<'_> {
     pub(super) fn send_all(mut self) -> SenderOutcome {
         // Best effort; has no effect on real-time threads.
         let _ = set_timer_slack_ns(1);
-        let now = MonotonicClock.now();
+        let now = ClockMonotonic.now();
         let mut sent = SenderOutcome {
             send_late: Recorder::new(),
             sent_count: 0,
@@ -121,7 +121,7 @@ impl FlowSender<'_> {
 
     fn sleep_until_due(&self, due: Timestamp<Monotonic>) -> bool {
         loop {
-            let now = MonotonicClock.now();
+            let now = ClockMonotonic.now();
             if now >= due {
                 // A sender that is late checks too.
                 return !self.shared.should_stop();
@@ -140,7 +140,7 @@ impl FlowSender<'_> {
     fn send_request(&mut self, sequence: u32, due: Timestamp<Monotonic>, sent: &mut SenderOutcome) {
         let is_warm_up = sequence < self.shared.warm_up;
         self.shared.wait_for_load(sequence == self.shared.warm_up);
-        let now = MonotonicClock.now();
+        let now = ClockMonotonic.now();
         self.codec.write_request(
             &mut self.send_buffer,
             sequence,
@@ -169,8 +169,8 @@ impl FlowSender<'_> {
 pub(super) struct FlowReceiver<'a> {
     pub(super) flow: UdpFlow,
     pub(super) stats: FlowStats,
-    pub(super) shared: &'a RowState<'a>,
-    pub(super) flow_shared: &'a FlowShared,
+    pub(super) shared: &'a SharedRowState<'a>,
+    pub(super) flow_shared: &'a SharedFlowState,
     pub(super) schedule: FlowSchedule,
     pub(super) utc_offset: Span,
     /// Kernel transmit timestamps by sequence number modulo its length, in ns since 1970; empty if
@@ -186,19 +186,19 @@ impl FlowReceiver<'_> {
     pub(super) fn receive_all(mut self) -> (FlowOutcome, UdpFlow) {
         let timeout = Span::from_ns(self.shared.timeout.as_nanos() as i64);
         let mut ended =
-            self.flow.set_receive_timeout(RECEIVE_TIMEOUT).err().map(|_| RowEndReason::Failed);
-        let mut last_received = MonotonicClock.now();
+            self.flow.set_receive_timeout(RECEIVE_TIMEOUT).err().map(|_| UdpRowEndReason::Failed);
+        let mut last_received = ClockMonotonic.now();
         let mut polls = 0_u32;
         let mut quiet_since = None;
         while ended.is_none() {
             match self.flow.receive() {
                 Ok(received) => {
-                    last_received = MonotonicClock.now();
+                    last_received = ClockMonotonic.now();
                     self.process_datagram(received, last_received);
                 }
                 Err(error) => match error.kind() {
                     ErrorKind::WouldBlock | ErrorKind::Interrupted => std::hint::spin_loop(),
-                    ErrorKind::ConnectionRefused => ended = Some(RowEndReason::Closed),
+                    ErrorKind::ConnectionRefused => ended = Some(UdpRowEndReason::Closed),
                     _ => {}
                 },
             }
@@ -206,7 +206,7 @@ impl FlowReceiver<'_> {
             if self.shared.busy_polling && !polls.is_multiple_of(POLLS_PER_CHECK) {
                 continue;
             }
-            let now = MonotonicClock.now();
+            let now = ClockMonotonic.now();
             self.publish_progress(now);
             if self.flow_shared.is_done.load(Ordering::Acquire) {
                 let since = *quiet_since.get_or_insert(now);
@@ -219,16 +219,16 @@ impl FlowReceiver<'_> {
                 if self.flow.is_reachable(self.shared.to)
                     && self.flow.set_receive_timeout(RECEIVE_TIMEOUT).is_ok()
                 {
-                    last_received = MonotonicClock.now();
+                    last_received = ClockMonotonic.now();
                 } else {
-                    ended = Some(RowEndReason::Vanished);
+                    ended = Some(UdpRowEndReason::Vanished);
                 }
             }
         }
         if ended.is_some() {
             self.shared.is_row_ended.store(true, Ordering::Relaxed);
         }
-        let over = MonotonicClock.now();
+        let over = ClockMonotonic.now();
         (
             FlowOutcome { stats: self.stats, started_at: None, ended_at: over, end_reason: ended },
             self.flow,

@@ -27,22 +27,22 @@ pub enum LoadDestination {
     Broadcast,
 }
 
-/// Planned row: datagram length and load ratio.
+/// Planned row of a UDP measurement: datagram length and load ratio.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct RowPlan {
+pub struct UdpRowPlan {
     /// Payload of a request in bytes.
     pub length: u64,
     /// Load datagrams per request.
     pub load_ratio: f64,
 }
 
-const fn row(length: u64, load_ratio: f64) -> RowPlan {
-    RowPlan { length, load_ratio }
+const fn row(length: u64, load_ratio: f64) -> UdpRowPlan {
+    UdpRowPlan { length, load_ratio }
 }
 
 /// Rows of Table 4 of Hao, Xue and Qin, "Performance and test method for real-time parallel
 /// system", in its order.
-pub const TABLE_4: [RowPlan; 8] = [
+pub const TABLE_4: [UdpRowPlan; 8] = [
     row(1_000, 0.0),
     row(2_000, 0.0),
     row(3_000, 50.0),
@@ -68,7 +68,7 @@ pub struct PathUdpOptions {
     /// Confirmation that a public STAMP reflector belongs to the user.
     pub i_own_this_target: bool,
     /// Rows.
-    pub rows: Vec<RowPlan>,
+    pub rows: Vec<UdpRowPlan>,
     /// Duration of a row.
     pub time: Duration,
     /// Number of requests of a row in all flows together, which ends the row; `None` if `time` ends

@@ -3,9 +3,9 @@
 use std::io::ErrorKind;
 use std::os::fd::AsFd;
 
-use horolog_record::{ProgressPublisher, RowEndReason};
+use horolog_record::{ProgressPublisher, UdpRowEndReason};
 use horolog_stats::DuplicateWindow;
-use horolog_sys::clock::{MonotonicClock, sleep_until};
+use horolog_sys::clock::{ClockMonotonic, sleep_until};
 use horolog_sys::datagram::{self, WaitMode};
 use horolog_sys::message::is_refusal;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
@@ -13,7 +13,7 @@ use horolog_time::{Clock, Monotonic, Span, Timestamp};
 use super::flow::{ReceivedDatagram, UdpFlow};
 use super::flow_stats::{ExchangeTimes, FlowStats};
 use super::options::WARM_UP_TIME_MAX;
-use super::shared::RowState;
+use super::shared::SharedRowState;
 
 /// Receive calls between two readings of the clock when busy polling.
 const POLLS_PER_CHECK: u32 = 64;
@@ -30,11 +30,11 @@ pub(super) struct FlowOutcome {
     pub(super) stats: FlowStats,
     pub(super) started_at: Option<Timestamp<Monotonic>>,
     pub(super) ended_at: Timestamp<Monotonic>,
-    pub(super) end_reason: Option<RowEndReason>,
+    pub(super) end_reason: Option<UdpRowEndReason>,
 }
 
 /// Outcome of the wait for a reply.
-enum ReplyWait {
+enum ReplyWaitOutcome {
     /// Reply received; its user receive time.
     Answered(Timestamp<Monotonic>),
     TimedOut,
@@ -55,16 +55,16 @@ struct PingPongExchange<'a> {
 /// Runs exchanges until the row is over.
 pub(super) fn ping_pong(
     flow: &mut UdpFlow,
-    shared: &RowState<'_>,
+    shared: &SharedRowState<'_>,
     mut stats: FlowStats,
     window: &DuplicateWindow,
     (offset, mut publisher): (Span, Option<ProgressPublisher<'_>>),
 ) -> FlowOutcome {
     let timeout = Span::from_ns(shared.timeout.as_nanos() as i64);
     let length = Span::from_ns(shared.time.as_nanos() as i64);
-    let (mut begun, mut over) = (None, MonotonicClock.now());
+    let (mut begun, mut over) = (None, ClockMonotonic.now());
     let (mut last_received, mut refusals) = (over, 0);
-    let mut ended = flow.set_receive_timeout(shared.timeout).err().map(|_| RowEndReason::Failed);
+    let mut ended = flow.set_receive_timeout(shared.timeout).err().map(|_| UdpRowEndReason::Failed);
     let warm_until = over + Span::from_ns(WARM_UP_TIME_MAX.as_nanos() as i64);
     let mut next = 0;
     while next < shared.count.unwrap_or(u32::MAX) {
@@ -88,8 +88,8 @@ pub(super) fn ping_pong(
         };
         let waited = exchange.run_exchange(sequence, sequence < shared.warm_up);
         over = match waited {
-            ReplyWait::Answered(taken) => taken,
-            _ => MonotonicClock.now(),
+            ReplyWaitOutcome::Answered(taken) => taken,
+            _ => ClockMonotonic.now(),
         };
         if let Some(mut progress) =
             publisher.as_mut().and_then(|publisher| publisher.slot_if_due(over))
@@ -97,20 +97,20 @@ pub(super) fn ping_pong(
             stats.publish_progress(stats.counts.sent, &mut progress);
         }
         match waited {
-            ReplyWait::Answered(_) => (last_received, refusals) = (over, 0),
-            ReplyWait::Failed => ended = Some(RowEndReason::Failed),
-            ReplyWait::Refused => {
+            ReplyWaitOutcome::Answered(_) => (last_received, refusals) = (over, 0),
+            ReplyWaitOutcome::Failed => ended = Some(UdpRowEndReason::Failed),
+            ReplyWaitOutcome::Refused => {
                 refusals += 1;
-                ended = (refusals >= REFUSALS_MAX).then_some(RowEndReason::Closed);
+                ended = (refusals >= REFUSALS_MAX).then_some(UdpRowEndReason::Closed);
             }
-            ReplyWait::TimedOut
+            ReplyWaitOutcome::TimedOut
                 if over - last_received < UNREACHABLE_AFTER.max(timeout + timeout) => {}
-            ReplyWait::TimedOut => {
+            ReplyWaitOutcome::TimedOut => {
                 if flow.is_reachable(shared.to) && flow.set_receive_timeout(shared.timeout).is_ok()
                 {
                     last_received = over;
                 } else {
-                    ended = Some(RowEndReason::Vanished);
+                    ended = Some(UdpRowEndReason::Vanished);
                 }
             }
         }
@@ -120,9 +120,9 @@ pub(super) fn ping_pong(
 
 impl PingPongExchange<'_> {
     /// Runs one exchange.
-    fn run_exchange(&mut self, sequence: u32, is_warm_up: bool) -> ReplyWait {
+    fn run_exchange(&mut self, sequence: u32, is_warm_up: bool) -> ReplyWaitOutcome {
         let flow = &mut *self.flow;
-        let now = if flow.codec.carries_time() { self.utc_ns(MonotonicClock.now()) } else { 0 };
+        let now = if flow.codec.carries_time() { self.utc_ns(ClockMonotonic.now()) } else { 0 };
         let flow = &mut *self.flow;
         flow.codec.write_request(
             &mut flow.send_buffer,
@@ -131,16 +131,16 @@ impl PingPongExchange<'_> {
             Timestamp::from_ns(now),
         );
         self.window.open(u64::from(sequence));
-        let sent = MonotonicClock.now();
+        let sent = ClockMonotonic.now();
         if let Err(error) = datagram::send(flow.socket.as_fd(), &flow.send_buffer) {
             return match error.kind() {
                 // ICMP error for an earlier request; this one was not sent.
-                ErrorKind::ConnectionRefused => ReplyWait::Refused,
+                ErrorKind::ConnectionRefused => ReplyWaitOutcome::Refused,
                 ErrorKind::WouldBlock => self.count_refused(is_warm_up),
                 _ if is_refusal(&error) && error.raw_os_error() != Some(90) => {
                     self.count_refused(is_warm_up)
                 }
-                _ => ReplyWait::Failed,
+                _ => ReplyWaitOutcome::Failed,
             };
         }
         flow.sent_count = flow.sent_count.wrapping_add(1);
@@ -148,27 +148,27 @@ impl PingPongExchange<'_> {
         self.wait_for_reply(sequence, sent)
     }
 
-    fn count_refused(&mut self, is_warm_up: bool) -> ReplyWait {
+    fn count_refused(&mut self, is_warm_up: bool) -> ReplyWaitOutcome {
         self.stats.counts.refused += u64::from(!is_warm_up);
-        sleep_until(MonotonicClock.now() + SEND_RETRY_PAUSE);
-        ReplyWait::TimedOut
+        sleep_until(ClockMonotonic.now() + SEND_RETRY_PAUSE);
+        ReplyWaitOutcome::TimedOut
     }
 
     fn utc_ns(&self, at: Timestamp<Monotonic>) -> i64 {
         (at + self.utc_offset).as_ns()
     }
 
-    fn wait_for_reply(&mut self, sequence: u32, sent: Timestamp<Monotonic>) -> ReplyWait {
+    fn wait_for_reply(&mut self, sequence: u32, sent: Timestamp<Monotonic>) -> ReplyWaitOutcome {
         let mut polls = 0_u32;
         loop {
             match self.flow.receive() {
                 Ok(received) => {
-                    let taken = MonotonicClock.now();
+                    let taken = ClockMonotonic.now();
                     if self.process_datagram(received, sequence, sent, taken) {
-                        return ReplyWait::Answered(taken);
+                        return ReplyWaitOutcome::Answered(taken);
                     }
                     if taken - sent > self.timeout {
-                        return ReplyWait::TimedOut;
+                        return ReplyWaitOutcome::TimedOut;
                     }
                 }
                 Err(error) => match error.kind() {
@@ -176,13 +176,13 @@ impl PingPongExchange<'_> {
                         polls = polls.wrapping_add(1);
                         let is_check_due = self.flow.wait == WaitMode::Blocking
                             || polls.is_multiple_of(POLLS_PER_CHECK);
-                        if is_check_due && MonotonicClock.now() - sent >= self.timeout {
-                            return ReplyWait::TimedOut;
+                        if is_check_due && ClockMonotonic.now() - sent >= self.timeout {
+                            return ReplyWaitOutcome::TimedOut;
                         }
                     }
-                    ErrorKind::ConnectionRefused => return ReplyWait::Refused,
+                    ErrorKind::ConnectionRefused => return ReplyWaitOutcome::Refused,
                     _ if is_refusal(&error) => {}
-                    _ => return ReplyWait::Failed,
+                    _ => return ReplyWaitOutcome::Failed,
                 },
             }
         }

@@ -109,9 +109,9 @@ mod tests {
     use horolog_wire::path_probe::{Header, PathDatagramKind};
 
     use super::*;
-    use crate::path::serve::FarEnd;
-    use crate::path::serve::udp::{ListenOptions, start_service};
-    use crate::path::udp::RowPlan;
+    use crate::path::serve::RunningFarEnd;
+    use crate::path::serve::udp::{UdpListenOptions, start_service};
+    use crate::path::udp::UdpRowPlan;
 
     /// A far end of an older version does not announce short probes, and would not echo them.
     #[test]
@@ -126,7 +126,7 @@ mod tests {
             socket.send_to(&bytes[..len], from).unwrap();
         });
         let usual = PathUdpOptions::new(at.to_string().parse().unwrap());
-        let rows = vec![RowPlan { length: 16, load_ratio: 0.0 }];
+        let rows = vec![UdpRowPlan { length: 16, load_ratio: 0.0 }];
         let error = identify_far_end(&PathUdpOptions { rows, ..usual }, at).unwrap_err();
         far.join().unwrap();
         assert!(!error.is_usage_error() && error.to_string().contains("at least 48"), "{error}");
@@ -135,9 +135,9 @@ mod tests {
     /// Ending a session that was never begun took as long as giving up a far end.
     #[test]
     fn a_far_end_that_answers_is_found_without_a_wait() {
-        let mut far = FarEnd::new();
+        let mut far = RunningFarEnd::new();
         let address = "127.0.0.1:0".parse().unwrap();
-        let options = ListenOptions { address, busy_polling: false, rate_max: 1_000 };
+        let options = UdpListenOptions { address, busy_polling: false, rate_max: 1_000 };
         start_service(&mut far, &options).unwrap();
         let at = far.services()[0].address;
         let options = PathUdpOptions::new(at.to_string().parse().unwrap());

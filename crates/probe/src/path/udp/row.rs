@@ -1,8 +1,8 @@
 //! Record of a row from the outcomes of its flows. Pure.
 
 use horolog_record::{
-    Distribution, LiveCounts, PartSummary, PathCounts, PathDirectionCounts, PathHostLosses,
-    PathLoad, PathRow, Percentiles, RowEndReason, SignedDistribution,
+    Distribution, LiveCounts, LivePartSummary, PathDirectionCounts, PathHostLosses, PathLoad,
+    PathRequestCounts, PathUdpRow, Percentiles, SignedDistribution, UdpRowEndReason,
 };
 use horolog_stats::Recorder;
 use horolog_stats::loss::EventRate;
@@ -10,7 +10,7 @@ use horolog_time::{Monotonic, Span, Timestamp};
 
 use super::flow::UdpFlow;
 use super::flow_stats::FlowStats;
-use super::options::RowPlan;
+use super::options::UdpRowPlan;
 use super::ping_pong::FlowOutcome;
 
 /// Header lengths in bytes: IPv4 (RFC 791), IPv6 and its fragment header (RFC 8200), UDP (RFC 768).
@@ -43,16 +43,16 @@ pub(super) struct UdpRowOutcome {
     pub(super) clock_error_ns: Option<u64>,
     pub(super) load: PathLoad,
     pub(super) reply_traffic_class: Option<u8>,
-    pub(super) end_reason: Option<RowEndReason>,
+    pub(super) end_reason: Option<UdpRowEndReason>,
     pub(super) intended_rate: Option<f64>,
     pub(super) fragments: u64,
     pub(super) receives_class: bool,
 }
 
 /// Returns the record of a row.
-pub(super) fn row_record(plan: &RowPlan, outcome: UdpRowOutcome) -> PathRow {
+pub(super) fn row_record(plan: &UdpRowPlan, outcome: UdpRowOutcome) -> PathUdpRow {
     let UdpRowOutcome { stats, duration, .. } = outcome;
-    let counts = PathCounts {
+    let counts = PathRequestCounts {
         lost: stats.counts.sent.saturating_sub(stats.counts.received),
         ..stats.counts
     };
@@ -65,7 +65,7 @@ pub(super) fn row_record(plan: &RowPlan, outcome: UdpRowOutcome) -> PathRow {
         |recorder| if has_one_way { SignedDistribution::from_recorder(recorder) } else { None };
     let dscp = |class: Option<u8>| class.filter(|_| outcome.receives_class).map(|class| class >> 2);
     let (forward, backward) = outcome.directions.unzip();
-    PathRow {
+    PathUdpRow {
         length: plan.length,
         fragments: outcome.fragments,
         duration_s: duration.as_ns() as f64 / 1e9,
@@ -97,12 +97,12 @@ fn achieved_rate(sent: u64, duration: Span) -> f64 {
 }
 
 /// Returns the row's name.
-pub(super) fn row_name(plan: &RowPlan) -> String {
+pub(super) fn row_name(plan: &UdpRowPlan) -> String {
     format!("{} bytes, R {}", plan.length, plan.load_ratio)
 }
 
 /// Returns the row's counts.
-pub(super) fn row_counts(row: &PathRow) -> LiveCounts {
+pub(super) fn row_counts(row: &PathUdpRow) -> LiveCounts {
     LiveCounts {
         sent: row.counts.sent,
         received: row.counts.received,
@@ -115,8 +115,8 @@ pub(super) fn row_counts(row: &PathRow) -> LiveCounts {
 }
 
 /// Returns the row's summary.
-pub(super) fn row_summary(row: &PathRow) -> PartSummary {
-    PartSummary {
+pub(super) fn row_summary(row: &PathUdpRow) -> LivePartSummary {
+    LivePartSummary {
         intended_rate: row.intended_rate,
         achieved_rate: row.achieved_rate,
         duration_s: row.duration_s,
@@ -126,7 +126,7 @@ pub(super) fn row_summary(row: &PathRow) -> PartSummary {
         late: row.counts.late,
         invalid: row.counts.invalid,
         latency_ns: row.rtt_ns.as_ref().map(Percentiles::from_distribution),
-        ..PartSummary::default()
+        ..LivePartSummary::default()
     }
 }
 
@@ -139,7 +139,7 @@ pub(super) struct FlowSums {
     pub(super) started_at: Option<Timestamp<Monotonic>>,
     pub(super) ended_at: Timestamp<Monotonic>,
     pub(super) reply_traffic_class: Option<u8>,
-    pub(super) end_reason: Option<RowEndReason>,
+    pub(super) end_reason: Option<UdpRowEndReason>,
 }
 
 impl Default for FlowSums {
@@ -241,7 +241,7 @@ mod tests {
                 receives_class: true,
             }
         };
-        let plan = RowPlan { length: 64, load_ratio: 0.0 };
+        let plan = UdpRowPlan { length: 64, load_ratio: 0.0 };
         for (error, known) in [(Some(0), true), (Some(5_001), false), (None, false)] {
             assert_eq!(row_record(&plan, outcome(error)).forward_ns.is_some(), known, "{error:?}");
         }

@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use horolog_io::target::{is_public, require_unicast};
 use horolog_record::{
-    Host, PATH_UDP_SCHEMA, PathLoad, PathMeasurementCost, PathProtocol, PathRow, PathSendMode,
-    PathTarget, PathUdpResult, ProgressPublisher, ProgressSlots, RowEndReason, TimestampSource,
+    Host, PATH_UDP_SCHEMA, PathLoad, PathMeasurementCost, PathProtocol, PathSendMode, PathTarget,
+    PathUdpResult, PathUdpRow, ProgressPublisher, ProgressSlots, TimestampSource, UdpRowEndReason,
     rfc3339_now,
 };
 use horolog_stats::{DuplicateWindow, Recorder};
-use horolog_sys::clock::{ClockOffset, MonotonicClock, realtime_minus_monotonic, sleep_until};
+use horolog_sys::clock::{ClockMonotonic, ClockOffset, realtime_minus_monotonic, sleep_until};
 use horolog_sys::packet::interface_index;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
-use super::super::live_sampler::{CurrentRow, PathLiveSampler, PathObserver};
+use super::super::live_sampler::{CurrentRowPlan, PathLiveSampler, PathObserver};
 use super::codec::ProbeCodec;
 use super::cost;
 use super::error::UdpPathError;
@@ -25,12 +25,12 @@ use super::findings::{self, UdpRunContext};
 use super::flow::UdpFlow;
 use super::flow_stats::FlowStats;
 use super::load::{self, PathLoadGenerator};
-use super::open_loop::{FlowReceiver, FlowSchedule, FlowSender, FlowShared};
-use super::options::{LoadDestination, PathUdpOptions, RowPlan};
+use super::open_loop::{FlowReceiver, FlowSchedule, FlowSender, SharedFlowState};
+use super::options::{LoadDestination, PathUdpOptions, UdpRowPlan};
 use super::ping_pong::{FlowOutcome, ping_pong};
 use super::prepare::{FarEndInfo, check_options, identify_far_end, local_error_bound_ns};
 use super::row::{self, FlowSums, UdpRowOutcome};
-use super::shared::{LoadRatioGate, RowState};
+use super::shared::{LoadRatioGate, SharedRowState};
 
 /// Delay after enabling timestamps, before they are reliable.
 const TIMESTAMPING_DELAY: Span = Span::from_ms(20);
@@ -41,14 +41,14 @@ const WINDOW_LEN_RANGE: (f64, f64) = (4_096.0, 4_194_304.0);
 
 /// UDP path run whose far end has been identified.
 #[derive(Debug)]
-pub struct PathUdp {
+pub struct PathUdpRun {
     options: PathUdpOptions,
     to: SocketAddr,
     far_end: FarEndInfo,
     cost: PathMeasurementCost,
 }
 
-impl PathUdp {
+impl PathUdpRun {
     /// Checks the options, and resolves and identifies the far end.
     ///
     /// # Errors
@@ -83,13 +83,13 @@ impl PathUdp {
     /// If load cannot be sent as requested.
     pub fn run(
         self,
-        progress: &dyn Fn(usize, &RowPlan),
+        progress: &dyn Fn(usize, &UdpRowPlan),
         is_over: &(dyn Fn() -> bool + Sync),
         observer: Option<&dyn PathObserver>,
     ) -> Result<PathUdpResult, UdpPathError> {
         let started = rfc3339_now();
         let mut sampler = PathLiveSampler::new();
-        let mut rows: Vec<PathRow> = Vec::new();
+        let mut rows: Vec<PathUdpRow> = Vec::new();
         let mut context = UdpRunContext::default();
         for (index, plan) in self.options.rows.iter().enumerate() {
             if is_over() {
@@ -115,18 +115,23 @@ impl PathUdp {
             }
             let ended = row.ended;
             // A row that was interrupted in its warm-up has no values.
-            if ended != Some(RowEndReason::Interrupted) || row.counts.sent > 0 {
+            if ended != Some(UdpRowEndReason::Interrupted) || row.counts.sent > 0 {
                 rows.push(row);
             }
             if ended.is_some() {
-                context.interrupted = ended == Some(RowEndReason::Interrupted);
+                context.interrupted = ended == Some(UdpRowEndReason::Interrupted);
                 break;
             }
         }
         Ok(self.result(started, rows, &context))
     }
 
-    fn result(self, started: String, rows: Vec<PathRow>, context: &UdpRunContext) -> PathUdpResult {
+    fn result(
+        self,
+        started: String,
+        rows: Vec<PathUdpRow>,
+        context: &UdpRunContext,
+    ) -> PathUdpResult {
         let (options, to) = (self.options, self.to);
         let broadcast = load::load_destination(&options, to) == LoadDestination::Broadcast;
         let has_load = options.rows.iter().any(|row| row.load_ratio > 0.0);
@@ -173,20 +178,20 @@ impl PathUdp {
     /// Runs one row: opens its flows, runs them with the load, and returns the record.
     fn run_row(
         &self,
-        plan: &RowPlan,
+        plan: &UdpRowPlan,
         clock: ClockOffset,
         is_over: &(dyn Fn() -> bool + Sync),
-        sampling: Option<(&dyn PathObserver, &PathLiveSampler, CurrentRow<'_>)>,
-    ) -> Result<PathRow, UdpPathError> {
+        sampling: Option<(&dyn PathObserver, &PathLiveSampler, CurrentRowPlan<'_>)>,
+    ) -> Result<PathUdpRow, UdpPathError> {
         let options = &self.options;
         let flows = (0..options.flows).map(|_| UdpFlow::open(options, self.to, plan.length));
         let flows = match flows.collect::<Result<Vec<_>, _>>() {
             Ok(flows) => flows,
             Err(UdpPathError::NoReply(..)) => {
-                return Ok(self.unstarted_row(plan, RowEndReason::Vanished));
+                return Ok(self.unstarted_row(plan, UdpRowEndReason::Vanished));
             }
             Err(UdpPathError::NothingListens(..)) => {
-                return Ok(self.unstarted_row(plan, RowEndReason::Closed));
+                return Ok(self.unstarted_row(plan, UdpRowEndReason::Closed));
             }
             Err(error) => return Err(error),
         };
@@ -194,11 +199,11 @@ impl PathUdp {
             .then(|| PathLoadGenerator::open(options, self.to))
             .transpose()?;
         if options.kernel_timestamps {
-            sleep_until(MonotonicClock.now() + TIMESTAMPING_DELAY);
+            sleep_until(ClockMonotonic.now() + TIMESTAMPING_DELAY);
         }
         let warm_up = options.warm_up as u32;
         let requests_per_flow = options.count.map(|count| count.div_ceil(options.flows) as u32);
-        let shared = RowState {
+        let shared = SharedRowState {
             to: self.to,
             warm_up,
             count: requests_per_flow.map(|count| count + warm_up),
@@ -238,11 +243,11 @@ impl PathUdp {
     }
 
     /// Returns the planned values of a row for the live view.
-    fn current_row<'a>(&self, index: usize, name: &'a str) -> CurrentRow<'a> {
+    fn current_row<'a>(&self, index: usize, name: &'a str) -> CurrentRowPlan<'a> {
         let options = &self.options;
         let by_count = options.count.zip(options.rate).map(|(count, rate)| count as f64 / rate);
         let by_time = options.count.is_none().then_some(options.time.as_secs_f64());
-        CurrentRow {
+        CurrentRowPlan {
             index,
             name,
             rate: options.rate,
@@ -255,11 +260,11 @@ impl PathUdp {
     fn run_flows(
         &self,
         flows: Vec<UdpFlow>,
-        shared: &RowState<'_>,
+        shared: &SharedRowState<'_>,
         offset: Span,
         slots: Option<&ProgressSlots>,
     ) -> Vec<(FlowOutcome, UdpFlow, Option<Recorder>)> {
-        let start = MonotonicClock.now() + START_LEAD;
+        let start = ClockMonotonic.now() + START_LEAD;
         let publisher_of = |index| Some(ProgressPublisher::new(slots?.slot(index)?, start));
         thread::scope(|scope| {
             let threads: Vec<_> = flows
@@ -292,7 +297,7 @@ impl PathUdp {
     fn run_ping_pong(
         &self,
         mut flow: UdpFlow,
-        shared: &RowState<'_>,
+        shared: &SharedRowState<'_>,
         offset_and_publisher: (Span, Option<ProgressPublisher<'_>>),
     ) -> Option<(FlowOutcome, UdpFlow, Option<Recorder>)> {
         let window = DuplicateWindow::new(WINDOW_LEN_RANGE.0 as u64).ok()?;
@@ -304,7 +309,7 @@ impl PathUdp {
     fn run_open_loop(
         &self,
         flow: UdpFlow,
-        shared: &RowState<'_>,
+        shared: &SharedRowState<'_>,
         (offset, publisher): (Span, Option<ProgressPublisher<'_>>),
         (rate, start): (f64, Timestamp<Monotonic>),
     ) -> Option<(FlowOutcome, UdpFlow, Option<Recorder>)> {
@@ -317,7 +322,7 @@ impl PathUdp {
             .clamp(WINDOW_LEN_RANGE.0, WINDOW_LEN_RANGE.1);
         let window_len = (window_len as usize).next_power_of_two();
         let flow_shared =
-            FlowShared::new(DuplicateWindow::new(window_len as u64).ok()?, window_len);
+            SharedFlowState::new(DuplicateWindow::new(window_len as u64).ok()?, window_len);
         let socket = flow.socket.try_clone().ok()?;
         let out = vec![0; flow.send_buffer.len()];
         let codec = flow.codec;
@@ -361,8 +366,8 @@ impl PathUdp {
 
     fn row_outcome(
         &self,
-        plan: &RowPlan,
-        shared: &RowState<'_>,
+        plan: &UdpRowPlan,
+        shared: &SharedRowState<'_>,
         all: &[(FlowOutcome, UdpFlow, Option<Recorder>)],
     ) -> UdpRowOutcome {
         let options = &self.options;
@@ -376,7 +381,7 @@ impl PathUdp {
             }
             sum.add(outcome, flow);
         }
-        let ended = sum.end_reason.or((shared.is_over)().then_some(RowEndReason::Interrupted));
+        let ended = sum.end_reason.or((shared.is_over)().then_some(UdpRowEndReason::Interrupted));
         let relaxed = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let gate = &shared.gate;
         let sent = gate.load_sent().saturating_sub(relaxed(&gate.load_before_measurement));
@@ -407,12 +412,12 @@ impl PathUdp {
         }
     }
 
-    fn fragment_count(&self, plan: &RowPlan) -> u64 {
+    fn fragment_count(&self, plan: &UdpRowPlan) -> u64 {
         row::fragment_count(plan.length, self.far_end.mtu.into(), self.to.is_ipv6())
     }
 
     /// Returns the record of a row that could not be started.
-    fn unstarted_row(&self, plan: &RowPlan, ended: RowEndReason) -> PathRow {
+    fn unstarted_row(&self, plan: &UdpRowPlan, ended: UdpRowEndReason) -> PathUdpRow {
         let outcome = UdpRowOutcome {
             stats: self.flow_stats(),
             directions: None,

@@ -5,14 +5,14 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use horolog_sys::clock::{MonotonicClock, sleep_until};
+use horolog_sys::clock::{ClockMonotonic, sleep_until};
 use horolog_time::{Clock, Span};
 
 /// Sleep of a thread that waits for another one, unless busy polling.
 const SLEEP_TIME: Span = Span::from_ns(20_000);
 
 /// State of a row shared by its threads.
-pub(super) struct RowState<'a> {
+pub(super) struct SharedRowState<'a> {
     pub(super) to: SocketAddr,
     /// Number of warm-up requests of each flow.
     pub(super) warm_up: u32,
@@ -42,7 +42,7 @@ pub(super) struct LoadRatioGate {
     pub(super) valid_before_measurement: AtomicU64,
 }
 
-impl RowState<'_> {
+impl SharedRowState<'_> {
     /// Returns true if no further request is to be sent.
     pub(super) fn should_stop(&self) -> bool {
         self.is_row_ended.load(Ordering::Relaxed) || (self.is_over)()
@@ -52,7 +52,7 @@ impl RowState<'_> {
         if self.busy_polling {
             std::hint::spin_loop();
         } else {
-            sleep_until(MonotonicClock.now() + SLEEP_TIME);
+            sleep_until(ClockMonotonic.now() + SLEEP_TIME);
         }
     }
 

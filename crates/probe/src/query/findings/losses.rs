@@ -1,6 +1,6 @@
 //! Findings on requests that were not sent or not answered, with their causes if known.
 
-use horolog_record::{Finding, FindingCode, QueryCounts, QueryResult, ServerResult, Severity};
+use horolog_record::{Finding, FindingCode, QueryCounts, QueryResult, QueryServerResult, Severity};
 
 use super::{
     QueryRunContext, QueryServerContext, finding, join_servers, other_replies, polled_server,
@@ -10,8 +10,8 @@ use super::{
 const LOSS_WARNING_RATIO: f64 = 0.01;
 
 /// Unanswered requests of one server, by cause if known.
-struct UnansweredRequests<'a> {
-    server: &'a ServerResult,
+struct UnansweredRequestCounts<'a> {
+    server: &'a QueryServerResult,
     all: u64,
     /// Rejected by the server's host with ICMP "port unreachable".
     port_unreachable: u64,
@@ -19,9 +19,9 @@ struct UnansweredRequests<'a> {
     unreachable: u64,
 }
 
-impl<'a> UnansweredRequests<'a> {
+impl<'a> UnansweredRequestCounts<'a> {
     /// Returns the unanswered requests of a server that answered others; `None` without any.
-    fn from_server(server: &'a ServerResult, context: &QueryServerContext) -> Option<Self> {
+    fn from_server(server: &'a QueryServerResult, context: &QueryServerContext) -> Option<Self> {
         let QueryCounts { received, lost, unreachable, .. } = &server.counts;
         let all = lost.saturating_sub(other_replies(&server.counts));
         let closed = context.port_unreachable.min(all);
@@ -59,13 +59,13 @@ impl<'a> UnansweredRequests<'a> {
 }
 
 /// Returns true if a server answered and then stopped for at least two requests.
-const fn has_stopped_replying(server: &ServerResult, context: &QueryServerContext) -> bool {
+const fn has_stopped_replying(server: &QueryServerResult, context: &QueryServerContext) -> bool {
     context.unanswered_at_end > 1 && server.counts.received > 0
 }
 
 /// Returns a finding if this host did not send all requests.
-pub(super) fn unsent_finding(servers: &[ServerResult]) -> Option<Finding> {
-    let what = |server: &ServerResult| {
+pub(super) fn unsent_finding(servers: &[QueryServerResult]) -> Option<Finding> {
+    let what = |server: &QueryServerResult| {
         let QueryCounts { sent, refused, .. } = server.counts;
         (refused > 0).then(|| format!("{refused} of {}", sent.saturating_add(refused)))
     };
@@ -85,9 +85,9 @@ pub(super) fn outage_finding(
     let each = result.servers.iter().zip(run_context.servers);
     let each = each.filter(|(server, context)| has_stopped_replying(server, context));
     let each: Vec<_> = each
-        .filter_map(|(server, context)| UnansweredRequests::from_server(server, context))
+        .filter_map(|(server, context)| UnansweredRequestCounts::from_server(server, context))
         .collect();
-    let since = |server: &ServerResult| {
+    let since = |server: &QueryServerResult| {
         server.samples.last().map_or_else(String::new, |last| {
             let ns = last.sequence.saturating_mul(result.interval_ns);
             format!(", the last answered one at {:.1} s after the start", ns as f64 / 1e9)
@@ -117,9 +117,9 @@ pub(super) fn loss_finding(
     let each = result.servers.iter().zip(run_context.servers);
     let each = each.filter(|(server, context)| !has_stopped_replying(server, context));
     let each: Vec<_> = each
-        .filter_map(|(server, context)| UnansweredRequests::from_server(server, context))
+        .filter_map(|(server, context)| UnansweredRequestCounts::from_server(server, context))
         .collect();
-    let is_much = |missing: &UnansweredRequests<'_>| {
+    let is_much = |missing: &UnansweredRequestCounts<'_>| {
         missing.all as f64 > LOSS_WARNING_RATIO * missing.server.counts.sent as f64
     };
     let severity = if each.iter().any(is_much) { Severity::Warning } else { Severity::Note };
@@ -134,7 +134,7 @@ pub(super) fn loss_finding(
     })
 }
 
-fn unanswered_advice(each: &[UnansweredRequests<'_>]) -> String {
+fn unanswered_advice(each: &[UnansweredRequestCounts<'_>]) -> String {
     let mut advice = Vec::new();
     if each.iter().any(|missing| missing.port_unreachable > 0) {
         advice.push("while its port was closed, the server was down or restarting");

@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 
 use horolog_record::{
-    Host, InvalidReason, LeapState, NtsUse, QUERY_SCHEMA, QueryEnd, ServerDifference, ServerState,
+    EarlyQueryEnd, Host, InvalidReplyReason, LeapState, NtsUseSummary, QUERY_SCHEMA,
+    QueriedServerState, ServerOffsetDifference,
 };
 
 use super::super::figures;
 use super::*;
 
-fn server(name: &str) -> ServerResult {
-    ServerResult {
+fn server(name: &str) -> QueryServerResult {
+    QueryServerResult {
         name: name.to_owned(),
         address: None,
         port: 123,
@@ -32,19 +33,19 @@ fn server(name: &str) -> ServerResult {
     }
 }
 
-fn unanswered_server(name: &str) -> ServerResult {
+fn unanswered_server(name: &str) -> QueryServerResult {
     let counts = QueryCounts { sent: 8, lost: 8, ..QueryCounts::default() };
-    ServerResult { counts, ..server(name) }
+    QueryServerResult { counts, ..server(name) }
 }
 
-fn findings(servers: Vec<ServerResult>) -> Vec<Finding> {
+fn findings(servers: Vec<QueryServerResult>) -> Vec<Finding> {
     findings_of(servers, false, Vec::new(), None)
 }
 
 fn findings_of(
-    servers: Vec<ServerResult>,
+    servers: Vec<QueryServerResult>,
     interleaved: bool,
-    differences: Vec<ServerDifference>,
+    differences: Vec<ServerOffsetDifference>,
     no_nic_clock: Option<&str>,
 ) -> Vec<Finding> {
     let context = QueryServerContext {
@@ -58,9 +59,9 @@ fn findings_of(
 }
 
 fn findings_in_context(
-    servers: Vec<ServerResult>,
+    servers: Vec<QueryServerResult>,
     interleaved: bool,
-    differences: Vec<ServerDifference>,
+    differences: Vec<ServerOffsetDifference>,
     contexts: &[QueryServerContext],
 ) -> Vec<Finding> {
     let result = QueryResult {
@@ -100,8 +101,8 @@ fn one_unanswered_server_is_a_warning_and_no_reply_at_all_an_error() {
     assert_eq!(one.message, "No valid reply: b: none of 8 requests received a reply.");
     let found = findings(vec![unanswered_server("a"), unanswered_server("b")]);
     assert_eq!(only(&found, FindingCode::NoReplies).severity, Severity::Error);
-    let end = QueryEnd { reason: QueryEndReason::Unresolved, message: "no such name".into() };
-    let found = findings(vec![ServerResult { ended: Some(end), ..unanswered_server("c") }]);
+    let end = EarlyQueryEnd { reason: QueryEndReason::Unresolved, message: "no such name".into() };
+    let found = findings(vec![QueryServerResult { ended: Some(end), ..unanswered_server("c") }]);
     assert!(only(&found, FindingCode::NoReplies).message.ends_with("c: no such name."));
 }
 
@@ -110,7 +111,7 @@ fn an_outage_is_reported_with_the_last_answered_request() {
     let half = |lost| {
         let counts = QueryCounts { sent: 20, received: 20 - lost, lost, ..Default::default() };
         let samples = (0..20 - lost).map(|at| figures::tests::sample(at, 0, 10)).collect();
-        ServerResult { counts, samples, ..server("a") }
+        QueryServerResult { counts, samples, ..server("a") }
     };
     let found = |lost, unanswered| {
         let contexts = [
@@ -139,7 +140,7 @@ fn what_a_closed_port_explains_is_not_laid_on_the_way() {
             port_unreachable: closed,
             ..QueryServerContext::default()
         }];
-        let server = ServerResult { counts: counts.clone(), ..server("a") };
+        let server = QueryServerResult { counts: counts.clone(), ..server("a") };
         findings_in_context(vec![server], false, Vec::new(), &contexts)
     };
     let found = of(1, 6);
@@ -169,7 +170,7 @@ fn what_a_closed_port_explains_is_not_laid_on_the_way() {
 #[test]
 fn requests_that_are_not_sent_are_reported() {
     let counts = QueryCounts { sent: 3, received: 3, refused: 5, ..Default::default() };
-    let found = findings(vec![ServerResult { counts, ..server("a") }]);
+    let found = findings(vec![QueryServerResult { counts, ..server("a") }]);
     let one = only(&found, FindingCode::GeneratorBehind);
     assert_eq!(one.message, "Requests could not be sent: a: 5 of 8.");
     assert!(one.severity == Severity::Warning && one.advice.contains("firewall"), "{one:?}");
@@ -178,7 +179,7 @@ fn requests_that_are_not_sent_are_reported() {
 #[test]
 fn a_rare_loss_is_a_note_and_what_was_answered_otherwise_none() {
     let counts = QueryCounts { sent: 1_000, received: 999, lost: 1, ..Default::default() };
-    let rare = findings(vec![ServerResult { counts, ..server("a") }]);
+    let rare = findings(vec![QueryServerResult { counts, ..server("a") }]);
     assert_eq!(only(&rare, FindingCode::PathLoss).severity, Severity::Note);
     let mut kissed = server("a");
     kissed.counts.lost = 3;
@@ -193,7 +194,7 @@ fn kisses_and_invalid_replies_are_named() {
     let found = findings(vec![kissed, server("b")]);
     assert_eq!(only(&found, FindingCode::KissOfDeath).message, "Kiss-o'-death packets: a: RATE 3.");
     let mut broken = server("a");
-    broken.counts.invalid = BTreeMap::from([(InvalidReason::Origin, 2)]);
+    broken.counts.invalid = BTreeMap::from([(InvalidReplyReason::Origin, 2)]);
     let found = findings(vec![broken]);
     assert!(only(&found, FindingCode::InvalidReplies).message.ends_with("a: origin 2."));
 }
@@ -201,13 +202,13 @@ fn kisses_and_invalid_replies_are_named() {
 #[test]
 fn a_negative_delay_is_a_finding() {
     let samples = [10, -60_000].map(|delay| figures::tests::sample(0, 0, delay)).to_vec();
-    let found = findings(vec![ServerResult { samples, ..server("a") }]);
+    let found = findings(vec![QueryServerResult { samples, ..server("a") }]);
     assert!(only(&found, FindingCode::NegativeDelay).message.ends_with("a: 1 of 2."));
 }
 
 #[test]
 fn an_unsynchronised_server_is_a_finding() {
-    let state = ServerState {
+    let state = QueriedServerState {
         leap: LeapState::Unsynchronised,
         version: 4,
         stratum: 16,
@@ -216,9 +217,9 @@ fn an_unsynchronised_server_is_a_finding() {
         root_dispersion_ns: 0,
         precision: -20,
     };
-    let mut unsynchronised = ServerResult { server_state: Some(state), ..server("a") };
+    let mut unsynchronised = QueryServerResult { server_state: Some(state), ..server("a") };
     unsynchronised.counts.unsynchronised = 7;
-    let message = |server: &ServerResult| {
+    let message = |server: &QueryServerResult| {
         only(&findings(vec![server.clone()]), FindingCode::ServerUnsynchronised).message.clone()
     };
     let text = message(&unsynchronised);
@@ -234,7 +235,7 @@ fn a_server_that_replies_is_not_reported_as_unanswered() {
     let mut refused = unanswered_server("a");
     refused.counts.kisses = BTreeMap::from([("NKEY".to_owned(), 8)]);
     let mut broken = unanswered_server("b");
-    broken.counts.invalid = BTreeMap::from([(InvalidReason::Version, 8)]);
+    broken.counts.invalid = BTreeMap::from([(InvalidReplyReason::Version, 8)]);
     let mut late = unanswered_server("c");
     late.counts.late = 5;
     for (server, why) in [(refused, "8 other"), (broken, "8 other"), (late, "5 replies")] {
@@ -271,7 +272,8 @@ fn basic_replies_are_a_finding_if_interleaved_ones_were_requested() {
 #[test]
 fn timestamps_from_a_worse_source_than_requested_are_reported() {
     let timestamps = TimestampCounts { kernel: 6, user: 2, ..TimestampCounts::default() };
-    let found = findings(vec![ServerResult { transmit_timestamps: timestamps, ..server("a") }]);
+    let found =
+        findings(vec![QueryServerResult { transmit_timestamps: timestamps, ..server("a") }]);
     assert!(
         only(&found, FindingCode::TimestampsMissing)
             .message
@@ -284,13 +286,13 @@ fn timestamps_from_a_worse_source_than_requested_are_reported() {
         clock: 0,
         conversion_uncertainty_ns: 100,
     };
-    let found = findings(vec![ServerResult { hardware_clock: Some(clock), ..server("a") }]);
+    let found = findings(vec![QueryServerResult { hardware_clock: Some(clock), ..server("a") }]);
     assert!(only(&found, FindingCode::TimestampsMissing).message.contains("8 of 8 by the kernel"));
 }
 
 #[test]
 fn servers_that_contradict_one_another_are_named() {
-    let difference = ServerDifference {
+    let difference = ServerOffsetDifference {
         first: 0,
         second: 1,
         pairs: 1,
@@ -303,8 +305,8 @@ fn servers_that_contradict_one_another_are_named() {
     assert!(only(&found, FindingCode::ServersDisagree).message.contains("a and b"));
 }
 
-fn nts(server: Option<&str>, renewals: u64) -> NtsUse {
-    NtsUse {
+fn nts(server: Option<&str>, renewals: u64) -> NtsUseSummary {
+    NtsUseSummary {
         ke_server: "a:4460".into(),
         algorithm: "AES-SIV-CMAC-256".into(),
         ke_exchanges: 1 + renewals,
@@ -317,7 +319,8 @@ fn nts(server: Option<&str>, renewals: u64) -> NtsUse {
 
 #[test]
 fn the_polled_server_is_named_with_its_target() {
-    let redirected = ServerResult { nts: Some(nts(Some("b:1123"), 0)), ..unanswered_server("a") };
+    let redirected =
+        QueryServerResult { nts: Some(nts(Some("b:1123"), 0)), ..unanswered_server("a") };
     let found = findings(vec![redirected, server("c")]);
     let no_replies = found.iter().find(|finding| finding.code == FindingCode::NoReplies).unwrap();
     assert!(no_replies.message.contains("b:1123 (for a): none of 8"), "{no_replies:?}");
@@ -325,8 +328,9 @@ fn the_polled_server_is_named_with_its_target() {
 
 #[test]
 fn renewed_keys_and_an_abandoned_algorithm_are_reported() {
-    let of =
-        |renewals| findings(vec![ServerResult { nts: Some(nts(None, renewals)), ..server("a") }]);
+    let of = |renewals| {
+        findings(vec![QueryServerResult { nts: Some(nts(None, renewals)), ..server("a") }])
+    };
     let codes = |all: &[Finding]| all.iter().map(|finding| finding.code).collect::<Vec<_>>();
     assert_eq!(codes(&of(0)), []);
     assert_eq!(codes(&of(1)), [FindingCode::KeysRenewed]);
@@ -336,8 +340,10 @@ fn renewed_keys_and_an_abandoned_algorithm_are_reported() {
 #[test]
 fn a_failed_nts_ke_exchange_has_the_hints_of_its_failures() {
     let (reason, message) = (QueryEndReason::NoKeys, "no TLS".to_owned());
-    let failed =
-        ServerResult { ended: Some(QueryEnd { reason, message }), ..unanswered_server("a") };
+    let failed = QueryServerResult {
+        ended: Some(EarlyQueryEnd { reason, message }),
+        ..unanswered_server("a")
+    };
     let hint = |hint| QueryServerContext { hint: Some(hint), ..QueryServerContext::default() };
     let contexts = [hint("update it"), hint("update it"), hint("renew it")];
     let found = findings_in_context(

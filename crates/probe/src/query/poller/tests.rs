@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use horolog_io::{FaultPlan, FaultyDevice};
-use horolog_record::{InvalidReason, TimestampCounts};
+use horolog_io::{FaultProbabilities, FaultyDevice};
+use horolog_record::{InvalidReplyReason, TimestampCounts};
 use horolog_time::{Clock, NS_PER_S, SimulatedClock, Utc};
 use horolog_wire::ethernet::MacAddress;
 use horolog_wire::frame::UdpFrameBuilder;
@@ -254,7 +254,7 @@ fn poll(wire: Wire, with_nic_clock: bool, plan: &PollPlan) -> PollOutcome {
 
 #[test]
 fn timestamps_of_the_kernel_give_the_offset_within_its_bound() {
-    let ServerStats { counts, samples, server_state, end_reason: ended, .. } =
+    let PolledServerStats { counts, samples, server_state, end_reason: ended, .. } =
         poll(Wire::new(faithful), false, &plan(20, false)).stats;
     assert_eq!((counts.sent, counts.received, counts.lost), (20, 20, 0));
     assert_eq!((samples.len(), ended), (20, None));
@@ -337,7 +337,7 @@ fn a_server_that_knows_no_interleaved_mode_is_measured_all_the_same() {
 
 #[test]
 fn invalid_replies_give_no_sample() {
-    use InvalidReason::{Length, Mode as BadMode, Origin, Stratum, Timestamp, Version};
+    use InvalidReplyReason::{Length, Mode as BadMode, Origin, Stratum, Timestamp, Version};
     let humour: Humour = |reply, index| match index {
         0 => reply[24] ^= 1,        // Another origin.
         1 => reply[0] = 0x23,       // Mode 3.
@@ -444,7 +444,7 @@ fn who_sends_for_ever_does_not_hold_it_up() {
     let done = poll(Wire { flooded: true, ..Wire::new(faithful) }, false, &plan(3, false));
     let counts = done.stats.counts;
     assert_eq!((counts.received, counts.sent), (3, 3));
-    assert!(counts.invalid[&InvalidReason::Length] >= DRAIN_BATCHES as u64, "{counts:?}");
+    assert!(counts.invalid[&InvalidReplyReason::Length] >= DRAIN_BATCHES as u64, "{counts:?}");
 }
 
 proptest! {
@@ -457,7 +457,7 @@ proptest! {
     ) {
         let wire = Wire::new(faithful);
         let clock = Arc::clone(&wire.clock);
-        let faults = FaultPlan { seed, loss, duplication, reordering, ..FaultPlan::default() };
+        let faults = FaultProbabilities { seed, loss, duplication, reordering, ..FaultProbabilities::default() };
         let device = FaultyDevice::new(wire, faults, Arc::clone(&clock) as _, 8, FRAME_CAPACITY);
         let account = poll_over(device, &clock, false, &plan(60, interleaved)).stats;
         let counts = &account.counts;

@@ -1,6 +1,6 @@
 //! Results by client as text: fairness of the replies, and losses of compliant clients.
 
-use horolog_record::{ClientFairness, CompliantClients, LoadResult};
+use horolog_record::{ClientFairness, CompliantClientsResult, LoadResult};
 
 use crate::units::{ABSENT, full_count, human_ns, percent, percent_of};
 
@@ -40,7 +40,7 @@ fn even(fairness: &ClientFairness) -> String {
     )
 }
 
-fn compliant_loss_sentence(one: &CompliantClients) -> String {
+fn compliant_loss_sentence(one: &CompliantClientsResult) -> String {
     let p99 = one.rtt_ns.as_ref().map_or_else(|| ABSENT.to_owned(), |rtt| human_ns(rtt.p99));
     format!(
         "{} of {} requests lost ({}), by {} of {} clients; round trip p99 {p99}.",
@@ -71,7 +71,7 @@ mod tests {
         };
         result.trials[0].fairness = Some(even(Some(0.99), 1));
         result.trials[3].fairness = Some(even(Some(0.5), 400));
-        result.trials[4].compliant_clients = Some(CompliantClients {
+        result.trials[4].compliant_clients = Some(CompliantClientsResult {
             clients: 100,
             interval_s: 16.0,
             burst: 1,

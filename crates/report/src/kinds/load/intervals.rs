@@ -1,7 +1,7 @@
 //! Table of the intervals of a run, as text alternative of the plots over time. For a long run it
 //! contains the worst intervals, and a summary of all intervals merged into longer ones.
 
-use horolog_record::{LoadResult, SeriesPoint, TimeSeries};
+use horolog_record::{LoadResult, LoadSeriesPoint, LoadTimeSeries};
 
 use crate::html::data::{headed, row};
 use crate::html::escape::each;
@@ -11,7 +11,7 @@ use crate::units::{ABSENT, full_count, human_ns, percent_of};
 use crate::units::{long_time, since_begin};
 
 /// Column: title, and function that returns its cell.
-type IntervalColumn = (&'static str, fn(&SeriesPoint) -> String);
+type IntervalColumn = (&'static str, fn(&LoadSeriesPoint) -> String);
 
 const COLUMNS: [IntervalColumn; 12] = [
     ("trial", |point| point.trial.saturating_add(1).to_string()),
@@ -89,7 +89,7 @@ pub(super) fn intervals(result: &LoadResult, id: &str) -> String {
 }
 
 fn one_by_one<'p>(
-    points: impl IntoIterator<Item = &'p SeriesPoint>,
+    points: impl IntoIterator<Item = &'p LoadSeriesPoint>,
     (id, label): (&str, &str),
 ) -> String {
     let rows =
@@ -98,8 +98,8 @@ fn one_by_one<'p>(
 }
 
 /// Returns the intervals with the highest loss ratios and the longest latencies, in their order.
-fn worst(points: &[SeriesPoint]) -> Vec<&SeriesPoint> {
-    let longest = |point: &SeriesPoint| point.rtt_ns.map_or(0, |rtt| rtt.max);
+fn worst(points: &[LoadSeriesPoint]) -> Vec<&LoadSeriesPoint> {
+    let longest = |point: &LoadSeriesPoint| point.rtt_ns.map_or(0, |rtt| rtt.max);
     let mut worst: Vec<_> = points.iter().collect();
     worst.sort_by(|a, b| {
         b.loss_ratio().total_cmp(&a.loss_ratio()).then(longest(b).cmp(&longest(a)))
@@ -110,7 +110,7 @@ fn worst(points: &[SeriesPoint]) -> Vec<&SeriesPoint> {
 }
 
 /// Returns the length of merged intervals, in seconds.
-fn longer_s(series: &TimeSeries) -> f64 {
+fn longer_s(series: &LoadTimeSeries) -> f64 {
     let all_s = series.points.len() as f64 * series.interval_s;
     let few = |length_s: &&f64| all_s / **length_s <= LONGER_MAX;
     LENGTHS_S.iter().find(few).copied().unwrap_or(all_s)
@@ -132,11 +132,11 @@ struct MergedInterval {
     max: Option<u64>,
 }
 
-fn longer(series: &TimeSeries, length_s: f64) -> Vec<MergedInterval> {
+fn longer(series: &LoadTimeSeries, length_s: f64) -> Vec<MergedInterval> {
     // The start of an interval is rounded.
     let interval_index =
-        |point: &SeriesPoint| ((point.at_s + series.interval_s / 2.0) / length_s).floor();
-    let of = |points: &[SeriesPoint]| {
+        |point: &LoadSeriesPoint| ((point.at_s + series.interval_s / 2.0) / length_s).floor();
+    let of = |points: &[LoadSeriesPoint]| {
         let begin_s = points.first().map_or(0.0, |point| interval_index(point) * length_s);
         let mut sum = MergedInterval { at_s: begin_s, ..MergedInterval::default() };
         for point in points {
@@ -214,7 +214,7 @@ mod tests {
     fn long(count: usize) -> LoadResult {
         let mut series = fixture::series();
         let point = series.points[0].clone();
-        let points = (0..count).map(|at| SeriesPoint { at_s: at as f64, ..point.clone() });
+        let points = (0..count).map(|at| LoadSeriesPoint { at_s: at as f64, ..point.clone() });
         (series.points, series.interval_s) = (points.collect(), 1.0);
         let lost = &mut series.points[count / 2];
         (lost.lost, lost.received, lost.rtt_ns) = (lost.sent, 0, None);

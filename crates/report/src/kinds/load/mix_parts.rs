@@ -21,7 +21,7 @@ pub(super) fn line(result: &LoadResult) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use horolog_record::{MixPartResult, RequestMode};
+    use horolog_record::{MixRequestKindResult, RequestMode};
 
     use super::*;
     use crate::fixture;
@@ -37,7 +37,7 @@ mod tests {
             };
             let part = |name: &str, sent, lost| {
                 let (mode, trial) = (RequestMode::NtpBasic, counts(sent, lost));
-                MixPartResult { name: name.to_owned(), mode, share: 0.5, trial }
+                MixRequestKindResult { name: name.to_owned(), mode, share: 0.5, trial }
             };
             trial.parts = vec![part("ntp", 1000, 0), part("ntp-v3", 100, 25)];
         }

@@ -1,7 +1,7 @@
 //! Offset of a server's transmit timestamps over the rate, as plot and table, for runs in which it
 //! was measured.
 
-use horolog_record::{LoadResult, OffsetMethod, SignedDistribution, Trial};
+use horolog_record::{LoadResult, SignedDistribution, TimestampOffsetMethod, Trial};
 
 use crate::html::data::{self, row};
 use crate::html::escape::each;
@@ -25,7 +25,7 @@ const LINES: [OffsetPlotLine; 3] =
 const TABLE: &str = "offset-figures";
 
 /// Returns the measuring method of offsets, in words.
-fn method(method: OffsetMethod) -> String {
+fn method(method: TimestampOffsetMethod) -> String {
     let stamp = if method.hardware { "NIC" } else { "kernel" };
     let of = if method.mean_of_server {
         "the mean of the server's receive and transmit timestamps"
@@ -104,7 +104,8 @@ mod tests {
 
     #[test]
     fn every_trial_has_a_row_whether_or_not_it_has_offsets() {
-        let method = OffsetMethod { correction_ns: 1_450, mean_of_server: false, hardware: true };
+        let method =
+            TimestampOffsetMethod { correction_ns: 1_450, mean_of_server: false, hardware: true };
         let mut run = LoadResult { offset: Some(method), ..fixture::load() };
         run.trials.push(fixture::extreme_trial());
         let markup = table(&run);

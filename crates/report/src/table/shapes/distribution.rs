@@ -21,7 +21,7 @@ pub(crate) fn distributions(
     style: &TableStyle,
 ) -> Vec<String> {
     let read = |(name, times): &(String, &Distribution)| {
-        Some((name.clone(), DecodedDistribution::of(times)?, human(times)))
+        Some((name.clone(), LogScaleDistribution::of(times)?, human(times)))
     };
     let known: Vec<_> = all.iter().filter_map(read).collect();
     match (all, &known[..]) {
@@ -62,14 +62,14 @@ fn human(times: &Distribution) -> String {
 
 /// Decoded histogram of a distribution, with 0 replaced by 1, because a logarithmic scale has no
 /// position for 0.
-struct DecodedDistribution {
+struct LogScaleDistribution {
     values: Vec<(u64, u64)>,
     least: u64,
     most: u64,
     p99: u64,
 }
 
-impl DecodedDistribution {
+impl LogScaleDistribution {
     fn of(times: &Distribution) -> Option<Self> {
         let histogram = Histogram::decode(&times.histogram).ok()?;
         let values: Vec<_> =

@@ -34,11 +34,12 @@ pub(crate) fn load(result: &LoadResult, style: &TableStyle) -> Vec<String> {
 /// Returns sparklines of loss and p99 latency over time; `None` without a time series.
 fn over_time(result: &LoadResult) -> Option<SparklineGroup> {
     let points = &result.series.as_ref()?.points;
-    let loss = |point: &horolog_record::SeriesPoint| {
+    let loss = |point: &horolog_record::LoadSeriesPoint| {
         (point.sent > 0).then(|| (point.at_s, point.loss_ratio()))
     };
-    let tail =
-        |point: &horolog_record::SeriesPoint| Some((point.at_s, point.rtt_ns.as_ref()?.p99 as f64));
+    let tail = |point: &horolog_record::LoadSeriesPoint| {
+        Some((point.at_s, point.rtt_ns.as_ref()?.p99 as f64))
+    };
     let losses = points.iter().filter_map(loss).collect();
     let tails = points.iter().filter_map(tail).collect();
     Some(SparklineGroup::over_time(

@@ -4,14 +4,15 @@ use std::io;
 use std::time::Duration;
 
 use horolog_io::{
-    Batch, BatchDevice, FrameSelection, PacketDevice, PacketOptions, TransmitTimestamp,
+    Batch, BatchDevice, FrameSelection, PacketSocketDevice, PacketSocketOptions,
+    TransmitTimestampSource,
 };
 use horolog_time::{Monotonic, Timestamp};
 use horolog_wire::ethernet::{HEADER_LEN, Header, MacAddress};
 use horolog_wire::ptp::{ETHER_TYPE, MULTICAST_MAC, PEER_MULTICAST_MAC};
 
 use super::link::{
-    IncomingPtpMessage, LinkError, OutgoingPtpMessage, PortLink, TransmittedMessage,
+    IncomingPtpMessage, OutgoingPtpMessage, PtpPortSockets, PtpSocketError, TransmittedPtpMessage,
 };
 use super::served::ServedTime;
 use crate::ptp::{PtpAddress, PtpDestination};
@@ -26,8 +27,8 @@ const RECEIVE_BUFFER: usize = 8 << 20;
 const SEND_WAIT: Duration = Duration::from_millis(1);
 
 /// Packet socket of a port on Ethernet.
-pub(super) struct EthernetLink {
-    device: PacketDevice,
+pub(super) struct PtpEthernetSocket {
+    device: PacketSocketDevice,
     mac: MacAddress,
     received: Batch<()>,
     outgoing: Batch<()>,
@@ -36,17 +37,20 @@ pub(super) struct EthernetLink {
     dropped: u64,
 }
 
-impl EthernetLink {
+impl PtpEthernetSocket {
     /// Opens the socket on the interface with this name and MAC address. With `hardware`, it uses
     /// hardware timestamps.
     pub(super) fn open(
         interface: &str,
         mac: MacAddress,
         hardware: bool,
-    ) -> Result<Self, LinkError> {
-        let timestamp_source =
-            if hardware { TransmitTimestamp::Hardware } else { TransmitTimestamp::Kernel };
-        let options = PacketOptions {
+    ) -> Result<Self, PtpSocketError> {
+        let timestamp_source = if hardware {
+            TransmitTimestampSource::Hardware
+        } else {
+            TransmitTimestampSource::Kernel
+        };
+        let options = PacketSocketOptions {
             slots: BATCH,
             selection: FrameSelection::EtherType(ETHER_TYPE),
             groups: vec![MULTICAST_MAC, PEER_MULTICAST_MAC],
@@ -55,11 +59,11 @@ impl EthernetLink {
             bypass_queueing: false,
             receive_buffer: Some(RECEIVE_BUFFER),
             send_wait: SEND_WAIT,
-            ..PacketOptions::default()
+            ..PacketSocketOptions::default()
         };
         let batch = || Batch::new(BATCH, FRAME_MAX);
         Ok(Self {
-            device: PacketDevice::open(interface, &options)?,
+            device: PacketSocketDevice::open(interface, &options)?,
             mac,
             received: batch(),
             outgoing: batch(),
@@ -89,7 +93,7 @@ fn destination(mac: MacAddress) -> PtpDestination {
     }
 }
 
-impl PortLink for EthernetLink {
+impl PtpPortSockets for PtpEthernetSocket {
     fn wait(&mut self, wait: Duration) -> io::Result<()> {
         self.device.wait(wait).map(drop)
     }
@@ -126,7 +130,7 @@ impl PortLink for EthernetLink {
         &mut self,
         served: &ServedTime<'_>,
         now: &dyn Fn() -> Timestamp<Monotonic>,
-        each: &mut dyn FnMut(&TransmittedMessage<'_>),
+        each: &mut dyn FnMut(&TransmittedPtpMessage<'_>),
     ) -> io::Result<usize> {
         let count = self.device.receive_transmitted(&mut self.looped)?;
         let now = now();
@@ -134,7 +138,11 @@ impl PortLink for EthernetLink {
             if let (Ok((header, bytes)), Some(timestamp)) =
                 (Header::parse(packet.bytes), served.ptp_timestamp(&packet, now))
             {
-                each(&TransmittedMessage { bytes, to: destination(header.destination), timestamp });
+                each(&TransmittedPtpMessage {
+                    bytes,
+                    to: destination(header.destination),
+                    timestamp,
+                });
             }
         }
         Ok(count)

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use horolog_sys::netlink::Prefix;
 use horolog_wire::ethernet::MacAddress;
-use horolog_wire::ptp::monitor::MonitorResponse;
+use horolog_wire::ptp::monitor::NetSyncMonitorResponse;
 use horolog_xdp::{PtpPort, PtpTransport, Responder, supports_redirect};
 
 use crate::ptp::{DelayResponder, PtpPortTransport};
@@ -148,8 +148,8 @@ impl Drop for XdpPortRegistration {
     }
 }
 
-fn monitor_tlv(response: &MonitorResponse<'_>) -> Vec<u8> {
-    let mut bytes = vec![0; MonitorResponse::tlv_len(response.address.len())];
+fn monitor_tlv(response: &NetSyncMonitorResponse<'_>) -> Vec<u8> {
+    let mut bytes = vec![0; NetSyncMonitorResponse::tlv_len(response.address.len())];
     response.emit(&mut bytes);
     bytes
 }

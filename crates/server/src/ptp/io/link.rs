@@ -5,7 +5,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use horolog_io::{PacketError, UdpError};
+use horolog_io::{PacketSocketError, UdpDeviceError};
 use horolog_time::{Monotonic, Timestamp};
 use horolog_wire::ptp::PtpTimestamp;
 
@@ -32,14 +32,14 @@ pub(super) struct IncomingPtpMessage<'a> {
 }
 
 /// Sent message that the kernel looped back with its transmit time.
-pub(super) struct TransmittedMessage<'a> {
+pub(super) struct TransmittedPtpMessage<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) to: PtpDestination,
     pub(super) timestamp: (PtpTimestamp, TimestampSource),
 }
 
 /// Sockets of one port.
-pub(super) trait PortLink: Send {
+pub(super) trait PtpPortSockets: Send {
     /// Waits up to `wait` for an incoming message, or for a sent one that comes back with its
     /// transmit timestamp.
     fn wait(&mut self, wait: Duration) -> io::Result<()>;
@@ -58,10 +58,10 @@ pub(super) trait PortLink: Send {
         &mut self,
         served: &ServedTime<'_>,
         now: &dyn Fn() -> Timestamp<Monotonic>,
-        each: &mut dyn FnMut(&TransmittedMessage<'_>),
+        each: &mut dyn FnMut(&TransmittedPtpMessage<'_>),
     ) -> io::Result<usize>;
 
-    /// Queues a message for [`PortLink::flush`]; if the queue is full, it is sent first.
+    /// Queues a message for [`PtpPortSockets::flush`]; if the queue is full, it is sent first.
     fn push(&mut self, message: &OutgoingPtpMessage<'_>);
 
     /// Sends the queue. Messages that the kernel refuses are counted.
@@ -82,19 +82,19 @@ pub(super) struct OutgoingPtpMessage<'a> {
     pub(super) bytes: &'a [u8],
 }
 
-impl From<UdpError> for LinkError {
-    fn from(error: UdpError) -> Self {
+impl From<UdpDeviceError> for PtpSocketError {
+    fn from(error: UdpDeviceError) -> Self {
         match error {
-            UdpError::Privilege(address) => Self::Ports(address),
+            UdpDeviceError::Privilege(address) => Self::Ports(address),
             other => Self::Udp(other),
         }
     }
 }
 
-impl From<PacketError> for LinkError {
-    fn from(error: PacketError) -> Self {
+impl From<PacketSocketError> for PtpSocketError {
+    fn from(error: PacketSocketError) -> Self {
         match error {
-            PacketError::Privilege(interface) => Self::Frames(interface),
+            PacketSocketError::Privilege(interface) => Self::Frames(interface),
             other => Self::Packet(other),
         }
     }
@@ -102,13 +102,13 @@ impl From<PacketError> for LinkError {
 
 /// Failure to open the sockets of a port.
 #[derive(Debug, thiserror::Error)]
-pub enum LinkError {
+pub enum PtpSocketError {
     /// UDP socket error.
     #[error(transparent)]
-    Udp(UdpError),
+    Udp(UdpDeviceError),
     /// Packet socket error.
     #[error(transparent)]
-    Packet(PacketError),
+    Packet(PacketSocketError),
     /// Missing permission to use the PTP ports.
     #[error(
         "cannot use {0}: the PTP ports need root or CAP_NET_BIND_SERVICE; run as root or with that \
@@ -140,9 +140,9 @@ mod tests {
     #[test]
     fn missing_privileges_are_reported_in_terms_of_ptp() {
         let address = SocketAddr::from(([0, 0, 0, 0], 319));
-        let text = LinkError::from(UdpError::Privilege(address)).to_string();
+        let text = PtpSocketError::from(UdpDeviceError::Privilege(address)).to_string();
         assert!(text.contains("CAP_NET_BIND_SERVICE") && !text.contains("1024"), "{text}");
-        let text = LinkError::from(PacketError::Privilege("eth0".into())).to_string();
+        let text = PtpSocketError::from(PacketSocketError::Privilege("eth0".into())).to_string();
         assert!(text.contains("--ptp-transport udp4"), "{text}");
     }
 }

@@ -18,26 +18,26 @@ use horolog_wire::ethernet::MacAddress;
 
 use crate::ServerConfig;
 use crate::hardware::PhcConversions;
-use crate::page::PageReader;
+use crate::page::ClockPageReader;
 use crate::ptp::{ClockSettings, PortSettings, PtpConfig, PtpPortTransport};
 use crate::xdp::XdpEngine;
-use ethernet::EthernetLink;
+use ethernet::PtpEthernetSocket;
 use fast::XdpPortRegistration;
-use link::LinkError;
-use link::PortLink;
+use link::PtpPortSockets;
+use link::PtpSocketError;
 pub use served::ptp_time_of_page;
 use status::SharedPortStatus;
 pub use status::{AnnouncedClock, PtpPortStatus, PtpStatus};
 use thread::PortThread;
 pub(crate) use thread::PtpThreads;
-use udp::UdpLink;
+use udp::PtpUdpSockets;
 
 /// Reason for which PTP could not start; its text is one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum PtpStartError {
     /// Failure to open the sockets of a port.
     #[error("--ptp: {0}")]
-    Link(#[from] LinkError),
+    Link(#[from] PtpSocketError),
     /// Failure to find an interface.
     #[error("--ptp: {0}")]
     Netlink(#[from] NetlinkError),
@@ -53,23 +53,23 @@ pub enum PtpStartError {
 }
 
 /// Port with open sockets, before its thread is started.
-struct OpenPort {
+struct OpenPtpPort {
     interface: String,
     index: u32,
     settings: PortSettings,
-    link: Box<dyn PortLink>,
+    link: Box<dyn PtpPortSockets>,
     /// Netlink socket for reading this host's addresses; opening one later may not be permitted.
     netlink: Netlink,
 }
 
 /// Open ports, before their threads are started.
-pub(crate) struct OpenPtp {
+pub(crate) struct OpenPtpPorts {
     clock: ClockSettings,
-    ports: Vec<OpenPort>,
+    ports: Vec<OpenPtpPort>,
 }
 
 /// Port as configured: interface, addresses and settings.
-struct PortBinding {
+struct ConfiguredPtpPort {
     interface: String,
     index: u32,
     mac: MacAddress,
@@ -77,7 +77,7 @@ struct PortBinding {
 }
 
 /// Returns the ports as configured; none is opened.
-fn port_bindings(ptp: &PtpConfig) -> Result<Vec<PortBinding>, PtpStartError> {
+fn port_bindings(ptp: &PtpConfig) -> Result<Vec<ConfiguredPtpPort>, PtpStartError> {
     let mut bindings = Vec::new();
     if !ptp.is_on() {
         return Ok(bindings);
@@ -95,7 +95,7 @@ fn port_bindings(ptp: &PtpConfig) -> Result<Vec<PortBinding>, PtpStartError> {
             let mut settings = ptp.port(number, transport, mac);
             settings.address = protocol_address(transport, mac, &own)
                 .ok_or(PtpStartError::NoAddress(name.clone(), transport.name()))?;
-            bindings.push(PortBinding {
+            bindings.push(ConfiguredPtpPort {
                 interface: name.clone(),
                 index: link.index,
                 mac,
@@ -106,7 +106,7 @@ fn port_bindings(ptp: &PtpConfig) -> Result<Vec<PortBinding>, PtpStartError> {
     Ok(bindings)
 }
 
-impl OpenPtp {
+impl OpenPtpPorts {
     /// Checks that the configured ports can be opened, as far as possible without opening them.
     pub(crate) fn check(config: &ServerConfig) -> Result<(), PtpStartError> {
         port_bindings(&config.ptp).map(drop)
@@ -118,16 +118,22 @@ impl OpenPtp {
         let identity = bindings.first().map_or(0, |binding| clock_identity(binding.mac));
         let clock = config.ptp.clock(identity, bindings.len() as u16);
         let mut ports = Vec::new();
-        for PortBinding { interface, index, mac, settings } in bindings {
+        for ConfiguredPtpPort { interface, index, mac, settings } in bindings {
             let hardware = config.timestamps.hardware.contains(&interface);
             let name = interface.as_str();
-            let link: Box<dyn PortLink> = match settings.transport {
-                PtpPortTransport::Udp4 => Box::new(UdpLink::open(name, index, false, hardware)?),
-                PtpPortTransport::Udp6 => Box::new(UdpLink::open(name, index, true, hardware)?),
-                PtpPortTransport::Ethernet => Box::new(EthernetLink::open(name, mac, hardware)?),
+            let link: Box<dyn PtpPortSockets> = match settings.transport {
+                PtpPortTransport::Udp4 => {
+                    Box::new(PtpUdpSockets::open(name, index, false, hardware)?)
+                }
+                PtpPortTransport::Udp6 => {
+                    Box::new(PtpUdpSockets::open(name, index, true, hardware)?)
+                }
+                PtpPortTransport::Ethernet => {
+                    Box::new(PtpEthernetSocket::open(name, mac, hardware)?)
+                }
             };
             let netlink = Netlink::open()?;
-            ports.push(OpenPort { interface, index, settings, link, netlink });
+            ports.push(OpenPtpPort { interface, index, settings, link, netlink });
         }
         Ok(Self { clock, ports })
     }
@@ -136,7 +142,7 @@ impl OpenPtp {
     pub(crate) fn start(
         self,
         config: &ServerConfig,
-        page: &PageReader,
+        page: &ClockPageReader,
         conversions: &Arc<PhcConversions>,
         xdp: Option<&XdpEngine>,
     ) -> std::io::Result<Option<PtpThreads>> {

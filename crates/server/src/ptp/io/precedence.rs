@@ -2,7 +2,7 @@
 //! long as the thread needs little CPU time. If it needs more, because of a flood or many streams,
 //! it runs as a sched-other thread, so that other threads do not starve.
 
-use horolog_sys::affinity::{Scheduling, set_sched_other, try_real_time};
+use horolog_sys::affinity::{RealTimeSchedulingOutcome, set_sched_other, try_real_time};
 use horolog_time::{Monotonic, Span, Timestamp};
 
 /// Lowest real-time priority, as for the clock thread.
@@ -13,13 +13,13 @@ const CPU_SHARE_DIVISOR: i64 = 10;
 const BUDGET_MAX: Span = Span::from_ms(5);
 
 /// CPU time budget for running at real-time priority.
-struct PriorityBudget {
+struct RealTimeCpuBudget {
     remaining: Span,
     updated_at: Timestamp<Monotonic>,
     is_within_budget: bool,
 }
 
-impl PriorityBudget {
+impl RealTimeCpuBudget {
     const fn new(at: Timestamp<Monotonic>) -> Self {
         Self { remaining: BUDGET_MAX, updated_at: at, is_within_budget: true }
     }
@@ -38,19 +38,19 @@ impl PriorityBudget {
     }
 }
 
-/// Scheduling of the calling thread by its use of CPU time.
-pub(super) struct ThreadPriority {
-    budget: PriorityBudget,
+/// Throttle of the calling thread: real-time scheduling only within its CPU time budget.
+pub(super) struct RealTimeThrottle {
+    budget: RealTimeCpuBudget,
     is_real_time: bool,
     /// True unless the system refused to change the scheduling.
     is_allowed: bool,
 }
 
-impl ThreadPriority {
+impl RealTimeThrottle {
     /// Sets real-time priority, if permitted.
     pub(super) fn raise(now: Timestamp<Monotonic>) -> Self {
         let mut this =
-            Self { budget: PriorityBudget::new(now), is_real_time: false, is_allowed: true };
+            Self { budget: RealTimeCpuBudget::new(now), is_real_time: false, is_allowed: true };
         this.set(true);
         this
     }
@@ -66,7 +66,7 @@ impl ThreadPriority {
             return;
         }
         self.is_allowed = if wanted {
-            matches!(try_real_time(REAL_TIME_PRIORITY), Scheduling::RealTime)
+            matches!(try_real_time(REAL_TIME_PRIORITY), RealTimeSchedulingOutcome::RealTime)
         } else {
             set_sched_other().is_ok()
         };
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     /// Works for so long at the beginning of each of so many milliseconds.
-    fn work(budget: &mut PriorityBudget, worked: Span, turns: i64) -> bool {
+    fn work(budget: &mut RealTimeCpuBudget, worked: Span, turns: i64) -> bool {
         let mut is_within_budget = true;
         for _ in 0..turns {
             let began = budget.updated_at + Span::from_ms(1) - worked;
@@ -90,14 +90,14 @@ mod tests {
 
     #[test]
     fn what_takes_little_goes_before_others_for_ever() {
-        let mut budget = PriorityBudget::new(Timestamp::from_ns(0));
+        let mut budget = RealTimeCpuBudget::new(Timestamp::from_ns(0));
         assert!(work(&mut budget, Span::from_ns(99_000), 100_000));
     }
 
     #[test]
     fn what_takes_much_goes_with_others_until_it_has_rested() {
         const WORK: Span = Span::from_ns(900_000);
-        let mut budget = PriorityBudget::new(Timestamp::from_ns(0));
+        let mut budget = RealTimeCpuBudget::new(Timestamp::from_ns(0));
         assert!(work(&mut budget, WORK, 6), "a burst");
         assert!(!work(&mut budget, WORK, 1));
         assert!(!work(&mut budget, WORK, 100_000));

@@ -14,7 +14,7 @@ use super::served::source_name;
 use crate::hardware::TimestampSource;
 use crate::ptp::clock_state::accuracy_bound;
 use crate::ptp::{
-    ClockSettings, ForeignMasterRecord, PortSettings, PortState, PortView, PtpClockState,
+    ClockPortStatus, ClockSettings, ForeignMasterRecord, PortSettings, PortState, PtpClockState,
     PtpPortTransport, PtpProfile, PtpRefusal,
 };
 
@@ -162,7 +162,7 @@ impl PtpTimestampCounts {
 pub(super) struct PortThreadStatus {
     pub(super) interface: String,
     pub(super) settings: PortSettings,
-    pub(super) view: PortView,
+    pub(super) view: ClockPortStatus,
     /// State of the clock when this was published.
     pub(super) clock: PtpClockState,
     pub(super) timestamp_counts: PtpTimestampCounts,

@@ -7,21 +7,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use horolog_sys::clock::MonotonicClock;
+use horolog_sys::clock::ClockMonotonic;
 use horolog_sys::netlink::{InterfaceAddress, Netlink, Prefix};
 use horolog_time::{Clock, Monotonic, NS_PER_S, Span, Timestamp};
 use horolog_wire::ptp::PtpTimestamp;
 
 use super::fast::XdpPortRegistration;
-use super::link::{IncomingPtpMessage, OutgoingPtpMessage, PortLink};
-use super::precedence::ThreadPriority;
+use super::link::{IncomingPtpMessage, OutgoingPtpMessage, PtpPortSockets};
+use super::precedence::RealTimeThrottle;
 use super::served::ServedTime;
 use super::status::{PortThreadStatus, PtpStatus, PtpTimestampCounts, SharedPortStatus};
 use crate::hardware::PhcConversions;
-use crate::page::{ClockPage, PageReader};
+use crate::page::{ClockPage, ClockPageReader};
 use crate::ptp::{
-    ClockPort, ClockSettings, Outbox, PortSettings, PtpAddress, PtpArrival, PtpClockState,
-    PtpDestination, PtpRefusal,
+    ClockPort, ClockSettings, Outbox, PortSettings, PtpAddress, PtpClockState, PtpDestination,
+    PtpRefusal, ReceivedPtpMessage,
 };
 
 /// Longest wait of a thread, so that it notices a stop request or a change of the clock.
@@ -37,11 +37,11 @@ const BATCHES_MAX: usize = 4;
 pub(super) struct PortThread {
     pub(super) interface: String,
     pub(super) index: u32,
-    pub(super) link: Box<dyn PortLink>,
+    pub(super) link: Box<dyn PtpPortSockets>,
     pub(super) netlink: Netlink,
     pub(super) settings: PortSettings,
     pub(super) clock: ClockSettings,
-    pub(super) page: PageReader,
+    pub(super) page: ClockPageReader,
     pub(super) conversions: Arc<PhcConversions>,
     pub(super) clock_class: Option<u8>,
     pub(super) allow: Vec<Prefix>,
@@ -128,7 +128,7 @@ impl Outbox for SendQueue {
 
 impl SendQueue {
     /// Sends all queued messages by `link`.
-    fn flush_to(&mut self, link: &mut dyn PortLink) {
+    fn flush_to(&mut self, link: &mut dyn PtpPortSockets) {
         let mut rest = &self.bytes[..];
         for &(to, event, stamp, len) in &self.messages {
             let (bytes, after) = rest.split_at(len);
@@ -186,7 +186,7 @@ fn contains(prefixes: &[Prefix], ip: IpAddr) -> bool {
 impl PortThread {
     /// Runs the port until the thread is stopped.
     fn run(mut self, stop: &AtomicBool) {
-        let now = || MonotonicClock.now();
+        let now = || ClockMonotonic.now();
         let mut port = ClockPort::new(self.clock.clone(), self.settings.clone(), now());
         let mut admission = UnicastAdmission {
             index: self.index,
@@ -197,7 +197,7 @@ impl PortThread {
         let mut timestamp_counts = PtpTimestampCounts::default();
         let mut publish_at = now();
         // Only if XDP answers delay requests does the thread have little to do but to send.
-        let mut priority = self.xdp_registration.is_some().then(|| ThreadPriority::raise(now()));
+        let mut priority = self.xdp_registration.is_some().then(|| RealTimeThrottle::raise(now()));
         let mut woken = now();
         while !stop.load(Ordering::Relaxed) {
             self.send_due(&mut port, &mut outgoing);
@@ -251,7 +251,7 @@ impl PortThread {
 
     /// Cancels all grants and notifies their clients.
     fn withdraw_grants(&mut self, port: &mut ClockPort, outgoing: &mut SendQueue) {
-        let (page, now) = (self.page.read(), MonotonicClock.now());
+        let (page, now) = (self.page.read(), ClockMonotonic.now());
         let state = PtpClockState { usable: false, ..self.served_time(&page).clock_state(now) };
         port.process_due(&state, now, outgoing);
         outgoing.flush_to(&mut *self.link);
@@ -275,7 +275,7 @@ impl PortThread {
     }
 
     fn send_due(&mut self, port: &mut ClockPort, outgoing: &mut SendQueue) {
-        let (page, now) = (self.page.read(), MonotonicClock.now());
+        let (page, now) = (self.page.read(), ClockMonotonic.now());
         let served = self.served_time(&page);
         let state = self.clock_state(&served, now);
         outgoing.now = served.ptp_time_at(now).unwrap_or(PtpTimestamp::ZERO);
@@ -299,13 +299,13 @@ impl PortThread {
             conversions: &self.conversions,
             clock_class: self.clock_class,
         };
-        let mut each = |returned: &super::link::TransmittedMessage<'_>| {
+        let mut each = |returned: &super::link::TransmittedPtpMessage<'_>| {
             let (at, by) = returned.timestamp;
             timestamp_counts.count(by);
             timestamp_counts.departures += 1;
             port.process_transmitted(returned.bytes, returned.to, at, outgoing);
         };
-        self.link.receive_transmitted(&served, &|| MonotonicClock.now(), &mut each)?;
+        self.link.receive_transmitted(&served, &|| ClockMonotonic.now(), &mut each)?;
         outgoing.flush_to(&mut *self.link);
         Ok(())
     }
@@ -324,7 +324,7 @@ impl PortThread {
                 conversions: &self.conversions,
                 clock_class: self.clock_class,
             };
-            let now = MonotonicClock.now();
+            let now = ClockMonotonic.now();
             let state = self.clock_state(&served, now);
             outgoing.now = served.ptp_time_at(now).unwrap_or(PtpTimestamp::ZERO);
             let mut each = |message: &IncomingPtpMessage<'_>| {
@@ -341,7 +341,7 @@ impl PortThread {
                     None => {}
                 }
                 let received = message.timestamp.map_or(PtpTimestamp::ZERO, |(at, _)| at);
-                let arrival = PtpArrival {
+                let arrival = ReceivedPtpMessage {
                     bytes: message.bytes,
                     from: message.from,
                     from_port: message.from_port,
@@ -353,7 +353,7 @@ impl PortThread {
                 };
                 port.receive(&arrival, &state, now, outgoing);
             };
-            let count = self.link.receive(&served, &|| MonotonicClock.now(), &mut each)?;
+            let count = self.link.receive(&served, &|| ClockMonotonic.now(), &mut each)?;
             outgoing.flush_to(&mut *self.link);
             if count == 0 {
                 break;
@@ -369,7 +369,7 @@ impl PortThread {
         timestamps_requested: u64,
     ) {
         let page = self.page.read();
-        let clock = self.served_time(&page).clock_state(MonotonicClock.now());
+        let clock = self.served_time(&page).clock_state(ClockMonotonic.now());
         let status = PortThreadStatus {
             interface: self.interface.clone(),
             settings: self.settings.clone(),

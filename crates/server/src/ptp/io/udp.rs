@@ -5,13 +5,15 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::time::Duration;
 
-use horolog_io::{Batch, BatchDevice, Endpoints, TransmitTimestamp, UdpDevice, UdpOptions};
+use horolog_io::{
+    Batch, BatchDevice, Endpoints, TransmitTimestampSource, UdpDevice, UdpDeviceOptions,
+};
 use horolog_time::{Monotonic, Timestamp};
 use horolog_wire::frame::{TransmittedFrame, parse_looped_frame};
 use horolog_wire::ptp::{EVENT_PORT, GENERAL_PORT, IPV6_PADDING_LEN};
 
 use super::link::{
-    IncomingPtpMessage, LinkError, OutgoingPtpMessage, PortLink, TransmittedMessage,
+    IncomingPtpMessage, OutgoingPtpMessage, PtpPortSockets, PtpSocketError, TransmittedPtpMessage,
 };
 use super::served::ServedTime;
 use crate::ptp::{PtpAddress, PtpDestination};
@@ -50,15 +52,15 @@ const IPV6_GROUPS: MulticastGroups = MulticastGroups {
 };
 
 /// Socket for event messages or for general messages, with its batches.
-struct UdpChannel {
+struct BatchedUdpSocket {
     device: UdpDevice,
     received: Batch<Endpoints>,
     outgoing: Batch<Endpoints>,
     refused: u64,
 }
 
-impl UdpChannel {
-    fn open(ip: IpAddr, port: u16, options: &UdpOptions) -> Result<Self, LinkError> {
+impl BatchedUdpSocket {
+    fn open(ip: IpAddr, port: u16, options: &UdpDeviceOptions) -> Result<Self, PtpSocketError> {
         Ok(Self {
             device: UdpDevice::bind(SocketAddr::new(ip, port), options)?,
             received: Batch::new(BATCH, MESSAGE_MAX),
@@ -86,16 +88,16 @@ fn sender_address(ends: &Endpoints) -> PtpAddress {
 }
 
 /// UDP sockets of a port.
-pub(super) struct UdpLink {
-    event: UdpChannel,
-    general: UdpChannel,
+pub(super) struct PtpUdpSockets {
+    event: BatchedUdpSocket,
+    general: BatchedUdpSocket,
     looped: Batch<Endpoints>,
     groups: MulticastGroups,
     interface: u32,
     padding: usize,
 }
 
-impl UdpLink {
+impl PtpUdpSockets {
     /// Opens the sockets on the interface with this name and index. With `hardware`, event messages
     /// get hardware timestamps.
     pub(super) fn open(
@@ -103,28 +105,31 @@ impl UdpLink {
         index: u32,
         ipv6: bool,
         hardware: bool,
-    ) -> Result<Self, LinkError> {
+    ) -> Result<Self, PtpSocketError> {
         let (any, groups): (IpAddr, _) = if ipv6 {
             (Ipv6Addr::UNSPECIFIED.into(), IPV6_GROUPS)
         } else {
             (Ipv4Addr::UNSPECIFIED.into(), IPV4_GROUPS)
         };
-        let timestamp_source =
-            if hardware { TransmitTimestamp::Hardware } else { TransmitTimestamp::Kernel };
-        let options = UdpOptions {
+        let timestamp_source = if hardware {
+            TransmitTimestampSource::Hardware
+        } else {
+            TransmitTimestampSource::Kernel
+        };
+        let options = UdpDeviceOptions {
             slots: BATCH,
             interface: Some(interface.to_owned()),
             report_unicast: true,
             receive_buffer: Some(RECEIVE_BUFFER),
             send_buffer: Some(SEND_BUFFER),
             send_wait: SEND_WAIT,
-            ..UdpOptions::default()
+            ..UdpDeviceOptions::default()
         };
         let stamping =
-            UdpOptions { transmit_timestamps: Some(timestamp_source), ..options.clone() };
+            UdpDeviceOptions { transmit_timestamps: Some(timestamp_source), ..options.clone() };
         let link = Self {
-            event: UdpChannel::open(any, EVENT_PORT, &stamping)?,
-            general: UdpChannel::open(any, GENERAL_PORT, &options)?,
+            event: BatchedUdpSocket::open(any, EVENT_PORT, &stamping)?,
+            general: BatchedUdpSocket::open(any, GENERAL_PORT, &options)?,
             looped: Batch::new(BATCH, LOOPED_MAX),
             groups,
             interface: index,
@@ -132,7 +137,7 @@ impl UdpLink {
         };
         for group in [groups.primary, groups.peer_delay] {
             for channel in [&link.event, &link.general] {
-                channel.device.join(group, index).map_err(|source| LinkError::Join {
+                channel.device.join(group, index).map_err(|source| PtpSocketError::Join {
                     group,
                     interface: interface.to_owned(),
                     source,
@@ -176,7 +181,7 @@ impl UdpLink {
     }
 }
 
-impl PortLink for UdpLink {
+impl PtpPortSockets for PtpUdpSockets {
     fn wait(&mut self, wait: Duration) -> io::Result<()> {
         self.event.device.wait_either(&self.general.device, wait).map(drop)
     }
@@ -211,7 +216,7 @@ impl PortLink for UdpLink {
         &mut self,
         served: &ServedTime<'_>,
         now: &dyn Fn() -> Timestamp<Monotonic>,
-        each: &mut dyn FnMut(&TransmittedMessage<'_>),
+        each: &mut dyn FnMut(&TransmittedPtpMessage<'_>),
     ) -> io::Result<usize> {
         let count = self.event.device.receive_transmitted(&mut self.looped)?;
         let now = now();
@@ -219,7 +224,7 @@ impl PortLink for UdpLink {
             if let (Some(sent), Some(timestamp)) =
                 (parse_looped_frame(packet.bytes), served.ptp_timestamp(&packet, now))
             {
-                each(&TransmittedMessage {
+                each(&TransmittedPtpMessage {
                     bytes: sent.payload,
                     to: self.destination(&sent),
                     timestamp,

@@ -178,7 +178,7 @@ fn one_address_does_not_get_everything() {
     for clock in 1..200 {
         let (bytes, from) = signaling_request(clock, 4, super::client(7));
         port.receive(
-            &PtpArrival { from, ..arrival(&bytes) },
+            &ReceivedPtpMessage { from, ..arrival(&bytes) },
             &GOOD,
             now,
             &mut RecordingOutbox::default(),
@@ -187,7 +187,7 @@ fn one_address_does_not_get_everything() {
     assert_eq!(port.view(&GOOD).grants, 64);
     let (bytes, from) = signaling_request(1, -7, super::client(8));
     port.receive(
-        &PtpArrival { from, ..arrival(&bytes) },
+        &ReceivedPtpMessage { from, ..arrival(&bytes) },
         &GOOD,
         now,
         &mut RecordingOutbox::default(),
@@ -240,8 +240,12 @@ fn an_unusable_clock_ends_all_grants() {
 
 #[test]
 fn what_is_out_of_bounds_is_denied() {
-    let bounds =
-        UnicastSettings { grants_max: 2, rate_max: 36, duration_max_s: 100, log_interval_min: -4 };
+    let bounds = UnicastGrantLimits {
+        grants_max: 2,
+        rate_max: 36,
+        duration_max_s: 100,
+        log_interval_min: -4,
+    };
     let (mut port, now) =
         master_of(PortSettings { unicast: bounds, ..settings(PtpProfile::DefaultE2e) });
     for (requested, duration_s) in [
@@ -273,7 +277,7 @@ fn only_whom_the_list_admits_is_granted_streams() {
         signaling_message(&[request(MessageType::Sync, 0, 60)], PortIdentity::ALL);
     let mut out = RecordingOutbox::default();
     port.receive(
-        &PtpArrival { admitted: false, ..arrival(&signaling_bytes) },
+        &ReceivedPtpMessage { admitted: false, ..arrival(&signaling_bytes) },
         &GOOD,
         now,
         &mut out,
@@ -358,14 +362,14 @@ fn steps() -> impl Strategy<Value = Step> {
 proptest! {
     #[test]
     fn grants_never_exceed_their_bounds(all in proptest::collection::vec(steps(), 0..120)) {
-        let unicast = UnicastSettings { grants_max: 5, rate_max: 40, duration_max_s: 30, log_interval_min: -5 };
+        let unicast = UnicastGrantLimits { grants_max: 5, rate_max: 40, duration_max_s: 30, log_interval_min: -5 };
         let (mut port, mut now) = master_of(PortSettings { unicast, ..settings(PtpProfile::DefaultE2e) });
         for step in all {
             match step {
                 Step::Negotiate(client, asked) => {
                     let bytes = signaling_message(&[asked], PortIdentity::ALL);
                     let from = super::client(client);
-                    port.receive(&PtpArrival { from, ..arrival(&bytes) }, &GOOD, now, &mut RecordingOutbox::default());
+                    port.receive(&ReceivedPtpMessage { from, ..arrival(&bytes) }, &GOOD, now, &mut RecordingOutbox::default());
                 }
                 Step::Wait(ms) => now = now + Span::from_ms(ms.into()),
                 Step::Unusable => port.process_due(&UNUSABLE, now, &mut RecordingOutbox::default()),

@@ -69,7 +69,7 @@ fn a_response_goes_to_its_requester() {
     assert_eq!(sent.message().body, PtpMessageBody::Management(expected));
     assert_eq!(sent.message().header.sequence_id, 0xabcd);
     let mut out = RecordingOutbox::default();
-    port.receive(&PtpArrival { group: true, ..arrival(&question) }, &GOOD, START, &mut out);
+    port.receive(&ReceivedPtpMessage { group: true, ..arrival(&question) }, &GOOD, START, &mut out);
     assert_eq!(out.0[0].to, PtpDestination::Group);
 }
 
@@ -155,7 +155,7 @@ fn a_manager_off_the_link_gets_no_more_bytes_than_it_sent() {
     let mut out = RecordingOutbox::default();
     for (data, answers) in [(&[][..], 0), (&[0; 30], 0), (&[0; 32], 1), (&[0; 40], 1)] {
         let question = question(ManagementAction::Get, id::PARENT_DATA_SET, data);
-        let stranger = PtpArrival { on_link: false, ..arrival(&question) };
+        let stranger = ReceivedPtpMessage { on_link: false, ..arrival(&question) };
         port.receive(&stranger, &GOOD, START, &mut out);
         let sent = out.take();
         assert_eq!(sent.len(), answers, "{}", data.len());

@@ -2,7 +2,7 @@
 
 use horolog_wire::ptp::TimeInterval;
 use horolog_wire::ptp::message::{DELAY_RESP_LEN, TIMESTAMP_MESSAGE_LEN};
-use horolog_wire::ptp::monitor::{MonitorResponse, REQUEST_TLV};
+use horolog_wire::ptp::monitor::{NetSyncMonitorResponse, REQUEST_TLV};
 use horolog_wire::ptp::tlv::Tlv;
 
 use super::*;
@@ -47,7 +47,7 @@ fn net_sync_monitor_gets_the_data_sets_and_a_sync() {
     let sent = replies_to(&mut port, &request, now);
     let [answer, sync] = &sent[..] else { panic!("{sent:?}") };
     let tlv = answer.message().tlvs().next().unwrap().unwrap();
-    let response = MonitorResponse::from_tlv(&tlv).unwrap().unwrap();
+    let response = NetSyncMonitorResponse::from_tlv(&tlv).unwrap().unwrap();
     assert_eq!(
         (response.port_state, response.protocol, response.address),
         (6, 1, &[192, 0, 2, 1][..])
@@ -73,7 +73,7 @@ fn net_sync_monitor_is_for_those_on_the_link() {
     let (mut port, now) = master();
     let request = bytes(&Message { suffix: &REQUEST_TLV, ..delay_req() });
     let mut out = RecordingOutbox::default();
-    let stranger = PtpArrival { admitted: false, on_link: false, ..arrival(&request) };
+    let stranger = ReceivedPtpMessage { admitted: false, on_link: false, ..arrival(&request) };
     port.receive(&stranger, &GOOD, now, &mut out);
     assert_eq!((out.0.len(), port.counts.refused(PtpRefusal::NotAdmitted)), (0, 1));
 }
@@ -135,7 +135,7 @@ fn a_neighbour_is_answered_while_the_port_listens_but_not_from_an_unusable_clock
     let bytes = bytes(&request);
     let mut out = RecordingOutbox::default();
     for (clock, on_link) in [(UNUSABLE, true), (GOOD, false)] {
-        let arrival = PtpArrival { group: true, on_link, ..arrival(&bytes) };
+        let arrival = ReceivedPtpMessage { group: true, on_link, ..arrival(&bytes) };
         port.receive(&arrival, &clock, START, &mut out);
     }
     assert!(out.0.is_empty());
@@ -211,7 +211,7 @@ fn an_event_message_by_the_way_of_general_ones_has_no_timestamp() {
     let (mut port, now) = master();
     let mut out = RecordingOutbox::default();
     let request = bytes(&delay_req());
-    port.receive(&PtpArrival { event: false, ..arrival(&request) }, &GOOD, now, &mut out);
+    port.receive(&ReceivedPtpMessage { event: false, ..arrival(&request) }, &GOOD, now, &mut out);
     assert_eq!((out.0.len(), port.counts.refused(PtpRefusal::Channel)), (0, 1));
 }
 
@@ -236,7 +236,7 @@ fn the_pure_answer_is_the_port_s() {
                 .respond_to_bytes(&request, context, RECEIVED)
                 .unwrap();
             let mut out = RecordingOutbox::default();
-            port.receive(&PtpArrival { group, ..arrival(&request) }, &GOOD, now, &mut out);
+            port.receive(&ReceivedPtpMessage { group, ..arrival(&request) }, &GOOD, now, &mut out);
             assert_eq!(out.0[0].bytes, fast.bytes());
             assert_eq!(out.0.len() == 2, fast.needs_sync);
         }

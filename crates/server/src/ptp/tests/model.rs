@@ -55,7 +55,7 @@ impl Link {
             assert_eq!(sent.to, PtpDestination::Group);
             let others = self.nodes.iter_mut().enumerate();
             for (_, node) in others.filter(|(other, node)| *other != index && node.there) {
-                let arrival = PtpArrival { group: true, ..arrival(&sent.bytes) };
+                let arrival = ReceivedPtpMessage { group: true, ..arrival(&sent.bytes) };
                 let mut answers = RecordingOutbox::default();
                 node.port.receive(&arrival, &node.clock, now, &mut answers);
                 assert!(answers.0.is_empty(), "masters do not answer one another");

@@ -313,7 +313,7 @@ proptest! {
                 Event::Announce(master, priority1) => {
                     let sender = PortIdentity { clock: OTHER.clock + u64::from(master), port: 1 };
                     let bytes = bytes(&announce(sender, priority1, sequence_id));
-                    let arrival = PtpArrival { group: true, ..arrival(&bytes) };
+                    let arrival = ReceivedPtpMessage { group: true, ..arrival(&bytes) };
                     port.receive(&arrival, &clock, now, &mut RecordingOutbox::default());
                 }
                 Event::Pass(ms) => now = now + Span::from_ms(ms.into()),

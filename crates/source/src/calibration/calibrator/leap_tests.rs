@@ -1,14 +1,14 @@
 //! Leap seconds through a whole calibration: a kernel that makes them as it is told, and receivers
 //! that speak of them. What is said of the time is never wrong by a second.
 
-use horolog_sys::clock_steering::ClockStatus;
+use horolog_sys::clock_steering::DeclaredClockStatus;
 use horolog_time::leap::{LeapKind, LeapSecond};
 
 use super::tests::{START, World};
 use super::*;
 use crate::calibration::config::tests::config;
 use crate::pulse::replay::PulseReplay;
-use crate::{CalibrationStatus, LeapReport, NextLeap, ServerLeapSeconds};
+use crate::{CalibrationStatus, NextLeap, ReceiverLeapReport, ServerLeapSeconds};
 
 /// A quarter of a minute before the end of a day.
 fn before_midnight() -> World {
@@ -120,7 +120,7 @@ fn list(next: Option<LeapSecond>) -> ServerLeapSeconds {
     ServerLeapSeconds { tai_minus_utc_s: Some(37), has_list: true, next }
 }
 
-fn declared(world: &World) -> ClockStatus {
+fn declared(world: &World) -> DeclaredClockStatus {
     world.control.0.lock().unwrap().declared.unwrap()
 }
 
@@ -216,7 +216,7 @@ fn without_control_the_leap_is_announced_to_the_labeller_alone() {
 
 #[test]
 fn the_receiver_s_word_counts_where_there_is_no_list() {
-    let leap_report = LeapReport { tai_minus_utc_s: 37, next: Some(NextLeap::At(leap())) };
+    let leap_report = ReceiverLeapReport { tai_minus_utc_s: 37, next: Some(NextLeap::At(leap())) };
     let send_reports = |world: &mut World, times| {
         (0..times).for_each(|_| world.calibrator.leap_report(&leap_report));
     };
@@ -247,7 +247,7 @@ fn the_receiver_s_word_counts_where_there_is_no_list() {
 
 #[test]
 fn a_receiver_that_contradicts_the_list_is_named_and_not_followed() {
-    let leap_report = LeapReport { tai_minus_utc_s: 36, next: Some(NextLeap::At(leap())) };
+    let leap_report = ReceiverLeapReport { tai_minus_utc_s: 36, next: Some(NextLeap::At(leap())) };
     let (mut world, mut kernel) = (steered(90, Span::ZERO), KernelLeap::default());
     (world.known, world.tai_s) = (list(None), 37);
     run(&mut world, &mut kernel, 40, false);
@@ -323,7 +323,7 @@ fn a_clock_that_never_steps_is_ahead_by_the_second_once_it_is_over() {
 fn a_clock_that_is_off_by_seconds_does_not_pass_the_leap_second_by_itself() {
     for ahead_s in [20, -20] {
         let mut world = listed(LeapKind::Insert, Span::from_ns(ahead_s * NS_PER_S));
-        let leap_report = LeapReport { tai_minus_utc_s: 37, next: None };
+        let leap_report = ReceiverLeapReport { tai_minus_utc_s: 37, next: None };
         (0..10).for_each(|_| world.calibrator.leap_report(&leap_report));
         run_until_before_the_leap(&mut world);
         assert_eq!(world.status().tai_minus_utc_s, Some(37), "{ahead_s}");
@@ -347,7 +347,7 @@ fn run_until_before_the_leap(world: &mut World) {
 
 #[test]
 fn the_kernel_does_not_receive_the_previous_number_after_the_leap_second() {
-    let leap_report = LeapReport { tai_minus_utc_s: 37, next: Some(NextLeap::At(leap())) };
+    let leap_report = ReceiverLeapReport { tai_minus_utc_s: 37, next: Some(NextLeap::At(leap())) };
     let (mut world, mut kernel) = (steered(90, Span::ZERO), KernelLeap::default());
     world.tai_s = 37;
     run(&mut world, &mut kernel, 40, true);
@@ -356,7 +356,7 @@ fn the_kernel_does_not_receive_the_previous_number_after_the_leap_second() {
     world.tai_s = 38;
     run(&mut world, &mut kernel, 30, true);
     // The receiver is told by satellites some minutes later.
-    let late = LeapReport { next: None, ..leap_report };
+    let late = ReceiverLeapReport { next: None, ..leap_report };
     (0..20).for_each(|_| world.calibrator.leap_report(&late));
     run(&mut world, &mut kernel, 10, true);
     assert_eq!((world.status().tai_minus_utc_s, declared(&world).tai_offset_s), (Some(38), None));

@@ -3,7 +3,7 @@
 //! counted as the clock counts it, as the server does in its leap transition, so that neither
 //! pulses nor reports differ from it by that second.
 
-use horolog_discipline::{ClockErrorEntry, LabelledPulse, ServoDecision};
+use horolog_discipline::{ClockErrorLogEntry, LabelledPulse, ServoDecision};
 use horolog_time::leap::LeapSecond;
 use horolog_time::{NS_PER_S, Span, Timestamp, Utc};
 
@@ -109,7 +109,7 @@ impl Calibrator {
         let decision = self.servo.process_pulse(&adjusted, self.clocks_read_at);
         let utc_ns = Some(labelled.utc.as_ns());
         let decision =
-            ServoDecision { entry: ClockErrorEntry { utc_ns, ..decision.entry }, ..decision };
+            ServoDecision { entry: ClockErrorLogEntry { utc_ns, ..decision.entry }, ..decision };
         // Other programs do not receive a clock reading from before the step.
         let is_unadjusted = adjusted.utc == labelled.utc;
         self.apply_decision(&decision, is_unadjusted.then_some(labelled));

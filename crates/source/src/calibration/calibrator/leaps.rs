@@ -9,8 +9,8 @@ use horolog_time::leap::{LeapKind, LeapSecond};
 use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp, Utc};
 
 use super::{Calibrator, LEAP_MARGIN};
-use crate::calibration::receiver_leaps::{ReceiverLeaps, describe};
-use crate::{CalibrationStatus, ClockReadings, LeapReport, NextLeap, ServerLeapSeconds};
+use crate::calibration::receiver_leaps::{ReceiverLeapSeconds, describe};
+use crate::{CalibrationStatus, ClockReadings, NextLeap, ReceiverLeapReport, ServerLeapSeconds};
 
 const DAY: Span = Span::from_ns(86_400 * NS_PER_S);
 /// Time around a leap second in which the present TAI minus UTC is uncertain.
@@ -18,11 +18,11 @@ const TAI_UNCERTAIN_TIME: Span = Span::from_ns(10 * NS_PER_S);
 
 /// Leap seconds from all origins, and their announcements.
 #[derive(Clone, Default, Debug)]
-pub(super) struct CalibrationLeaps {
+pub(super) struct CalibrationLeapSeconds {
     /// Leap seconds from the server's list and configuration.
     server: ServerLeapSeconds,
     /// Leap seconds reported by the receiver.
-    receiver: ReceiverLeaps,
+    receiver: ReceiverLeapSeconds,
     /// Kernel's leap flag and its TAI minus UTC in seconds.
     kernel: Option<(PendingLeap, i32)>,
     /// Leap second at the end of this day, for the kernel and for estimates.
@@ -46,7 +46,7 @@ fn to_pending_leap(kind: LeapKind) -> PendingLeap {
     }
 }
 
-impl CalibrationLeaps {
+impl CalibrationLeapSeconds {
     /// Returns the next leap second, and false if it is known only from the kernel.
     fn next_leap(&self, realtime: Timestamp<Utc>) -> Option<(LeapSecond, bool)> {
         let is_ahead = |leap: &LeapSecond| Some(*leap) != self.completed;
@@ -117,7 +117,7 @@ impl Calibrator {
     }
 
     /// Takes the receiver's report of leap seconds.
-    pub(in crate::calibration) fn leap_report(&mut self, report: &LeapReport) {
+    pub(in crate::calibration) fn leap_report(&mut self, report: &ReceiverLeapReport) {
         // Reports of the next leap second are decoded with the time of the system clock.
         let is_near_zero =
             |offset: Span| offset.as_ns().saturating_abs() <= TAI_UNCERTAIN_TIME.as_ns();

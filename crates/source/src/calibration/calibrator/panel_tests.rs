@@ -8,7 +8,7 @@ use super::*;
 use crate::calibration::config::tests::config;
 use crate::pulse::replay::PulseReplay;
 use crate::report::tests::report;
-use crate::{PollRound, SelectionState, SourceEstimate, SourceSelector, TimeSource};
+use crate::{SelectionState, SelectorPollOutcome, SourceEstimate, SourceSelector, TimeSource};
 
 type ScriptedResult = Arc<Mutex<Result<SourceEstimate, SourceError>>>;
 
@@ -56,7 +56,7 @@ impl Election {
     }
 
     /// A second with these edges, and the vote at its end.
-    fn run(&mut self, device: PulseReplay) -> PollRound {
+    fn run(&mut self, device: PulseReplay) -> SelectorPollOutcome {
         // The world's clock changes its rate at the start of a second.
         if let Some(standing) = self.judged.lock().unwrap().take() {
             self.world.calibrator.selection_changed(standing);
@@ -78,8 +78,8 @@ impl Election {
         round
     }
 
-    fn run_for(&mut self, seconds: u32) -> PollRound {
-        let mut last = PollRound::default();
+    fn run_for(&mut self, seconds: u32) -> SelectorPollOutcome {
+        let mut last = SelectorPollOutcome::default();
         for _ in 0..seconds {
             last = self.run(self.world.pulse());
         }
@@ -87,7 +87,7 @@ impl Election {
     }
 }
 
-fn standing(round: &PollRound) -> SelectionState {
+fn standing(round: &SelectorPollOutcome) -> SelectionState {
     round.states[0].state
 }
 

@@ -3,7 +3,8 @@
 //! sources or the operator can confirm.
 
 use horolog_discipline::{
-    CoarseTime, ImplausibleTime, Servo, TimeEvidence, TimeSupport, is_within_a_day,
+    ImplausibilityReason, PlausibilityEvidence, PlausibilityReason, SentenceOnlyTime, Servo,
+    is_within_a_day,
 };
 use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp, Utc};
 
@@ -60,7 +61,7 @@ impl Calibrator {
         sentence: &ParsedSentence,
         at: Timestamp<Monotonic>,
         readings: &ClockReadings,
-    ) -> Result<(), ImplausibleTime> {
+    ) -> Result<(), ImplausibilityReason> {
         let utc_minus_monotonic = Span::from_ns(sentence.utc.as_ns().saturating_sub(at.as_ns()));
         let system = readings.realtime_minus_monotonic;
         // A clock that these sentences have set is no independent evidence.
@@ -68,11 +69,12 @@ impl Calibrator {
             self.unconfirmed_clock_setting().is_some_and(|ahead| is_within_a_day(ahead, system));
         let system = (!is_set_by_sentences).then_some(system);
         let result = self.judge.judge_without_record(
-            &TimeEvidence { now: at, system, others: &[] },
+            &PlausibilityEvidence { now: at, system, others: &[] },
             utc_minus_monotonic,
         );
         if let Ok(support) = result {
-            self.unconfirmed = (support == TimeSupport::Unopposed).then_some(utc_minus_monotonic);
+            self.unconfirmed =
+                (support == PlausibilityReason::Unopposed).then_some(utc_minus_monotonic);
         }
         let judged = result.map(drop);
         self.unconfirmed_sentences = match judged {
@@ -99,7 +101,7 @@ impl Calibrator {
     pub(in crate::calibration) fn vouch(
         &mut self,
         utc_minus_monotonic: Span,
-        support: TimeSupport,
+        support: PlausibilityReason,
     ) {
         self.judge.accept_judged_time(utc_minus_monotonic, support);
         if self
@@ -114,13 +116,13 @@ impl Calibrator {
     }
 
     /// Returns the claim of implausible sentences, if there are enough recent ones.
-    pub(super) fn unconfirmed_claim(&self, now: Timestamp<Monotonic>) -> Option<CoarseTime> {
+    pub(super) fn unconfirmed_claim(&self, now: Timestamp<Monotonic>) -> Option<SentenceOnlyTime> {
         let is_claim = |run: &UnconfirmedSentences| {
             run.sentences >= CLAIM_SENTENCES_MIN && now - run.at <= AGE_MAX
         };
         let run =
             self.unconfirmed_sentences.filter(is_claim).filter(|_| self.input_error.is_none())?;
-        Some(CoarseTime::from_sentence(run.sentence_utc, run.at))
+        Some(SentenceOnlyTime::from_sentence(run.sentence_utc, run.at))
     }
 
     /// Returns the claim of implausible sentences as a source estimate.

@@ -1,6 +1,6 @@
 //! Receivers and clocks whose dates are wrong: what is served is right, and no clock is set wrong.
 
-use horolog_discipline::{TimeSupport, is_within_a_day};
+use horolog_discipline::{PlausibilityReason, is_within_a_day};
 
 use super::tests::World;
 use super::*;
@@ -62,7 +62,7 @@ fn a_clock_that_can_be_right_is_set_when_the_receiver_is_confirmed() {
         assert!(world.reason().contains("neither is confirmed"), "{}", world.reason());
         world
             .calibrator
-            .vouch(claim.offset + readings.realtime_minus_monotonic, TimeSupport::Confirmed);
+            .vouch(claim.offset + readings.realtime_minus_monotonic, PlausibilityReason::Confirmed);
         world.run_for(60);
         assert_eq!(world.status().steps, u64::from(pulse.is_some()), "{:?}", world.status());
         assert!(world.report().is_ok());
@@ -100,7 +100,7 @@ fn what_was_counted_before_does_not_delay_a_time_that_is_confirmed() {
         let claim = world.calibrator.unconfirmed_estimate(&readings).unwrap();
         world
             .calibrator
-            .vouch(claim.offset + readings.realtime_minus_monotonic, TimeSupport::Confirmed);
+            .vouch(claim.offset + readings.realtime_minus_monotonic, PlausibilityReason::Confirmed);
         world.run_for(20);
         let report = world.report().unwrap();
         assert!((report.offset - seconds(3 * DAY_S)).as_ns().abs() < NS_PER_S, "{report:?}");
@@ -114,7 +114,7 @@ fn a_clock_that_another_program_sets_wrong_does_not_make_the_receiver_implausibl
     let readings = world.readings(0);
     world.calibrator.vouch(
         world.report().unwrap().offset + readings.realtime_minus_monotonic,
-        TimeSupport::Confirmed,
+        PlausibilityReason::Confirmed,
     );
     world.set = seconds(100 * DAY_S);
     world.run_for(20);

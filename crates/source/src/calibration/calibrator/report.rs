@@ -1,10 +1,12 @@
 //! Output of a calibrator: the source estimate, or the reason for its absence, and the status.
 
-use horolog_discipline::{CoarseTime, SentenceReject, Stability, SynchronisationState};
+use horolog_discipline::{
+    PulseOffsetHistory, SentenceOnlyTime, SentenceRejectReason, SynchronisationState,
+};
 use horolog_time::{Monotonic, Span, Timestamp, Utc};
 
-use super::{Calibrator, LastInput, STALLED_AFTER, TICK_INTERVAL, error_bound, wire_leap};
-use crate::calibration::error_log::ErrorLog;
+use super::{Calibrator, LastInputStatus, STALLED_AFTER, TICK_INTERVAL, error_bound, wire_leap};
+use crate::calibration::error_log::ClockErrorLog;
 use crate::calibration::status::state_name;
 use crate::{CalibrationStatus, ClockReadings, Slew, SourceError, SourceEstimate};
 
@@ -48,9 +50,9 @@ impl Calibrator {
     pub(super) fn coarse_estimate(
         &self,
         readings: &ClockReadings,
-        coarse: &CoarseTime,
+        coarse: &SentenceOnlyTime,
     ) -> SourceEstimate {
-        let CoarseTime { at, utc, error_bound: uncertainty } = *coarse;
+        let SentenceOnlyTime { at, utc, error_bound: uncertainty } = *coarse;
         let system = Timestamp::<Utc>::from_ns(at.as_ns()) + readings.realtime_minus_monotonic;
         SourceEstimate {
             at,
@@ -113,7 +115,8 @@ impl Calibrator {
                     .into(),
             );
         }
-        let reject_error = |last: &LastInput| last.reject_reason.clone().map(SourceError::Unusable);
+        let reject_error =
+            |last: &LastInputStatus| last.reject_reason.clone().map(SourceError::Unusable);
         match (no_sentence, no_pulse) {
             (true, true) => no_data("no pulses, and no sentences with the time"),
             (true, false) if has_pulse => reject_error(&self.last_pulse)
@@ -122,7 +125,7 @@ impl Calibrator {
             (true, false) => no_data("no sentence with the time"),
             (false, true) => reject_error(&self.last_sentence)
                 .filter(|error| {
-                    *error != SourceError::Unusable(SentenceReject::NoPulse.to_string())
+                    *error != SourceError::Unusable(SentenceRejectReason::NoPulse.to_string())
                 })
                 .unwrap_or_else(|| no_data("sentences arrive, and no pulse")),
             (false, false) => reject_error(&self.last_sentence)
@@ -133,7 +136,7 @@ impl Calibrator {
 
     /// Returns the data from which Allan deviations are computed, outside of the lock because that
     /// takes long.
-    pub(in crate::calibration) fn stability(&self) -> Stability {
+    pub(in crate::calibration) fn stability(&self) -> PulseOffsetHistory {
         self.servo.stability().clone()
     }
 
@@ -170,7 +173,7 @@ impl Calibrator {
             sentences: self.sentences.clone(),
             rejected_sentence: self.rejected.as_ref().map(ToString::to_string),
             outputs: self.outputs.status(),
-            log_failures: self.log.as_ref().map(ErrorLog::failures),
+            log_failures: self.log.as_ref().map(ClockErrorLog::failures),
             tai_minus_utc_s: None,
             pending_leap: None,
             leap_rejection: None,

@@ -2,11 +2,11 @@
 
 use horolog_discipline::{Servo, ServoCommand, ServoDecision, ServoSettings};
 use horolog_sys::adjtimex::PendingLeap;
-use horolog_sys::clock_steering::ClockStatus;
+use horolog_sys::clock_steering::DeclaredClockStatus;
 use horolog_time::Span;
 
 use super::{Calibrator, error_bound};
-use crate::{ClockControlError, SelectionState};
+use crate::{ClockSteeringError, SelectionState};
 
 impl Calibrator {
     /// Applies a decision to the clock. Returns false if adjustments of other programs had to be
@@ -14,7 +14,7 @@ impl Calibrator {
     pub(super) fn apply_command(
         &mut self,
         decision: &ServoDecision,
-    ) -> Result<bool, ClockControlError> {
+    ) -> Result<bool, ClockSteeringError> {
         let Some(control) = &mut self.steering else { return Ok(true) };
         if decision.command.is_some()
             && let Some(frequency_ppb) = control.clear_adjustments()?
@@ -45,7 +45,7 @@ impl Calibrator {
         let status = clock_status(is_synchronised, Span::from_ns(offset), uncertainty);
         let leap = self.leaps.leap_to_announce(self.clocks_read_at);
         let tai_offset_s = self.leaps.tai_to_set(self.realtime);
-        control.set_status(&ClockStatus { leap, tai_offset_s, ..status })?;
+        control.set_status(&DeclaredClockStatus { leap, tai_offset_s, ..status })?;
         Ok(true)
     }
 
@@ -57,10 +57,10 @@ impl Calibrator {
     }
 
     /// Ends steering after a failed command; from now on the clock error is only estimated.
-    pub(super) fn end_steering(&mut self, error: &ClockControlError) {
+    pub(super) fn end_steering(&mut self, error: &ClockSteeringError) {
         let frequency_ppb = match error {
-            ClockControlError::FrequencyChanged(ppb) => *ppb,
-            ClockControlError::Failed(_) => self.settings.initial_frequency_ppb,
+            ClockSteeringError::FrequencyChanged(ppb) => *ppb,
+            ClockSteeringError::Failed(_) => self.settings.initial_frequency_ppb,
         };
         self.steering = None;
         self.selection_history.is_suspended = false;
@@ -81,7 +81,7 @@ impl Calibrator {
         let Some(mut control) = self.steering.take() else { return };
         let Some(estimate) = self.servo.estimate(self.clocks_read_at) else { return };
         let status = clock_status(false, estimate.offset, estimate.uncertainty_ns);
-        let left = ClockStatus { leap: self.leaps.leap_to_leave(), ..status };
+        let left = DeclaredClockStatus { leap: self.leaps.leap_to_leave(), ..status };
         // A frequency set by another program meanwhile is an error here and stays; it cannot be
         // reported any more.
         let _ =
@@ -96,8 +96,12 @@ impl Drop for Calibrator {
 }
 
 /// Returns the kernel status for this offset and standard deviation (ns), without a leap second.
-pub(super) fn clock_status(synchronised: bool, offset: Span, uncertainty_ns: f64) -> ClockStatus {
-    ClockStatus {
+pub(super) fn clock_status(
+    synchronised: bool,
+    offset: Span,
+    uncertainty_ns: f64,
+) -> DeclaredClockStatus {
+    DeclaredClockStatus {
         synchronised,
         leap: PendingLeap::None,
         maximum_error: error_bound(uncertainty_ns) + Span::from_ns(offset.as_ns().saturating_abs()),
@@ -110,9 +114,9 @@ pub(super) fn clock_status(synchronised: bool, offset: Span, uncertainty_ns: f64
 /// a brief error of another source.
 const ADVERSE_SELECTIONS_MAX: u32 = 3;
 
-/// Results of recent selections.
+/// Suspension of steering after several adverse selections in a row.
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct SelectionHistory {
+pub(super) struct SteeringSuspension {
     /// Consecutive selections in which the calibration was a falseticker.
     adverse_selections: u32,
     pub(super) is_suspended: bool,
@@ -162,7 +166,7 @@ impl Calibrator {
     }
 
     /// Leaves the clock at a constant frequency and clears its synchronised status.
-    fn stop_steering(&mut self, command: Option<ServoCommand>) -> Result<(), ClockControlError> {
+    fn stop_steering(&mut self, command: Option<ServoCommand>) -> Result<(), ClockSteeringError> {
         let Some(control) = &mut self.steering else { return Ok(()) };
         if let Some(ServoCommand { frequency_ppb, .. }) = command {
             control.set_frequency(frequency_ppb)?;
@@ -175,6 +179,7 @@ impl Calibrator {
         let Some(control) = &mut self.steering else { return Ok(()) };
         // A leap second is announced regardless of the selection.
         let leap = self.leaps.leap_to_announce(self.clocks_read_at);
-        control.set_status(&ClockStatus { leap, ..clock_status(false, offset, uncertainty) })
+        control
+            .set_status(&DeclaredClockStatus { leap, ..clock_status(false, offset, uncertainty) })
     }
 }

@@ -3,19 +3,20 @@
 
 use std::time::Duration;
 
-use horolog_discipline::Oscillator;
-use horolog_sys::adjtimex::KernelClock;
+use horolog_discipline::OscillatorModel;
+use horolog_sys::adjtimex::KernelClockStatus;
 
 use super::*;
-use crate::calibration::ErrorLogConfig;
+use crate::calibration::ClockErrorLogConfig;
 use crate::calibration::config::tests::config;
-use crate::calibration::error_log::ErrorLogFile;
+use crate::calibration::error_log::ClockErrorLogFile;
 use crate::calibration::status::allan_deviations;
-use crate::control::tests::SimulatedControl;
+use crate::control::tests::SimulatedSteerableClock;
 use crate::pulse::replay::{PulseReplay, PulseReplayEvent};
 use crate::reference::tests::kernel;
 use crate::{
-    CalibrationStatus, Edge, NoFix, PulseSource, SelectionState, ServerLeapSeconds, SourceEstimate,
+    CalibrationStatus, NoFix, PulseEdgeKind, PulseSource, SelectionState, ServerLeapSeconds,
+    SourceEstimate,
 };
 
 /// 2027-01-15, 08:00 UTC.
@@ -26,7 +27,7 @@ const LAG: Span = Span::from_ms(120);
 /// The monotonic clock gains as the system clock does, which is off by what is done to it as well.
 pub(super) struct World {
     pub(super) calibrator: Calibrator,
-    pub(super) control: SimulatedControl,
+    pub(super) control: SimulatedSteerableClock,
     /// How far the system clock was ahead of UTC, or has been set, by nobody known here.
     pub(super) set: Span,
     /// What both clocks have gained up to this second, in nanoseconds, and by how much they do.
@@ -48,13 +49,13 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(config: &CalibrationConfig, ahead: Span) -> Self {
-        let control = SimulatedControl::default();
+        let control = SimulatedSteerableClock::default();
         let steering = config.controls_clock.then(|| ClockSteering::new(control.clone()));
         let outputs = SampleOutputs::open(&config.shm_outputs, &config.sock_outputs).unwrap();
         let mut calibrator =
             Calibrator::new(config, PlausibilityRules::default(), steering, 0.0, outputs);
-        let log = config.error_log.as_ref().map(|log| ErrorLogFile::open(log).unwrap());
-        calibrator.log = log.map(|file| ErrorLog::start(file).unwrap());
+        let log = config.error_log.as_ref().map(|log| ClockErrorLogFile::open(log).unwrap());
+        calibrator.log = log.map(|file| ClockErrorLog::start(file).unwrap());
         Self {
             calibrator,
             control,
@@ -96,13 +97,13 @@ impl World {
         ClockReadings {
             monotonic,
             realtime_minus_monotonic: Span::from_ns(START.as_ns()) + ahead,
-            kernel: Some(KernelClock { leap: self.leap, ..kernel(self.tai_s) }),
+            kernel: Some(KernelClockStatus { leap: self.leap, ..kernel(self.tai_s) }),
             leaps_s: 0,
             leaps: self.known,
         }
     }
 
-    fn edge(&self, ms: i64, edge: Edge) -> PulseReplayEvent {
+    fn edge(&self, ms: i64, edge: PulseEdgeKind) -> PulseReplayEvent {
         let readings = self.readings(ms);
         PulseReplayEvent::Edge(PulseEdge {
             realtime: readings.realtime(),
@@ -154,7 +155,7 @@ impl World {
     }
 
     pub(super) fn pulse(&self) -> PulseReplay {
-        PulseReplay::new([self.edge(0, Edge::Assert)])
+        PulseReplay::new([self.edge(0, PulseEdgeKind::Assert)])
     }
 
     pub(super) fn run_for(&mut self, seconds: i64) {
@@ -236,7 +237,10 @@ fn false_and_missing_pulses_move_nothing() {
         let device = match second % 10 {
             3 => pulse.disturbed(1, Span::from_ns(70_000)),
             6 => pulse.thinned(1),
-            8 => PulseReplay::new([world.edge(0, Edge::Assert), world.edge(377, Edge::Assert)]),
+            8 => PulseReplay::new([
+                world.edge(0, PulseEdgeKind::Assert),
+                world.edge(377, PulseEdgeKind::Assert),
+            ]),
             _ => pulse,
         };
         world.run(device);
@@ -296,7 +300,10 @@ fn a_pulse_without_sentences_and_sentences_without_a_pulse_are_named() {
 fn two_pulses_a_second_are_named_and_not_believed() {
     let mut world = World::new(&config(Some("/dev/pps0")), Span::ZERO);
     for _ in 0..20 {
-        world.run(PulseReplay::new([world.edge(0, Edge::Assert), world.edge(500, Edge::Assert)]));
+        world.run(PulseReplay::new([
+            world.edge(0, PulseEdgeKind::Assert),
+            world.edge(500, PulseEdgeKind::Assert),
+        ]));
     }
     assert!(world.reason().contains("2 pulses per second"), "{}", world.reason());
 }
@@ -326,7 +333,7 @@ fn pulses_whose_width_is_checked_are_waited_for() {
     let mut world = World::new(&config(Some("/dev/pps0,width=100ms")), Span::from_ms(3));
     for second in 0..40 {
         let end = if second % 8 == 5 { 30 } else { 100 };
-        let edges = [world.edge(0, Edge::Assert), world.edge(end, Edge::Clear)];
+        let edges = [world.edge(0, PulseEdgeKind::Assert), world.edge(end, PulseEdgeKind::Clear)];
         world.run(PulseReplay::new(edges));
     }
     assert!(world.report().is_ok(), "{:?}", world.status());
@@ -337,7 +344,7 @@ fn pulses_whose_width_is_checked_are_waited_for() {
 fn every_pulse_and_correction_is_in_the_log() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("errors.jsonl");
-    let log = ErrorLogConfig { path: path.clone(), bytes_max: 1 << 20 };
+    let log = ClockErrorLogConfig { path: path.clone(), bytes_max: 1 << 20 };
     let config = CalibrationConfig { error_log: Some(log), ..config(Some("/dev/pps0")) };
     let mut world = World::new(&config, Span::from_ms(3));
     world.run_for(30);
@@ -485,7 +492,7 @@ fn the_oscillator_and_the_sentence_lag_are_as_configured() {
         (0..50).for_each(|_| world.run(PulseReplay::default()));
         world.report().unwrap().uncertainty
     };
-    assert!(held_over(Oscillator::TCXO) < held_over(Oscillator::RASPBERRY_PI));
+    assert!(held_over(OscillatorModel::TCXO) < held_over(OscillatorModel::RASPBERRY_PI));
     let early = CalibrationConfig { sentence_lag: LAG - Span::from_ms(20), ..base.clone() };
     let mut world = World::new(&early, Span::ZERO);
     world.run_for(20);

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use horolog_io::{Batch, BatchDevice, FrameSelection, PacketDevice, PacketOptions, UdpFilter};
+use horolog_io::{
+    Batch, BatchDevice, FrameSelection, PacketSocketDevice, PacketSocketOptions, UdpFilter,
+};
 use horolog_lab::LabHost;
 use horolog_load::{LoadError, LoadOptions, LoadRun};
 use horolog_record::{CaptureCheck, LoadResult, Trial};
@@ -32,7 +34,7 @@ pub(super) fn compare_reply_counts(
 ) -> Result<CaptureCheck, CommandFailure> {
     let interface = host.first_interface().name.clone();
     host.run(move || {
-        let mut device = PacketDevice::open(&interface, &reply_capture_options(server))
+        let mut device = PacketSocketDevice::open(&interface, &reply_capture_options(server))
             .map_err(capture_failure)?;
         let run_ended = AtomicBool::new(false);
         let (captured, result) = thread::scope(|scope| {
@@ -51,8 +53,8 @@ pub(super) fn compare_reply_counts(
     })?
 }
 
-fn reply_capture_options(server: SocketAddr) -> PacketOptions {
-    PacketOptions {
+fn reply_capture_options(server: SocketAddr) -> PacketSocketOptions {
+    PacketSocketOptions {
         slots: FRAMES_PER_BATCH,
         selection: FrameSelection::Udp(UdpFilter {
             source: server.ip(),
@@ -62,12 +64,12 @@ fn reply_capture_options(server: SocketAddr) -> PacketOptions {
         }),
         receive_timestamps: false,
         receive_buffer: Some(RECEIVE_BUFFER_BYTES),
-        ..PacketOptions::default()
+        ..PacketSocketOptions::default()
     }
 }
 
 /// Counts captured frames until `run_ended` is set and no more are queued.
-fn count_frames(device: &mut PacketDevice, run_ended: &AtomicBool) -> std::io::Result<u64> {
+fn count_frames(device: &mut PacketSocketDevice, run_ended: &AtomicBool) -> std::io::Result<u64> {
     let mut frames = Batch::new(FRAMES_PER_BATCH, SNAP_LEN_BYTES);
     let mut count = 0;
     loop {

@@ -11,7 +11,7 @@ const TICK_NS: f64 = 1e7;
 
 /// CPU time of one core since boot, in ticks (proc_stat(5)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct CpuTicks {
+struct CoreCpuTime {
     /// User, nice and system time: programs, and the kernel on their behalf.
     programs: u64,
     /// Hard and soft interrupt time (irq, softirq), which includes packet reception and XDP.
@@ -20,9 +20,9 @@ struct CpuTicks {
 
 /// CPU time of each core since boot, by the number of the core.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct CpuTimes(Vec<(usize, CpuTicks)>);
+pub(super) struct CpuTimeByCore(Vec<(usize, CoreCpuTime)>);
 
-impl CpuTimes {
+impl CpuTimeByCore {
     /// Reads `/proc/stat`; `None` if it cannot be read or has no lines for cores.
     pub(super) fn read() -> Option<Self> {
         let text = fs::read_to_string("/proc/stat").ok()?;
@@ -36,7 +36,7 @@ impl CpuTimes {
             let numbers: Vec<u64> = words.map(|word| word.parse().ok()).collect::<Option<_>>()?;
             // user nice system idle iowait irq softirq
             let [user, nice, system, _, _, hard, soft] = *numbers.first_chunk()?;
-            Some((core, CpuTicks { programs: user + nice + system, interrupts: hard + soft }))
+            Some((core, CoreCpuTime { programs: user + nice + system, interrupts: hard + soft }))
         };
         // The line with the sum over all cores has no core number ("cpu  ").
         let of_core = |line: &&str| !line.starts_with("cpu ");
@@ -49,7 +49,7 @@ impl CpuTimes {
         let mut ticks = 0;
         for (core, now) in &self.0 {
             let then = before.0.iter().find(|(other, _)| other == core);
-            let then = then.map_or_else(CpuTicks::default, |(_, then)| *then);
+            let then = then.map_or_else(CoreCpuTime::default, |(_, then)| *then);
             ticks += now.interrupts.saturating_sub(then.interrupts);
             if !source_cores.contains(core) {
                 ticks += now.programs.saturating_sub(then.programs);
@@ -150,14 +150,14 @@ mod tests {
 
     #[test]
     fn the_source_s_own_time_is_left_out() {
-        let before = CpuTimes::parse(
+        let before = CpuTimeByCore::parse(
             "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 1 1 1 50 0 0 2 0 0 0\ncpu1 0 0 0 9 0 0 0 0 0 0\n",
         );
-        let after = CpuTimes::parse(
+        let after = CpuTimeByCore::parse(
             "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 2 1 4 60 0 1 5 0 0 0\ncpu1 7 0 9 9 0 0 8 0 0 0\nintr 1\n",
         );
         let ms = |sending: &[usize]| (after.spent_since_ns(&before, sending) / 1e6) as u64;
         assert_eq!((ms(&[]), ms(&[1]), ms(&[0, 1])), (320, 160, 120));
-        assert_eq!(CpuTimes::parse("cpu0 1 2\ngarbage"), CpuTimes::default());
+        assert_eq!(CpuTimeByCore::parse("cpu0 1 2\ngarbage"), CpuTimeByCore::default());
     }
 }

@@ -1,6 +1,6 @@
 //! Findings on the whole relay benchmark.
 
-use horolog_record::{Finding, FindingCode, RelayBaseline, RelayConfigurationResult, Severity};
+use horolog_record::{Finding, FindingCode, NoRelayBaseline, RelayConfigurationResult, Severity};
 
 use crate::output;
 
@@ -12,7 +12,7 @@ const OTHER_PROGRAMS_SHARE_MAX: f64 = 0.05;
 
 /// Events during the benchmark that are reported as findings.
 #[derive(Debug, Default)]
-pub(super) struct ExperimentEvents {
+pub(super) struct RelayBenchEvents {
     /// True if some copy had the wrong length, or was a duplicate in place of a missing one.
     pub(super) has_wrong_copies: bool,
     /// Configuration whose relay exited by itself, and the reason; `None` if none did.
@@ -22,7 +22,7 @@ pub(super) struct ExperimentEvents {
     other_program_shares: Vec<(String, f64)>,
 }
 
-impl ExperimentEvents {
+impl RelayBenchEvents {
     /// Records the share of the host's CPU time that other programs used during a repetition, if it
     /// is above the limit.
     pub(super) fn record_other_programs(&mut self, cell: &RelayConfigurationResult, share: f64) {
@@ -63,8 +63,8 @@ fn finding(code: FindingCode, severity: Severity, message: String, advice: &str)
 
 pub(super) fn relay_findings(
     cells: &[RelayConfigurationResult],
-    baselines: &[RelayBaseline],
-    events: &ExperimentEvents,
+    baselines: &[NoRelayBaseline],
+    events: &RelayBenchEvents,
     cores: usize,
 ) -> Vec<Finding> {
     let shared = finding(
@@ -134,7 +134,7 @@ pub(super) fn configuration_name(cell: &RelayConfigurationResult) -> String {
 
 /// Returns true if the source was near its highest rate, scaled to the number of its threads, so
 /// that the relay may not be the limit.
-fn is_source_limited(cell: &RelayConfigurationResult, baselines: &[RelayBaseline]) -> bool {
+fn is_source_limited(cell: &RelayConfigurationResult, baselines: &[NoRelayBaseline]) -> bool {
     let baseline = baselines.iter().find(|direct| direct.size_bytes == cell.size_bytes);
     let packets = cell.copies_per_s().map(|copies| copies / cell.children as f64);
     baseline.zip(packets).is_some_and(|(baseline, packets)| {
@@ -164,13 +164,13 @@ mod tests {
         }
     }
 
-    fn found(events: &ExperimentEvents, code: FindingCode) -> Option<Finding> {
+    fn found(events: &RelayBenchEvents, code: FindingCode) -> Option<Finding> {
         relay_findings(&[], &[], events, 2).into_iter().find(|finding| finding.code == code)
     }
 
     #[test]
     fn finding_on_other_programs_has_their_largest_share() {
-        let mut events = ExperimentEvents::default();
+        let mut events = RelayBenchEvents::default();
         events.record_other_programs(&cell(1), 0.04);
         assert_eq!(found(&events, FindingCode::TrialsInconsistent), None);
         for (children, share) in [(2, 0.1), (4, 0.3), (2, 0.2), (4, 0.06)] {
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_relay_that_ended_is_an_error_with_its_last_words() {
-        let mut events = ExperimentEvents::default();
+        let mut events = RelayBenchEvents::default();
         assert_eq!(found(&events, FindingCode::EngineFailed), None);
         events.record_relay_exit(&cell(1), "no memory");
         let finding = found(&events, FindingCode::EngineFailed).unwrap();

@@ -4,13 +4,13 @@
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
-use horolog_record::{RelayBaseline, RelayHalfRateTrial, RelayRepetition};
+use horolog_record::{NoRelayBaseline, RelayHalfRateTrial, RelayRepetition};
 use horolog_report::units;
 use horolog_stats::{LossGoal, Recorder, Search, SearchConfig, SearchStep, TrialOutcome};
 use horolog_sys::affinity;
 
-use super::cost::CpuTimes;
-use super::testbed::{PacketSource, RelayTestbed, TrialArrivals, TrialLoad};
+use super::cost::CpuTimeByCore;
+use super::testbed::{PacketSource, RelayTestbed, RelayTrialOutcome, TrialLoad};
 use crate::failure::CommandFailure;
 use crate::output::{self, ProgressLine};
 
@@ -51,8 +51,8 @@ pub(super) struct RelayMeasurement {
     pub(super) has_wrong_copies: bool,
 }
 
-/// Running relay with testbed, source and load, ready to be measured.
-pub(super) struct RelayUnderTest<'a> {
+/// Testbed, source, load and search settings with which a running relay is measured.
+pub(super) struct RelayMeasurementSetup<'a> {
     pub(super) testbed: &'a mut RelayTestbed,
     pub(super) source: &'a PacketSource,
     pub(super) load: TrialLoad,
@@ -62,8 +62,8 @@ pub(super) struct RelayUnderTest<'a> {
     pub(super) progress: &'a ProgressLine,
 }
 
-impl RelayUnderTest<'_> {
-    fn run_trial(&mut self, load: &TrialLoad) -> Result<TrialArrivals, CommandFailure> {
+impl RelayMeasurementSetup<'_> {
+    fn run_trial(&mut self, load: &TrialLoad) -> Result<RelayTrialOutcome, CommandFailure> {
         let (rate, seconds) = (units::human_rate(load.rate), load.duration.as_secs_f64());
         self.progress.set_message(&format!("{rate} packets for {seconds:.2} s"));
         self.testbed.run_relay_trial(self.source, load)
@@ -145,7 +145,7 @@ impl RelayUnderTest<'_> {
 /// lost: in-kernel copies are made on the source's core and keep it from sending, so that a rate
 /// which is not achieved is not sustained by the relay.
 fn trial_outcome(
-    arrivals: &TrialArrivals,
+    arrivals: &RelayTrialOutcome,
     rate: f64,
     duration: Duration,
     children: usize,
@@ -188,7 +188,7 @@ pub(super) fn measure_baseline(
     source: &PacketSource,
     size: usize,
     time: Duration,
-) -> Result<RelayBaseline, CommandFailure> {
+) -> Result<NoRelayBaseline, CommandFailure> {
     let (sink, attachment) = testbed.attach_direct_sink()?;
     let time = time.max(CPU_TRIAL_DURATION_MIN);
     let lanes = testbed.source_cores.len();
@@ -203,7 +203,7 @@ pub(super) fn measure_baseline(
     };
     let max_rate_arrivals = testbed.run_direct_trial(source, &sink, &max_load)?;
     drop((attachment, sink));
-    Ok(RelayBaseline {
+    Ok(NoRelayBaseline {
         size_bytes: size,
         source_threads: lanes,
         rate: max_rate_arrivals.send_rate * max_rate_arrivals.copies as f64
@@ -242,7 +242,7 @@ fn socket_receive_ns(
     payload[..mark.len()].copy_from_slice(&mark);
     let child = testbed.child_addresses(1)[0];
     let Some(core) = testbed.source_cores.last().copied() else { return Ok(None) };
-    let Some(before) = CpuTimes::read() else { return Ok(None) };
+    let Some(before) = CpuTimeByCore::read() else { return Ok(None) };
     let send = || -> std::io::Result<()> {
         affinity::pin_to_core(core)?;
         let socket = UdpSocket::bind("0.0.0.0:0")?;
@@ -256,7 +256,7 @@ fn socket_receive_ns(
         Ok(())
     };
     testbed.relay_host().run(send)?.map_err(CommandFailure::environment)?;
-    let spent = CpuTimes::read().map(|now| now.spent_since_ns(&before, &testbed.source_cores));
+    let spent = CpuTimeByCore::read().map(|now| now.spent_since_ns(&before, &testbed.source_cores));
     let received = testbed.received_from_socket();
     Ok(spent.and_then(|ns| ns_per_item(ns, received)))
 }
@@ -270,8 +270,13 @@ fn ns_per_item(ns: f64, count: u64) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn arrivals(sent: u64, rate: f64) -> TrialArrivals {
-        TrialArrivals { sent, send_rate: rate, copies: sent * 4, ..TrialArrivals::default() }
+    fn arrivals(sent: u64, rate: f64) -> RelayTrialOutcome {
+        RelayTrialOutcome {
+            sent,
+            send_rate: rate,
+            copies: sent * 4,
+            ..RelayTrialOutcome::default()
+        }
     }
 
     #[test]
@@ -306,7 +311,8 @@ mod tests {
 
     #[test]
     fn duplicated_or_damaged_copies_count_as_lost() {
-        let spoiled = TrialArrivals { lost: 1, disordered: 2, damaged: 3, ..arrivals(1_000, 1e3) };
+        let spoiled =
+            RelayTrialOutcome { lost: 1, disordered: 2, damaged: 3, ..arrivals(1_000, 1e3) };
         assert_eq!(trial_outcome(&spoiled, 1e3, Duration::from_secs(1), 4).lost, 6);
     }
 

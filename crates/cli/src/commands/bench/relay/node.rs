@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use horolog_lab::{LabHost, RunningProgram};
 use horolog_record::RelayEngine;
 use horolog_relay::control::{ControlRequest, request};
-use horolog_relay::{GroupSpec, HOP_LIMIT, Network, TableSpec};
+use horolog_relay::{GroupSpec, HOP_LIMIT, IpNetwork, RoutingTableSpec};
 use horolog_sys::affinity;
 use tempfile::TempDir;
 
@@ -31,7 +31,7 @@ pub(super) struct RelaySpec<'a> {
     pub(super) listen: SocketAddr,
     /// Network that contains the addresses of source and children; the only one that the relay
     /// accepts.
-    pub(super) network: Network,
+    pub(super) network: IpNetwork,
     pub(super) children: Vec<SocketAddr>,
     /// Limit of the relay on copies per second.
     pub(super) copy_rate: u32,
@@ -105,7 +105,7 @@ impl RelaySpec<'_> {
         }
     }
 
-    fn table_spec(&self) -> TableSpec {
+    fn table_spec(&self) -> RoutingTableSpec {
         let group = GroupSpec {
             name: "bench".to_owned(),
             listen: self.listen,
@@ -117,7 +117,7 @@ impl RelaySpec<'_> {
             children: self.children.clone(),
         };
         let copy_rate = self.copy_rate.into();
-        TableSpec { destinations: vec![self.network], copy_rate, groups: vec![group] }
+        RoutingTableSpec { destinations: vec![self.network], copy_rate, groups: vec![group] }
     }
 }
 

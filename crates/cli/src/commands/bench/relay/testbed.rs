@@ -8,20 +8,20 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use horolog_lab::{Lab, LabConfig, LabHost, LabInterface};
-use horolog_relay::Network;
+use horolog_relay::IpNetwork;
 use horolog_stats::Recorder;
 use horolog_sys::affinity;
-use horolog_sys::clock::MonotonicClock;
+use horolog_sys::clock::ClockMonotonic;
 use horolog_sys::signal::InterruptibleThread;
 use horolog_time::Clock;
 use horolog_wire::ethernet::MacAddress;
 use horolog_wire::frame::UdpFrameBuilder;
 use horolog_xdp::{
-    Attachment, Interface, RawHistogram, STREAM_MARK_LEN, StreamChildCounts, StreamFrame,
+    Attachment, Interface, RawHistogram, STREAM_MARK_LEN, StreamChildCounts, StreamFrameTemplate,
     StreamLane, StreamSink, StreamSource, StreamTrial,
 };
 
-use super::cost::CpuTimes;
+use super::cost::CpuTimeByCore;
 use crate::failure::CommandFailure;
 use crate::output;
 
@@ -88,7 +88,7 @@ pub(super) struct TrialLoad {
 
 /// Packets sent and copies received in one trial.
 #[derive(Debug, Default)]
-pub(super) struct TrialArrivals {
+pub(super) struct RelayTrialOutcome {
     /// Packets sent.
     pub(super) sent: u64,
     /// Packets sent per second, between the first and the last one.
@@ -179,7 +179,7 @@ impl RelayTestbed {
         let payload: Vec<u8> =
             (0..size).map(|at| if at < STREAM_MARK_LEN { 0 } else { at as u8 }).collect();
         builder.emit(&payload, &mut frame);
-        let frame = StreamFrame::new(frame).ok_or_else(|| {
+        let frame = StreamFrameTemplate::new(frame).ok_or_else(|| {
             CommandFailure::usage(format!("{size} bytes are too short for a mark"))
         })?;
         let port = xdp_interface(host.first_interface());
@@ -200,7 +200,7 @@ impl RelayTestbed {
         &mut self,
         source: &PacketSource,
         load: &TrialLoad,
-    ) -> Result<TrialArrivals, CommandFailure> {
+    ) -> Result<RelayTrialOutcome, CommandFailure> {
         self.trials_started += 1;
         run_trial(&RelayTrial {
             number: self.trials_started,
@@ -219,7 +219,7 @@ impl RelayTestbed {
         source: &PacketSource,
         sink: &StreamSink,
         load: &TrialLoad,
-    ) -> Result<TrialArrivals, CommandFailure> {
+    ) -> Result<RelayTrialOutcome, CommandFailure> {
         self.trials_started += 1;
         run_trial(&RelayTrial {
             number: self.trials_started,
@@ -256,7 +256,7 @@ impl RelayTestbed {
 }
 
 /// Returns the network of all lab hosts: TEST-NET-1 (RFC 5737).
-pub(super) fn lab_network() -> Result<Network, CommandFailure> {
+pub(super) fn lab_network() -> Result<IpNetwork, CommandFailure> {
     "192.0.2.0/24".parse().map_err(CommandFailure::environment)
 }
 
@@ -284,7 +284,7 @@ struct RelayTrial<'a> {
     load: &'a TrialLoad,
 }
 
-fn run_trial(trial: &RelayTrial<'_>) -> Result<TrialArrivals, CommandFailure> {
+fn run_trial(trial: &RelayTrial<'_>) -> Result<RelayTrialOutcome, CommandFailure> {
     trial.sink.begin_trial(&StreamTrial {
         number: trial.number,
         lanes: trial.cores.len() as u32,
@@ -293,13 +293,13 @@ fn run_trial(trial: &RelayTrial<'_>) -> Result<TrialArrivals, CommandFailure> {
         payload_len: trial.source.size as u32,
         timed: trial.load.measures_delays,
     });
-    let before = CpuTimes::read();
+    let before = CpuTimeByCore::read();
     trial.host.run(|| trial.send_all_lanes())??;
     let sent: Vec<_> = trial.lanes().map(|lane| lane.sent).collect();
     let in_time = trial.await_arrivals(&sent);
-    let spent = |before| Some(CpuTimes::read()?.spent_since_ns(&before, trial.cores));
+    let spent = |before| Some(CpuTimeByCore::read()?.spent_since_ns(&before, trial.cores));
     let cpu_ns = before.and_then(spent);
-    Ok(TrialArrivals { cpu_ns, ..trial.trial_arrivals(&sent, &in_time) })
+    Ok(RelayTrialOutcome { cpu_ns, ..trial.trial_arrivals(&sent, &in_time) })
 }
 
 impl RelayTrial<'_> {
@@ -315,7 +315,7 @@ impl RelayTrial<'_> {
         let [least, most] = CATCH_UP_BOUNDS_NS.map(|ns| ns * LANE_UNITS_PER_NS);
         let late_max = (CATCH_UP_PACKETS_MAX * interval).clamp(least, most);
         StreamLane {
-            start_ns: MonotonicClock.now().as_ns() as u64 + START_LEAD_NS,
+            start_ns: ClockMonotonic.now().as_ns() as u64 + START_LEAD_NS,
             next: (interval / lanes * number as f64) as u64,
             interval: interval.max(1.0) as u64,
             end: (self.load.duration.as_nanos() as f64 * LANE_UNITS_PER_NS) as u64,
@@ -419,12 +419,12 @@ impl RelayTrial<'_> {
         in_time
     }
 
-    fn trial_arrivals(&self, sent: &[u64], in_time: &[u64]) -> TrialArrivals {
+    fn trial_arrivals(&self, sent: &[u64], in_time: &[u64]) -> RelayTrialOutcome {
         let total: u64 = sent.iter().sum();
         let first = self.lanes().map(|lane| lane.first_sent_ns).filter(|ns| *ns > 0).min();
         let last = self.lanes().map(|lane| lane.last_sent_ns).max();
         let span_ns = last.zip(first).map_or(0, |(last, first)| last.saturating_sub(first));
-        let mut arrivals = TrialArrivals { sent: total, ..TrialArrivals::default() };
+        let mut arrivals = RelayTrialOutcome { sent: total, ..RelayTrialOutcome::default() };
         let mut has_each_once = true;
         for number in 0..self.load.children {
             for (child, &sent) in self.child_counts(number).zip(sent) {

@@ -3,7 +3,7 @@
 use horolog_report::units::{ABSENT, full_count, human_ns, mean_ns, signed_ns};
 use horolog_server::{
     CalibrationStatus, PtpAnnounced, PtpPortStatus, PtpStatus, SelectionState, ServerStatus,
-    SourceState,
+    SourceStatus,
 };
 
 const NAME_WIDTH: usize = 30;
@@ -54,7 +54,7 @@ fn source_lines(status: &ServerStatus, name_width: usize) -> Vec<String> {
         let served = "sources: none; the system clock is served unchecked";
         return vec![String::new(), served.to_owned()];
     }
-    let is_agreeing = |source: &&SourceState| {
+    let is_agreeing = |source: &&SourceStatus| {
         matches!(source.state, SelectionState::Selected | SelectionState::Truechimer)
     };
     let vote = match status.selected_source() {

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use horolog_cycle::predict::{CostInput, CostRecord};
 use horolog_cycle::task::{FILE_MAX, TaskSet};
-use horolog_probe::host::all::{self, HostAllOptions, HostCallbacks};
+use horolog_probe::host::all::{self, HostAllCallbacks, HostAllOptions};
 use horolog_record::{
     CYCLE_SCHEMA, CycleResult, HOST_ALL_SCHEMA, HOST_CLOCK_SCHEMA, HOST_INTERRUPT_SCHEMA,
-    HOST_SWITCH_SCHEMA, HOST_TIMER_SCHEMA, HostMeasurement, PATH_UDP_SCHEMA,
+    HOST_SWITCH_SCHEMA, HOST_TIMER_SCHEMA, HostMeasurementKind, PATH_UDP_SCHEMA,
 };
 use serde_json::Value;
 
@@ -97,17 +97,17 @@ pub(super) fn measure_costs(time: Duration) -> Result<Vec<CostInput>, CommandFai
     let options = HostAllOptions {
         time,
         parts: vec![
-            HostMeasurement::Clock,
-            HostMeasurement::Timer,
-            HostMeasurement::Switch,
-            HostMeasurement::Interrupt,
+            HostMeasurementKind::Clock,
+            HostMeasurementKind::Timer,
+            HostMeasurementKind::Switch,
+            HostMeasurementKind::Interrupt,
         ],
         priority: Some(PRIORITY),
         hold_awake: true,
         command: output::command_line(),
     };
     let progress = ProgressLine::new();
-    let callbacks = HostCallbacks {
+    let callbacks = HostAllCallbacks {
         report_step: &|part, what| progress.set_message(&format!("{}: {what}", part.name())),
         report_outcome: &|_| {},
         is_over: &|| output::check_stop_request().is_break(),

@@ -17,7 +17,7 @@ use horolog_record::{
 
 use crate::failure::CommandFailure;
 use crate::files::ResultFileArgs;
-use crate::limit::Limit;
+use crate::limit::MetricLimit;
 use crate::{output, values};
 
 const TIME_MIN: Duration = Duration::from_secs(5);
@@ -69,8 +69,8 @@ pub(super) struct CyclePredictArgs {
     ///
     /// Metrics: response (the safe bound), as-published (response by equation (3) of the paper),
     /// deadline-share (the bound as a share of the deadline), utilisation (of a core).
-    #[arg(long, value_name = "LIMIT", value_parser = Limit::<CyclePredictResult>::parse)]
-    fail_if: Vec<Limit<CyclePredictResult>>,
+    #[arg(long, value_name = "LIMIT", value_parser = MetricLimit::<CyclePredictResult>::parse)]
+    fail_if: Vec<MetricLimit<CyclePredictResult>>,
     #[command(flatten)]
     files: ResultFileArgs,
 }
@@ -161,7 +161,7 @@ mod tests {
         assert!(
             parse_time("4s").is_err() && parse_time("2h").is_err() && parse_time("30s").is_ok()
         );
-        assert!(Limit::<CyclePredictResult>::parse("deadline-share>80%").is_ok());
-        assert!(Limit::<CyclePredictResult>::parse("margin>1ms").is_err());
+        assert!(MetricLimit::<CyclePredictResult>::parse("deadline-share>80%").is_ok());
+        assert!(MetricLimit::<CyclePredictResult>::parse("margin>1ms").is_err());
     }
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use clap::Args;
 use horolog_cycle::task::{
-    ComputeAmount, DEFAULT_PRIORITY, MessageDestination, SchedulingSpec, StepMessage, Superstep,
-    Task, TaskProgram, TaskSet, TaskWork,
+    ComputeAmount, DEFAULT_PRIORITY, MessageDestination, SchedulingSpec, Superstep,
+    SuperstepMessage, Task, TaskProgram, TaskSet, TaskWork,
 };
-use horolog_record::TaskPolicy;
+use horolog_record::TaskSchedulingPolicy;
 
 use crate::commands::cycle::predict::input::read_tasks;
 use crate::failure::CommandFailure;
@@ -42,8 +42,8 @@ pub(super) struct CycleTaskArgs {
     #[arg(short, long)]
     barrier: bool,
     /// Scheduling policy: fifo, rr, other or deadline [default: fifo].
-    #[arg(long, value_name = "POLICY", value_parser = TaskPolicy::parse)]
-    policy: Option<TaskPolicy>,
+    #[arg(long, value_name = "POLICY", value_parser = TaskSchedulingPolicy::parse)]
+    policy: Option<TaskSchedulingPolicy>,
     /// Real-time priority of fifo and rr [default: 80].
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(1..=99))]
     priority: Option<u8>,
@@ -111,8 +111,8 @@ impl CycleTaskArgs {
         let period = self.period.ok_or_else(|| {
             CommandFailure::usage("no tasks; give --period and the work, or a task file")
         })?;
-        let policy = self.policy.unwrap_or(TaskPolicy::Fifo);
-        if policy == TaskPolicy::Deadline && !self.core.is_empty() {
+        let policy = self.policy.unwrap_or(TaskSchedulingPolicy::Fifo);
+        if policy == TaskSchedulingPolicy::Deadline && !self.core.is_empty() {
             return Err(CommandFailure::usage(
                 "policy deadline takes no --core: the kernel refuses it for tasks that may not run \
                  on all of them",
@@ -155,7 +155,7 @@ impl CycleTaskArgs {
             ));
         }
         let to = self.to.unwrap_or(MessageDestination::All);
-        let message = self.message.map(|bytes| StepMessage { bytes, to });
+        let message = self.message.map(|bytes| SuperstepMessage { bytes, to });
         Ok(TaskWork::Steps(vec![Superstep { compute, message, barrier: self.barrier }]))
     }
 }

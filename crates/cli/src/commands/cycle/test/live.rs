@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use horolog_cycle::application::{NodeSnapshot, TestSnapshot};
+use horolog_cycle::application::{ApplicationTestSnapshot, NodeSnapshot};
 use horolog_record::CycleTestFault;
 use horolog_report::cycle_test_fault_name;
 use horolog_report::units::{ABSENT, full_count, human_ns};
@@ -28,7 +28,7 @@ impl CycleTestLiveView {
         SharedStateView::start(CycleTestViewState::default(), CycleTestViewState::layout).map(Self)
     }
 
-    pub(super) fn snapshot(&self, snapshot: &TestSnapshot<'_>) {
+    pub(super) fn snapshot(&self, snapshot: &ApplicationTestSnapshot<'_>) {
         self.0.update(|state| state.update(snapshot));
     }
 }
@@ -51,7 +51,7 @@ struct NodeHistory {
 }
 
 impl CycleTestViewState {
-    fn update(&mut self, snapshot: &TestSnapshot<'_>) {
+    fn update(&mut self, snapshot: &ApplicationTestSnapshot<'_>) {
         if self.label != snapshot.label {
             // The label changes with each trial of a search, which starts new nodes.
             snapshot.label.clone_into(&mut self.label);
@@ -177,7 +177,14 @@ mod tests {
         faults: &[CycleTestFault],
     ) {
         let (elapsed, total) = (Duration::from_secs(4), Duration::from_secs(16));
-        state.update(&TestSnapshot { label: what, elapsed, total, state: "rising", nodes, faults });
+        state.update(&ApplicationTestSnapshot {
+            label: what,
+            elapsed,
+            total,
+            state: "rising",
+            nodes,
+            faults,
+        });
     }
 
     fn drawn(state: &CycleTestViewState, columns: usize) -> String {

@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use clap::Args;
 use horolog_cycle::application::{
-    self, FILE_MAX, NODES_MAX, SAMPLE_TEST_FILE, SearchOptions, TestError, TestObserver,
-    TestOptions, TestPlan, TestSnapshot,
+    self, ApplicationSearchOptions, ApplicationTestError, ApplicationTestObserver,
+    ApplicationTestOptions, ApplicationTestPlan, ApplicationTestSnapshot, FILE_MAX, NODES_MAX,
+    SAMPLE_TEST_FILE,
 };
 use horolog_record::{CycleTestResult, LimitUnit};
 use horolog_report::Metric;
@@ -21,7 +22,7 @@ use live::CycleTestLiveView;
 use super::predict::input;
 use crate::failure::CommandFailure;
 use crate::files::ResultFileArgs;
-use crate::limit::Limit;
+use crate::limit::MetricLimit;
 use crate::live::require_stderr_terminal;
 use crate::output::{self, ProgressLine};
 use crate::values;
@@ -95,8 +96,8 @@ pub(crate) struct CycleTestArgs {
     ///
     /// Metrics, of each state: missed (share of periods), and response with -mean, -p99, -p99.9 or
     /// -max; of each fault: detection and recovery (times).
-    #[arg(long, value_name = "LIMIT", value_parser = Limit::<CycleTestResult>::parse)]
-    fail_if: Vec<Limit<CycleTestResult>>,
+    #[arg(long, value_name = "LIMIT", value_parser = MetricLimit::<CycleTestResult>::parse)]
+    fail_if: Vec<MetricLimit<CycleTestResult>>,
     /// Show the nodes and faults on the terminal during the test.
     #[arg(long)]
     live: bool,
@@ -135,8 +136,9 @@ pub(super) fn run(args: &CycleTestArgs) -> Result<(), CommandFailure> {
     let files = args.files.open()?;
     output::install_interrupt_handler()?;
     let (from, to) = args.search_range;
-    let search = SearchOptions { from, to, width: args.search_width, trial: args.trial_time };
-    let options = TestOptions {
+    let search =
+        ApplicationSearchOptions { from, to, width: args.search_width, trial: args.trial_time };
+    let options = ApplicationTestOptions {
         program: PathBuf::from("/proc/self/exe"),
         arguments: APPLICATION_NODE_COMMAND.map(str::to_owned).to_vec(),
         plan,
@@ -146,7 +148,7 @@ pub(super) fn run(args: &CycleTestArgs) -> Result<(), CommandFailure> {
         measured,
         command: output::command_line(),
     };
-    let mut reporter = CycleTestReporter::new(args.live)?;
+    let mut reporter = CycleTestObserver::new(args.live)?;
     let outcome = application::test(&options, &mut reporter);
     reporter.finish();
     let mut result = outcome?;
@@ -155,23 +157,23 @@ pub(super) fn run(args: &CycleTestArgs) -> Result<(), CommandFailure> {
 }
 
 /// Returns the limit of `--load-min` on the largest load without a missed deadline.
-fn load_limit(least: f64) -> Limit<CycleTestResult> {
+fn load_limit(least: f64) -> MetricLimit<CycleTestResult> {
     let load = Metric::new("load", LimitUnit::Factor, |result: &CycleTestResult| {
         let found = result.search.as_ref().and_then(|search| search.lower);
         vec![("the largest load without a miss".to_owned(), found)]
     });
-    Limit::at_least(least, load)
+    MetricLimit::at_least(least, load)
 }
 
 /// Reads the test from the file, or the sample, with the flags that override it.
-fn read_test_plan(args: &CycleTestArgs) -> Result<TestPlan, CommandFailure> {
+fn read_test_plan(args: &CycleTestArgs) -> Result<ApplicationTestPlan, CommandFailure> {
     let (name, text) = match &args.file {
         None => ("the sample".to_owned(), SAMPLE_TEST_FILE.to_owned()),
         Some(path) => (path.display().to_string(), input::read_text(path, FILE_MAX)?),
     };
     let invalid_test = |why: String| CommandFailure::usage(format!("{name}: {why}"));
     let time_ns = args.time.map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
-    let plan = TestPlan::parse_with(&text, args.nodes, time_ns);
+    let plan = ApplicationTestPlan::parse_with(&text, args.nodes, time_ns);
     let plan = plan.map_err(|error| invalid_test(error.to_string()))?;
     if !plan.cores.is_empty() {
         horolog_cycle::select_cores(&plan.cores)
@@ -180,24 +182,26 @@ fn read_test_plan(args: &CycleTestArgs) -> Result<TestPlan, CommandFailure> {
     Ok(plan)
 }
 
-impl From<TestError> for CommandFailure {
-    fn from(error: TestError) -> Self {
+impl From<ApplicationTestError> for CommandFailure {
+    fn from(error: ApplicationTestError) -> Self {
         match error {
-            TestError::Search(_) | TestError::TrialTooShort { .. } => Self::usage(error),
+            ApplicationTestError::Search(_) | ApplicationTestError::TrialTooShort { .. } => {
+                Self::usage(error)
+            }
             error => Self::environment(error),
         }
     }
 }
 
 /// Observer that shows the progress of a test.
-enum CycleTestReporter {
+enum CycleTestObserver {
     /// Progress line on standard error.
     ProgressLine(ProgressLine),
     /// Live view, which occupies the terminal.
     LiveView(CycleTestLiveView),
 }
 
-impl CycleTestReporter {
+impl CycleTestObserver {
     pub(super) fn new(live: bool) -> Result<Self, CommandFailure> {
         if live {
             CycleTestLiveView::start().map(Self::LiveView)
@@ -214,8 +218,8 @@ impl CycleTestReporter {
     }
 }
 
-impl TestObserver for CycleTestReporter {
-    fn snapshot(&mut self, snapshot: &TestSnapshot<'_>) {
+impl ApplicationTestObserver for CycleTestObserver {
+    fn snapshot(&mut self, snapshot: &ApplicationTestSnapshot<'_>) {
         match self {
             Self::ProgressLine(progress) => {
                 let (elapsed, total) =
@@ -246,7 +250,7 @@ mod tests {
                 && parse_factor("nan").is_err()
                 && parse_factor("1.5") == Ok(1.5)
         );
-        assert!(Limit::<CycleTestResult>::parse("recovery>500ms").is_ok());
-        assert!(Limit::<CycleTestResult>::parse("load<1").is_err());
+        assert!(MetricLimit::<CycleTestResult>::parse("recovery>500ms").is_ok());
+        assert!(MetricLimit::<CycleTestResult>::parse("load<1").is_err());
     }
 }

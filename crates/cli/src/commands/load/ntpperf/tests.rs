@@ -22,7 +22,7 @@ fn options(more: &[&str]) -> LoadOptions {
 
 fn ramp(options: &LoadOptions) -> Ramp {
     match options.job {
-        LoadJob::Ramp(ramp) => ramp,
+        LoadProcedure::Ramp(ramp) => ramp,
         _ => panic!("no ramp"),
     }
 }
@@ -46,15 +46,18 @@ fn defaults_are_those_of_ntpperf() {
 fn the_examples_are_understood() {
     let mac = ["-m", "AA:BB:CC:DD:EE:FF"];
     let basic = options(&[&mac[..], &["-B", "-o", "1.95e-6", "-H"]].concat());
-    let method =
-        OffsetOptions { correction: Span::from_ns(1_950), mean_of_server: false, hardware: true };
+    let method = ServerOffsetOptions {
+        correction: Span::from_ns(1_950),
+        mean_of_server: false,
+        hardware: true,
+    };
     assert_eq!(basic.offset, Some(method));
     assert_eq!(basic.hints.mac, Some("aa:bb:cc:dd:ee:ff".parse().unwrap()));
     assert!(options(&["-I", "-o", "1.95e-6", "-H"]).interleaved);
     let key = "44508CC523BD3FF2334A3B73E70969BF69BC4753EB745FD8EC054FF083DF788C";
     let nts = options(&["-B", "-S", &format!("{key},2D1FF1538B637C3D")]);
     assert!(nts.sessions.is_some_and(|sessions| !sessions.can_open()));
-    let plan = |kind, multicast| PtpPlan {
+    let plan = |kind, multicast| PtpRequestOptions {
         kind,
         domain: 0,
         minor_version: 0,
@@ -136,7 +139,8 @@ fn what_cannot_be_is_refused() {
 #[test]
 fn the_panel_follows_from_the_options() {
     let table = |more: &[&str]| parsed(more).unwrap().table();
-    let (response, offset) = (Some(NtpperfPanel::ResponseTime), Some(NtpperfPanel::Offset));
+    let (response, offset) =
+        (Some(NtpperfColumnGroup::ResponseTime), Some(NtpperfColumnGroup::Offset));
     assert_eq!(table(&["-B"]), NtpperfTable { ptp: false, panel: response });
     assert_eq!(table(&["-I", "-o0"]), NtpperfTable { ptp: false, panel: offset });
     assert_eq!(table(&["-D", "1"]), NtpperfTable { ptp: true, panel: None });

@@ -1,7 +1,7 @@
 //! Live view of `horolog path stall --watch`: progress, connections ordered by their stalls, and a
 //! sparkline of stalls over time.
 
-use horolog_probe::path::stall::{ConnectionSnapshot, StallSnapshot};
+use horolog_probe::path::stall::{StallWatchSnapshot, WatchedConnectionSnapshot};
 use horolog_report::units::{ABSENT, full_count, human_ns};
 use horolog_report::{stall_mechanism, stall_not_followed};
 use ratatui::style::{Modifier, Style};
@@ -25,14 +25,14 @@ impl StallLiveView {
         SharedStateView::start(StallViewState::new(port), StallViewState::layout).map(Self)
     }
 
-    pub(super) fn update(&self, snapshot: StallSnapshot) {
+    pub(super) fn update(&self, snapshot: StallWatchSnapshot) {
         self.0.update(|state| state.update(snapshot));
     }
 }
 
 struct StallViewState {
     port: u16,
-    last: Option<StallSnapshot>,
+    last: Option<StallWatchSnapshot>,
     stalls: u64,
     /// Number of new stalls at each update.
     new_stalls: SparklineHistory,
@@ -43,7 +43,7 @@ impl StallViewState {
         Self { port, last: None, stalls: 0, new_stalls: SparklineHistory::default() }
     }
 
-    fn update(&mut self, mut snapshot: StallSnapshot) {
+    fn update(&mut self, mut snapshot: StallWatchSnapshot) {
         let stalls = snapshot.connections.iter().flat_map(|one| one.stalls);
         let stalls = stalls.fold(0, u64::saturating_add);
         self.new_stalls.push(Some(stalls.saturating_sub(self.stalls) as f64));
@@ -86,7 +86,7 @@ impl StallViewState {
 
 /// Returns the row of a connection. Stalls are counted at the end, client or server, that held the
 /// data back.
-fn connection_row(one: &ConnectionSnapshot, width: usize) -> String {
+fn connection_row(one: &WatchedConnectionSnapshot, width: usize) -> String {
     let absent = || ABSENT.to_owned();
     let answers = one.answers.map_or_else(absent, full_count);
     let longest = one.longest_ns.map_or_else(absent, human_ns);
@@ -108,9 +108,9 @@ mod tests {
 
     use super::*;
 
-    fn connection(stalls: [u64; 2]) -> ConnectionSnapshot {
+    fn connection(stalls: [u64; 2]) -> WatchedConnectionSnapshot {
         let is_held = stalls != [0, 0];
-        ConnectionSnapshot {
+        WatchedConnectionSnapshot {
             server: "192.0.2.1:443".parse().unwrap(),
             client: "192.0.2.2:40000".parse().unwrap(),
             answers: Some(1_234),
@@ -120,9 +120,9 @@ mod tests {
         }
     }
 
-    fn snapshot(connections: Vec<ConnectionSnapshot>) -> StallSnapshot {
+    fn snapshot(connections: Vec<WatchedConnectionSnapshot>) -> StallWatchSnapshot {
         let (elapsed, total) = (Duration::from_secs(15), Duration::from_mins(1));
-        StallSnapshot { elapsed, total, connections, untracked: 0 }
+        StallWatchSnapshot { elapsed, total, connections, untracked: 0 }
     }
 
     fn drawn(state: &StallViewState, columns: usize) -> String {
@@ -154,7 +154,7 @@ mod tests {
             fresh.push(Some(count));
         }
         assert_eq!(over_time.trim_end(), fresh.render(100).trim_end());
-        state.update(StallSnapshot { untracked: 3, ..snapshot(vec![connection([0, 0])]) });
+        state.update(StallWatchSnapshot { untracked: 3, ..snapshot(vec![connection([0, 0])]) });
         let screen = drawn(&state, 100);
         assert!(
             screen.contains("3 connections more not tracked") && screen.contains(" -  -"),

@@ -3,7 +3,7 @@
 //! The result counts delays from the arrival of a packet at the root: the median delay from the
 //! sender to the root is subtracted from the delays to the other nodes.
 
-use horolog_record::{Distribution, RelayTreeCalibration, RelayTreeMeasured};
+use horolog_record::{Distribution, RelayTreeCalibration, RelayTreeMeasurement};
 use horolog_relay::tree::Tree;
 use horolog_stats::Recorder;
 
@@ -64,7 +64,7 @@ impl DelaySamples {
     }
 
     /// Returns the statistics of the measured delays; `calibration` is included unchanged.
-    pub(super) fn measured(&self, calibration: RelayTreeCalibration) -> RelayTreeMeasured {
+    pub(super) fn measured(&self, calibration: RelayTreeCalibration) -> RelayTreeMeasurement {
         let base_ns = self.median(0).unwrap_or(0);
         let nodes: Vec<Option<Distribution>> =
             self.nodes.iter().map(|all| distribution(all, base_ns)).collect();
@@ -74,7 +74,7 @@ impl DelaySamples {
             receivers.clone().filter(|at| self.is_leaf(*at)).map(median).collect();
         let all: Option<Vec<f64>> = receivers.clone().map(median).collect();
         let lost = self.nodes.iter().flatten().filter(|one| one.is_none()).count();
-        RelayTreeMeasured {
+        RelayTreeMeasurement {
             calibration,
             last_leaf_ns: distribution(&self.last_leaf, base_ns),
             tree_ns: leaves.map(|all| all.into_iter().fold(0.0, f64::max)),

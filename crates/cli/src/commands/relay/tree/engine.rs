@@ -1,6 +1,6 @@
 //! Engines with which `relay tree` can measure a tree of relays.
 
-use horolog_relay::{EngineKind, Relay, TableSpec, XdpEngine};
+use horolog_relay::{Relay, RoutingTableSpec, SocketEngineKind, XdpEngine};
 
 use crate::failure::CommandFailure;
 
@@ -32,21 +32,21 @@ impl CopyEngine {
 
     pub(super) const fn name(self) -> &'static str {
         match self {
-            Self::Send => EngineKind::Send.name(),
-            Self::Sendmmsg => EngineKind::Sendmmsg.name(),
+            Self::Send => SocketEngineKind::Send.name(),
+            Self::Sendmmsg => SocketEngineKind::Sendmmsg.name(),
             Self::Xdp => "xdp",
         }
     }
 
     /// Starts a relay in the calling thread's network namespace; an error if another engine than
     /// this one makes the copies.
-    pub(super) fn start(self, spec: &TableSpec) -> Result<Relay, CommandFailure> {
+    pub(super) fn start(self, spec: &RoutingTableSpec) -> Result<Relay, CommandFailure> {
         let (host, kernel) = match self {
-            Self::Send => (EngineKind::Send, None),
-            Self::Sendmmsg => (EngineKind::Sendmmsg, None),
+            Self::Send => (SocketEngineKind::Send, None),
+            Self::Sendmmsg => (SocketEngineKind::Sendmmsg, None),
             Self::Xdp => {
                 let kernel = XdpEngine::load(&[]).map_err(CommandFailure::environment)?;
-                (EngineKind::Sendmmsg, Some(kernel))
+                (SocketEngineKind::Sendmmsg, Some(kernel))
             }
         };
         let relay = Relay::start(spec, host, kernel)?;

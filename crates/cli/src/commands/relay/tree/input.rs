@@ -6,8 +6,8 @@ use std::path::Path;
 
 use horolog_record::{AlternativeTree, AlternativeTreeKind};
 use horolog_relay::tree::{
-    BuildError, PairDelays, ProcessingTime, Tree, TreeEngine, TreeFile, chain_tree, compact_tree,
-    star_tree, tree_delays,
+    EngineProcessingTimes, PairDelays, ProcessingTime, Tree, TreeBuildError, TreeFile, chain_tree,
+    compact_tree, star_tree, tree_delays,
 };
 
 use super::RelayTreeArgs;
@@ -20,7 +20,7 @@ const IN_KERNEL: &str = "in-kernel";
 /// Tree and engines specified by the arguments.
 pub(super) struct TreeInput {
     pub(super) tree: Tree,
-    pub(super) engines: Vec<TreeEngine>,
+    pub(super) engines: Vec<EngineProcessingTimes>,
     /// Trees built from the same delays, for comparison; empty without --pairwise.
     pub(super) shapes: Vec<AlternativeTree>,
 }
@@ -54,15 +54,15 @@ pub(super) fn read_input(args: &RelayTreeArgs) -> Result<TreeInput, CommandFailu
 }
 
 /// Returns the engines of --user-space and --in-kernel, each with the same times at all nodes.
-fn engines_of_flags(args: &RelayTreeArgs, tree: &Tree) -> Vec<TreeEngine> {
+fn engines_of_flags(args: &RelayTreeArgs, tree: &Tree) -> Vec<EngineProcessingTimes> {
     let flags = [(USER_SPACE, args.user_space), (IN_KERNEL, args.in_kernel)];
     let specified = flags.into_iter().filter_map(|(name, times)| Some((name, times?)));
-    specified.map(|(name, times)| TreeEngine::uniform(name, tree, times)).collect()
+    specified.map(|(name, times)| EngineProcessingTimes::uniform(name, tree, times)).collect()
 }
 
 /// Function that builds a tree from the delays between pairs; its second argument is the root's
 /// index.
-type TreeConstructor = fn(&PairDelays, usize) -> Result<Tree, BuildError>;
+type TreeConstructor = fn(&PairDelays, usize) -> Result<Tree, TreeBuildError>;
 
 fn from_pairs(args: &RelayTreeArgs, path: &Path) -> Result<TreeInput, CommandFailure> {
     let pairs = PairDelays::parse(&read_text(path)?).map_err(|fault| file_error(path, fault))?;
@@ -92,7 +92,7 @@ fn alternative_tree(
     tree: &Tree,
     processing: ProcessingTime,
 ) -> AlternativeTree {
-    let all = tree_delays(tree, &TreeEngine::uniform(USER_SPACE, tree, processing));
+    let all = tree_delays(tree, &EngineProcessingTimes::uniform(USER_SPACE, tree, processing));
     AlternativeTree {
         kind,
         degree_max: tree.degree_max(),

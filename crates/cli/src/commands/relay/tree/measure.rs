@@ -1,8 +1,8 @@
 //! Measurement of a tree of real relays in lab hosts: calibration of a single relay, the model's
 //! prediction from it, and the delays of the whole tree.
 
-use horolog_record::{RelayTreeMethod, RelayTreeResult};
-use horolog_relay::tree::{ProcessingTime, Tree, TreeEngine};
+use horolog_record::{RelayTreeMeasurementMethod, RelayTreeResult};
+use horolog_relay::tree::{EngineProcessingTimes, ProcessingTime, Tree};
 use horolog_sys::clock::realtime_minus_monotonic;
 use horolog_sys::dma_latency::DmaLatencyRequest;
 
@@ -67,7 +67,7 @@ pub(super) fn run(
         };
         let processing_time =
             ProcessingTime { first_ns: calibration.first_ns, next_ns: calibration.next_ns };
-        engines.push(TreeEngine::uniform(kind.name(), &input.tree, processing_time));
+        engines.push(EngineProcessingTimes::uniform(kind.name(), &input.tree, processing_time));
         measured.push(samples[1].measured(calibration));
     }
     progress.finish();
@@ -79,7 +79,7 @@ pub(super) fn run(
     // Links in the lab have no delay: forwarding is work of the sender, and so part of its
     // processing time.
     let mut result = outcome::predicted_result(&input.tree.clone().with_delay(0.0), &engines);
-    result.method = Some(RelayTreeMethod {
+    result.method = Some(RelayTreeMeasurementMethod {
         packets: (train.packets * ROUNDS) as u64,
         repetitions: ROUNDS as u64,
         warm_up: train.warm_up as u64,

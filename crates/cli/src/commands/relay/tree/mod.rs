@@ -20,10 +20,10 @@ use horolog_record::RelayTreeResult;
 use horolog_relay::tree::ProcessingTime;
 use horolog_report::{RenderResult, to_json};
 
-use crate::ci::CiArgs;
+use crate::ci::CiOutputArgs;
 use crate::failure::CommandFailure;
 use crate::files::ResultFiles;
-use crate::limit::Limit;
+use crate::limit::MetricLimit;
 use crate::result_store::StoreResultArgs;
 use crate::{output, values};
 use engine::CopyEngine;
@@ -89,7 +89,7 @@ pub(super) struct RelayTreeArgs {
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     #[command(flatten)]
-    ci: CiArgs,
+    ci: CiOutputArgs,
     #[command(flatten)]
     store_args: StoreResultArgs,
     /// Exit with status 1 if this expression is true, such as 'tree>1ms' or 'p99>500us'.
@@ -97,8 +97,8 @@ pub(super) struct RelayTreeArgs {
     ///
     /// Metrics: tree (delay D) and mean (delay of all nodes but the root), both by the model for
     /// the slower engine; p50, p99 (measured, of the slowest node).
-    #[arg(long, value_name = "LIMIT", value_parser = Limit::<RelayTreeResult>::parse)]
-    fail_if: Vec<Limit<RelayTreeResult>>,
+    #[arg(long, value_name = "LIMIT", value_parser = MetricLimit::<RelayTreeResult>::parse)]
+    fail_if: Vec<MetricLimit<RelayTreeResult>>,
 }
 
 /// Measurement of a tree.

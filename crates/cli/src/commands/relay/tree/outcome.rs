@@ -7,8 +7,8 @@ use horolog_record::{
     rfc3339_now,
 };
 use horolog_relay::tree::{
-    Equation4Assumption, ProcessingTime, ReplacementGain, Tree, TreeEdge, TreeEngine, TreeFile,
-    replacement_gain, tree_delays,
+    EngineProcessingTimes, EngineReplacementGain, ProcessingTime, RegularTreeGainAssumption, Tree,
+    TreeEdge, TreeFile, replacement_gain, tree_delays,
 };
 
 use super::input::TreeInput;
@@ -23,7 +23,7 @@ pub(super) fn result_without_measurement(input: &TreeInput) -> RelayTreeResult {
 
 /// Returns the result of the model for a tree with these engines; with two engines, also the gain
 /// of the second.
-pub(super) fn predicted_result(tree: &Tree, engines: &[TreeEngine]) -> RelayTreeResult {
+pub(super) fn predicted_result(tree: &Tree, engines: &[EngineProcessingTimes]) -> RelayTreeResult {
     let gain = match engines {
         [before, after] => Some(gain_record(replacement_gain(tree, before, after))),
         _ => None,
@@ -53,7 +53,7 @@ fn node_record(node: &horolog_relay::tree::TreeNode) -> RelayTreeNode {
     }
 }
 
-fn predicted_delays(tree: &Tree, engine: &TreeEngine) -> RelayTreeEngineDelays {
+fn predicted_delays(tree: &Tree, engine: &EngineProcessingTimes) -> RelayTreeEngineDelays {
     let all = tree_delays(tree, engine);
     let times =
         |one: &ProcessingTime| NodeProcessingTime { first_ns: one.first_ns, next_ns: one.next_ns };
@@ -68,7 +68,7 @@ fn predicted_delays(tree: &Tree, engine: &TreeEngine) -> RelayTreeEngineDelays {
     }
 }
 
-fn gain_record(gain: ReplacementGain) -> RelayTreeGain {
+fn gain_record(gain: EngineReplacementGain) -> RelayTreeGain {
     let nodes = gain.nodes.iter().map(|node| RelayTreeNodeGain {
         processing_ns: node.processing_ns,
         tree_ns: node.tree_ns,
@@ -94,13 +94,13 @@ fn gain_record(gain: ReplacementGain) -> RelayTreeGain {
     }
 }
 
-const fn assumption_record(assumption: Equation4Assumption) -> RegularTreeAssumption {
+const fn assumption_record(assumption: RegularTreeGainAssumption) -> RegularTreeAssumption {
     match assumption {
-        Equation4Assumption::SameDegree => RegularTreeAssumption::SameDegree,
-        Equation4Assumption::SameDepth => RegularTreeAssumption::SameDepth,
-        Equation4Assumption::SameProcessing => RegularTreeAssumption::SameNodes,
-        Equation4Assumption::SamePath => RegularTreeAssumption::SamePath,
-        Equation4Assumption::SameIndex => RegularTreeAssumption::SameIndex,
+        RegularTreeGainAssumption::SameDegree => RegularTreeAssumption::SameDegree,
+        RegularTreeGainAssumption::SameDepth => RegularTreeAssumption::SameDepth,
+        RegularTreeGainAssumption::SameProcessing => RegularTreeAssumption::SameNodes,
+        RegularTreeGainAssumption::SamePath => RegularTreeAssumption::SamePath,
+        RegularTreeGainAssumption::SameIndex => RegularTreeAssumption::SameIndex,
     }
 }
 
@@ -113,7 +113,7 @@ pub(super) fn toml(result: &RelayTreeResult) -> String {
     let edges: Vec<TreeEdge> = result.nodes.iter().enumerate().filter_map(parent_edge).collect();
     let times =
         |one: &NodeProcessingTime| ProcessingTime { first_ns: one.first_ns, next_ns: one.next_ns };
-    let engines = result.engines.iter().map(|engine| TreeEngine {
+    let engines = result.engines.iter().map(|engine| EngineProcessingTimes {
         name: engine.name.clone(),
         processing: engine.processing.iter().map(times).collect(),
     });
@@ -131,7 +131,7 @@ mod tests {
     fn the_tree_of_a_result_is_read_again() {
         let tree = Tree::regular(3, 2, 1_500.0).unwrap();
         let times = ProcessingTime { first_ns: 20_000.0, next_ns: 6_000.0 };
-        let engines = vec![TreeEngine::uniform("user-space", &tree, times)];
+        let engines = vec![EngineProcessingTimes::uniform("user-space", &tree, times)];
         let result = predicted_result(&tree, &engines);
         assert_eq!(TreeFile::parse(&toml(&result)), Ok(TreeFile { tree, engines }));
     }

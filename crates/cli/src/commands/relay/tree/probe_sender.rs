@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use horolog_lab::LabHost;
 use horolog_sys::affinity;
-use horolog_sys::clock::{MonotonicClock, Realtime, sleep_until};
+use horolog_sys::clock::{ClockMonotonic, ClockRealtime, sleep_until};
 use horolog_sys::datagram::send_to;
-use horolog_sys::message::MessageTable;
+use horolog_sys::message::MmsghdrTable;
 use horolog_sys::socket::Socket;
 use horolog_time::{Clock, Span, Timestamp, Utc};
 
@@ -69,7 +69,7 @@ impl ProbeSink {
 /// Sender of probe trains in a lab host; reads the sinks as well.
 pub(super) struct ProbeSender {
     socket: Socket,
-    table: MessageTable,
+    table: MmsghdrTable,
     heads: Box<[[u8; HEAD_BYTES]]>,
     /// Number of the latest probe train, which packets carry: late packets of earlier trains are
     /// ignored.
@@ -87,7 +87,7 @@ impl ProbeSender {
         };
         let socket = host.run(open)?.map_err(|error| lab_host_error("send", &error))?;
         let heads = vec![[0; HEAD_BYTES]; SLOTS].into_boxed_slice();
-        Ok(Self { socket, table: MessageTable::new(SLOTS), heads, probe_trains: 0 })
+        Ok(Self { socket, table: MmsghdrTable::new(SLOTS), heads, probe_trains: 0 })
     }
 
     /// Sends a probe train to one address from a thread that is pinned to one core, and returns the
@@ -127,12 +127,12 @@ impl ProbeSender {
         let mut arrivals = vec![vec![None; total]; sinks.len()];
         let interval = Span::from_ns(i64::try_from(train.interval.as_nanos()).unwrap_or(i64::MAX));
         while sent_at.len() < total && output::check_stop_request().is_continue() {
-            let mut due = MonotonicClock.now();
+            let mut due = ClockMonotonic.now();
             for _ in 0..CHUNK.min(total - sent_at.len()) {
                 due = due + interval;
                 sleep_until(due);
                 packet[..4].copy_from_slice(&(sent_at.len() as u32).to_le_bytes());
-                sent_at.push(Realtime.now());
+                sent_at.push(ClockRealtime.now());
                 send_to(self.socket.as_fd(), &packet, to)
                     .map_err(|error| lab_host_error("send", &error))?;
             }

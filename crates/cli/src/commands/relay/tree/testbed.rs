@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 
 use horolog_lab::{HOSTS_MAX, Lab, LabConfig, LabHost as PrivateHost};
 use horolog_relay::tree::Tree;
-use horolog_relay::{GroupSpec, HOP_LIMIT, Network, Relay, TableSpec};
+use horolog_relay::{GroupSpec, HOP_LIMIT, IpNetwork, Relay, RoutingTableSpec};
 
 use super::delay_samples::DelaySamples;
 use super::engine::{CopyEngine, verify_engine};
@@ -35,7 +35,7 @@ pub(super) struct RelayTreeTestbed {
 }
 
 /// Running relays of the inner nodes, and the probe sinks of all nodes.
-pub(super) struct RunningRelays {
+pub(super) struct RunningRelayTree {
     relays: Vec<(usize, Relay)>,
     sinks: Vec<ProbeSink>,
 }
@@ -73,8 +73,8 @@ impl RelayTreeTestbed {
     }
 
     /// Starts a relay at each inner node, and opens a probe sink at every node.
-    pub(super) fn start(&self, kind: CopyEngine) -> Result<RunningRelays, CommandFailure> {
-        let mut running = RunningRelays { relays: Vec::new(), sinks: Vec::new() };
+    pub(super) fn start(&self, kind: CopyEngine) -> Result<RunningRelayTree, CommandFailure> {
+        let mut running = RunningRelayTree { relays: Vec::new(), sinks: Vec::new() };
         for (at, node) in self.tree.nodes().iter().enumerate() {
             running.sinks.push(ProbeSink::open(self.host(at), self.sink_address(at))?);
             if !node.children.is_empty() {
@@ -90,7 +90,7 @@ impl RelayTreeTestbed {
     fn measure_level(
         &mut self,
         level: usize,
-        running: &RunningRelays,
+        running: &RunningRelayTree,
         train: &ProbeTrain,
     ) -> Result<(Vec<usize>, SinkDelays), CommandFailure> {
         let nodes = self.tree.nodes();
@@ -99,7 +99,7 @@ impl RelayTreeTestbed {
             // previous level. Relays at or below `level` receive nothing.
             if (1..=2).contains(&level.saturating_sub(nodes[*at].depth)) {
                 let children = self.child_addresses(*at, level);
-                let change = |spec: &mut TableSpec| {
+                let change = |spec: &mut RoutingTableSpec| {
                     spec.groups.iter_mut().for_each(|group| group.children.clone_from(&children));
                     Ok(())
                 };
@@ -136,17 +136,17 @@ impl RelayTreeTestbed {
     }
 
     /// Returns the table of a node's relay if the tree is cut off below a level.
-    fn table_spec(&self, at: usize, level: usize) -> Result<TableSpec, CommandFailure> {
+    fn table_spec(&self, at: usize, level: usize) -> Result<RoutingTableSpec, CommandFailure> {
         let node = &self.tree.nodes()[at];
         // The source address of a copy is the address at which the parent's relay listens.
         let source = match node.parent {
             Some(parent) => self.relay_address(parent).ip(),
             None => self.lab.client().first_interface().ipv4.into(),
         };
-        let network = |text: String| text.parse::<Network>().map_err(CommandFailure::environment);
+        let network = |text: String| text.parse::<IpNetwork>().map_err(CommandFailure::environment);
         let children = self.child_addresses(at, level);
         let destinations = children.iter().map(|child| network(child.ip().to_string()));
-        Ok(TableSpec {
+        Ok(RoutingTableSpec {
             destinations: destinations.collect::<Result<_, _>>()?,
             copy_rate: COPY_RATE,
             groups: vec![GroupSpec {
@@ -165,7 +165,7 @@ impl RelayTreeTestbed {
     /// Measures each level once and adds the delays to `samples`; ends early if interrupted.
     pub(super) fn run_round(
         &mut self,
-        running: &RunningRelays,
+        running: &RunningRelayTree,
         train: &ProbeTrain,
         samples: &mut DelaySamples,
     ) -> Result<(), CommandFailure> {

@@ -91,7 +91,7 @@ fn sample_finding(code: FindingCode, severity: Severity, message: &str) -> Findi
 fn measured() -> HostAllResult {
     let mut result = empty_result(&HostAllOptions {
         time: Duration::from_mins(1),
-        parts: HostMeasurement::ALL.to_vec(),
+        parts: HostMeasurementKind::ALL.to_vec(),
         priority: None,
         hold_awake: false,
         command: Vec::new(),
@@ -144,7 +144,7 @@ fn late_wakeups_are_reported_of_the_worst_core() {
         if verdict != HostVerdict::Fit {
             let [late] = &result.findings[..] else { panic!("one finding: {:?}", result.findings) };
             assert!(late.message.contains("Core 0 wakes up"), "{late:?}");
-            assert_eq!(result.worst_findings[0].part, Some(HostMeasurement::Timer));
+            assert_eq!(result.worst_findings[0].part, Some(HostMeasurementKind::Timer));
         }
     }
 }
@@ -172,7 +172,7 @@ fn the_worst_are_by_severity_and_then_by_part() {
     );
     let stolen = &result.worst_findings[2];
     assert_eq!((stolen.others, &*stolen.finding.message), (1, "Core 1."));
-    assert_eq!(stolen.part, Some(HostMeasurement::Interrupt));
+    assert_eq!(stolen.part, Some(HostMeasurementKind::Interrupt));
 }
 
 #[test]
@@ -196,12 +196,12 @@ fn an_unmeasured_part_is_a_finding_and_leaves_no_verdict() {
     result.timer = None;
     let why = vec!["no core".to_owned()];
     result.parts.push(outcome_without_record(
-        HostMeasurement::Timer,
+        HostMeasurementKind::Timer,
         HostMeasurementState::Failed,
         why,
     ));
     result.parts.push(outcome_without_record(
-        HostMeasurement::Delay,
+        HostMeasurementKind::Delay,
         HostMeasurementState::Skipped,
         Vec::new(),
     ));
@@ -232,8 +232,8 @@ fn what_decides_has_to_be_measured_to_its_end() {
     let no_stolen = verdict(|all| all.interrupt = Some(interrupt(Vec::new())));
     assert_eq!(no_stolen, HostVerdict::Unjudged);
     let mut cut = measured();
-    cut.parts.push(without_one(HostMeasurement::Timer, HostMeasurementState::Interrupted));
-    cut.parts.push(without_one(HostMeasurement::Nic, HostMeasurementState::NotBegun));
+    cut.parts.push(without_one(HostMeasurementKind::Timer, HostMeasurementState::Interrupted));
+    cut.parts.push(without_one(HostMeasurementKind::Nic, HostMeasurementState::NotBegun));
     let cut = judged(cut);
     assert_eq!(cut.verdict, HostVerdict::Unjudged);
     assert!(cut.findings[0].message.contains("was interrupted"), "{:?}", cut.findings);
@@ -298,7 +298,7 @@ fn a_core_of_which_a_tenth_is_taken_makes_a_host_unfit() {
     assert!(worst.finding.message.starts_with("Core 1 was taken for 40"), "{worst:?}");
     assert_eq!(
         (worst.part, worst.finding.severity),
-        (Some(HostMeasurement::Interrupt), Severity::Error)
+        (Some(HostMeasurementKind::Interrupt), Severity::Error)
     );
     // The other core is told with it, and the part's warnings of both are not told again.
     assert_eq!((worst.others, unfit.worst_findings.len()), (1, 1), "{:?}", unfit.worst_findings);

@@ -1,7 +1,7 @@
 //! Claims about the wait functions.
 
 use horolog_record::{InterruptedSleepStrategy, TestedDelayClaim, TimerSlackSetting, WaitFunction};
-use horolog_sys::alarm::AlarmInteraction;
+use horolog_sys::alarm::PendingAlarmEffect;
 
 use super::{DelayClaimInput, format_time, tested_claim};
 
@@ -22,11 +22,11 @@ pub(super) fn function_claims(input: &DelayClaimInput<'_>) -> Vec<TestedDelayCla
 
 /// Returns true if a wait function uses alarm(2) itself: it delivers SIGALRM or replaces the
 /// pending alarm.
-fn is_made_of_alarms(interaction: AlarmInteraction) -> bool {
+fn is_made_of_alarms(interaction: PendingAlarmEffect) -> bool {
     interaction.signals > 0 || interaction.elapsed_s > 5
 }
 
-fn describe_interaction(interaction: AlarmInteraction) -> String {
+fn describe_interaction(interaction: PendingAlarmEffect) -> String {
     format!(
         "{} signals arrived, and a pending alarm moved {} s nearer",
         interaction.signals, interaction.elapsed_s

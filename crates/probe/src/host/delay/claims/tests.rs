@@ -7,9 +7,9 @@ use horolog_record::{
     InterruptedSleepStrategy, TickFacts,
 };
 use horolog_stats::Recorder;
-use horolog_sys::alarm::AlarmInteraction;
+use horolog_sys::alarm::PendingAlarmEffect;
 
-use super::super::evidence::{FailingSleepLoop, LongUsleepResult};
+use super::super::evidence::{FailingSleepLoopResult, LongUsleepResult};
 use super::*;
 
 const MS: u64 = 1_000_000;
@@ -71,7 +71,7 @@ fn result(overshoot_ns: u64) -> HostDelayResult {
 }
 
 fn evidence() -> DelayEvidence {
-    let left_alone = Some(AlarmInteraction { signals: 0, elapsed_s: 1 });
+    let left_alone = Some(PendingAlarmEffect { signals: 0, elapsed_s: 1 });
     DelayEvidence {
         step_ns: Some(20),
         gettimeofday_step_ns: Some(1_000),
@@ -86,7 +86,7 @@ fn evidence() -> DelayEvidence {
             duration: Duration::from_millis(1_201),
             error: None,
         }),
-        invalid_sleep_loop: Some(FailingSleepLoop {
+        invalid_sleep_loop: Some(FailingSleepLoopResult {
             calls: 40_000,
             time: Duration::from_millis(10),
             processor_share: 0.98,
@@ -143,7 +143,7 @@ fn an_old_kernel_behaves_as_claimed() {
     let mut evidence = evidence();
     evidence.step_ns = Some(4 * MS);
     evidence.irq_0_per_s = Some(250.0);
-    evidence.sleep_alarm_interaction = Some(AlarmInteraction { signals: 1, elapsed_s: 100 });
+    evidence.sleep_alarm_interaction = Some(PendingAlarmEffect { signals: 1, elapsed_s: 100 });
     evidence.usleep_above_limit = Some(LongUsleepResult {
         requested: Duration::from_millis(1_200),
         duration: Duration::from_micros(2),
