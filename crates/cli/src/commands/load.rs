@@ -124,8 +124,8 @@ pub(crate) struct LoadCommonArgs {
     /// Send at exponentially distributed intervals (Poisson arrivals), as independent clients do.
     #[arg(short, long)]
     exponential: bool,
-    /// Simulated clients, up to 1000000; sockets in the udp engine [default: 16384; 16 in the udp
-    /// engine].
+    /// Simulated clients, up to 1000000; sockets in the udp engine [default: 16384; in the udp
+    /// engine 16, for PTP 1].
     #[arg(short, long, value_name = "N", value_parser = values::count)]
     clients: Option<u32>,
     /// Use every address of the network, in pseudo-random order; an address repeats only after all

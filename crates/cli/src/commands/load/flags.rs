@@ -36,8 +36,9 @@ pub(crate) struct LoadMetricLimitArgs {
     /// duplicate, invalid, unsynchronised (shares of the requests sent), compliant-loss (share of
     /// the compliant clients' requests that were lost), rate (sent per second), ndr and pdr (result
     /// of a search), p50, p90, p99, p99.9, p99.99, max (round trip), and these six with the prefix
-    /// response- (the server's response time), lateness- (send lateness) or offset- (absolute error
-    /// of timestamps, with --measure-offset), such as response-p99.
+    /// response- (the server's response time, by its own timestamps; unknown for PTP delay requests
+    /// and grants), lateness- (send lateness) or offset- (absolute error of timestamps, with
+    /// --measure-offset), such as response-p99.
     #[arg(long, value_name = "LIMIT")]
     fail_if: Vec<LoadLimit>,
 }
@@ -150,8 +151,9 @@ pub(crate) struct TimestampOffsetArgs {
     /// minus the timestamp, minus this correction for transit and receiving, such as 0, 1.95e-6
     /// (seconds) or 2us.
     ///
-    /// Both clocks must be correct. The xdp engine takes the receive time slightly earlier, in the
-    /// driver's receive path.
+    /// Only for NTP and NetSync Monitor requests: PTP delay responses and grants carry no transmit
+    /// timestamp. Both clocks must be correct. The xdp engine takes the receive time slightly
+    /// earlier, in the driver's receive path.
     #[arg(long, value_name = "CORRECTION", value_parser = values::signed_span,
           allow_hyphen_values = true)]
     measure_offset: Option<Span>,
@@ -184,12 +186,13 @@ impl TimestampOffsetArgs {
 #[derive(Args, Debug, Default)]
 pub(crate) struct PerClientMeasurementArgs {
     /// Count per client (8 bytes each) and report the fairness of the server: the smallest, median
-    /// and largest share of a client's requests, Jain's index, and clients without replies.
+    /// and largest share of a client's requests that were answered, Jain's index of these shares,
+    /// and the number of clients without replies.
     #[arg(long, conflicts_with_all = ["random_sources", "profile", "overload"])]
     fairness: bool,
     /// Run N low-rate clients with their own addresses beside the load, and report the share of
     /// them and of their requests that rate limiting affects. They send the same requests as the
-    /// load, in NTP's basic mode or PTP over UDP.
+    /// load, in NTP's basic mode or PTP over UDP; not in 'load mix'.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000),
           conflicts_with_all = ["soak", "profile", "overload"])]
     compliant_clients: Option<u32>,

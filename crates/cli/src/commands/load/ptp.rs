@@ -13,11 +13,15 @@ use horolog_wire::ptp::MessageType;
 use super::{LoadCommonArgs, LoadOutputs};
 use crate::failure::CommandFailure;
 
+/// Help of TARGET, in place of that of [`LoadRunArgs`]: PTP has fixed ports.
+const TARGET_HELP: &str = "Master: ADDRESS or NAME, without a port; a link-local address as \
+                           IPV6%INTERFACE";
+
 /// Load a PTP master, and verify every reply.
 ///
-/// Over UDP, PTP uses the ports 319 and 320 at both ends. Engines that simulate clients distinguish
-/// them by their addresses; the udp engine has one client and requires root or
-/// CAP_NET_BIND_SERVICE.
+/// Over UDP, PTP uses the ports 319 (event) and 320 (general) at both ends; TARGET has no port.
+/// Engines that simulate clients distinguish them by their addresses; the udp engine has one
+/// client, because it binds these ports, and requires root or CAP_NET_BIND_SERVICE.
 #[derive(Args, Debug)]
 pub(crate) struct LoadPtpArgs {
     #[command(subcommand)]
@@ -37,6 +41,7 @@ enum LoadPtpCommand {
 /// --multicast to the PTP primary multicast address, which the master's replies use as well.
 /// Messages that other PTP ports send to that address are not counted.
 #[derive(Args, Debug)]
+#[command(mut_arg("target", |target| target.help(TARGET_HELP)))]
 struct LoadPtpDelayArgs {
     #[command(flatten)]
     run: LoadCommonArgs,
@@ -57,6 +62,7 @@ struct LoadPtpDelayArgs {
 /// time is from the receipt of the request to the transmission of the Sync, by the master's own
 /// timestamps.
 #[derive(Args, Debug)]
+#[command(mut_arg("target", |target| target.help(TARGET_HELP)))]
 struct LoadPtpNsmArgs {
     #[command(flatten)]
     run: LoadCommonArgs,
@@ -70,6 +76,7 @@ struct LoadPtpNsmArgs {
 /// many clients as requests within --grant-duration, and sends the granted messages to all of them.
 /// Granted messages are counted separately, not as replies.
 #[derive(Args, Debug)]
+#[command(mut_arg("target", |target| target.help(TARGET_HELP)))]
 struct LoadPtpUnicastArgs {
     #[command(flatten)]
     run: LoadCommonArgs,
