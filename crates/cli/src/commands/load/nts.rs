@@ -31,8 +31,9 @@ pub(crate) struct RequestNtsArgs {
     /// Name that the certificate must be valid for [default: the name of the server].
     #[arg(long, value_name = "NAME", requires = "nts")]
     nts_name: Option<String>,
-    /// Number of NTS sessions, shared by all clients, which reuse their cookies; or 'each': a
-    /// session for each client, with single-use cookies, which replies replenish [default: 16].
+    /// Number of NTS sessions, shared by all clients, so that each cookie is sent many times; or
+    /// 'each': a session for each client (-c, then by default 1000), with single-use cookies, which
+    /// replies replenish [default: 16].
     #[arg(long, value_name = "N|each", requires = "nts", value_parser = parse_session_count)]
     nts_sessions: Option<SessionCount>,
     /// Percentage of the requests (in 'load mix', of those of the kind ntp-nts) that are
@@ -43,9 +44,11 @@ pub(crate) struct RequestNtsArgs {
     /// AEAD algorithm to negotiate [default: AES-SIV-CMAC-256, or one that the server supports].
     #[arg(long, value_enum, value_name = "NAME", requires = "nts")]
     nts_algorithm: Option<AeadAlgorithmArg>,
-    /// Authenticate requests by this AEAD_AES_SIV_CMAC_256 session instead: the client's key and a
-    /// cookie in hexadecimal digits, and the server's key to decrypt replies; without the latter,
-    /// replies are verified by their unencrypted part.
+    /// Authenticate requests by this AEAD_AES_SIV_CMAC_256 session instead: the client's key (C2S)
+    /// and a cookie, and the server's key (S2C) to verify replies, in hexadecimal digits.
+    ///
+    /// Without S2C replies are not authenticated: only their header, extension fields, unique
+    /// identifier and length are checked.
     #[arg(long, value_name = "C2S,COOKIE[,S2C]", value_parser = SecretText::read,
           conflicts_with = "nts")]
     nts_cookie: Option<SecretText>,
