@@ -18,6 +18,10 @@ use crate::files::ResultFiles;
 use crate::result_store::StoreArgs;
 use crate::{output, values};
 
+/// Help of --junit, in place of that of [`CiArgs`]: a comparison has metrics instead of limits.
+const JUNIT_HELP: &str = "Write JUnit XML to FILE: a test case for each compared metric, and one \
+                          for the comparison itself";
+
 /// Compare runs of one kind, metric by metric, with confidence intervals; status 1 if a metric is
 /// worse.
 ///
@@ -27,6 +31,7 @@ use crate::{output, values};
 /// each, such as 'a,b,c', show the variation from run to run. Properties of the measuring host are
 /// shown, but do not affect the verdict.
 #[derive(Args, Debug)]
+#[command(mut_arg("junit", |junit| junit.help(JUNIT_HELP)))]
 pub(super) struct RunsCompareArgs {
     /// Run to compare with, then the run to judge; with --baseline only the latter [default: last].
     /// Each is a number, a key, a name, 'last' or 'last~1'; or a result file, if it contains '/' or
@@ -36,7 +41,8 @@ pub(super) struct RunsCompareArgs {
     /// Run to compare with, or several separated by commas.
     #[arg(long, value_name = "RUN")]
     baseline: Option<String>,
-    /// Permitted degradation of a metric, as a ratio to its earlier value or a percentage of it.
+    /// Permitted degradation of a metric, as a fraction or percentage of its earlier value, such as
+    /// 0.1 or 10%.
     #[arg(long, value_name = "RATIO", value_parser = values::excess, default_value = "10%")]
     threshold: f64,
     /// Compare only metrics whose names contain this text, such as 'rtt_ns p99' or 'search'.
