@@ -40,7 +40,7 @@ use crate::values;
 /// given.
 ///
 /// SIGTERM and SIGINT end the server within a second; SIGUSR1 prints its counters; SIGHUP rereads
-/// the configuration file and the files that the options name.
+/// the configuration file and the files that the options name, except the web token.
 #[derive(Args, Debug)]
 pub(crate) struct ServeArgs {
     /// Address and port to listen on. Repeatable [default: 0.0.0.0:123 [::]:123, if the kernel has

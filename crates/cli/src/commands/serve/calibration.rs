@@ -79,7 +79,7 @@ pub(crate) struct ServeGnssArgs {
     #[arg(long, value_name = "PATH", requires = "gnss")]
     sock_output: Vec<PathBuf>,
     /// Feed --shm-output and --sock-output even without PPS, though the time can then be wrong by
-    /// up to a second, which the interfaces cannot report.
+    /// up to a second: SOCK cannot convey this, and chronyd ignores the precision in SHM.
     #[arg(long, requires = "gnss", conflicts_with = "pps")]
     coarse_output: bool,
 }

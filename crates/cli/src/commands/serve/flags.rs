@@ -37,7 +37,8 @@ pub(crate) struct ServeOperationArgs {
           num_args = 0..=1, require_equals = true, default_missing_value = "127.0.0.1:9123")]
     web: Option<SocketAddr>,
     /// File with the token of the live page: a line of at least 16 bytes, readable by its owner
-    /// only. Required on an address that is not loopback; read at the start.
+    /// only. Required on an address that is not loopback. Read only when the server starts, not on
+    /// SIGHUP.
     #[arg(long, value_name = "FILE", requires = "web")]
     web_token_file: Option<PathBuf>,
     /// Format of events on standard error.
@@ -189,8 +190,8 @@ impl ServeLeapSecondArgs {
 #[derive(Args, Debug)]
 pub(crate) struct ServeTimestampsArgs {
     /// Source of the sockets' timestamps. kernel: the kernel, for requests and interleaved replies;
-    /// none: the kernel, for requests only; IF=hardware: the NIC of interface IF, whose
-    /// timestamping is enabled while the server runs. Repeatable [default: kernel].
+    /// none: no transmit timestamps, the kernel's of requests; IF=hardware: the NIC of interface
+    /// IF, whose timestamping is enabled meanwhile. Repeatable [default: kernel].
     #[arg(long, value_name = "[IF=]KIND", value_parser = kind)]
     timestamps: Vec<TimestampSourceArg>,
 }
