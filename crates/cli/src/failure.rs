@@ -20,7 +20,8 @@ use horolog_sys::zone::AddressError;
 /// Reason for which a command failed.
 #[derive(Debug)]
 pub(crate) enum CommandFailure {
-    /// The measurement failed: no reply, a failed limit or an error-level finding. Exit status 1.
+    /// The outcome is negative: no reply, a failed limit, an error-level finding, a worse
+    /// comparison, a missed deadline or a lost part of a campaign. Exit status 1.
     Measurement(String),
     /// An option or a file named by one is invalid. Exit status 2.
     Usage(String),

@@ -42,11 +42,11 @@ use failure::CommandFailure;
 
 /// Serve time, load-test time servers, and measure clocks, hosts and paths.
 ///
-/// Exit status: 0 success; 1 the measurement failed: no reply, a failed limit or an error-level
-/// finding; 2 usage error; 3 missing prerequisite on this host, or far end unreachable (no route,
-/// TCP connection refused); 4 a campaign agent with the same name was started later; 130 terminated
-/// by a second Ctrl-C. The commands after, at and lab exec end with the status of the program that
-/// they run.
+/// Exit status: 0 success; 1 negative outcome: no reply, a failed limit, an error-level finding, a
+/// worse comparison, a missed deadline or a lost part of a campaign; 2 usage error; 3 missing
+/// prerequisite on this host, or far end unreachable (no route, TCP connection refused); 4 a
+/// campaign agent with the same name was started later; 130 terminated by a second Ctrl-C. The
+/// commands after, at and lab exec end with the status of the program that they run.
 #[derive(Parser, Debug)]
 #[command(name = "horolog", version, propagate_version = true, max_term_width = 100)]
 struct Cli {

@@ -20,7 +20,11 @@ const NAME: &str = "horolog";
 /// Exit statuses of all commands, with their meanings.
 pub(crate) const EXIT_STATUSES: [(&str, &str); 6] = [
     ("0", "Success."),
-    ("1", "The measurement failed: no reply, a failed limit or an error-level finding."),
+    (
+        "1",
+        "Negative outcome: no reply, a failed limit, an error-level finding, a worse comparison, a \
+         missed deadline or a lost part of a campaign.",
+    ),
     ("2", "Usage error."),
     (
         "3",
