@@ -27,7 +27,8 @@ use crate::values;
 /// An exchange has four timestamps: T1 when the request left and T4 when the reply arrived, by this
 /// host's clock; T2 when the request arrived and T3 when the reply left, by the server's. They give
 /// the offset θ = ((T2 − T1) + (T3 − T4)) / 2 and the round-trip delay δ = (T4 − T1) − (T3 − T2)
-/// (RFC 5905, section 8; equations (6) and (7) of Liu, Wu and Wang 2020,
+/// (RFC 5905, section 8; equations (6) and (7) of Liu, Wu and Wang, "Design of NTP server based on
+/// multi-core processor", Journal of Time and Frequency 43 (2020), 1, 18-28,
 /// doi:10.13875/j.issn.1674-0637.2020-01-0018-11). The error of the offset is at most its bound,
 /// δ/2 + ε, relative to the server's clock. The dispersion ε is the precision of both clocks plus
 /// 15 ppm of T4 − T1 (plus the conversion error of hardware timestamps). Root delay and root

@@ -45,11 +45,11 @@ const CHILDREN_MAX: usize = 1_024;
 /// Creates lab hosts (a source of packets, a relay and receivers), and searches for the highest
 /// rate at which each child receives each packet once, for each engine, packet size and number of
 /// children. Engines alternate, and the median of several repetitions counts. Copies are counted at
-/// the receivers, not by the relay. The table is Figure 3 of Cao, Su and Lu, "A Mechanism Improving
-/// the Forwarding Throughput of Application Layer Multicast", Journal of National University of
-/// Defense Technology 30 (2008), 2, 51-55, with the gain of the paper next to the measured one. At
-/// half of each rate the delays of the first and the last copy of a packet from the source are
-/// measured too, and the CPU time per copy.
+/// the receivers, not by the relay. The table has the rates of Figure 3 of Cao, Su and Lu, "A
+/// Mechanism Improving the Forwarding Throughput of Application Layer Multicast", Journal of
+/// National University of Defense Technology 30 (2008), 2, 51-55, with the gain of the paper next
+/// to the measured one. At half of each rate the delays of the first and the last copy of a packet
+/// from the source are measured too, and the CPU time per copy.
 ///
 /// Source, relay and receivers share this host's cores. For the socket engines, the source sends
 /// from one core and the relay is pinned to another; an in-kernel relay runs on the cores on which

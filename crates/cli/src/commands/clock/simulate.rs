@@ -31,9 +31,10 @@ const PULSES_MAX: i64 = 50;
 /// The simulation includes an oscillator with its noises (white, flicker and random-walk FM after
 /// IEEE 1139, ageing, temperature), a receiver's pulses and sentences with their errors, and
 /// Horolog's assignment of sentences to pulses, filter and servo. For comparison, the method of
-/// Liu, Wu and Wang 2020 (doi:10.13875/j.issn.1674-0637.2020-01-0018-11, section 2.2.3) runs on the
-/// same noise: at each pulse it sets the clock to the second after that of the last sentence. The
-/// same seed gives the same values.
+/// Liu, Wu and Wang, "Design of NTP server based on multi-core processor", Journal of Time and
+/// Frequency 43 (2020), 1, 18-28, doi:10.13875/j.issn.1674-0637.2020-01-0018-11 (section 2.2.3)
+/// runs on the same noise: at each pulse it sets the clock to the second after that of the last
+/// sentence. The same seed gives the same values.
 ///
 /// Errors are relative to true time, sampled at a random point in each second, from the second in
 /// which the servo first locked, excluding outages and the minute after each.
@@ -70,7 +71,7 @@ pub(crate) struct ClockSimulateArgs {
     #[arg(long, value_name = "TIMES", value_parser = parse_outage)]
     outage: Vec<FaultPeriod>,
     /// Period in which sentences are wrong by a number of seconds, as START+DURATION:SECONDS, such
-    /// as 2h+1m:1.
+    /// as 2h+1m:1 or 2h+1m:-1.
     #[arg(long, value_name = "TIMES", value_parser = parse_spoof, allow_hyphen_values = true)]
     spoof: Option<(FaultPeriod, i64)>,
     /// Simulated time, such as 6h or 7d, up to 60d.

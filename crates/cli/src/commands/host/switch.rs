@@ -15,11 +15,12 @@ use crate::output::{self, ProgressLine};
 
 /// Measure the cost of switching between processes and between threads.
 ///
-/// Follows the eight steps of Hao, Xue and Qin 2010 (section 4.1.1): n calls of sched_yield
-/// alone, then n ping-pong round trips (turns) with a child (a process, then a thread) of the same
-/// real-time priority on the same core. Each turn has two switches, so the cost of a switch is
-/// (turn - 2 calls) / 2; the value of the paper, turn - call, includes two switches and the call of
-/// one side.
+/// Follows the eight steps of Hao, Xue and Qin, "Performance and test method for real-time parallel
+/// system", Computer Engineering 36 (2010), 8, 267-269, doi:10.3969/j.issn.1000-3428.2010.08.093
+/// (section 4.1.1): n calls of sched_yield alone, then n ping-pong round trips (turns) with a child
+/// (a process, then a thread) of the same real-time priority on the same core. Each turn has two
+/// switches, so the cost of a switch is (turn - 2 calls) / 2; the value of the paper, turn - call,
+/// includes two switches and the call of one side.
 ///
 /// Then measures turns in which one side wakes the other and waits, by a pipe, a futex and an
 /// eventfd, on one core and across two; their cost of a switch excludes the same calls made alone,

@@ -27,7 +27,8 @@ use crate::values;
 /// Without --rate each request waits for the reply to the one before it (ping-pong). With --rate
 /// requests are sent at a fixed rate, and latency counts from the intended send time. A row of the
 /// result is measured for each length and each load ratio R: R load datagrams for each probe, as
-/// defined by Hao, Xue and Qin, "Performance and test method for real-time parallel system".
+/// defined by Hao, Xue and Qin, "Performance and test method for real-time parallel system",
+/// Computer Engineering 36 (2010), 8, 267-269, doi:10.3969/j.issn.1000-3428.2010.08.093.
 #[derive(Args, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct PathUdpArgs {

@@ -33,6 +33,12 @@ const TIME_DEFAULT: Duration = Duration::from_secs(15);
 /// all', 'host timer', 'host switch', 'host interrupt', 'host clock' and 'path udp', or are
 /// measured now; the result names the source of each value. Exit status 1 if a task misses its
 /// deadline or cannot be analysed.
+///
+/// References: Hao, Xue and Qin, "Performance and test method for real-time parallel system",
+/// Computer Engineering 36 (2010), 8, 267-269, doi:10.3969/j.issn.1000-3428.2010.08.093. Joseph and
+/// Pandya, "Finding response times in a real-time system", The Computer Journal 29 (1986), 5,
+/// 390-395. Audsley, Burns, Richardson, Tindell and Wellings, "Applying new scheduling theory to
+/// static priority pre-emptive scheduling", Software Engineering Journal 8 (1993), 5, 284-292.
 #[derive(Args, Debug)]
 #[command(group = clap::ArgGroup::new("costing").required(true).multiple(true)
           .args(["costs", "measure"]))]

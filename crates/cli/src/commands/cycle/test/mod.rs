@@ -35,7 +35,7 @@ pub(super) use node::{ApplicationNodeArgs, run as run_node};
 /// (fifo, rr or other), the sources of its input messages, the states through which the run passes
 /// (labels of time spans, such as 'fault tolerance'), and the injected faults: damaged, lost and
 /// late input messages, lost and late messages between nodes, and a node that hangs (SIGSTOP), is
-/// killed (SIGKILL) or is slow. Without one, a small command-and-control application is tested;
+/// killed (SIGKILL) or is slow. Without FILE, a small command-and-control application is tested;
 /// --example prints its file.
 ///
 /// Each node is a separate process on this host. Input messages ('reports' in the file and the
@@ -43,7 +43,8 @@ pub(super) use node::{ApplicationNodeArgs, run as run_node};
 /// injected; nodes are not informed of them and must detect them. The result has the timing of the
 /// periods in each state, and for each fault the time to its detection and the recovery time from
 /// its end. --search searches for the largest load without a missed deadline, without faults. The
-/// scorecard is that of Hao, Xue and Qin 2010, Table 2.
+/// scorecard is Table 2 of Hao, Xue and Qin, "Performance and test method for real-time parallel
+/// system", Computer Engineering 36 (2010), 8, 267-269, doi:10.3969/j.issn.1000-3428.2010.08.093.
 #[derive(Args, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct CycleTestArgs {

@@ -30,12 +30,13 @@ use engine::CopyEngine;
 
 /// Compute the delays of a tree of relays by a model, and measure them.
 ///
-/// The model is that of Cao, Su and Lu 2008 (section 2): a packet's delay is the sum of the
-/// processing delay of each node and the link delay of each edge on its path (the paper's
-/// transmission delay); D is the delay of the slowest leaf. A node serves its children one after
-/// another, so the copy for child i, counted from 0, leaves FIRST + i × NEXT after the packet
-/// arrived. With two engines, the output shows by how much the second reduces the delay if used at
-/// all nodes, and if used at a single node.
+/// The model is that of Cao, Su and Lu, "A Mechanism Improving the Forwarding Throughput of
+/// Application Layer Multicast", Journal of National University of Defense Technology 30 (2008), 2,
+/// 51-55 (section 2): a packet's delay is the sum of the processing delay of each node and the link
+/// delay of each edge on its path (the paper's transmission delay); D is the delay of the slowest
+/// leaf. A node serves its children one after another, so the copy for child i, counted from 0,
+/// leaves FIRST + i × NEXT after the packet arrived. With two engines, the output shows by how much
+/// the second reduces the delay if used at all nodes, and if used at a single node.
 ///
 /// The tree comes from a file (TOML: nodes, [[edge]], [[processing]]), from --degree and --depth,
 /// or with --pairwise from delays between pairs of nodes. With --measure, relays run in lab hosts
@@ -59,8 +60,9 @@ pub(super) struct RelayTreeArgs {
     /// Build a tree with a small D from the delays in this file: the header 'from,to,delay_us',
     /// then one line for each pair; a delay given in one direction is used for both.
     ///
-    /// The tree is built by the compact tree algorithm of Shi and Turner 2002, with the time that a
-    /// node needs for each copy; a star and a chain are shown for comparison.
+    /// The tree is built by the compact tree algorithm (Shi and Turner, "Routing in overlay
+    /// multicast networks", Proceedings of IEEE INFOCOM 2002, 1200-1208), with the time that a node
+    /// needs for each copy; a star and a chain are shown for comparison.
     #[arg(long, value_name = "FILE", requires = "degree_max")]
     pairwise: Option<PathBuf>,
     /// Largest number of children of a node of the tree of --pairwise.
@@ -108,7 +110,8 @@ struct TreeMeasurementArgs {
     /// and processing delays are measured instead of taken from a file.
     #[arg(long, conflicts_with_all = ["user_space", "in_kernel", "delay"])]
     measure: bool,
-    /// Engines to measure with, as in 'relay run': one, or two to compare [default: send,xdp].
+    /// Engines to measure with: send, sendmmsg or xdp, as in 'relay run'; one, or two to compare,
+    /// separated by a comma [default: send,xdp].
     #[arg(long, value_name = "LIST", value_delimiter = ',',
           value_parser = CopyEngine::parse)]
     engine: Vec<CopyEngine>,
