@@ -30,10 +30,10 @@ const LOOPBACK_PORT: u16 = 12_300;
 /// Demonstrate a time server and its capacity on this host.
 ///
 /// Creates two lab hosts (network namespaces joined by a virtual link), starts one server after
-/// another in one of them (sockets with one thread up to one for each core, one locked socket,
-/// XDP), and searches from the other for the highest rate that each answers without loss. Without
-/// the privilege to create lab hosts, the demo uses sockets on loopback and reports what it did not
-/// run.
+/// another in one of them (threads that share one socket; from one thread to one for each core,
+/// each with its own socket; XDP), and searches from the other for the highest rate that each
+/// answers without loss. Without the privilege to create lab hosts, the demo uses sockets on
+/// loopback and reports what it did not run.
 #[derive(Args, Debug)]
 pub(crate) struct DemoArgs {
     /// Approximate duration of the load on each server.
@@ -165,7 +165,7 @@ impl DemoEnvironment {
         };
         let all = cores.to_string();
         let mut configs = vec![server_config(
-            format!("sockets, locks, {}", count(cores)),
+            format!("shared socket, {}", count(cores)),
             &["--engine", "socket", "--dispatch", "shared-lock", "--threads", &all],
         )];
         // Powers of two below the number of cores, and all cores.
