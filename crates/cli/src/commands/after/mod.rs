@@ -35,21 +35,21 @@ pub(crate) struct AfterArgs {
     /// Wait until this time has passed, such as 180s.
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration)]
     delay: Option<Duration>,
-    /// Wait until a TCP port accepts connections.
+    /// Wait until a TCP port accepts connections. Repeatable.
     #[arg(long, value_name = "HOST:PORT")]
     tcp: Vec<Endpoint>,
     /// Wait until a UDP port replies: to an NTP request at port 123, a DNS query at port 53,
     /// otherwise to one byte, or to the bytes of send=HEX. With no-reply=ok it is enough that the
-    /// port does not refuse (no ICMP port unreachable).
+    /// port does not refuse (no ICMP port unreachable). Repeatable.
     #[arg(long, value_name = "HOST:PORT[,send=HEX][,no-reply=ok]")]
     udp: Vec<UdpEndpoint>,
-    /// Wait until a file, directory or device exists.
+    /// Wait until a file, directory or device exists. Repeatable.
     #[arg(long, value_name = "PATH")]
     file: Vec<PathBuf>,
-    /// Wait until a file system is mounted at PATH.
+    /// Wait until a file system is mounted at PATH. Repeatable.
     #[arg(long, value_name = "PATH")]
     mount: Vec<PathBuf>,
-    /// Wait until a name resolves to an address.
+    /// Wait until a name resolves to an address. Repeatable.
     #[arg(long, value_name = "NAME")]
     dns: Vec<String>,
     /// Wait until the system clock is synchronised with an error bound of at most TIME, as reported
@@ -57,7 +57,7 @@ pub(crate) struct AfterArgs {
     #[arg(long, value_name = "TIME", value_parser = values::positive_span)]
     clock: Option<Span>,
     /// Wait until a shell command exits with status 0. It has no input, and its output is
-    /// discarded.
+    /// discarded. Repeatable.
     #[arg(long, value_name = "COMMAND")]
     succeeds: Vec<String>,
     /// Give up after this time, with status 1 [default: never].

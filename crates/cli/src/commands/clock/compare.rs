@@ -28,10 +28,11 @@ const INTERVAL_MIN: Duration = Duration::from_millis(1);
 ///
 /// Once in each interval every clock is read between two readings of the system clock
 /// (CLOCK_REALTIME); the middle of the two gives the offset (positive if the system clock is ahead,
-/// unlike in 'horolog query'), and half the time between them its error bound. Offsets are
-/// described by mean, standard deviation and extremes, by the frequency offset (slope of the
-/// least-squares line through them) and by the overlapping Allan deviation at averaging times of 1,
-/// 2, 4, ... intervals. No clock is changed. To compare clocks of other hosts, use 'horolog query'.
+/// unlike in 'horolog query'), and half the time between them its error bound. Offsets from raw and
+/// monotonic are relative to the first reading. Offsets are described by mean, standard deviation
+/// and extremes, by the frequency offset (slope of the least-squares line through them) and by the
+/// overlapping Allan deviation at averaging times of 1, 2, 4, ... intervals. No clock is changed.
+/// To compare clocks of other hosts, use 'horolog query'.
 #[derive(Args, Debug)]
 pub(crate) struct ClockCompareArgs {
     #[command(flatten)]
@@ -62,9 +63,9 @@ pub(crate) struct ClockCompareArgs {
 /// Clocks to read, and the interval between readings.
 #[derive(Args, Debug)]
 pub(super) struct ClockReadingArgs {
-    /// Clocks: raw (CLOCK_MONOTONIC_RAW, the undisciplined oscillator), monotonic, tai,
-    /// /dev/ptpN[,scale=utc][,tai-offset=37] (by default on TAI, with the kernel's offset),
-    /// /dev/ppsN[,edge=clear] [default: raw and tai].
+    /// Clocks: raw (CLOCK_MONOTONIC_RAW, the undisciplined oscillator), monotonic, tai (CLOCK_TAI
+    /// less the kernel's TAI offset), /dev/ptpN[,scale=utc][,tai-offset=37] (by default on TAI,
+    /// with the kernel's offset), /dev/ppsN[,edge=clear] [default: raw and tai].
     #[arg(value_name = "CLOCK")]
     clocks: Vec<ClockName>,
     /// Interval between readings, at least 1ms.

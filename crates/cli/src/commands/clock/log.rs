@@ -26,8 +26,9 @@ const SIZE_MIN: u64 = horolog_record::CLOCK_LOG_LINE_MAX as u64;
 /// Log the offset of the system clock from other clocks of this host, or the clock state that a
 /// running server reports, as lines of JSON for 'horolog clock plot'.
 ///
-/// Each line has the offset (positive if the system clock is ahead), its error bound and, for a
-/// server, the frequency and the state. Logging ends when --time has passed or with Ctrl-C.
+/// Each line has the offset (positive if the system clock is ahead; from raw and monotonic relative
+/// to the first reading), its error bound and, for a server, the frequency and the state. Logging
+/// ends when --time has passed or with Ctrl-C.
 #[derive(Args, Debug)]
 pub(crate) struct ClockLogArgs {
     /// File to append to; '-' for standard output.

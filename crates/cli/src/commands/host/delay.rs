@@ -47,7 +47,7 @@ pub(crate) struct HostDelayArgs {
     #[arg(short = 'n', long, value_name = "N", default_value_t = 100,
           value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     samples: u64,
-    /// Scheduling policies of the waiting threads, such as 'other' [default: other,fifo].
+    /// Scheduling policies of the waiting threads: other, fifo [default: other,fifo].
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_policy)]
     policy: Vec<SchedulingPolicy>,
     /// Timer slack: default (as inherited) or minimal (1 ns) [default: default,minimal].

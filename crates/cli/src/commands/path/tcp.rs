@@ -75,7 +75,7 @@ pub(crate) struct PathTcpArgs {
     #[arg(short = '6', long, conflicts_with = "ipv4")]
     ipv6: bool,
     /// Exit with status 1 if this expression is true for any row, such as 'p99>100us' or
-    /// 'bandwidth<1G'. Repeatable. A limit on a metric that was not measured fails.
+    /// 'bandwidth<100M'. Repeatable. A limit on a metric that was not measured fails.
     ///
     /// Metrics: mean, p50, p90, p99, p99.9, max (of the latency), bandwidth (bytes per second, in
     /// either direction).

@@ -55,8 +55,9 @@ pub(super) struct RelayRunArgs {
     /// groups' packets arrive].
     #[arg(long, value_name = "IF")]
     interface: Vec<String>,
-    /// Create an interface of this name. Programs on this host that route a multicast group to it
-    /// send each packet once, and the relay makes the copies.
+    /// Create an interface of this name for programs on this host: a packet that they send to a
+    /// multicast group through it (by a route, or IP_MULTICAST_IF) reaches the relay once, and the
+    /// relay makes the copies.
     #[arg(long, value_name = "IF")]
     send_interface: Option<String>,
     /// Control socket for 'horolog relay add', 'remove' and 'list' [default:

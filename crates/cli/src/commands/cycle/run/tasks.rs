@@ -35,7 +35,7 @@ pub(super) struct CycleTaskArgs {
     /// Send a message of this size to the other nodes, and wait for their messages.
     #[arg(short, long, value_name = "SIZE", value_parser = values::size)]
     message: Option<u64>,
-    /// Recipients of the message: all other nodes, or the next one.
+    /// Recipients of the message. all: all other nodes; next: the next node [default: all].
     #[arg(long, value_name = "WHO", value_parser = parse_message_destination, requires = "message")]
     to: Option<MessageDestination>,
     /// Wait at a barrier at the end of each period until all nodes have reached it.
