@@ -59,7 +59,7 @@ pub(crate) fn excess(text: &str) -> Result<f64, String> {
     };
     match excess {
         Ok(excess) if (0.0..=MAX).contains(&excess) => Ok(excess),
-        _ => Err("write a fraction or percentage of the earlier value, such as 0.1, 10% or 250%".into()),
+        _ => Err("write a fraction of the earlier value, such as 0.1, 10% or 250%".into()),
     }
 }
 

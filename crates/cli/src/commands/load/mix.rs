@@ -21,7 +21,7 @@ use crate::failure::CommandFailure;
 /// Each kind has its own clients and a part of the clients' network. Each kind has at least one
 /// sending thread, except with the xdp engine, where each thread sends all kinds. --loss-ratio
 /// applies to all kinds together. A port in TARGET is the NTP port; PTP requests use 319 and 320.
-/// Compliant clients do not support a mix.
+/// --pcap and --compliant-clients do not support a mix.
 #[derive(Args, Debug)]
 pub(crate) struct LoadMixArgs {
     #[command(flatten)]
