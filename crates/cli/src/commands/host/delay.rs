@@ -33,9 +33,9 @@ const DELAYS_MAX: usize = 40;
 /// are.
 #[derive(Args, Debug)]
 pub(crate) struct HostDelayArgs {
-    /// Functions, such as 'nanosleep,select' [default: all]: sleep, alarm-pause, poll, epoll-wait,
-    /// usleep, select, nanosleep, clock-nanosleep, clock-nanosleep-absolute, epoll-pwait2, timerfd,
-    /// io-uring.
+    /// Functions, separated by commas: sleep, alarm-pause, poll, epoll-wait, usleep, select,
+    /// nanosleep, clock-nanosleep, clock-nanosleep-absolute, epoll-pwait2, timerfd, io-uring
+    /// [default: all].
     #[arg(short, long, value_name = "LIST", value_delimiter = ',', value_parser = parse_function)]
     functions: Vec<WaitFunction>,
     /// Delays to request, such as '50us,2ms', up to 1m.
