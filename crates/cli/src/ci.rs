@@ -22,8 +22,8 @@ use crate::output::{self, ResultDestination};
 /// Output files for CI systems.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct CiOutputArgs {
-    /// Write JUnit XML to FILE: a test case for each --fail-if expression ('runs compare': for each
-    /// metric), and one for the measurement itself.
+    /// Write JUnit XML to FILE: a test case for each limit, if there are any, and one for the
+    /// measurement itself.
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
     /// Append a Markdown summary to FILE, such as "$GITHUB_STEP_SUMMARY".

@@ -78,7 +78,7 @@ pub(crate) struct PathTcpArgs {
     /// 'bandwidth<100M'. Repeatable. A limit on a metric that was not measured fails.
     ///
     /// Metrics: mean, p50, p90, p99, p99.9, max (of the latency), bandwidth (bytes per second, in
-    /// either direction).
+    /// either direction; in limits k, M and G are powers of 1000).
     #[arg(long, value_name = "LIMIT", value_parser = MetricLimit::<PathTcpResult>::parse)]
     fail_if: Vec<MetricLimit<PathTcpResult>>,
     /// Show each row on the terminal while it is measured: q, Escape and Ctrl-C end the run with

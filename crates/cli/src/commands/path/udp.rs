@@ -63,7 +63,8 @@ pub(crate) struct PathUdpArgs {
     /// with each ratio.
     #[arg(short = 'R', long, value_name = "LIST", default_value = "0", value_parser = parse_load_ratios)]
     load_ratio: NumberList<f64>,
-    /// Destination of the load [default: broadcast if the far end is on this host's link].
+    /// Destination of the load [default: broadcast if the far end is on this host's link, as in the
+    /// paper; then every host of the link receives the load].
     #[arg(long, value_enum, value_name = "KIND")]
     load_destination: Option<LoadDestinationArg>,
     /// Payload bytes of a load datagram.
@@ -101,8 +102,8 @@ pub(crate) struct PathUdpArgs {
     /// Exit with status 1 if this expression is true for a row, such as 'loss>0.1%' or 'p99>200us'.
     /// Repeatable. A limit on a metric that was not measured fails.
     ///
-    /// Metrics: loss (M), reordered, duplicates; of T (half the round trip): mean, p50, p90, p99,
-    /// p99.9, max.
+    /// Metrics: loss (M), reordered (1 - S), duplicates (shares of the requests or replies); of T
+    /// (half the round trip): mean, p50, p90, p99, p99.9, max.
     #[arg(long, value_name = "LIMIT", value_parser = MetricLimit::<PathUdpResult>::parse)]
     fail_if: Vec<MetricLimit<PathUdpResult>>,
     /// Show each row on the terminal while it is measured: q, Escape and Ctrl-C end the run with
