@@ -11,10 +11,10 @@
 //! second:
 //!
 //! ```
-//! use horolog_discipline::{LabelSettings, Pulse, PulseLabeller, Servo, ServoSettings};
+//! use horolog_discipline::{PulseLabellerSettings, Pulse, PulseLabeller, Servo, ServoSettings};
 //! use horolog_time::Timestamp;
 //!
-//! let mut labeller = PulseLabeller::new(LabelSettings::default());
+//! let mut labeller = PulseLabeller::new(PulseLabellerSettings::default());
 //! let mut servo = Servo::new(ServoSettings::default());
 //! let pulse = Pulse {
 //!     monotonic: Timestamp::from_timespec(100, 0),

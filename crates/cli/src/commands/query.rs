@@ -93,7 +93,7 @@ pub(crate) struct QueryArgs {
     /// NTS-KE server: HOST or HOST:PORT [default: each server, port 4460].
     #[arg(long, value_name = "HOST", requires = "nts", value_parser = parse_nts_ke_server)]
     nts_ke: Option<TargetName>,
-    /// PEM file of the certificates to trust in NTS-KE.
+    /// PEM file of the certificates to trust in NTS-KE; required with --nts.
     #[arg(long, value_name = "FILE", requires = "nts")]
     ca: Option<PathBuf>,
     /// Name that the certificate must be valid for [default: the name of the server].
@@ -109,8 +109,9 @@ pub(crate) struct QueryArgs {
     /// Exit with status 1 if this expression is true for a server, such as 'offset>1ms' or
     /// 'loss>10%'. Repeatable. A limit on a metric that was not measured fails.
     ///
-    /// Metrics: offset (absolute), bound, delay, of the exchange with the least delay; jitter;
-    /// mean, rms, max (absolute), of all offsets; loss, unsynchronised (shares of the requests).
+    /// Metrics: offset (absolute value), bound and delay of the exchange with the least delay;
+    /// jitter; mean (absolute value of the mean), rms and max (largest absolute value) of all
+    /// offsets; loss and unsynchronised (shares of the requests).
     #[arg(long, value_name = "LIMIT", value_parser = MetricLimit::<QueryResult>::parse)]
     fail_if: Vec<MetricLimit<QueryResult>>,
     #[command(flatten)]

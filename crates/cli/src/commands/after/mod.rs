@@ -28,8 +28,9 @@ use crate::values;
 /// Each condition is checked repeatedly, with growing pauses, until it holds; when the last one
 /// holds, those that have held for more than a second are checked once more. The command then
 /// replaces this process, so its exit status and signals are its own. Without a command the outcome
-/// is printed. Exit status otherwise: 1 if the deadline passed, 127 if the command does not exist,
-/// 126 if it cannot be run, 128 plus the signal number if a signal ended the wait.
+/// is printed. If no command is started, the exit status is 0 if none was given and the conditions
+/// hold, 1 if the deadline passed, 127 if the command does not exist, 126 if it cannot be run, and
+/// 128 plus the signal number if a signal ended the wait.
 #[derive(Args, Debug)]
 pub(crate) struct AfterArgs {
     /// Wait until this time has passed, such as 180s.

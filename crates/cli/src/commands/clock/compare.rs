@@ -44,7 +44,7 @@ pub(crate) struct ClockCompareArgs {
     /// Exit with status 1 if this expression is true for a clock's offset, such as 'max>1ms'.
     /// Repeatable. A limit on a metric that was not measured fails.
     ///
-    /// Metrics: mean, p99, max (absolute values), stddev, rms.
+    /// Metrics: mean (absolute value of the mean), p99 and max (of absolute values), stddev, rms.
     #[arg(long, value_name = "LIMIT", value_parser = MetricLimit::<ClockCompareResult>::parse)]
     fail_if: Vec<MetricLimit<ClockCompareResult>>,
     /// Write the result with every reading to FILE as JSON; '-' writes it to standard output

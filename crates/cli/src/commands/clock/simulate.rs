@@ -86,8 +86,9 @@ pub(crate) struct ClockSimulateArgs {
     /// Exit with status 1 if this expression is true for the simulated clock, such as 'stddev>1us'
     /// or 'recovery>60s'. Repeatable. A limit on a metric that was not measured fails.
     ///
-    /// Metrics: mean, p99, max (absolute values), stddev, rms, of the error; recovery (longest time
-    /// from the end of an outage until the absolute error stays at most 1 us for a minute).
+    /// Metrics: mean (absolute value of the mean), p99 and max (of absolute values), stddev, rms,
+    /// of the error; recovery (longest time from the end of an outage until the absolute error
+    /// stays at most 1 us for a minute).
     #[arg(long, value_name = "LIMIT", value_parser = MetricLimit::<ClockSimulateResult>::parse)]
     fail_if: Vec<MetricLimit<ClockSimulateResult>>,
     #[command(flatten)]

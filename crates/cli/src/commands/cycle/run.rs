@@ -39,7 +39,7 @@ use crate::values;
 /// ones. A task computes (--compute, --units), sends messages to the other nodes and waits for
 /// theirs (--message), waits at a barrier (--barrier), or starts the command after '--'; with
 /// --program that command runs once for all periods and marks each of them. Several tasks, tasks of
-/// several steps, and servers of aperiodic events are defined in a FILE.
+/// several steps, and polling servers of aperiodic events are defined in a FILE.
 ///
 /// With --nodes there are several nodes on this host, each a separate process. All tasks run on
 /// each node. With --nodes and --listen, this host is the first node and waits for the others to
@@ -77,7 +77,8 @@ pub(crate) struct CycleRunArgs {
     /// (/dev/cpu_dma_latency).
     #[arg(long)]
     allow_idle_states: bool,
-    /// Time limit of each start of a command; with --program, of its start and of each period.
+    /// Time limit of each execution of the command; with --program, of its start-up and of each
+    /// period.
     /// Exceeding it ends the command and the run.
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration,
           default_value = "10s")]

@@ -18,10 +18,10 @@ use crate::failure::CommandFailure;
 /// Send several kinds of requests at once, each with its share of the rate, as the clients of a
 /// real server do, and count them together and by kind.
 ///
-/// Each kind has its own clients and a part of the clients' network. Each kind has at least one
-/// sending thread, except with the xdp engine, where each thread sends all kinds. --loss-ratio
-/// applies to all kinds together. A port in TARGET is the NTP port; PTP requests use 319 and 320.
-/// --pcap and --compliant-clients do not support a mix.
+/// Each kind has as many clients as --clients says, and a part of the clients' network. Each kind
+/// has at least one sending thread, except with the xdp engine, where each thread sends all kinds.
+/// --loss-ratio applies to all kinds together. A port in TARGET is the NTP port; PTP requests use
+/// 319 and 320. --pcap and --compliant-clients do not support a mix.
 #[derive(Args, Debug)]
 pub(crate) struct LoadMixArgs {
     #[command(flatten)]

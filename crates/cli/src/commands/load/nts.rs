@@ -25,7 +25,7 @@ pub(crate) struct RequestNtsArgs {
     /// NTS-KE server: HOST or HOST:PORT [default: the target, port 4460].
     #[arg(long, value_name = "HOST", requires = "nts", value_parser = parse_nts_ke_server)]
     nts_ke: Option<TargetName>,
-    /// PEM file of the certificates to trust in NTS-KE.
+    /// PEM file of the certificates to trust in NTS-KE; required with --nts.
     #[arg(long, value_name = "FILE", requires = "nts")]
     ca: Option<PathBuf>,
     /// Name that the certificate must be valid for [default: the name of the server].

@@ -32,7 +32,8 @@ const WATCH_TIME_MAX: Duration = Duration::from_hours(24);
 /// With a 'horolog path serve' at TARGET, several write patterns are run without and with each
 /// socket option that may remedy stalls. The patterns are: a single write; two small writes before
 /// a read; two writes of exactly one segment (MSS) each; batches of 132-byte writes; a header, and
-/// a body by sendfile; the same with TCP_CORK, ended by closing the connection or never cleared.
+/// a body by sendfile; the same with TCP_CORK,
+/// cleared by closing the connection, or never.
 ///
 /// With --watch PORT, the traffic of other programs is observed instead. No setting of the kernel
 /// is ever changed.

@@ -44,7 +44,7 @@ pub(crate) struct PathUdpArgs {
     #[arg(short, long, value_name = "TIME", value_parser = values::positive_duration,
           default_value = "1s", conflicts_with = "count")]
     time: Duration,
-    /// Requests of each row, in all flows together.
+    /// Requests of each row, in all flows together, instead of --time.
     #[arg(short = 'n', long, value_name = "N", value_parser = values::count)]
     count: Option<u32>,
     /// Requests per second, in all flows together, regardless of replies [default: ping-pong].

@@ -40,7 +40,8 @@ pub(super) struct RelayAddArgs {
     #[arg(long, value_name = "ADDR:PORT", value_parser = values::socket_address,
           requires = "source")]
     listen: Option<SocketAddr>,
-    /// Permitted sender of a new group: a network or an address. Repeatable.
+    /// Permitted sender of a new group: a network or an address. Required with --listen.
+    /// Repeatable.
     #[arg(long, value_name = "NETWORK", requires = "listen")]
     source: Vec<IpNetwork>,
     /// Interface on which a new group joins its multicast group [default: the kernel's choice].

@@ -37,10 +37,10 @@ const NAMES_MAX: usize = 5;
 
 /// Relay packets to children until Ctrl-C or SIGTERM; SIGHUP rereads the table file.
 ///
-/// The table file (TOML) defines groups, the permitted sources of each, and its children. Nothing
-/// is relayed from a source or to a destination that the file does not list; rates are limited, and
-/// packets that come from a child or from the relay itself are refused. Everything refused or
-/// dropped is counted.
+/// The table file (TOML) defines groups, the permitted sources of each, and its children; 'relay
+/// add' and 'relay remove' change the table. Nothing is relayed from a source or to a destination
+/// that the table does not list; rates are limited, and packets that come from a child or from the
+/// relay itself are refused. Everything refused or dropped is counted.
 #[derive(Args, Debug)]
 pub(super) struct RelayRunArgs {
     /// Table file.

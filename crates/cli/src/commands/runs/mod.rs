@@ -16,8 +16,10 @@ use crate::result_store::StoreArgs;
 
 /// List, show, compare, name, export, import and delete stored results.
 ///
-/// Every measurement is stored in one file of this user. RUN is a run's number, its key or the
-/// beginning of its key, its name, 'last', or 'last~1' for the one before the last.
+/// Every measurement is stored in one file of this user. RUN is a run's number; its key, which is
+/// unique across hosts and survives export and import, or the beginning of its key; its name;
+/// 'last', or 'last~1' for the one before the last. 'runs list' shows numbers and names, and with
+/// --json keys.
 #[derive(Args, Debug)]
 pub(crate) struct RunsArgs {
     #[command(subcommand)]

@@ -17,7 +17,7 @@ use crate::failure::CommandFailure;
 use crate::output::{self, ResultDestination};
 use crate::result_store::StoreArgs;
 
-/// Export runs to a file: all, or those that are named or filtered.
+/// Export runs to a file: all, those given as RUN, or those selected by --kind, --since and --last.
 #[derive(Args, Debug)]
 pub(super) struct RunsExportArgs {
     /// Runs to export, each a number, a key, a name, 'last' or 'last~1' [default: all].

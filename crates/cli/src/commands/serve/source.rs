@@ -26,7 +26,7 @@ pub(crate) struct ServeTimeSourceArgs {
     /// reference clock driver. sock:PATH: a socket, as in chronyd's SOCK reference clock driver.
     /// gpsd[:HOST:PORT]. gnss:/dev/LINE: the NMEA sentences of a GNSS receiver on a serial line,
     /// with baud=N (9600); unlike --gnss it does not discipline the clock. All kinds but system
-    /// take stratum=N, refid=ID, offset=TIME and uncertainty=TIME.
+    /// take stratum=N (the source's stratum, 1 to 15), refid=ID, offset=TIME and uncertainty=TIME.
     #[arg(long, value_name = "KIND[:ARG][,KEY=VALUE...]", conflicts_with = "local")]
     source: Vec<String>,
     /// Earliest plausible time, from 1970 to 2149: a date, as in 2026-11-26, or with a time of day,

@@ -38,7 +38,7 @@ pub(super) struct CycleTaskArgs {
     /// Recipients of the message. all: all other nodes; next: the next node [default: all].
     #[arg(long, value_name = "WHO", value_parser = parse_message_destination, requires = "message")]
     to: Option<MessageDestination>,
-    /// Wait at a barrier at the end of each period until all nodes have reached it.
+    /// Wait at a barrier after the work of each period until all nodes have reached it.
     #[arg(short, long)]
     barrier: bool,
     /// Scheduling policy: fifo, rr, other or deadline [default: fifo].

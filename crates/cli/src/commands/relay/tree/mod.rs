@@ -115,7 +115,7 @@ struct TreeMeasurementArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',',
           value_parser = CopyEngine::parse)]
     engine: Vec<CopyEngine>,
-    /// Packets to measure at each level of the tree, without warm-up [default: 1000].
+    /// Packets to measure at each level of the tree, not counting the warm-up [default: 1000].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(10..=100_000))]
     packets: Option<u32>,
     /// Interval between packets [default: 2ms].
