@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn a_comparison_has_a_case_for_each_figure() {
-        let result = serde_json::to_value(fixture::compare()).unwrap();
+        let result = serde_json::to_value(fixture::sample::<RunsCompareResult>("compare")).unwrap();
         let ending = CommandOutcome::Failed("worse".to_owned());
         let checks = CommandChecks::of(&command(), Some(&result), &ending, 1.0);
         let expected = [

@@ -6,23 +6,9 @@ mod bench_relay;
 mod campaign;
 mod checks;
 mod clock;
-mod clock_compare;
 mod clock_log;
-mod compare;
 mod cycle;
-mod cycle_predict;
-mod cycle_test;
-mod host_all;
-mod host_clock;
-mod host_delay;
-mod host_interrupt;
-mod host_nic;
-mod host_switch;
 mod host_timer;
-mod launch;
-mod path_stall;
-mod path_tcp;
-mod path_udp;
 mod query;
 mod relay_tree;
 
@@ -30,81 +16,30 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
 use horolog_record::{
-    BENCH_CORES_SCHEMA, BENCH_NTS_SCHEMA, BenchCoresResult, BenchNtsResult, CapacitySearchGoal,
-    CaptureCheck, CoreCountResult, CoresRateResult, CoresRepetition, DEMO_SCHEMA,
-    DemoCandidateResult, DemoResult, Distribution, Finding, FindingCode, Host, InvalidReplyReason,
-    LOAD_SCHEMA, LoadEngineKind, LoadResult, LoadSeriesPoint, LoadTarget, LoadTimeSeries,
-    LossLocation, NtsCapacity, Percentiles, ReplyKindCounts, RequestMode, RequestSpacing,
-    SearchEndReason, SearchResult, Severity, SignedDistribution, Trial,
+    BENCH_NTS_SCHEMA, BenchNtsResult, CapacitySearchGoal, DEMO_SCHEMA, DemoCandidateResult,
+    DemoResult, Distribution, Finding, FindingCode, Host, InvalidReplyReason, LOAD_SCHEMA,
+    LoadEngineKind, LoadResult, LoadSeriesPoint, LoadTarget, LoadTimeSeries, LossLocation,
+    NtsCapacity, Percentiles, ReplyKindCounts, RequestMode, RequestSpacing, SearchEndReason,
+    SearchResult, Severity, SignedDistribution, Trial,
 };
 use horolog_stats::Histogram;
+use serde::de::DeserializeOwned;
 
 pub(crate) use bench_relay::bench_relay;
 pub(crate) use campaign::campaign;
 pub(crate) use checks::checks;
 pub(crate) use clock::clock;
-pub(crate) use clock_compare::clock_compare;
 pub(crate) use clock_log::clock_log;
-pub(crate) use compare::compare;
 pub(crate) use cycle::cycle;
-pub(crate) use cycle_predict::cycle_predict;
-pub(crate) use cycle_test::{cycle_test, cycle_test_search};
-pub(crate) use host_all::host_all;
-pub(crate) use host_clock::host_clock;
-pub(crate) use host_delay::host_delay;
-pub(crate) use host_interrupt::host_interrupt;
-pub(crate) use host_nic::host_nic;
-pub(crate) use host_switch::host_switch;
-pub(crate) use host_timer::host_timer;
-pub(crate) use launch::{after, at};
-pub(crate) use path_stall::path_stall;
-pub(crate) use path_tcp::path_tcp;
-pub(crate) use path_udp::path_udp;
 pub(crate) use query::query;
 pub(crate) use relay_tree::relay_tree;
 
 const DURATION_S: f64 = 2.0;
 
-/// A server on one core and on two, each of the first rates answered in full.
-pub(crate) fn bench_cores() -> BenchCoresResult {
-    let point = |(rate, responses): (f64, [f64; 3])| CoresRateResult {
-        rate,
-        saturated: responses[0] < rate,
-        runs: responses
-            .map(|responses_per_s| CoresRepetition {
-                sent: rate as u64,
-                achieved_rate: rate,
-                received: responses_per_s as u64,
-                responses_per_s,
-            })
-            .to_vec(),
-    };
-    let column = |cores, points: [(f64, [f64; 3]); 3]| CoreCountResult {
-        cores,
-        server_command: Vec::new(),
-        points: points.map(point).to_vec(),
-    };
-    let answered = |rate: f64| (rate, [rate; 3]);
-    BenchCoresResult {
-        schema: BENCH_CORES_SCHEMA.to_owned(),
-        started: "2026-01-02T03:04:05.678Z".to_owned(),
-        command: ["horolog", "bench", "cores"].map(str::to_owned).to_vec(),
-        host: host(),
-        engine: Some(LoadEngineKind::Xdp),
-        required_rate: 30_000.0,
-        columns: vec![
-            column(1, [answered(5e3), answered(2.5e4), (3e4, [25_112.0, 27_259.0, 26_445.0])]),
-            column(2, [answered(5e3), answered(3e4), (3.5e4, [33_000.0, 33_200.0, 33_100.0])]),
-        ],
-        capture: Some(CaptureCheck { counted: 5_000, captured: 5_000, dropped: 0 }),
-        findings: vec![finding(
-            FindingCode::SharedMachine,
-            Severity::Warning,
-            "generator and server shared the processors",
-            "use two machines",
-            None,
-        )],
-    }
+/// Reads a sample result, with every field that its kind has, of `horolog-record`.
+pub(crate) fn sample<T: DeserializeOwned>(kind: &str) -> T {
+    let path = format!("{}crates/record/samples/{kind}.json", env!("HOROLOG_REPOSITORY"));
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
 /// A search against a server that takes 3.9 million requests per second.

@@ -73,6 +73,8 @@ mod tests {
             "Memory not locked; idle states unrestricted, no idle driver; real-time threads are \
              not throttled."
         );
+        let locked = HostConditions { memory_locked: true, ..HostConditions::default() };
+        assert!(conditions(&locked).starts_with("Memory locked; idle states unrestricted"));
         assert!(latency_figures(None).iter().all(|figure| figure == ABSENT));
     }
 

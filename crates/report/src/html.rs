@@ -111,7 +111,7 @@ pub(crate) fn main_of(page: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use horolog_record::{DemoResult, LoadResult, QueryResult};
+    use horolog_record::{BenchCoresResult, DemoResult, LoadResult, PathUdpResult, QueryResult};
     use serde::de::DeserializeOwned;
 
     use super::*;
@@ -132,11 +132,11 @@ mod tests {
         [
             fixture::load().page(),
             fixture::demo().page(),
-            fixture::bench_cores().page(),
+            fixture::sample::<BenchCoresResult>("bench_cores").page(),
             fixture::bench_relay().page(),
             fixture::query(100).page(),
             fixture::clock().page(),
-            fixture::path_udp().page(),
+            fixture::sample::<PathUdpResult>("path_udp").page(),
             fixture::relay_tree().page(),
         ]
     }

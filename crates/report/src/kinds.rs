@@ -42,6 +42,7 @@ pub use path_stall::{
 
 #[cfg(test)]
 mod tests {
+    use horolog_record as record;
     use serde::de::DeserializeOwned;
     use serde_json::Value;
 
@@ -93,6 +94,13 @@ mod tests {
     }
 
     macro_rules! golden {
+        ($kind:ident $type:ident, $width:literal) => {
+            check(
+                &fixture::sample::<record::$type>(stringify!($kind)),
+                $width,
+                include_str!(concat!("kinds/", stringify!($kind), ".txt")),
+            )
+        };
         ($kind:ident, $width:literal) => {
             check(
                 &fixture::$kind(),
@@ -104,41 +112,41 @@ mod tests {
 
     #[test]
     fn texts_and_pages_are_as_expected() {
-        golden!(compare, 100);
-        golden!(host_all, 100);
-        golden!(host_clock, 100);
+        golden!(compare RunsCompareResult, 100);
+        golden!(host_all HostAllResult, 100);
+        golden!(host_clock HostClockResult, 100);
         golden!(relay_tree, 100);
         golden!(campaign, 100);
-        golden!(cycle_test, 100);
-        golden!(cycle_predict, 100);
+        golden!(cycle_test CycleTestResult, 100);
+        golden!(cycle_predict CyclePredictResult, 100);
         golden!(cycle, 100);
-        golden!(at, 100);
-        golden!(bench_cores, 80);
+        golden!(at AtResult, 100);
+        golden!(bench_cores BenchCoresResult, 80);
         golden!(bench_nts, 80);
         golden!(bench_relay, 80);
         golden!(demo, 90);
-        golden!(after, 100);
-        golden!(clock_compare, 100);
+        golden!(after AfterResult, 100);
+        golden!(clock_compare ClockCompareResult, 100);
         golden!(clock, 100);
-        golden!(host_delay, 100);
+        golden!(host_delay HostDelayResult, 100);
+        golden!(host_interrupt HostInterruptResult, 110);
+        golden!(host_nic HostNicResult, 100);
+        golden!(host_switch HostSwitchResult, 110);
+        golden!(host_timer HostTimerResult, 100);
+        golden!(path_stall PathStallResult, 132);
+        golden!(path_tcp PathTcpResult, 100);
+        golden!(path_udp PathUdpResult, 120);
         golden!(clock_log, 100);
-        golden!(host_interrupt, 110);
-        golden!(host_nic, 100);
-        golden!(host_switch, 110);
-        golden!(host_timer, 100);
         golden!(load, 100);
-        golden!(path_stall, 132);
-        golden!(path_tcp, 100);
-        golden!(path_udp, 120);
     }
 
     #[test]
     fn one_core_has_bars_and_one_interval_is_no_series() {
-        let mut result = fixture::host_timer();
+        let mut result: record::HostTimerResult = fixture::sample("host_timer");
         result.cores.truncate(1);
         result.cores[0].series.truncate(1);
         let text = result.text(&TableStyle { colour: false, width: 80 });
-        assert!(text.contains("\nlatency, 20,000 values, from:\n   3.16 µs |#"), "{text}");
+        assert!(text.contains("\nlatency, 1,000 values, from:\n   5.62 µs |#"), "{text}");
         assert!(!text.contains("over time"), "{text}");
     }
 }

@@ -110,12 +110,14 @@ fn bars(distribution: &Distribution) -> Vec<HistogramBar> {
 
 #[cfg(test)]
 mod tests {
+    use horolog_record::HostTimerResult;
+
     use super::*;
     use crate::fixture;
 
     #[test]
     fn the_bars_hold_all_values() {
-        let result = fixture::host_timer();
+        let result: HostTimerResult = fixture::sample("host_timer");
         let distribution = result.cores[0].latency_ns.as_ref().unwrap();
         let bars = bars(distribution);
         let sum: f64 = bars.iter().map(|bar| bar.count).sum();
@@ -138,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_histogram_that_cannot_be_read_is_not_drawn() {
-        let result = fixture::host_timer();
+        let result: HostTimerResult = fixture::sample("host_timer");
         let mut distribution = result.cores[0].latency_ns.clone().unwrap();
         distribution.histogram = "not base 64".to_owned();
         let target = PlotLabels { id: "h", title: "t", described_by: "t" };

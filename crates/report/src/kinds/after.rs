@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn each_end_is_described() {
-        let mut result = fixture::after();
+        let mut result: AfterResult = fixture::sample("after");
         result.end = AfterOutcome::Interrupted;
         assert!(end(&result).contains("signal after 180 s"), "{}", end(&result));
         result.end = AfterOutcome::Held;

@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn one_start_time_takes_a_line_or_two() {
         let style = TableStyle::default();
-        let mut result = fixture::at();
+        let mut result: AtResult = fixture::sample("at");
         result.every_ns = None;
         result.programs.clear();
         result.findings.clear();

@@ -394,7 +394,7 @@ mod tests {
 
     #[test]
     fn a_saturated_column_has_dashes_from_then_on() {
-        let table = responses(&fixture::bench_cores());
+        let table = responses(&fixture::sample::<BenchCoresResult>("bench_cores"));
         assert_eq!(table.columns[..3], ["requests/s", "1 core", "2 cores"]);
         let row = |rate: &str| table.rows.iter().find(|row| row[0] == rate).unwrap().clone();
         assert_eq!(
@@ -408,7 +408,7 @@ mod tests {
 
     #[test]
     fn the_capacity_of_a_server_that_was_never_saturated_is_a_lower_bound() {
-        let mut result = fixture::bench_cores();
+        let mut result: BenchCoresResult = fixture::sample("bench_cores");
         let table = capacities(&result);
         assert_eq!(table.rows[1][1..5], ["33,000", "33,200", "33,100", "+26.0%"]);
         result.columns[1].points.truncate(2);
@@ -419,7 +419,7 @@ mod tests {
 
     #[test]
     fn sentences_state_the_number_of_cores_required() {
-        let mut result = fixture::bench_cores();
+        let mut result: BenchCoresResult = fixture::sample("bench_cores");
         assert_eq!(sentences(&result)[0], "30.0 k/s required: fully answered with 2 cores.");
         assert!(sentences(&result)[1].ends_with("they agree."));
         result.required_rate = 50e3;
@@ -429,7 +429,7 @@ mod tests {
     }
     #[test]
     fn an_experiment_that_was_ended_at_once_still_makes_a_table() {
-        let mut result = fixture::bench_cores();
+        let mut result: BenchCoresResult = fixture::sample("bench_cores");
         result.columns.clear();
         let text = result.text(&TableStyle::default());
         assert!(text.contains("46,098") && text.contains("not measured"), "{text}");
@@ -437,7 +437,7 @@ mod tests {
 
     #[test]
     fn a_server_that_was_never_saturated_has_no_bar() {
-        let mut result = fixture::bench_cores();
+        let mut result: BenchCoresResult = fixture::sample("bench_cores");
         result.columns[1].points.pop();
         assert!(capacity_bars(&result, &TableStyle::default()).is_empty(), "one bar is none");
     }

@@ -356,7 +356,7 @@ mod tests {
 
     #[test]
     fn nothing_in_common_is_reported() {
-        let mut result = fixture::compare();
+        let mut result: RunsCompareResult = fixture::sample("compare");
         result.metrics.clear();
         let text = result.text(&TableStyle::default());
         assert!(text.contains("no common metrics") && !text.contains("bootstrap"), "{text}");
@@ -364,7 +364,7 @@ mod tests {
 
     #[test]
     fn a_regression_is_the_verdict_and_its_bounds_are_drawn() {
-        let result = fixture::compare();
+        let result: RunsCompareResult = fixture::sample("compare");
         let page = result.page();
         let main = main_of(&page);
         assert!(main.contains("<p class=\"figure\">worse</p>"), "{main}");
@@ -378,7 +378,7 @@ mod tests {
 
     #[test]
     fn a_huge_change_hides_no_other() {
-        let mut result = fixture::compare();
+        let mut result: RunsCompareResult = fixture::sample("compare");
         result.metrics.truncate(2);
         for (figure, change) in result.metrics.iter_mut().zip([0.1, 48.0]) {
             (figure.low, figure.high) = (Some(0.0), Some(change));
@@ -396,8 +396,17 @@ mod tests {
     }
 
     #[test]
+    fn one_run_of_each_says_nothing_about_their_variation() {
+        let mut result: RunsCompareResult = fixture::sample("compare");
+        (result.earlier_repeats, result.later_repeats) = (Vec::new(), Vec::new());
+        let text = result.text(&TableStyle { colour: false, width: 100 });
+        assert!(text.contains(") versus main ("), "{text}");
+        assert!(text.contains("They do not include"), "{text}");
+    }
+
+    #[test]
     fn numbers_are_in_their_order() {
-        let one = fixture::compare().metrics.remove(0);
+        let one = fixture::sample::<RunsCompareResult>("compare").metrics.remove(0);
         let paths = ["t[r=10000].b", "t[r=10000].a", "t[r=20000].b", "t[r=5000].b", "c", "a"];
         let figures = paths.map(|path| ComparedMetric { path: path.to_owned(), ..one.clone() });
         let ordered: Vec<_> = by_number(&figures).iter().map(|one| one.path.as_str()).collect();
@@ -407,7 +416,7 @@ mod tests {
 
     #[test]
     fn each_outcome_has_its_word() {
-        let mut result = fixture::compare();
+        let mut result: RunsCompareResult = fixture::sample("compare");
         for (verdict, expected) in [
             (CompareVerdict::Same, "same"),
             (CompareVerdict::Better, "better"),

@@ -409,7 +409,7 @@ mod tests {
 
     #[test]
     fn nothing_at_all_is_no_error_and_many_cores_are_counted() {
-        let mut result = fixture::cycle_predict();
+        let mut result: CyclePredictResult = fixture::sample("cycle_predict");
         let mut cost = result.costs[1].clone();
         cost.core = Some(77);
         result.costs.extend([cost.clone(), cost]);
@@ -422,7 +422,7 @@ mod tests {
 
     #[test]
     fn a_bound_beyond_its_deadline_is_marked_and_no_deadline_is_no_error() {
-        let mut result = fixture::cycle_predict();
+        let mut result: CyclePredictResult = fixture::sample("cycle_predict");
         result.tasks[0].deadline_ns = 0;
         let lines = shares(&result, &TableStyle { colour: false, width: 80 });
         assert!(lines[1].contains("#>| >9999%, 3.59 ms of 0 ns"), "{lines:?}");

@@ -464,7 +464,8 @@ mod tests {
     /// A message that a stopped node sends late is no longer missing, but was detected as missing.
     #[test]
     fn a_refuted_first_detection_is_reported_as_a_false_alarm() {
-        let mut fault = fixture::cycle_test().run.unwrap().faults.swap_remove(0);
+        let mut fault =
+            fixture::sample::<CycleTestResult>("cycle_test").run.unwrap().faults.swap_remove(0);
         let (by, after_ns) = ("node1".to_owned(), 1_000);
         fault.detected = Some(CycleTestFirstDetection {
             after_ns,
@@ -487,7 +488,7 @@ mod tests {
 
     #[test]
     fn a_search_reports_a_missing_bound() {
-        let mut search = fixture::cycle_test_search();
+        let mut search = fixture::sample::<CycleTestResult>("cycle_test").search.unwrap();
         (search.lower, search.upper) = (Some(16.0), None);
         search.trials.truncate(1);
         assert!(
@@ -501,12 +502,16 @@ mod tests {
 
     #[test]
     fn nothing_at_all_is_no_error_and_a_search_is_reported() {
-        let mut result = fixture::cycle_test();
-        result.search = Some(fixture::cycle_test_search());
+        let mut result: CycleTestResult = fixture::sample("cycle_test");
         let text = result.text(&TableStyle::default());
         assert!(text.starts_with("command and control: load 1.250 without a miss"), "{text}");
         assert!(text.contains("Largest load without a miss 1.250, smallest with misses"));
-        (result.run, result.search) = (None, None);
+        result.search = None;
+        let text = result.text(&TableStyle::default());
+        let counts =
+            "command and control: 15 of 680 deadlines missed, recovered from 1 of 2 faults";
+        assert!(text.starts_with(counts), "{text}");
+        result.run = None;
         result.scorecard.clear();
         let text = result.text(&TableStyle::default());
         assert!(text.starts_with("command and control: no run") && !text.contains("NaN"), "{text}");

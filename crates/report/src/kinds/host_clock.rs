@@ -413,3 +413,21 @@ fn cells(clock: &ClockFacts) -> [String; 6] {
             .map_or_else(absent, |error_bound| format!("{error_bound:.3} ppm")),
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::RenderResult;
+    use crate::fixture;
+    use crate::table::TableStyle;
+
+    #[test]
+    fn a_clock_that_is_absent_and_an_offset_that_is_not_set_are_reported() {
+        let mut result: HostClockResult = fixture::sample("host_clock");
+        result.phcs.clear();
+        result.kernel.as_mut().unwrap().tai_offset_s = 0;
+        let text = result.text(&TableStyle { colour: false, width: 100 });
+        assert!(text.contains("\n  PTP clock              none\n      no NIC has a PHC"), "{text}");
+        assert!(text.contains("not set in the kernel, so CLOCK_TAI equals UTC here"), "{text}");
+    }
+}

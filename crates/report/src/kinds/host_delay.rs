@@ -395,7 +395,7 @@ mod tests {
 
     #[test]
     fn a_setting_that_was_not_reached_has_no_table() {
-        let mut result = fixture::host_delay();
+        let mut result: HostDelayResult = fixture::sample("host_delay");
         result.cells.retain(|cell| cell.setting == 0);
         let text = result.text(&TableStyle { colour: false, width: 100 });
         assert!(text.contains("SCHED_OTHER, minimal slack: not measured\n\n"), "{text}");
@@ -404,13 +404,14 @@ mod tests {
 
     #[test]
     fn a_narrow_terminal_keeps_the_worst() {
-        let text = fixture::host_delay().text(&TableStyle { colour: false, width: 50 });
+        let text = fixture::sample::<HostDelayResult>("host_delay")
+            .text(&TableStyle { colour: false, width: 50 });
         assert!(text.contains("\nmedian at          1 µs   100 µs      p99      max\n"), "{text}");
     }
 
     #[test]
     fn a_delay_that_was_not_measured_is_a_gap_and_one_is_no_series() {
-        let mut result = fixture::host_delay();
+        let mut result: HostDelayResult = fixture::sample("host_delay");
         let is_gap = |one: &DelayMeasurement| {
             one.function == WaitFunction::Nanosleep && one.requested_ns == 100_000
         };
@@ -418,7 +419,7 @@ mod tests {
             cell.overshoot_ns = None;
         }
         let text = result.text(&TableStyle { colour: false, width: 100 });
-        assert!(text.contains("\n  nanosleep |_ _#| 93.7 µs to 264 µs\n"), "{text}");
+        assert!(text.contains("\n  nanosleep |_ _#| 92.2 µs to 259 µs\n"), "{text}");
         result.cells.retain(|cell| cell.requested_ns == 1_000);
         assert!(!result.text(&TableStyle::default()).contains("p99 by"));
     }

@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn time_of_threads_is_distinguished_from_time_of_others() {
-        let mut result = fixture::host_interrupt();
+        let mut result: HostInterruptResult = fixture::sample("host_interrupt");
         result.os_noise[1].all.total_ns = result.os_noise[0].all.total_ns / 2;
         result.os_noise[1].by_threads.total_ns = result.os_noise[0].all.total_ns / 4;
         let lines = noise_bars(&result, &TableStyle { colour: false, width: 80 });

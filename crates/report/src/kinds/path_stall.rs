@@ -585,18 +585,20 @@ mod tests {
     #[test]
     fn a_narrow_terminal_keeps_the_share_and_the_mechanism() {
         let style = TableStyle { colour: false, width: 80 };
-        let text = fixture::path_stall().text(&style);
+        let text = fixture::sample::<PathStallResult>("path_stall").text(&style);
         assert!(text.contains("mechanism") && !text.contains("answer in"), "{text}");
     }
 
     #[test]
     fn the_worst_is_on_top_and_one_alone_is_not_drawn() {
-        let mut result = fixture::path_stall();
+        let mut result: PathStallResult = fixture::sample("path_stall");
         let cells = &mut result.cells;
         (cells[1].stalled, cells[2].stalled, cells[2].exchange_ns) = (1, 10, None);
+        result.kernel.tcp_delack_min = None;
         let text = result.text(&TableStyle { colour: false, width: 80 });
         let bars: Vec<_> = text.lines().filter(|line| line.contains(" |")).collect();
         assert!(bars[0].ends_with("| 100.00%, p50 -, TCP_NODELAY"), "{text}");
+        assert!(text.contains("no tcp_delack_min"), "{text}");
         assert!(bars.len() == 3 && bars[2].ends_with("| 10.00%, p50 42.2 ms"), "{text}");
         result.cells.truncate(2);
         assert!(!result.text(&TableStyle::default()).contains("share of exchanges"));

@@ -376,12 +376,13 @@ mod tests {
 
     #[test]
     fn an_end_without_details_is_shown_as_an_unknown_one() {
+        assert_eq!(end(None), "host unknown");
         assert_eq!(end(None), end(Some(&PathEndFacts::default())));
     }
 
     #[test]
     fn one_size_alone_is_not_drawn() {
-        let mut result = fixture::path_tcp();
+        let mut result: PathTcpResult = fixture::sample("path_tcp");
         (result.latency[0].rtt_ns, result.bandwidth[1].rate) = (None, f64::NAN);
         result.bandwidth.truncate(2);
         let text = result.text(&TableStyle::default());

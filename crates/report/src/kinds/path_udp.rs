@@ -338,7 +338,8 @@ mod tests {
 
     #[test]
     fn a_narrow_terminal_keeps_length_loss_and_two_percentiles() {
-        let text = fixture::path_udp().text(&TableStyle { colour: false, width: 30 });
+        let text = fixture::sample::<PathUdpResult>("path_udp")
+            .text(&TableStyle { colour: false, width: 30 });
         let header = text.lines().find(|line| line.contains("p50")).unwrap();
         let titles: Vec<_> = header.split_whitespace().collect();
         assert_eq!(titles, ["L", "M", "p50", "p99"]);
@@ -346,7 +347,7 @@ mod tests {
 
     #[test]
     fn a_row_without_replies_has_no_figures() {
-        let mut result = fixture::path_udp();
+        let mut result: PathUdpResult = fixture::sample("path_udp");
         let row = &mut result.rows[0];
         (row.rtt_ns, row.delay_ns, row.counts.received) = (None, None, 0);
         row.achieved_rate = f64::MAX;
@@ -358,10 +359,10 @@ mod tests {
 
     #[test]
     fn one_row_has_bars_with_shares_and_none_has_no_shape() {
-        let mut result = fixture::path_udp();
+        let mut result: PathUdpResult = fixture::sample("path_udp");
         result.rows.truncate(1);
         let text = result.text(&TableStyle { colour: false, width: 80 });
-        assert!(text.contains("\nround trip, 20,000 values, from:\n   10.0 µs |####"), "{text}");
+        assert!(text.contains("\nround trip, 1,000 values, from:\n   10.0 µs |####"), "{text}");
         result.rows[0].rtt_ns = None;
         let text = result.text(&TableStyle { colour: false, width: 80 });
         assert!(!text.contains("round trip, "), "{text}");
