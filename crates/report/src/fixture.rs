@@ -3,14 +3,9 @@
 //! chance.
 
 mod bench_relay;
-mod campaign;
 mod checks;
-mod clock;
 mod clock_log;
-mod cycle;
-mod host_timer;
 mod query;
-mod relay_tree;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -26,13 +21,9 @@ use horolog_stats::Histogram;
 use serde::de::DeserializeOwned;
 
 pub(crate) use bench_relay::bench_relay;
-pub(crate) use campaign::campaign;
 pub(crate) use checks::checks;
-pub(crate) use clock::clock;
 pub(crate) use clock_log::clock_log;
-pub(crate) use cycle::cycle;
 pub(crate) use query::query;
-pub(crate) use relay_tree::relay_tree;
 
 const DURATION_S: f64 = 2.0;
 

@@ -111,7 +111,10 @@ pub(crate) fn main_of(page: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use horolog_record::{BenchCoresResult, DemoResult, LoadResult, PathUdpResult, QueryResult};
+    use horolog_record::{
+        BenchCoresResult, ClockSimulateResult, DemoResult, LoadResult, PathUdpResult, QueryResult,
+        RelayTreeResult,
+    };
     use serde::de::DeserializeOwned;
 
     use super::*;
@@ -135,9 +138,9 @@ mod tests {
             fixture::sample::<BenchCoresResult>("bench_cores").page(),
             fixture::bench_relay().page(),
             fixture::query(100).page(),
-            fixture::clock().page(),
+            fixture::sample::<ClockSimulateResult>("clock").page(),
             fixture::sample::<PathUdpResult>("path_udp").page(),
-            fixture::relay_tree().page(),
+            fixture::sample::<RelayTreeResult>("relay_tree").page(),
         ]
     }
 

@@ -115,11 +115,11 @@ mod tests {
         golden!(compare RunsCompareResult, 100);
         golden!(host_all HostAllResult, 100);
         golden!(host_clock HostClockResult, 100);
-        golden!(relay_tree, 100);
-        golden!(campaign, 100);
+        golden!(relay_tree RelayTreeResult, 100);
+        golden!(campaign CampaignResult, 100);
         golden!(cycle_test CycleTestResult, 100);
         golden!(cycle_predict CyclePredictResult, 100);
-        golden!(cycle, 100);
+        golden!(cycle CycleResult, 100);
         golden!(at AtResult, 100);
         golden!(bench_cores BenchCoresResult, 80);
         golden!(bench_nts, 80);
@@ -127,7 +127,7 @@ mod tests {
         golden!(demo, 90);
         golden!(after AfterResult, 100);
         golden!(clock_compare ClockCompareResult, 100);
-        golden!(clock, 100);
+        golden!(clock ClockSimulateResult, 100);
         golden!(host_delay HostDelayResult, 100);
         golden!(host_interrupt HostInterruptResult, 110);
         golden!(host_nic HostNicResult, 100);

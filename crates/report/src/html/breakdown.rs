@@ -47,7 +47,7 @@ mod tests {
     }
 
     fn with_parts(role: &str, results: &[Value]) -> CampaignResult {
-        let mut result = fixture::campaign();
+        let mut result: CampaignResult = fixture::sample("campaign");
         let part = result.parts[0].clone();
         let numbered = |(number, own): (usize, &Value)| CampaignInstanceResult {
             job: format!("{role}.{number}"),
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn paths_nodes_and_children_are_compared() {
-        let result = fixture::campaign();
+        let result: CampaignResult = fixture::sample("campaign");
         assert_eq!(names(&result, "probe"), ["n1 to n2", "n2 to n1"]);
         assert_eq!(names(&result, "lead"), ["node1, task", "member1, task"]);
         let child = |to: &str| format!("relay.1 on n1 to {to}");

@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn all_gains_are_drawn_with_their_tables() {
-        let mut result = fixture::relay_tree();
+        let mut result: RelayTreeResult = fixture::sample("relay_tree");
         result.engines[1].name = "<b>".to_owned();
         let page = result.page();
         let markup = crate::html::main_of(&page);
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn a_loss_has_its_sign_and_no_bar() {
-        let mut result = fixture::relay_tree();
+        let mut result: RelayTreeResult = fixture::sample("relay_tree");
         result.engines.reverse();
         let markup = trees(&result);
         let (_, star) = markup.split_once("instead of star").unwrap();
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn one_engine_gains_nothing() {
-        let mut result = fixture::relay_tree();
+        let mut result: RelayTreeResult = fixture::sample("relay_tree");
         result.engines.truncate(1);
         result.gain = None;
         result.shapes.clear();

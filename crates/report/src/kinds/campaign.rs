@@ -501,14 +501,14 @@ mod tests {
     #[test]
     fn a_narrow_terminal_has_the_rest_below() {
         let style = TableStyle { colour: false, width: 60 };
-        let text = fixture::campaign().text(&style);
+        let text = fixture::sample::<CampaignResult>("campaign").text(&style);
         assert!(text.contains("p99.9") && text.contains("load.2"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");
     }
 
     #[test]
     fn of_many_rows_the_worst_are_drawn() {
-        let mut result = fixture::campaign();
+        let mut result: CampaignResult = fixture::sample("campaign");
         for role in &mut result.roles {
             if let horolog_record::MergedResults::Paths { pairs, .. } = &mut role.merged {
                 let pair = pairs[0].clone();
@@ -528,7 +528,7 @@ mod tests {
 
     #[test]
     fn the_results_of_many_parts_are_left_to_the_file() {
-        let mut result = fixture::campaign();
+        let mut result: CampaignResult = fixture::sample("campaign");
         result.parts[0].result = Some(serde_json::json!({ "schema": "of a part" }));
         assert!(result.page().contains("of a part"));
         result.parts = vec![result.parts[0].clone(); PARTS_MAX + 1];
@@ -537,7 +537,7 @@ mod tests {
 
     #[test]
     fn all_is_shown_and_no_text_becomes_markup() {
-        let mut result = fixture::campaign();
+        let mut result: CampaignResult = fixture::sample("campaign");
         result.plan.text = "name = \"<script>\"".to_owned();
         result.parts[0].agent = "<img src=x>".to_owned();
         let page = result.page();

@@ -370,7 +370,7 @@ mod tests {
         let sentence = |begin_s, length_s| {
             let error_max_ns = 3_000;
             let one = PulseOutage { begin_s, length_s, error_max_ns, recovered_after_s: None };
-            outage(&fixture::clock().methods[0], &one, 3_600)
+            outage(&fixture::sample::<ClockSimulateResult>("clock").methods[0], &one, 3_600)
         };
         assert!(sentence(600, 60).ends_with("servo off by up to 3.00 µs, not recovered"));
         assert!(sentence(600, 3_600).ends_with("3.00 µs, not over when the run ended"));
@@ -379,7 +379,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_was_never_locked_has_no_figures() {
-        let mut result = fixture::clock();
+        let mut result: ClockSimulateResult = fixture::sample("clock");
         result.locked_after_s = None;
         for method in &mut result.methods {
             (method.error_ns, method.allan, method.outages) = (None, Vec::new(), Vec::new());
@@ -399,28 +399,29 @@ mod tests {
     #[test]
     fn a_narrow_terminal_keeps_every_figure() {
         let style = TableStyle { colour: false, width: 60 };
-        let text = fixture::clock().text(&style);
+        let text = fixture::sample::<ClockSimulateResult>("clock").text(&style);
         for (title, _) in COLUMNS {
             assert!(text.contains(&format!(" {title}")), "{title}: {text}");
         }
-        assert!(errors(&fixture::clock(), &style).iter().all(|line| line.chars().count() <= 60));
+        assert!(
+            errors(&fixture::sample::<ClockSimulateResult>("clock"), &style)
+                .iter()
+                .all(|line| line.chars().count() <= 60)
+        );
     }
 
     #[test]
     fn a_method_without_a_series_is_not_drawn() {
-        let mut result = fixture::clock();
+        let mut result: ClockSimulateResult = fixture::sample("clock");
         result.methods[0].series.clear();
         result.methods[1].series[7].min_ns = i64::MIN;
         let style = TableStyle { colour: false, width: 80 };
         let lines = shapes(&result, &style);
-        assert!(lines[1].starts_with("  set at each pulse |__#___"), "{lines:?}");
+        assert!(lines[1].starts_with("  set at each pulse |______#_"), "{lines:?}");
         assert!(lines[1].ends_with("to >999 s") && lines[2].starts_with("Allan"), "{lines:?}");
         result.locked_after_s = Some(result.methods[1].series[8].begin_s);
         let lines = shapes(&result, &style);
-        assert!(
-            lines[0].contains(", 1 h 55 min 12 s to ") && !lines[1].contains(">9"),
-            "{lines:?}"
-        );
+        assert!(lines[0].contains(", 19 h 12 min to ") && !lines[1].contains(">9"), "{lines:?}");
         result.methods.clear();
         assert!(shapes(&result, &style).is_empty());
     }

@@ -563,7 +563,7 @@ mod tests {
 
     #[test]
     fn missing_messages_and_abandoned_barriers_are_reported_per_task() {
-        let mut result = fixture::cycle();
+        let mut result: CycleResult = fixture::sample("cycle");
         for task in result.runs.iter_mut().flat_map(|run| &mut run.nodes).flat_map(|n| &mut n.tasks)
         {
             (task.messages_missing, task.barriers_broken) = (0, 0);
@@ -586,8 +586,11 @@ mod tests {
     /// The kernel pins no `SCHED_DEADLINE` task to a core, so it stays unpinned unlike others.
     #[test]
     fn compared_policies_are_not_reported_as_one_and_an_unpinned_task_is_named() {
-        let mut result = fixture::cycle();
+        let mut result: CycleResult = fixture::sample("cycle");
         assert!(!facts(&result)[0].contains("first run"), "{:?}", facts(&result));
+        result.runs[0].policy = None;
+        let sentences = facts(&result);
+        assert!(sentences[0].contains("SCHED_FIFO at priority 80 on core 1"), "{sentences:?}");
         result.runs.push(result.runs[0].clone());
         for (run, policy) in
             result.runs.iter_mut().zip([TaskSchedulingPolicy::Deadline, TaskSchedulingPolicy::Fifo])
@@ -609,7 +612,7 @@ mod tests {
     #[test]
     fn bars_fit_a_narrow_terminal() {
         let style = TableStyle { colour: false, width: 80 };
-        let text = fixture::cycle().text(&style);
+        let text = fixture::sample::<CycleResult>("cycle").text(&style);
         let bars: Vec<_> = text.lines().filter(|line| line.contains(" of the period, ")).collect();
         assert!(bars.len() > 1 && bars.iter().all(|bar| bar.chars().count() <= 80), "{text}");
         assert!(bars.iter().all(|bar| bar.contains('#')), "{text}");
@@ -617,7 +620,7 @@ mod tests {
 
     #[test]
     fn a_run_without_periods_has_no_figures() {
-        let mut result = fixture::cycle();
+        let mut result: CycleResult = fixture::sample("cycle");
         for task in result.runs.iter_mut().flat_map(|run| &mut run.nodes).flat_map(|n| &mut n.tasks)
         {
             (task.start_latency_ns, task.execution_ns, task.response_ns) = (None, None, None);

@@ -571,7 +571,7 @@ mod tests {
 
     #[test]
     fn many_nodes_are_shown_by_level_and_none_at_all_is_no_error() {
-        let mut result = fixture::relay_tree();
+        let mut result: RelayTreeResult = fixture::sample("relay_tree");
         let leaf = result.nodes[4].clone();
         result.nodes.extend(std::iter::repeat_n(leaf, 1_000));
         let text = result.text(&TableStyle::default());
@@ -584,7 +584,7 @@ mod tests {
 
     #[test]
     fn what_does_not_apply_is_reported() {
-        let mut result = fixture::relay_tree();
+        let mut result: RelayTreeResult = fixture::sample("relay_tree");
         let gain = result.gain.as_mut().unwrap();
         gain.same_path = false;
         gain.regular.broken = vec![horolog_record::RegularTreeAssumption::SameDepth];
@@ -596,7 +596,7 @@ mod tests {
 
     #[test]
     fn one_engine_has_plain_bars() {
-        let mut result = fixture::relay_tree();
+        let mut result: RelayTreeResult = fixture::sample("relay_tree");
         result.engines.truncate(1);
         result.engines[0].delays_ns.truncate(4);
         let lines = drawn(&result, &TableStyle { colour: false, width: 80 });
@@ -607,7 +607,7 @@ mod tests {
 
     #[test]
     fn all_is_shown_and_no_text_becomes_markup() {
-        let mut result = fixture::relay_tree();
+        let mut result: RelayTreeResult = fixture::sample("relay_tree");
         result.nodes[1].name = "<img src=x>".to_owned();
         result.engines[0].name = "<b>".to_owned();
         let page = result.page();
@@ -618,7 +618,7 @@ mod tests {
 
     #[test]
     fn a_result_without_figures_still_makes_a_page() {
-        let mut result = fixture::relay_tree();
+        let mut result: RelayTreeResult = fixture::sample("relay_tree");
         result.engines.clear();
         result.gain = None;
         result.nodes.clear();
