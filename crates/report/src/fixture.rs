@@ -1,6 +1,6 @@
-//! Results for the tests, shaped like real ones: a server with a capacity, trials below and above
-//! it, latencies with a long tail. All figures follow from the formulas here, so no test depends on
-//! chance.
+//! Results for the tests: the samples of `record`, and results shaped like real ones: a server with
+//! a capacity, trials below and above it, latencies with a long tail. All figures of these follow
+//! from the formulas here, so no test depends on chance.
 
 mod bench_relay;
 mod checks;
