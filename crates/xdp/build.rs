@@ -44,8 +44,8 @@ fn compile(source: &Path, out: &Path, libbpf: &str) {
     assert!(status.success(), "{clang} could not compile {}", source.display());
 }
 
-/// Returns the include path of `asm/types.h` on Debian, which only a native compiler searches by
-/// default; nothing where it does not exist.
+/// Returns the clang arguments for the include path of `asm/types.h` on Debian, which only a native
+/// compiler searches by default; none where it does not exist.
 fn multiarch_include() -> Vec<String> {
     let machine = env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
     let path = format!("/usr/include/{machine}-linux-gnu");

@@ -2,7 +2,7 @@
 //! is one line, and what can be read means the same when it is read again.
 #![no_main]
 
-use horolog_load::limit::LoadLimit;
+use horolog_load::limit::LoadMetricLimit;
 use horolog_load::profile_file;
 use libfuzzer_sys::fuzz_target;
 
@@ -23,7 +23,7 @@ fuzz_target!(|bytes: &[u8]| {
 });
 
 fn limit(text: &str) {
-    match text.parse::<LoadLimit>() {
+    match text.parse::<LoadMetricLimit>() {
         Ok(limit) => {
             assert_eq!(limit.text().parse(), Ok(limit.clone()));
             // Nothing was measured, which breaks any limit.

@@ -2,17 +2,17 @@
 //! read of its synchronisation is read again from what it is written as.
 #![no_main]
 
-use horolog_wire::chrony::{TrackingReply, statistics};
+use horolog_wire::chrony::{ChronydTrackingReply, statistics};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    if let Ok(statistics::StatisticsReply { statistics: Ok(counted), .. }) =
-        statistics::StatisticsReply::parse(bytes)
+    if let Ok(statistics::ChronydStatisticsReply { statistics: Ok(counted), .. }) =
+        statistics::ChronydStatisticsReply::parse(bytes)
     {
         assert!(bytes.len() >= 48 || counted.ntp_authenticated == 0);
     }
-    let Ok(reply) = TrackingReply::parse(bytes) else { return };
-    let again = TrackingReply::parse(&reply.emit()).expect("what was written is read");
+    let Ok(reply) = ChronydTrackingReply::parse(bytes) else { return };
+    let again = ChronydTrackingReply::parse(&reply.emit()).expect("what was written is read");
     assert_eq!(again.sequence, reply.sequence);
     assert_eq!(again.tracking.is_ok(), reply.tracking.is_ok());
     if let (Ok(one), Ok(other)) = (reply.tracking, again.tracking) {

@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use horolog_record::{CompareVerdict, RunList, RunsCompareResult, STORE_VARIABLE};
+use horolog_record::{CompareVerdict, RunsCompareResult, STORE_VARIABLE, StoredRunList};
 use libtest_mimic::Trial;
 use rusqlite::Connection;
 use serde_json::Value;
@@ -73,7 +73,7 @@ impl TestStore {
         run_to_end(&mut self.command(arguments)?, TIMEOUT)
     }
 
-    fn list(&self) -> Result<RunList> {
+    fn list(&self) -> Result<StoredRunList> {
         let output = self.horolog(&["runs", "list", "--json", "-"])?;
         ensure!(output.status.success(), "{output:?}");
         Ok(serde_json::from_slice(&output.stdout)?)

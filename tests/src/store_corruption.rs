@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Output};
 
 use anyhow::{Result, ensure};
-use horolog_record::RunList;
+use horolog_record::StoredRunList;
 use libtest_mimic::Trial;
 use rusqlite::Connection;
 
@@ -103,7 +103,7 @@ fn a_store_on_a_full_file_system_is_read() -> Result<()> {
 fn is_read_alone(within: impl Fn(&[&str]) -> Result<Output>, reason: &str) -> Result<()> {
     let output = within(&["runs", "list", "--json", "-"])?;
     ensure!(output.status.success(), "{output:?}");
-    let list: RunList = serde_json::from_slice(&output.stdout)?;
+    let list: StoredRunList = serde_json::from_slice(&output.stdout)?;
     ensure!(list.runs.len() == 1, "{list:?}");
     let output = within(&["runs", "show", "last"])?;
     ensure!(output.status.success() && !output.stdout.is_empty(), "{output:?}");

@@ -16,8 +16,9 @@ use horolog_wire::ethernet::{HEADER_LEN as LINK_LEN, MacAddress};
 use horolog_wire::frame::UdpFrameBuilder;
 use horolog_wire::{ipv4, ipv6};
 use horolog_xdp::{
-    Attachment, Interface, RelayChild, RelayChildCounts, RelayGroup, RelayLimit, RelayPassedReason,
-    RelayPrograms, RelayRefusal, RelayTableCapacities, XdpAction, XdpError,
+    Attachment, Interface, RelayChild, RelayChildCounts, RelayDropReason, RelayGroup,
+    RelayPacketRateLimit, RelayPassedReason, RelayPrograms, RelayTableCapacities, XdpAction,
+    XdpError,
 };
 
 use crate::mutated_frames;
@@ -185,7 +186,7 @@ impl Bench {
         Ok(found.context("it is no child")?.1)
     }
 
-    fn refused(&self, refusal: RelayRefusal) -> Result<u64> {
+    fn refused(&self, refusal: RelayDropReason) -> Result<u64> {
         let counts = self.relay.group_counts(self.at()?).context("no group")?;
         Ok(counts.refused[refusal as usize])
     }
@@ -408,8 +409,8 @@ pub(crate) fn refusals_are_counted_by_reason() -> Result<()> {
         bench.set(&group, &children)?;
         let stranger = if ipv6 { "2001:db9::1" } else { "198.51.100.1" }.parse()?;
         let froms = [
-            (SocketAddr::new(stranger, SOURCE_PORT), RelayRefusal::Source),
-            (children[1].destination, RelayRefusal::Child),
+            (SocketAddr::new(stranger, SOURCE_PORT), RelayDropReason::Source),
+            (children[1].destination, RelayDropReason::Child),
         ];
         for (source, refusal) in froms {
             let frame = bench.packet_from(source, b"whose?")?;
@@ -424,7 +425,7 @@ pub(crate) fn refusals_are_counted_by_reason() -> Result<()> {
             let mut frame = bench.packet(b"far enough")?;
             frame[hops] = left;
             mend_ipv4(&bench, &mut frame);
-            check_refused(&bench, &frame, RelayRefusal::HopLimit)?;
+            check_refused(&bench, &frame, RelayDropReason::HopLimit)?;
         }
         // From another port than where it listens a child may send, where the list allows it, and
         // one that is none any more from there too.
@@ -446,7 +447,7 @@ fn mend_ipv4(bench: &Bench, frame: &mut [u8]) {
     }
 }
 
-fn check_refused(bench: &Bench, frame: &[u8], refusal: RelayRefusal) -> Result<()> {
+fn check_refused(bench: &Bench, frame: &[u8], refusal: RelayDropReason) -> Result<()> {
     let before = bench.refused(refusal)?;
     let verdict = bench.relay.test_run(frame)?.verdict;
     ensure!(verdict == XdpAction::Drop, "{refusal:?}: {verdict:?}");
@@ -466,16 +467,16 @@ fn admitted(bench: &Bench, packets: usize) -> Result<usize> {
 fn check_limits(bench: &mut Bench, group: &RelayGroup) -> Result<()> {
     let hour = NonZeroU64::new(3_600_000_000_000).context("0")?;
     let children = bench.children(3)?;
-    let limit = Some(RelayLimit { interval_ns: hour, tolerance_ns: 5 * hour.get() });
+    let limit = Some(RelayPacketRateLimit { interval_ns: hour, tolerance_ns: 5 * hour.get() });
     bench.set(&RelayGroup { limit, ..group.clone() }, &children)?;
     let count = admitted(bench, 20)?;
     ensure!(count == 5, "{count} of a burst of 5 packets");
-    ensure!(bench.refused(RelayRefusal::Rate)? == 20 - count as u64);
+    ensure!(bench.refused(RelayDropReason::Rate)? == 20 - count as u64);
     bench.set(&RelayGroup { copy_cost_ns: 3 * hour.get(), ..group.clone() }, &children)?;
     bench.relay.limit_copies(NonZeroU64::new(10 * hour.get()));
     let count = admitted(bench, 20)?;
     ensure!(count == 3, "{count} packets of 3 copies of a burst of 10 copies");
-    ensure!(bench.refused(RelayRefusal::FanOut)? == 20 - count as u64);
+    ensure!(bench.refused(RelayDropReason::FanOut)? == 20 - count as u64);
     bench.relay.limit_copies(None);
     ensure!(admitted(bench, 20)? == 20);
     Ok(())

@@ -16,7 +16,7 @@ use horolog_sys::namespace::die_with_parent;
 use horolog_sys::tap::TapInterface;
 use horolog_wire::frame::UdpFrame;
 use horolog_xdp::{
-    Interface, RelayChild, RelayGroup, RelayGroupError, RelayPrograms, RelayRefusal,
+    Interface, RelayChild, RelayDropReason, RelayGroup, RelayGroupError, RelayPrograms,
     RelayTableCapacities,
 };
 
@@ -263,7 +263,7 @@ pub(crate) fn this_host_may_send_by_a_dedicated_interface() -> Result<()> {
             ensure!(take(receiver, copies.len())? == copies, "host {number}");
         }
         let counts = bench.relay.group_counts(group.address).context("no group")?;
-        ensure!(counts.refused[RelayRefusal::Relay as usize] == 1, "{counts:?}");
+        ensure!(counts.refused[RelayDropReason::Relay as usize] == 1, "{counts:?}");
         drop((attachment, tap));
         ensure!(host.netlink()?.link_by_index(index).is_err(), "the interface is still there");
     }

@@ -47,7 +47,7 @@ enum KeySchedule {
 pub struct AesKey(KeySchedule);
 
 impl AesKey {
-    /// Expands a key.
+    /// Creates the key schedule of a key.
     #[inline]
     #[must_use]
     pub fn new(key: &Block) -> Self {
@@ -56,7 +56,8 @@ impl AesKey {
         aes_key
     }
 
-    /// Returns a placeholder for a key that is set later ([`AesKey::rekey`]), at negligible cost.
+    /// Returns a placeholder for a key that is set later ([`AesKey::rekey`]), at negligible cost
+    /// with AES instructions.
     #[inline]
     #[must_use]
     pub fn blank() -> Self {
@@ -82,7 +83,7 @@ impl AesKey {
         }
     }
 
-    /// Erases the key without replacing it.
+    /// Erases the key; until [`Self::rekey`], encryption uses no meaningful key.
     #[inline]
     pub fn wipe(&mut self) {
         match &mut self.0 {
@@ -112,7 +113,7 @@ fn encrypt_block(key: &Aes128Enc, block: &mut Block) {
 
 impl core::fmt::Debug for AesKey {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Key").finish_non_exhaustive()
+        f.debug_struct("AesKey").finish_non_exhaustive()
     }
 }
 

@@ -13,7 +13,7 @@ use crate::packing;
 /// Largest size of an assignment before compression, in bytes.
 pub const ASSIGNMENT_BYTES_MAX: u64 = 64 << 20;
 
-/// Order and last command.
+/// Assignment of an agent: its order and the last command.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Assignment {
@@ -37,7 +37,7 @@ struct OrderHeader {
     campaign: CampaignId,
 }
 
-/// Reason why an assignment is not executed.
+/// Reason why bytes cannot be read as an assignment.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum AssignmentError {
     /// The data is not an assignment.

@@ -1,6 +1,6 @@
 //! Built-in plans for common measurements.
 
-/// Built-in plan.
+/// Plan that is part of the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BuiltinPlan {
     /// Plan name.

@@ -38,7 +38,7 @@ impl FileContentError {
         Self { line, reason: sanitised(&reason, usize::MAX) }
     }
 
-    /// Converts an error of the TOML parser.
+    /// Converts an error of the TOML parser, with the line of its position if it has one.
     pub(crate) fn from_toml_error(text: &str, error: &toml::de::Error) -> Self {
         let line = error.span().map(|span| line_at_offset(text, span.start));
         let reason = error.message().split_whitespace().collect::<Vec<_>>().join(" ");

@@ -70,7 +70,7 @@ macro_rules! name {
         pub struct $name(String);
 
         impl $name {
-            /// Returns the text.
+            /// Returns the name as text.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
@@ -130,8 +130,9 @@ name! {
 }
 
 impl CampaignId {
-    /// Returns a unique identifier: the plan name, the time (UTC, in ms since 1970) and a random
-    /// number, as in `ntp-saturation-1795468800000-9f31c2aa`.
+    /// Returns a unique identifier: the plan name (truncated, only its lower-case letters, digits
+    /// and hyphens), the time (UTC, in ms since 1970) and a random number, as in
+    /// `ntp-saturation-1795468800000-9f31c2aa`.
     ///
     /// # Errors
     ///
@@ -157,7 +158,7 @@ impl CampaignId {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct JobId {
-    /// Role.
+    /// Name of the role.
     pub role: RoleName,
     /// Number of the instance, from 1 on.
     pub instance: NonZeroU32,

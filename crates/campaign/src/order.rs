@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::id::{AgentName, CampaignId, JobId};
 use crate::role::RoleKind;
 
-/// Version of this protocol.
+/// Version of the protocol between controllers and agents.
 pub const PROTOCOL: u32 = 1;
 /// Largest number of jobs in one order.
 pub const JOBS_MAX: usize = 1_024;
@@ -32,7 +32,7 @@ pub const DEADLINE_NS_MAX: u64 = 7 * 24 * 3_600 * 1_000_000_000;
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Order {
-    /// [`PROTOCOL`].
+    /// Version of the protocol, [`PROTOCOL`].
     pub protocol: u32,
     /// Version of horolog of the controller.
     pub version: String,
@@ -42,7 +42,8 @@ pub struct Order {
     pub agent: AgentName,
     /// Hash of the plan's text, in hexadecimal: equal in all orders of a campaign.
     pub plan_hash: String,
-    /// Longest duration of each job from the start time, in ns; a service ends earlier, on command.
+    /// Longest duration of each job from the start time, in ns; a service ends on command, at the
+    /// latest a minute after that.
     pub deadline_ns: u64,
     /// Jobs.
     pub jobs: Vec<Job>,
@@ -66,10 +67,10 @@ pub struct Job {
 /// Reason why an agent rejects an order before its policy is consulted.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum OrderError {
-    /// The protocol is another one.
+    /// The order uses another version of the protocol.
     #[error("the order uses protocol {0}, and this agent protocol {PROTOCOL}; install one version")]
     Protocol(u32),
-    /// The version is another one.
+    /// The order was written by another version of horolog.
     #[error("the order is of horolog {order}, and this agent is {own}; install one version")]
     Version {
         /// Version of the controller.
@@ -177,7 +178,7 @@ pub enum OrderEvent {
     },
     /// All services are ready, and the agent waits for the start time.
     Ready,
-    /// A service is not ready in time; all started jobs have been terminated.
+    /// A service is not ready in time; all started jobs are terminated.
     NotReady {
         /// Service.
         job: JobId,
@@ -304,7 +305,7 @@ pub struct AgentClockState {
     pub offset_ns: i64,
     /// Error bound of the offset, in ns.
     pub error_ns: u64,
-    /// Source of the offset.
+    /// Source of the offset, such as `kernel` or a time server.
     pub source: String,
 }
 
@@ -312,14 +313,14 @@ pub struct AgentClockState {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AgentState {
-    /// [`PROTOCOL`].
+    /// Version of the protocol, [`PROTOCOL`].
     pub protocol: u32,
     /// Version of horolog.
     pub version: String,
     /// Agent name.
     pub name: AgentName,
-    /// Restart count, greater at each start. Of two agents with the same name, the one with the
-    /// greater incarnation is valid.
+    /// Incarnation: a number that is greater at each start. Of two agents with the same name, the
+    /// one with the greater incarnation is valid.
     pub incarnation: u64,
     /// Labels set by the operator.
     pub labels: BTreeMap<String, String>,
@@ -350,7 +351,7 @@ impl AgentState {
 #[derive(Clone, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AgentCapabilities {
-    /// True if it has root privileges.
+    /// True if the agent has root privileges.
     pub root: bool,
     /// Number of CPUs that the agent may use.
     pub cores: u32,

@@ -31,13 +31,13 @@ const ID_BYTES_MAX: usize = 256;
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AgentReport {
-    /// [`PROTOCOL`].
+    /// Version of the protocol, [`PROTOCOL`].
     pub protocol: u32,
     /// Campaign of the report.
     pub campaign: CampaignId,
     /// Reporting agent.
     pub agent: AgentName,
-    /// Restart count of that agent.
+    /// Incarnation of that agent, a number that is greater at each of its starts.
     pub incarnation: u64,
     /// Number of the report in this incarnation, from 1 on.
     pub number: u64,

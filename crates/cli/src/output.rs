@@ -179,8 +179,9 @@ fn create_temp_file(target: &Path) -> io::Result<tempfile::NamedTempFile> {
 /// ten final trials.
 const SEARCH_BUDGET_MIN: Duration = Duration::from_secs(10);
 
-/// Sets the duration of a search's final trials, and scales the sum of their durations and the time
-/// budget in proportion.
+/// Sets the duration of a search's final trials, to which that of its first trials is limited, and
+/// scales the sum of all durations and the time budget in proportion; the budget is at least
+/// [`SEARCH_BUDGET_MIN`].
 pub(crate) fn scale_search(config: &mut SearchConfig, final_duration: Duration) {
     let factor = final_duration.as_secs_f64() / config.final_duration.as_secs_f64();
     config.final_duration = final_duration;

@@ -31,7 +31,8 @@ enum StoreLocation {
     None,
     /// Path of the store's file.
     Store(PathBuf),
-    /// No store is named, and there is no home directory for the default one.
+    /// No store is named, and neither `XDG_DATA_HOME` nor a home directory is usable for the
+    /// default one.
     NoHome,
 }
 
@@ -145,15 +146,16 @@ fn write_rescue_file(preferred_directory: Option<&Path>, key: &str, text: &str) 
     })
 }
 
-/// Returns an environment variable that is not empty. `HOME` defaults to the home directory in the
-/// user database.
+/// Returns an environment variable; `None` if it is unset or empty. `HOME` then defaults to the
+/// home directory in the user database.
 fn user_variable(name: &str) -> Option<OsString> {
     let value = env::var_os(name).filter(|value| !value.is_empty());
     value.or_else(|| env::home_dir().filter(|_| name == "HOME").map(PathBuf::into_os_string))
 }
 
-/// Returns the path of the user's default store by the XDG Base Directory Specification, which
-/// ignores relative paths; `None` without a home directory.
+/// Returns the path of the default store: in `XDG_DATA_HOME`, else in `~/.local/share`; for root
+/// with the `HOME` of another user, [`SYSTEM_STORE_FILE`]. Relative paths are ignored (XDG Base
+/// Directory Specification); `None` if neither variable is usable.
 fn default_path(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let directory = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     if let Some(data) = directory("XDG_DATA_HOME") {

@@ -26,8 +26,8 @@ const SCHEMA: &str = "message figures {
     REQUIRED BYTE_ARRAY path (STRING);
     REQUIRED DOUBLE value;
 }";
-/// Number of rows that are buffered and written as one row group; readers can skip whole row
-/// groups.
+/// Number of buffered rows from which on they are written as one row group; readers can skip whole
+/// row groups.
 const ROW_GROUP_SIZE: usize = 1 << 16;
 
 /// Reason why a Parquet file could not be written.

@@ -84,8 +84,8 @@ fn idle_states() -> Vec<String> {
 pub fn apply_to_thread(
     core: usize,
     priority: Option<u8>,
-) -> Result<ThreadScheduling, HostMeasurementError> {
-    affinity::pin_to_core(core).map_err(|error| HostMeasurementError::Thread { core, error })?;
+) -> Result<ThreadScheduling, MeasuringThreadError> {
+    affinity::pin_to_core(core).map_err(|error| MeasuringThreadError::Thread { core, error })?;
     Ok(schedule_thread(priority))
 }
 
@@ -120,13 +120,13 @@ pub fn schedule_thread(priority: Option<u8>) -> ThreadScheduling {
 /// # Errors
 ///
 /// A named core is not available.
-pub fn select_cores(named: &[usize]) -> Result<Vec<usize>, HostMeasurementError> {
-    let allowed = affinity::allowed_cores().map_err(HostMeasurementError::Cores)?;
+pub fn select_cores(named: &[usize]) -> Result<Vec<usize>, MeasuringThreadError> {
+    let allowed = affinity::allowed_cores().map_err(MeasuringThreadError::Cores)?;
     let mut cores: Vec<usize> = Vec::new();
     for &core in if named.is_empty() { &allowed[..] } else { named } {
         if !allowed.contains(&core) {
             let allowed = allowed.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-            return Err(HostMeasurementError::NoSuchCore { core, allowed });
+            return Err(MeasuringThreadError::NoSuchCore { core, allowed });
         }
         if !cores.contains(&core) {
             cores.push(core);
@@ -177,7 +177,7 @@ pub fn finding(code: FindingCode, severity: Severity, message: String, advice: &
 
 /// Reason for which a measurement of this host cannot start.
 #[derive(Debug, Error)]
-pub enum HostMeasurementError {
+pub enum MeasuringThreadError {
     /// Core that this process may not run on.
     #[error("core {core} is not available: this process may run on {allowed}; choose one of these")]
     NoSuchCore {
@@ -199,7 +199,7 @@ pub enum HostMeasurementError {
     Cores(io::Error),
 }
 
-impl HostMeasurementError {
+impl MeasuringThreadError {
     /// Returns true if the request was invalid, as opposed to a feature that the host lacks.
     #[must_use]
     pub const fn is_usage(&self) -> bool {

@@ -5,7 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 
-/// UDP counts of a network namespace (`Udp` in `/proc/net/snmp`).
+/// UDP counts of a network namespace for one IP version (`Udp` in `/proc/net/snmp`, `Udp6` in
+/// `snmp6`).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct UdpCounts {
     /// Datagrams delivered to programs.
@@ -27,7 +28,7 @@ pub struct UdpCounts {
 /// Packets through the receive backlogs of all CPUs (`/proc/net/softnet_stat`).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct SoftnetCounts {
-    /// Packets processed.
+    /// Packets processed: first column of the file.
     pub processed: u64,
     /// Packets dropped because the backlog of a CPU was full.
     pub dropped: u64,
@@ -39,13 +40,13 @@ pub struct SoftnetCounts {
 /// Counts of a UDP socket that accepts datagrams from any address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct UdpSocketCounts {
-    /// The address to which it is bound.
+    /// Address to which the socket is bound.
     pub address: IpAddr,
-    /// The port.
+    /// Port to which the socket is bound.
     pub port: u16,
     /// Memory used by waiting datagrams, in bytes.
     pub queued_bytes: u64,
-    /// Datagrams that it dropped.
+    /// Received datagrams that the socket dropped.
     pub dropped: u64,
 }
 

@@ -31,7 +31,7 @@ pub type ServerQueryFn = Box<dyn FnMut(Instant) -> Vec<ServerCountsResult> + Sen
 /// the snapshot, for which [`crate::remote`] waits longer.
 pub(crate) const SERVERS_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Reader of the counters.
+/// Reader of this host's counters, from the kernel, chronyd and Horolog's servers.
 pub struct CounterReader {
     /// Names of the exported interfaces; all if empty.
     interfaces: Vec<String>,
@@ -47,7 +47,7 @@ impl CounterReader {
         Self { interfaces, chronyd_socket: chronyd, query_servers }
     }
 
-    /// Reads the counters that the query selects.
+    /// Reads all counters; the query restricts only the interfaces and the sockets.
     pub fn read_snapshot(&mut self, query: &CounterQuery) -> CounterSnapshot {
         let mut snapshot = CounterSnapshot {
             schema: SCHEMA.to_owned(),
@@ -152,7 +152,8 @@ impl InterfaceCounts {
     }
 }
 
-/// Returns the sum of the driver's counters whose names have this suffix; 0 if there are none.
+/// Returns the sum of the driver's counters whose names end in `ending`; 0 if there are none or
+/// they cannot be read.
 fn driver_counter_sum(interface: &str, ending: &str) -> u64 {
     let stats = ethtool::stats(interface).unwrap_or_default();
     stats.iter().filter(|(name, _)| name.ends_with(ending)).map(|(_, count)| count).sum()

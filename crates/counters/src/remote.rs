@@ -44,7 +44,8 @@ pub enum RemoteSnapshotError {
 }
 
 impl RemoteSnapshotError {
-    /// Returns true if the URL or the token is wrong, as opposed to a failure of the network.
+    /// Returns true if the token was refused or the response is not a counter snapshot, as opposed
+    /// to a failure of the network or of name resolution.
     #[must_use]
     pub const fn is_usage(&self) -> bool {
         matches!(self, Self::TokenRefused(_) | Self::NotASnapshot(..))
@@ -52,7 +53,8 @@ impl RemoteSnapshotError {
 }
 
 impl SnapshotLocation {
-    /// Resolves the host of `url`, for requests with this query. Sends no request yet.
+    /// Resolves the host of `url`, for requests with this query. A URL without a path means the
+    /// snapshot in JSON. Sends no request yet.
     pub fn new(
         url: &Url,
         token: BearerToken,
@@ -69,7 +71,7 @@ impl SnapshotLocation {
         Ok(Self { url: name, address, target: format!("{path}?{query}"), token })
     }
 
-    /// Returns the URL of the snapshot.
+    /// Returns the URL as passed to [`SnapshotLocation::new`], without the query.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url

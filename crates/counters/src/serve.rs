@@ -9,7 +9,9 @@ use crate::{BearerToken, CounterQuery, CounterSnapshot, render_text};
 pub(crate) const JSON_PATH: &str = "/counters";
 const TEXT_PATH: &str = "/counters.txt";
 
-/// Returns the response to `request`. `read_snapshot` reads the snapshot that its query selects.
+/// Returns the response to `request`: the snapshot as JSON or text; status 401 without the token,
+/// 404 for another path, 400 for an invalid query. `read_snapshot` reads the snapshot that its
+/// query selects.
 pub fn respond(
     request: &HttpRequest<'_>,
     token: &BearerToken,

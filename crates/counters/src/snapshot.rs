@@ -1,5 +1,5 @@
-//! Counter snapshot: counters of a host at one instant. A counter that could not be read is absent
-//! and listed in `unavailable`; absence does not mean 0.
+//! Counter snapshot: counters of a host at one instant. What cannot be read is absent and listed in
+//! `unavailable`; a source that does not exist, such as `snmp6` without IPv6, is only absent.
 
 use serde::{Deserialize, Serialize};
 
@@ -43,9 +43,9 @@ pub struct CounterSnapshot {
 pub struct InterfaceCounts {
     /// Name of the interface.
     pub name: String,
-    /// Packets received.
+    /// Packets received by the interface.
     pub rx_packets: u64,
-    /// Packets sent.
+    /// Packets sent by the interface.
     pub tx_packets: u64,
     /// Received packets with errors.
     pub rx_errors: u64,
@@ -68,9 +68,9 @@ pub struct InterfaceCounts {
 pub struct ServerCounts {
     /// `chronyd` or `horolog`.
     pub program: String,
-    /// Requests that it received.
+    /// Requests that the server received.
     pub received: u64,
-    /// Requests that it answered.
+    /// Requests that the server answered.
     pub answered: u64,
     /// Requests that a rate limit or an access list refused without a reply; included in
     /// `received`.
@@ -80,7 +80,7 @@ pub struct ServerCounts {
 /// A counter that could not be read, and the reason.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct UnavailableCounter {
-    /// Name of the counter or program.
+    /// Part of the snapshot: `interfaces`, a file of `/proc/net`, or a program.
     pub item: String,
     /// Reason why it could not be read.
     pub reason: String,

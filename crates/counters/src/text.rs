@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use crate::{CounterSnapshot, UdpCounts};
 
-/// Renders the snapshot as text, one line for each interface, protocol, socket and server.
+/// Renders the snapshot as text, one line for each interface, the softnet backlogs, each IP version
+/// of UDP, and each socket, server and unavailable counter.
 #[must_use]
 pub fn render_text(snapshot: &CounterSnapshot) -> String {
     let mut out = String::new();

@@ -6,16 +6,16 @@ pub(crate) const ENTRY_WORDS: usize = 10;
 /// Encoding of an absent node.
 const NO_NODE: u16 = u16::MAX;
 
-/// Kind of an entry.
+/// Subject of an entry: a period, a superstep, an event, or periods without a release.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum PeriodEntryKind {
     /// Complete period.
     Period,
-    /// Superstep with this index, in a period with several.
+    /// Superstep or pipeline stage with this index.
     Step(u8),
     /// Event that a polling server served.
     Event,
-    /// Period that was never released, so that no work was done.
+    /// One or more consecutive periods that were never released, so that no work was done.
     NotReleased,
 }
 
@@ -26,15 +26,15 @@ pub(crate) enum PeriodOutcome {
     Success,
     /// Completion with a failure, such as a command's exit status other than 0.
     Failed,
-    /// No completion: the work timed out or its process exited. Its times end when it was
-    /// abandoned.
+    /// No completion: the work timed out or could not be started, or its process exited. Its times
+    /// end when it was abandoned.
     Abandoned,
 }
 
 /// Outcome of a period, superstep or event. Times are in ns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PeriodEntry {
-    /// Kind of the entry.
+    /// Subject of the entry.
     pub(crate) kind: PeriodEntryKind,
     /// Number of the period, from 0.
     pub(crate) period: u64,
@@ -62,7 +62,7 @@ pub(crate) struct PeriodEntry {
     pub(crate) is_overrun: bool,
     /// True if a barrier was abandoned because a node did not arrive.
     pub(crate) is_broken: bool,
-    /// End of the work.
+    /// Outcome of the work.
     pub(crate) end: PeriodOutcome,
     /// Number of events left for the next period; in an entry of [`PeriodEntryKind::NotReleased`],
     /// number of consecutive periods that were never released.
@@ -72,7 +72,7 @@ pub(crate) struct PeriodEntry {
 }
 
 impl PeriodEntry {
-    /// Returns an empty entry.
+    /// Returns an entry of this kind and period with all other values 0 or absent.
     #[must_use]
     pub(crate) const fn new(kind: PeriodEntryKind, period: u64) -> Self {
         Self {
@@ -107,7 +107,8 @@ impl PeriodEntry {
         matches!(self.end, PeriodOutcome::Abandoned) || self.response_ns() > deadline_ns
     }
 
-    /// Adds the times of a step to the period that contains it.
+    /// Adds to a period the times of activities of one of its steps, and the step's straggler,
+    /// missing messages, broken barrier and outcome.
     pub(crate) fn add(&mut self, step: &Self) {
         self.compute_ns += step.compute_ns;
         self.communicate_ns += step.communicate_ns;

@@ -10,7 +10,7 @@ pub const SOCKET_VARIABLE: &str = "HOROLOG_CYCLE_FD";
 /// Longest line of either side, in bytes.
 pub const MARK_MAX: usize = 128;
 
-/// Mark from a program.
+/// Mark by which a program reports its activity in a period.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ProgramMark<'a> {
     /// The program waits for its first release.

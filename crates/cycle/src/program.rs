@@ -64,7 +64,8 @@ impl ProgramPeriod<'_> {
 ///
 /// # Errors
 ///
-/// `NotFound` if the program was not started as a task's program, and any error of its socket.
+/// `NotFound` if the program was not started as a task's program, `InvalidData` on an unknown
+/// command, and any error of its socket.
 pub fn serve(program: &mut impl PeriodicProgram) -> io::Result<u64> {
     let descriptor = env::var(SOCKET_VARIABLE).ok().and_then(|text| text.parse().ok());
     let missing_variable = || {

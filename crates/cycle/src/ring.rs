@@ -9,9 +9,9 @@ use crate::entry::{ENTRY_WORDS, PeriodEntry, PeriodEntryKind};
 
 /// Capacity in entries: one second at 8 kHz without a collection.
 pub(crate) const CAPACITY: usize = 8_192;
-/// Entries reserved for periods.
+/// Number of entries that only periods may fill.
 const PERIODS_RESERVED: usize = 1_024;
-/// Capacity for all other entries (steps, events) between two collections.
+/// Number of waiting entries from which on only those of periods are accepted.
 pub(crate) const NON_PERIOD_MAX: usize = CAPACITY - PERIODS_RESERVED;
 /// Interval between two collections, in ns.
 pub(crate) const COLLECT_INTERVAL_NS: u64 = 20_000_000;
@@ -25,14 +25,14 @@ const READ: usize = 8;
 /// Size of a ring, in 64-bit words.
 pub(crate) const RING_WORDS: usize = HEADER_WORDS + CAPACITY * ENTRY_WORDS;
 
-/// Writing end, used by the task.
+/// Writing end of a ring, used by the task.
 #[derive(Debug)]
 pub(crate) struct RingWriter<'a> {
     words: &'a [AtomicU64],
     written: u64,
 }
 
-/// Reading end, used by the collector.
+/// Reading end of a ring, used by the collector.
 #[derive(Debug)]
 pub(crate) struct RingReader<'a> {
     words: &'a [AtomicU64],
@@ -64,7 +64,8 @@ impl<'a> RingWriter<'a> {
         }
     }
 
-    /// Publishes words other than an entry, of the same number.
+    /// Publishes an event that is encoded in as many words as an entry, or counts it as lost if it
+    /// does not fit.
     #[inline]
     pub(crate) fn push_words(&mut self, words: [u64; ENTRY_WORDS]) {
         self.push_bounded(words, NON_PERIOD_MAX);
@@ -102,8 +103,8 @@ impl<'a> RingReader<'a> {
         (words.len() == RING_WORDS).then(|| Self { words, read: words[READ].load(Relaxed) })
     }
 
-    /// Removes and returns the next entry, or `None`. Words that are not an entry are skipped; no
-    /// task of this crate writes such words.
+    /// Removes and returns the next entry, or `None`. Words that are not an entry, such as the
+    /// events of application tests, are skipped; see [`Self::pop_words`].
     pub(crate) fn pop(&mut self) -> Option<PeriodEntry> {
         loop {
             let entry = PeriodEntry::from_words(&self.pop_words()?);

@@ -16,7 +16,7 @@ const TRIAL_MIN_NS: u64 = 100_000;
 /// Number of calibration trials. The fastest one counts, since the others were disturbed.
 const TRIALS: usize = 200;
 
-/// Load with its working set.
+/// Working set of the load, which each unit reads and writes once.
 #[derive(Debug)]
 pub(crate) struct SyntheticLoad {
     words: Box<[u64; LOAD_WORDS]>,

@@ -151,13 +151,14 @@ impl Kalman {
         self.covariance = covariance;
     }
 
-    /// Returns the innovation of a phase measured now, with noise of this variance.
+    /// Returns the innovation of a phase (in ns) measured now, with noise of this variance (in
+    /// ns²).
     pub(crate) fn innovation(&self, phase: f64, variance: f64) -> Innovation {
         Innovation { value: phase - self.state[0], variance: self.covariance[0][0] + variance }
     }
 
-    /// Updates the state with an innovation, in the Joseph form, which keeps the covariance
-    /// symmetric and positive.
+    /// Updates the state with an innovation whose measurement has the variance `noise` (in ns²), in
+    /// the Joseph form, which keeps the covariance symmetric and positive.
     pub(crate) fn update(&mut self, innovation: Innovation, noise: f64) {
         let gain = self.covariance.map(|row| row[0] / innovation.variance);
         for (state, gain) in self.state.iter_mut().zip(gain) {
@@ -176,7 +177,7 @@ impl Kalman {
         }
     }
 
-    /// Increases the variance of the frequency by this much: the clock deviates from its
+    /// Increases the variance of the frequency by this much (in ppb²): the clock deviates from its
     /// prediction.
     pub(crate) fn inflate_frequency(&mut self, variance: f64) {
         self.covariance[1][1] += variance;

@@ -27,7 +27,7 @@ pub enum PulseVerdict {
 }
 
 impl PulseVerdict {
-    /// Returns its name in logs.
+    /// Returns the name of the verdict in logs.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -61,7 +61,7 @@ pub struct ClockErrorLogEntry {
     pub uncertainty_ns: Option<f64>,
     /// Estimated frequency error of the clock without corrections, in ppb.
     pub frequency_ppb: Option<f64>,
-    /// Measured noise of a pulse, as a standard deviation in ns.
+    /// Noise of a pulse, as a standard deviation in ns; assumed until it has been measured.
     pub noise_ns: f64,
     /// Frequency correction from this entry on, in ppb.
     pub command_ppb: Option<f64>,

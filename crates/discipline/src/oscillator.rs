@@ -92,10 +92,10 @@ impl OscillatorModel {
         ageing_ppb_per_day: 0.1,
         temperature: TemperatureCycle { amplitude_ppb: 0.2, period_s: 3_600.0 },
     };
-    /// All classes.
+    /// All classes of oscillators.
     pub const ALL: [Self; 3] = [Self::RASPBERRY_PI, Self::TCXO, Self::OCXO];
 
-    /// Returns the class of this name.
+    /// Returns the oscillator of the class with this name; `None` if there is none.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|oscillator| oscillator.name == name)

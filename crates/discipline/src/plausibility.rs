@@ -251,11 +251,11 @@ impl Default for PlausibilityRules {
 /// Reason for which a time is plausible.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PlausibilityReason {
-    /// A credible clock or another source agrees.
+    /// Agreement of a credible clock or another source.
     Confirmed,
-    /// It continues a confirmed time.
+    /// Continuation of a confirmed time.
     Continued,
-    /// Nothing contradicts it, and nothing has confirmed it.
+    /// No contradiction and no confirmation.
     Unopposed,
 }
 
@@ -293,7 +293,7 @@ pub struct PlausibilityJudge {
 }
 
 impl PlausibilityJudge {
-    /// Creates a judge by these facts.
+    /// Creates a judge with these rules and no remembered time.
     #[must_use]
     pub fn new(rules: PlausibilityRules) -> Self {
         Self { rules, ..Self::default() }
@@ -353,8 +353,8 @@ impl PlausibilityJudge {
         self.rules.judge(evidence, ahead, self.anchor)
     }
 
-    /// Accepts the last unconfirmed time on the operator's command and returns it; `None` if there
-    /// is none.
+    /// Accepts, on the operator's command, the last judged time if it was implausible only for lack
+    /// of a confirmation, and returns it; otherwise `None`.
     pub fn accept_unconfirmed(&mut self) -> Option<Span> {
         let ahead = self.unconfirmed.take()?;
         self.anchor = Some(LastPlausibleTime { ahead, is_confirmed: true });

@@ -23,7 +23,7 @@ pub enum PulseRejectReason {
     /// First pulse after a gap, without pulses one and two seconds before it that would confirm it.
     #[error("first after a gap, not confirmed by a pulse a second earlier")]
     AfterGap,
-    /// This many evenly spaced pulses arrive per second; only one can mark the second.
+    /// This many pulses arrive per second, each of them regularly; only one can mark the second.
     #[error("{0} pulses per second: configure the receiver for one")]
     Rate(u32),
     /// Sentences agree on another second than the counted one.

@@ -32,13 +32,21 @@ impl PulseOffsetHistory {
     pub(crate) fn add_offsets(&mut self, at: Timestamp<Monotonic>, clock: f64, oscillator: f64) {
         let first_pulse_at = *self.first_pulse_at.get_or_insert(at);
         let second = ((at - first_pulse_at).as_seconds()).round() as i64;
+        let offsets = Some(PulseOffsets { clock, oscillator });
+        if let Some(latest) = self.seconds.back_mut()
+            && second <= self.latest
+        {
+            // Two pulses can round to one second when the clock drifts against the first pulse.
+            *latest = offsets;
+            return;
+        }
         let missing = (second - self.latest - 1).max(0) as usize;
         if missing >= SECONDS_MAX {
             self.seconds.clear();
         } else {
             self.seconds.extend(std::iter::repeat_n(None, missing));
         }
-        self.seconds.push_back(Some(PulseOffsets { clock, oscillator }));
+        self.seconds.push_back(offsets);
         self.latest = second;
         let surplus = self.seconds.len().saturating_sub(SECONDS_MAX);
         self.seconds.drain(..surplus);

@@ -16,14 +16,15 @@ use crate::{BearerToken, HttpRequest, HttpResponse};
 /// Name of the query parameter that holds the token.
 const TOKEN_PARAMETER: &str = "token";
 
-/// Required token; without one, access is limited to this host.
+/// Access policy: the required token; without one, access is limited to this host.
 #[derive(Clone, Debug, Default)]
 pub struct AccessPolicy {
     token: Option<BearerToken>,
 }
 
 impl AccessPolicy {
-    /// Creates a policy that admits clients with the token or, for `None`, clients on this host.
+    /// Creates a policy that admits clients with the token or, for `None`, requests whose field
+    /// `Host` names loopback.
     #[must_use]
     pub const fn new(token: Option<BearerToken>) -> Self {
         Self { token }
@@ -36,8 +37,9 @@ impl AccessPolicy {
         self.token.is_some() || address.ip().to_canonical().is_loopback()
     }
 
-    /// Returns the response that refuses a request, or `None` if it is admitted. A client without
-    /// the token learns nothing, not even which paths exist.
+    /// Returns the response that refuses a request, or `None` if it is admitted. The token may be
+    /// in the field `Authorization` or, without that field, in the query. A client without the
+    /// token learns nothing, not even which paths exist.
     #[must_use]
     pub fn refusal(&self, request: &HttpRequest<'_>) -> Option<HttpResponse> {
         let Some(token) = &self.token else {

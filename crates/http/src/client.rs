@@ -1,5 +1,5 @@
-//! HTTP client for one GET request, with limits of time and size. Redirections, transfer codings
-//! and TLS are not supported and rejected.
+//! HTTP client for one GET request, with limits of time and size. Transfer codings and TLS are not
+//! supported and are rejected; a redirection is returned as any other response.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -14,7 +14,8 @@ use crate::client_response::{self, ClientResponse, MalformedResponse};
 
 const DEFAULT_PORT: u16 = 80;
 
-/// URL `http://HOST[:PORT][/PATH]`.
+/// URL `http://HOST[:PORT][/PATH]`; the default port is 80. A query and user information are not
+/// accepted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Url {
     host: String,
@@ -30,7 +31,8 @@ pub enum UrlError {
         "https is not supported; use http, over other networks through a tunnel such as ssh -L"
     )]
     Https,
-    /// The text has another form.
+    /// The text has another form than `http://HOST[:PORT][/PATH]`, or contains a character that is
+    /// not accepted.
     #[error("write it as http://HOST:PORT")]
     InvalidForm,
 }
@@ -78,19 +80,20 @@ impl fmt::Display for Url {
 }
 
 impl Url {
-    /// Returns the path; empty if the URL has none.
+    /// Returns the path, with its leading slash; empty if the URL has none.
     #[must_use]
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// Resolves the host to an address. The resolver may take long for a name.
+    /// Resolves the host to its first address, with the port of the URL. The resolver may take long
+    /// for a name.
     pub fn resolve(&self) -> io::Result<SocketAddr> {
         zone::resolve(&self.host, self.port).map(|addresses| addresses[0])
     }
 }
 
-/// GET request.
+/// GET request to send, with the limits of the exchange.
 #[derive(Clone, Copy)]
 pub struct GetRequest<'a> {
     /// Address of the server.
@@ -99,7 +102,7 @@ pub struct GetRequest<'a> {
     pub target: &'a str,
     /// Secret token for the field `Authorization: Bearer`, if required.
     pub bearer: Option<&'a str>,
-    /// Timeout of the whole exchange.
+    /// Timeout of the whole exchange, from connecting to the last byte of the response.
     pub timeout: Duration,
     /// Largest accepted length of the body, in bytes.
     pub body_max: usize,
@@ -123,7 +126,8 @@ fn describe_error(error: &io::Error) -> String {
     }
 }
 
-/// Sends a GET request and returns the response, with any status code.
+/// Sends a GET request and returns the response, with any status code, after the server has closed
+/// the connection.
 pub fn get(get: &GetRequest<'_>) -> Result<ClientResponse, GetError> {
     let deadline = Instant::now() + get.timeout;
     let mut stream = TcpStream::connect_timeout(&get.address, remaining(deadline)?)?;

@@ -3,12 +3,12 @@
 /// Largest length of a header, in bytes; a longer one is rejected.
 pub(crate) const HEADER_BYTES_MAX: usize = 8_192;
 
-/// Response received by the client.
+/// Response received by the client: status code and body.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClientResponse {
     /// Status code (RFC 9110, section 15).
     pub code: u16,
-    /// Bytes after the header.
+    /// Body: the bytes after the empty line that ends the header.
     pub body: Vec<u8>,
 }
 
@@ -18,7 +18,7 @@ pub enum MalformedResponse {
     /// The status line or a header field is invalid, or the header does not end.
     #[error("not an HTTP response")]
     InvalidHeader,
-    /// The transfer coding of the body is not supported.
+    /// The response has a field `Transfer-Encoding`; no transfer coding is supported.
     #[error("its response uses an unsupported transfer coding")]
     UnsupportedCoding,
     /// The body is shorter than its `Content-Length`.
@@ -30,7 +30,8 @@ pub enum MalformedResponse {
 }
 
 impl ClientResponse {
-    /// Parses all bytes of a connection, with a body of at most `body_max` bytes.
+    /// Parses all bytes that a server sent before it closed the connection, with a body of at most
+    /// `body_max` bytes.
     pub fn parse(bytes: &[u8], body_max: usize) -> Result<Self, MalformedResponse> {
         let (header, body) = split_header(bytes).ok_or(MalformedResponse::InvalidHeader)?;
         let header = std::str::from_utf8(header).map_err(|_| MalformedResponse::InvalidHeader)?;
@@ -62,14 +63,15 @@ impl ClientResponse {
     }
 }
 
-/// Splits a response into header and body, without the empty line between them.
+/// Splits a response into header and body, without the empty line between them; `None` if no header
+/// of at most [`HEADER_BYTES_MAX`] ends.
 fn split_header(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let head = &bytes[..bytes.len().min(HEADER_BYTES_MAX)];
     let end = head.windows(4).position(|four| four == b"\r\n\r\n")?;
     Some((&bytes[..end], &bytes[end + 4..]))
 }
 
-/// Parses the status code of a status line.
+/// Parses the three-digit status code of a status line of HTTP/1; `None` if the line is malformed.
 fn parse_status_code(line: &str) -> Option<u16> {
     let (version, rest) = line.split_once(' ')?;
     let code = rest.get(..3).filter(|_| rest.len() == 3 || rest.as_bytes()[3] == b' ')?;

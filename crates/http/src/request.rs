@@ -4,17 +4,18 @@ use zeroize::Zeroizing;
 
 use crate::HttpResponse;
 
-/// Request received by the server.
+/// GET or HEAD request received by the server.
 #[derive(Clone, Copy)]
 pub struct HttpRequest<'a> {
     /// Path, without the query.
     pub path: &'a str,
     /// Query, the text after the question mark; empty if there is none.
     pub query: &'a str,
-    /// Token of the field `Authorization: Bearer` (RFC 6750, section 2.1). It is a secret.
+    /// Token of the first field `Authorization: Bearer` (RFC 6750, section 2.1); `None` without
+    /// one. It is a secret.
     pub bearer: Option<&'a [u8]>,
-    /// Name of this host in the field `Host` (RFC 9110, section 7.2), without the port; `None` if
-    /// the field is absent, repeated or malformed.
+    /// Name of this host in the field `Host` (RFC 9110, section 7.2), without the port and the
+    /// brackets of an IPv6 address; `None` if the field is absent, repeated or malformed.
     pub host: Option<&'a str>,
     /// True for a HEAD request, whose response has no body.
     pub(crate) is_head: bool,
@@ -22,19 +23,20 @@ pub struct HttpRequest<'a> {
 
 impl std::fmt::Debug for HttpRequest<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Request").field("path", &self.path).finish_non_exhaustive()
+        f.debug_struct("HttpRequest").field("path", &self.path).finish_non_exhaustive()
     }
 }
 
-/// Returns true if a request is complete up to the empty line that ends its header.
+/// Returns true if a request is complete up to the empty line that ends its header; bare line feeds
+/// count as line ends.
 pub(crate) fn is_complete(request: &[u8]) -> bool {
     request.windows(4).any(|four| four == b"\r\n\r\n")
         || request.windows(2).any(|two| two == b"\n\n")
 }
 
 impl<'a> HttpRequest<'a> {
-    /// Parses a complete request. The error is the response that refuses it: it is malformed, or
-    /// its method is not supported.
+    /// Parses a complete request, GET or HEAD. The error is the response that refuses it: it is
+    /// incomplete, malformed, or of another method.
     pub(crate) fn parse(bytes: &'a [u8]) -> Result<Self, HttpResponse> {
         if !is_complete(bytes) {
             return Err(HttpResponse::text(400, "the request is incomplete or too long\n"));
@@ -70,15 +72,16 @@ fn header_field(line: &[u8]) -> Option<&[u8]> {
     (!line.is_empty()).then_some(line)
 }
 
-/// Returns the token of an `Authorization: Bearer` field. Names of fields and schemes are
-/// case-insensitive.
+/// Returns the token of an `Authorization: Bearer` field; `None` for any other field. Names of
+/// fields and schemes are case-insensitive.
 fn bearer_token(field: &[u8]) -> Option<&[u8]> {
     let (scheme, token) =
         field_value(field, b"Authorization")?.split_at_checked(b"Bearer ".len())?;
     scheme.eq_ignore_ascii_case(b"Bearer ").then(|| token.trim_ascii())
 }
 
-/// Returns the value of a field if it has this name.
+/// Returns the value of a field without surrounding white space if it has this name, in any case;
+/// otherwise `None`.
 fn field_value<'a>(field: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let colon = field.iter().position(|byte| *byte == b':')?;
     field[..colon].eq_ignore_ascii_case(name).then(|| field[colon + 1..].trim_ascii())
@@ -101,7 +104,8 @@ fn host_without_port(value: &[u8]) -> Option<&str> {
 }
 
 impl<'a> HttpRequest<'a> {
-    /// Returns a parameter of the query, still percent-encoded.
+    /// Returns the first value of this parameter in the query, still percent-encoded; `None` if it
+    /// is absent.
     #[must_use]
     pub fn parameter(&self, name: &str) -> Option<&'a str> {
         let mut all = self.query.split('&').filter_map(|one| one.split_once('='));

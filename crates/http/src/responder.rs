@@ -21,13 +21,15 @@ use zeroize::Zeroizing;
 use crate::request::is_complete;
 use crate::{HttpRequest, HttpResponse};
 
-/// Longest lifetime of a connection.
+/// Longest lifetime of a connection, after which it is closed in any state.
 const CONNECTION_LIFETIME: Duration = Duration::from_secs(3);
-/// Largest number of simultaneous connections.
+/// Largest number of simultaneous connections; beyond it the oldest is closed.
 const CONNECTIONS_MAX: usize = 32;
-/// Largest length of a request up to its empty line, in bytes; a longer one is refused.
+/// Largest length of a request up to its empty line, in bytes; a longer one is refused with status
+/// 400.
 const REQUEST_BYTES_MAX: usize = 4_096;
-/// Largest number of bytes discarded after the response.
+/// Largest number of bytes of a client that are discarded after the response; beyond them the
+/// connection is closed.
 const DISCARDED_BYTES_MAX: usize = 1 << 20;
 /// Polling interval while connections are open; without any, the thread sleeps in epoll.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
@@ -38,14 +40,14 @@ const STOP_TOKEN: u64 = 1;
 /// HTTP server in a thread, which responds until this value is dropped.
 #[derive(Debug)]
 pub struct HttpResponder {
-    /// Its end of file stops the thread.
+    /// Stream that stops the thread when it is closed; `None` only while the value is dropped.
     stop_stream: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl HttpResponder {
     /// Responds to each client of `listener` with the value of `handler` for its request, in a
-    /// thread with this name.
+    /// thread with this name. Requests that are invalid are refused without a call of `handler`.
     pub fn start(
         name: &str,
         listener: TcpListener,
@@ -120,9 +122,9 @@ struct HttpConnection {
 }
 
 enum ConnectionState {
-    /// Receiving the request.
+    /// Receiving the request, of which `length` bytes have arrived.
     Receiving { request: RequestBuffer, length: usize },
-    /// Sending the response.
+    /// Sending the response, of which `sent` bytes have been written.
     Sending { response: Vec<u8>, sent: usize },
     /// The response has been sent; further input is discarded.
     Draining { discarded: usize },
@@ -139,7 +141,7 @@ impl HttpConnection {
     }
 
     /// Advances the connection as far as possible without waiting. Any error, including the normal
-    /// end, closes the connection.
+    /// end and the end of its lifetime, closes the connection.
     fn advance(&mut self, handler: &impl Fn(&HttpRequest<'_>) -> HttpResponse) -> io::Result<()> {
         if Instant::now() >= self.deadline {
             return Err(io::ErrorKind::TimedOut.into());
@@ -175,6 +177,8 @@ impl HttpConnection {
 }
 
 /// Reads until the request is complete, the client has sent everything, or the buffer is full.
+/// `length` is the number of bytes read so far; an error of kind `WouldBlock` means that more must
+/// be awaited.
 fn read_request(stream: &mut TcpStream, request: &mut [u8], length: &mut usize) -> io::Result<()> {
     while *length < request.len() {
         let received = stream.read(&mut request[*length..])?;
@@ -196,9 +200,10 @@ fn write_response(stream: &mut TcpStream, response: &[u8], sent: &mut usize) -> 
     Ok(())
 }
 
-/// Discards input until the client closes the connection. Closing a socket with unread input makes
-/// the kernel send a reset, at which the client may discard the response (RFC 9112, section 9.6).
-/// The result is always an error, which closes the connection.
+/// Discards input until the client closes the connection or [`DISCARDED_BYTES_MAX`] are reached.
+/// Closing a socket with unread input makes the kernel send a reset, at which the client may
+/// discard the response (RFC 9112, section 9.6). The result is always an error: of kind
+/// `WouldBlock` while the client has sent no more, otherwise one that closes the connection.
 fn discard_input(stream: &mut TcpStream, discarded: &mut usize) -> io::Result<()> {
     let mut buffer = [0; 4_096];
     while *discarded < DISCARDED_BYTES_MAX {
@@ -211,7 +216,7 @@ fn discard_input(stream: &mut TcpStream, discarded: &mut usize) -> io::Result<()
 }
 
 /// Returns the bytes of the response to the bytes of a request: the value of `handler` if the
-/// request is valid, otherwise a refusal.
+/// request is valid, without its body for HEAD; otherwise a refusal.
 #[must_use]
 pub fn respond(request: &[u8], handler: &impl Fn(&HttpRequest<'_>) -> HttpResponse) -> Vec<u8> {
     match HttpRequest::parse(request) {

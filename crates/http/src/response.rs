@@ -19,7 +19,7 @@ const HTML_SECURITY_POLICY: &str = "Content-Security-Policy: default-src 'none';
                            connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; \
                            frame-ancestors 'none'\r\n";
 
-/// Response to one request.
+/// Response to one HTTP request: status code, media type and body.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HttpResponse {
     /// Status code (RFC 9110, section 15).
@@ -31,32 +31,33 @@ pub struct HttpResponse {
 }
 
 impl HttpResponse {
-    /// Creates a response of plain text, such as a refusal.
+    /// Creates a response of plain text with this status code, such as a refusal.
     #[must_use]
     pub fn text(code: u16, body: impl Into<String>) -> Self {
         Self { code, media_type: TEXT_MEDIA_TYPE, body: body.into() }
     }
 
-    /// Creates a response of metrics in the `OpenMetrics` format.
+    /// Creates a response of metrics in the `OpenMetrics` format, with status 200.
     #[must_use]
     pub fn open_metrics(body: String) -> Self {
         Self { code: 200, media_type: OPEN_METRICS_MEDIA_TYPE, body }
     }
 
-    /// Creates a response of JSON.
+    /// Creates a response of JSON, with status 200.
     #[must_use]
     pub const fn json(body: String) -> Self {
         Self { code: 200, media_type: JSON_MEDIA_TYPE, body }
     }
 
-    /// Creates a response of an HTML page, which loads nothing from other origins and sends no
-    /// referrer.
+    /// Creates a response of an HTML page, with status 200. The page may load nothing from other
+    /// origins, and sends no referrer.
     #[must_use]
     pub const fn html(body: String) -> Self {
         Self { code: 200, media_type: HTML_MEDIA_TYPE, body }
     }
 
-    /// Encodes the response. Without the body, it is the response to a HEAD request.
+    /// Encodes the response. Without the body, it is the response to a HEAD request. The reason
+    /// phrase of a status code not used here is "Internal Server Error".
     pub(crate) fn to_bytes(&self, with_body: bool) -> Vec<u8> {
         let Self { code, media_type: kind, body } = self;
         let reason = match code {

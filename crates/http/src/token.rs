@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 const LEN_MIN: usize = 16;
 const LEN_MAX: usize = 1_024;
 
-/// Secret token.
+/// Secret token that authorises requests; 16 to 1,024 printable ASCII characters without spaces.
 #[derive(Clone)]
 pub struct BearerToken {
     text: Zeroizing<String>,
@@ -38,7 +38,8 @@ pub enum BearerTokenError {
 }
 
 impl BearerToken {
-    /// Reads the token from a file.
+    /// Reads the token from a file that other users may not read; white space around the token is
+    /// ignored.
     pub fn load(path: &Path) -> Result<Self, BearerTokenError> {
         let invalid_form = || BearerTokenError::InvalidForm(path.to_owned());
         let text = private_file::read(path, 2 * LEN_MAX as u64).map(Zeroizing::new);
@@ -52,7 +53,8 @@ impl BearerToken {
         Self::parse(&text).ok_or_else(invalid_form)
     }
 
-    /// Parses a token, with optional white space around it; `None` if it is invalid.
+    /// Parses a token, with optional white space around it; `None` unless it has 16 to 1,024
+    /// printable ASCII characters without spaces.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();

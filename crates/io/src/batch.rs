@@ -56,7 +56,8 @@ impl<A> PacketMetadata<A> {
 /// Hardware timestamp: an instant on the PHC of an interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HardwareTimestamp {
-    /// Index of the interface whose PHC took the timestamp.
+    /// Index of the interface whose PHC took the timestamp; if the kernel does not report it, of
+    /// the interface that received the packet, or 0.
     pub interface: u32,
     /// Time of that PHC, in ns since its epoch.
     pub ns: i64,
@@ -81,12 +82,14 @@ pub struct BatchPacket<'a, A> {
     pub address: A,
     /// True if the packet was longer than the buffer; `bytes` is its beginning.
     pub truncated: bool,
-    /// Kernel receive timestamp (`CLOCK_REALTIME`); `None` from a device without timestamps.
+    /// Kernel receive timestamp (`CLOCK_REALTIME`), or transmit timestamp of a looped-back packet;
+    /// `None` if none was taken.
     pub received_at: Option<Timestamp<Utc>>,
     /// Receive timestamp of a BPF program in the driver, on the monotonic clock; `None` without
     /// one.
     pub received_monotonic: Option<Timestamp<Monotonic>>,
-    /// Hardware receive timestamp, on the interface's own clock; `None` if disabled or not taken.
+    /// Hardware receive timestamp, or transmit timestamp of a looped-back packet, on the PHC of the
+    /// interface; `None` if disabled or not taken.
     pub hardware: Option<HardwareTimestamp>,
     /// True if a packet to send requests a transmit timestamp
     /// ([`crate::BatchDevice::receive_transmitted`]).
@@ -140,13 +143,13 @@ impl<A: Copy + Default> Batch<A> {
         self.len
     }
 
-    /// Returns true if it holds no packet.
+    /// Returns true if the batch holds no packet.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Returns true if it has no room for another packet.
+    /// Returns true if the batch has no room for another packet.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.len == self.slots()

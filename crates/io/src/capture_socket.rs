@@ -1,5 +1,5 @@
-//! Capture socket on an interface: passively receives the packets between this host and one other
-//! host, in both directions, with kernel timestamps.
+//! Capture socket on an interface: passively receives the packets of a conversation between this
+//! host and remote ends, in both directions, with kernel timestamps.
 //!
 //! Capture sockets receive copies of the packets that pass the network stack or a queueing packet
 //! socket. Packets sent with `PACKET_QDISC_BYPASS`, and those that XDP transmits, redirects or
@@ -19,8 +19,8 @@ use crate::{
 /// Frames per system call, and buffer size of each frame in bytes.
 const SLOTS: usize = 64;
 const FRAME_LEN: usize = 2_048;
-/// Receive buffer size. The kernel charges about 800 bytes for each small frame, so this holds some
-/// 20,000 of them.
+/// Requested receive buffer size in bytes, which the kernel doubles (socket(7)). It charges about
+/// 800 bytes for each small frame, so the buffer holds some 40,000 of them.
 const RECEIVE_BUFFER: usize = 16 << 20;
 
 /// Capture socket, which receives nothing until [`CaptureFilterHandle::set_filter`] sets a filter.
@@ -39,8 +39,8 @@ pub struct CaptureFilterHandle {
 }
 
 impl CaptureSocket {
-    /// Opens a capture socket for a conversation on `interface`. On a loopback interface each
-    /// packet is captured once, on ingress.
+    /// Opens a capture socket for a conversation on `interface`, and returns it with the handle
+    /// that sets its filter. With `is_loopback`, each packet is captured once, on ingress.
     ///
     /// # Errors
     ///

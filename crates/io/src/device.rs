@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use crate::Batch;
 
-/// Device that receives and sends packets in batches, without allocation.
+/// Device that receives and sends packets in batches; real devices allocate no memory for them.
 pub trait BatchDevice {
     /// Address of a packet: [`crate::Endpoints`] for UDP, `()` for Ethernet frames.
     type Address: Copy + Default;
 
-    /// Waits up to `wait` (zero: does not wait) for at least one packet, puts all that have arrived
-    /// into the batch from its start, and returns their number, which is also the batch's length.
-    /// Zero packets is no error: none arrived in time, or a signal ended the wait.
+    /// Waits up to `wait` (zero: does not wait) for at least one packet, puts those that have
+    /// arrived into the batch from its start, as far as it has room, and returns their number,
+    /// which is also the batch's length. Zero packets is no error: none arrived in time, or a
+    /// signal ended the wait.
     ///
     /// # Errors
     ///

@@ -13,9 +13,10 @@ use crate::batch::Batch;
 use crate::device::BatchDevice;
 use direction::TransitQueue;
 
-/// Probability of each fault per packet, from 0 to 1, in either direction.
+/// Probability of each fault per packet, from 0 to 1, in either direction, with the seed of the
+/// random numbers and the length of a delay.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
-pub struct FaultProbabilities {
+pub struct FaultInjectionPlan {
     /// Seed of the random numbers.
     pub seed: u64,
     /// Packet lost.
@@ -55,7 +56,7 @@ pub struct FaultCounts {
 
 /// Random decision on the faults of each packet, and their counts.
 pub(crate) struct FaultDecider {
-    plan: FaultProbabilities,
+    plan: FaultInjectionPlan,
     random: SplitMix64,
     counts: FaultCounts,
 }
@@ -76,7 +77,7 @@ impl<D: BatchDevice> FaultyDevice<D> {
     /// on `clock`.
     pub fn new(
         inner: D,
-        plan: FaultProbabilities,
+        plan: FaultInjectionPlan,
         clock: Arc<dyn Clock<Monotonic> + Send + Sync>,
         slots: usize,
         capacity: usize,
@@ -107,7 +108,8 @@ impl<D: BatchDevice> FaultyDevice<D> {
         &self.inner
     }
 
-    /// Sends all packets that are ready by the wrapped device; returns the number that it refused.
+    /// Passes all packets that are ready to the wrapped device to send; returns the number that it
+    /// refused.
     fn flush(&mut self) -> io::Result<usize> {
         self.sending.release_delayed(self.clock.now());
         let mut refused = 0;

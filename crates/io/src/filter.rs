@@ -45,8 +45,8 @@ pub struct UdpFilter {
     pub destination_network: Option<(IpAddr, u8)>,
 }
 
-/// Filter by lane number, for lanes that share addresses and ports. It drops datagrams of this kind
-/// that carry the number of another lane, and keeps all others.
+/// Filter by lane number, for lanes that share addresses and ports. Drops datagrams of `kind` that
+/// carry the number of another lane, and keeps all others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LaneFilter {
     /// Kind of the datagrams with a lane number: the low four bits of the first payload byte.
@@ -228,8 +228,8 @@ impl PacketPredicates {
         self.0.extend([FilterStep::Instruction(load), FilterStep::RefuseAnyBit(mask)]);
     }
 
-    /// Requires a UDP datagram from or to an address, with these ports; returns the base of the
-    /// payload.
+    /// Requires a UDP datagram from or to an address. `ports` are pairs of the offset of a port in
+    /// the UDP header and its required value (`None`: any). Returns the base of the payload.
     fn require_datagram(
         &mut self,
         (direction, address): (PacketDirection, IpAddr),

@@ -19,10 +19,10 @@ use crate::phc_conversion::{CrossTimestamp, PhcConversion};
 /// Reason for which the PHC of an interface is unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum InterfacePhcError {
-    /// Interface without hardware timestamps.
+    /// Interface without hardware timestamps, or on which they could not be enabled.
     #[error(transparent)]
     Interface(#[from] HardwareTimestampError),
-    /// PHC that cannot be read.
+    /// PHC that cannot be opened or compared with the system clock.
     #[error("cannot read the PHC of '{interface}', /dev/ptp{clock}: {why}", why = explain(.source))]
     Clock {
         /// Interface name.
@@ -70,8 +70,8 @@ impl InterfacePhc {
         })
     }
 
-    /// Compares the clocks again. If reading fails, the last conversion remains; it expires after a
-    /// few seconds.
+    /// Compares the clocks again. If reading fails or the system clock is stepped meanwhile, the
+    /// last conversion remains; it expires after 4 s.
     pub fn compare(&mut self) {
         let read = || self.device.read();
         if let Ok(compared) = compare_clocks(self.offset, realtime_minus_monotonic, read) {
@@ -104,7 +104,8 @@ impl InterfacePhc {
         self.conversion
     }
 
-    /// Returns `CLOCK_REALTIME` minus `CLOCK_MONOTONIC` at the last comparison.
+    /// Returns the best estimate of `CLOCK_REALTIME` minus `CLOCK_MONOTONIC` at the last successful
+    /// comparison.
     #[must_use]
     pub const fn realtime_minus_monotonic(&self) -> Span {
         self.offset.offset
@@ -127,8 +128,9 @@ struct PhcComparison {
 }
 
 /// Reads the PHC between two readings of `CLOCK_REALTIME`, and converts the midpoint of the two to
-/// the monotonic clock, which is never stepped, by the better of `earlier_offset` and the offsets
-/// measured before and after. Fails if the system clock was stepped meanwhile.
+/// the monotonic clock, which is never stepped, by the tightest of `earlier_offset` and the offsets
+/// measured before and after; an `earlier_offset` that contradicts these is dropped. Fails if
+/// reading the PHC fails or the system clock was stepped meanwhile.
 fn compare_clocks(
     earlier_offset: ClockOffset,
     measure: impl Fn() -> ClockOffset,

@@ -1,6 +1,6 @@
 //! Packet-device trait [`BatchDevice`] and its devices: UDP sockets, raw Ethernet frames, `AF_XDP`
-//! sockets, a pair joined in memory, and a wrapper that injects faults. Also the parsing of targets
-//! ([`target`]).
+//! sockets, a pair joined in memory, and a wrapper that injects faults. Also capture sockets with
+//! their filters, pcapng files, the PHC of an interface, and the parsing of targets ([`target`]).
 //!
 //! Packet contents are not interpreted, except by filters and for the headers of `AF_XDP` frames.
 //! There is no `unsafe`: system calls are in `horolog-sys`. A hot loop receives into one [`Batch`],
@@ -24,7 +24,7 @@ mod xsk;
 pub use batch::{Batch, BatchPacket, HardwareTimestamp, PacketMut};
 pub use capture_socket::{CaptureFilterHandle, CaptureSocket};
 pub use device::BatchDevice;
-pub use faulty::{FaultCounts, FaultProbabilities, FaultyDevice};
+pub use faulty::{FaultCounts, FaultInjectionPlan, FaultyDevice};
 pub use filter::{
     Conversation, LaneFilter, NonReplySamplingRule, PacketSamplingRule, RemoteEnd, UdpFilter,
 };

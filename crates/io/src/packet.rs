@@ -30,7 +30,8 @@ pub enum FrameSelection {
     Udp(UdpFilter),
     /// UDP datagrams except those of another lane.
     UdpOfLane(UdpFilter, LaneFilter),
-    /// Frames of this Ethernet type without a VLAN.
+    /// Frames of this Ethernet type that belong to no VLAN: without a tag, or with VLAN identifier
+    /// 0.
     EtherType(u16),
     /// Frames for which a classic BPF program returns a number other than 0; all frames if it is
     /// empty.
@@ -49,12 +50,14 @@ pub struct PacketSocketOptions {
     pub groups: Vec<MacAddress>,
     /// True to receive frames sent by this host as well.
     pub outgoing: bool,
-    /// True to take kernel receive timestamps.
+    /// True to take kernel receive timestamps; they are also taken if hardware or transmit
+    /// timestamps are requested.
     pub receive_timestamps: bool,
-    /// True to report hardware receive timestamps, if the interface takes them.
+    /// True to report hardware receive timestamps, if the interface takes them. Ignored if
+    /// `transmit_timestamps` is set, whose source then applies to both directions.
     pub hardware_timestamps: bool,
     /// Source of transmit timestamps; `None` requests none. With hardware timestamps, received
-    /// frames get them too.
+    /// frames get them too, otherwise only kernel timestamps.
     pub transmit_timestamps: Option<TransmitTimestampSource>,
     /// True to pass frames directly to the driver, without queueing and traffic control
     /// (`PACKET_QDISC_BYPASS`). The driver refuses frames for which it has no room.
@@ -63,8 +66,8 @@ pub struct PacketSocketOptions {
     pub receive_buffer: Option<usize>,
     /// Send buffer size to request, in bytes; the system's default if `None`.
     pub send_buffer: Option<usize>,
-    /// Time that [`BatchDevice::send`] waits for room in a full send buffer before it counts a
-    /// frame as refused. Zero: no wait.
+    /// Time that [`BatchDevice::send`] waits each time for room in a full send buffer before it
+    /// drops the rest of the batch. Zero: no wait.
     pub send_wait: Duration,
 }
 

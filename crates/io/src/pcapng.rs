@@ -38,9 +38,9 @@ pub enum CaptureDirection {
 /// Packet to write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CapturedPacket<'a> {
-    /// Time of capture.
+    /// Time of capture; written as 0 if before 1970.
     pub at: Timestamp<Utc>,
-    /// Direction.
+    /// Direction, as seen from this host.
     pub direction: CaptureDirection,
     /// Frame, possibly truncated.
     pub bytes: &'a [u8],
@@ -89,14 +89,15 @@ impl<W: Write> PcapngWriter<W> {
         });
     }
 
-    /// Writes the added packets.
+    /// Writes the added packets; they are discarded even if writing fails.
     pub fn flush(&mut self) -> io::Result<()> {
         let written = self.output.write_all(&self.blocks);
         self.blocks.clear();
         written
     }
 
-    /// Ends the file with the number of packets captured, and of those lost.
+    /// Ends the file with the numbers of packets captured and dropped up to the time `at`, after
+    /// the packets not yet written.
     pub fn finish(mut self, at: Timestamp<Utc>, captured: u64, dropped: u64) -> io::Result<()> {
         self.append_block(STATISTICS, |body| {
             body.extend(0_u32.to_le_bytes());
@@ -121,7 +122,8 @@ impl<W: Write> PcapngWriter<W> {
     }
 }
 
-/// Returns a timestamp as two 32-bit words, the upper one first.
+/// Returns a timestamp in ns since 1970 as two 32-bit little-endian words, the upper one first; 0
+/// for times before 1970.
 fn timestamp_words(at: Timestamp<Utc>) -> [u8; 8] {
     let ns = at.as_ns().max(0) as u64;
     let mut bytes = [0; 8];

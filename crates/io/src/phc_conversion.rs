@@ -23,7 +23,8 @@ pub struct CrossTimestamp {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PhcConversion {
     anchor: CrossTimestamp,
-    /// Frequency of the monotonic clock relative to the PHC, in ppb.
+    /// Relative frequency of the monotonic clock minus that of the PHC, in ppb; positive if the
+    /// monotonic clock is faster.
     frequency_difference_ppb: i64,
 }
 
@@ -35,8 +36,9 @@ impl PhcConversion {
         Self { anchor: first, frequency_difference_ppb: 0 }
     }
 
-    /// Returns the conversion after a further pair of readings. If the implied frequency difference
-    /// is implausible, because a clock was stepped, the conversion restarts with that pair.
+    /// Returns the conversion after a further pair of readings. If the PHC has not advanced or the
+    /// implied frequency difference is implausible, because a clock was stepped, the conversion
+    /// restarts with that pair.
     #[must_use]
     pub fn updated_with(self, next: CrossTimestamp) -> Self {
         let hardware = i128::from(next.hardware_ns) - i128::from(self.anchor.hardware_ns);

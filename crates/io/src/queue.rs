@@ -15,12 +15,13 @@ pub(crate) trait SocketDevice<A> {
     /// Returns the socket.
     fn socket(&self) -> &Socket;
 
-    /// Fills the batch with the available packets; fails with `WouldBlock` if there are none.
+    /// Fills the batch with the available packets and returns their number; fails with `WouldBlock`
+    /// if there are none.
     fn try_receive(&mut self, batch: &mut Batch<A>) -> io::Result<usize>;
 }
 
-/// Receives the available packets; if there are none, those that arrive within `wait`. Returns 0 on
-/// timeout.
+/// Receives the available packets; if there are none, waits up to `wait` for some. Returns their
+/// number; 0 on timeout.
 pub(crate) fn receive<A: Copy + Default>(
     queue: &mut impl SocketDevice<A>,
     batch: &mut Batch<A>,
@@ -37,7 +38,8 @@ pub(crate) fn receive<A: Copy + Default>(
     if nothing_yet(&result) { Ok(0) } else { result }
 }
 
-/// Receives the packets that were looped back with a transmit timestamp, without waiting.
+/// Receives the packets that were looped back with a transmit timestamp, without waiting, and
+/// returns their number. `address` derives the address of each from its ancillary data.
 pub(crate) fn receive_transmitted<A: Copy + Default>(
     socket: BorrowedFd<'_>,
     table: &mut MmsghdrTable,
@@ -92,8 +94,8 @@ pub(crate) struct DropCounter {
 }
 
 impl DropCounter {
-    /// Adopts the kernel's present count; returns the number of drops since this counter was
-    /// created.
+    /// Adopts the kernel's present count; returns the number of drops since the kernel's count was
+    /// 0, if it wrapped around at most once between two calls.
     pub(crate) fn update(&mut self, count: u32) -> u64 {
         self.total += u64::from(count.wrapping_sub(self.last));
         self.last = count;

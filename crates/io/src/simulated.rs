@@ -15,7 +15,7 @@ use crate::device::BatchDevice;
 /// Link between two simulated devices.
 #[derive(Clone, Debug)]
 pub struct SimulatedLink {
-    /// Simulated clock; its readings also serve as kernel receive timestamps.
+    /// Simulated clock. The arrival times of packets on it serve as kernel receive timestamps.
     pub clock: Arc<SimulatedClock>,
     /// Delay from sending to receiving, equal in both directions.
     pub delay: Span,

@@ -50,8 +50,8 @@ pub enum TargetNameError {
 }
 
 impl TargetNameError {
-    /// Returns true if the target's text is wrong, false if the failure depends on the host or
-    /// network.
+    /// Returns true if the target's text, or an option that contradicts it, is wrong; false if a
+    /// name could not be resolved or an interface does not exist.
     #[must_use]
     pub const fn is_usage_error(&self) -> bool {
         !matches!(self, Self::Unresolved { .. } | Self::Zone(AddressError::NoInterface(_)))
@@ -119,7 +119,7 @@ impl TargetName {
 }
 
 impl From<SocketAddr> for TargetName {
-    /// Converts an address with its zone; the port is not taken over.
+    /// Converts an address with its zone; its port is replaced by the default port 123.
     fn from(address: SocketAddr) -> Self {
         let zone = zone::zone_index(address).map_or_else(String::new, |index| format!("%{index}"));
         Self { host: format!("{}{zone}", address.ip()), port: ntp::PORT, has_port: false }
@@ -174,7 +174,7 @@ impl TargetName {
     }
 
     /// Resolves the target to its first address, of `family` if set. `interface` supplies the zone
-    /// of a link-local address without one (RFC 4007).
+    /// of a link-local address without one (RFC 4007), and must not contradict its zone otherwise.
     pub fn resolve(
         &self,
         family: Option<AddressFamily>,
@@ -208,8 +208,9 @@ pub fn require_unicast(address: IpAddr) -> Result<(), TargetNameError> {
     Ok(())
 }
 
-/// Sets the scope of a link-local address without a zone to `interface` (RFC 4007). Fails if
-/// neither is known, or if they differ.
+/// Sets the scope of a link-local IPv6 address without a zone to `interface` (RFC 4007); other
+/// addresses are unchanged. Fails if neither zone nor interface is set, if they differ, or if the
+/// interface does not exist.
 fn with_scope(address: SocketAddr, interface: Option<&str>) -> Result<SocketAddr, TargetNameError> {
     let SocketAddr::V6(mut v6) = address else { return Ok(address) };
     if !v6.ip().is_unicast_link_local() {
@@ -230,7 +231,8 @@ fn with_scope(address: SocketAddr, interface: Option<&str>) -> Result<SocketAddr
     }
 }
 
-/// Returns true if an address may belong to a host on the Internet.
+/// Returns true unless an address is private, shared, loopback, link-local, or reserved for
+/// documentation or benchmarks. Multicast and unspecified addresses count as public.
 #[must_use]
 pub fn is_public(address: IpAddr) -> bool {
     match address.to_canonical() {

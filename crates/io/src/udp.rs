@@ -21,21 +21,21 @@ pub struct Endpoints {
     /// Source of a received datagram, or destination of one to send. Unspecified with port 0 (the
     /// default): the peer of a connected socket.
     pub remote: SocketAddr,
-    /// Destination address of a received datagram on this host, or source address of one to send.
-    /// Unspecified (the default): the socket's own address, or the kernel's choice.
+    /// Destination address of a received datagram on this host, or source address of one to send,
+    /// which only a wildcard socket uses. Unspecified (the default): the kernel's choice.
     pub local: IpAddr,
     /// Index of the receiving interface; 0 if unknown. Ignored when sending, where the routing
     /// table decides; a link-local `remote` carries its interface as scope.
     pub interface: u32,
-    /// Multicast group to which a received datagram was sent, if the kernel reports it: only for
+    /// Multicast group to which a received datagram was sent, if the kernel reports it, as for
     /// sockets bound to a wildcard address.
     pub group: Option<IpAddr>,
     /// True if a received datagram was sent to a unicast address of this host, at the link layer
     /// and the IP layer. Reported if [`UdpDeviceOptions::report_unicast`] is set, otherwise always
     /// true.
     pub unicast: bool,
-    /// MAC addresses and VLAN tag of a received datagram and its reply, if the device works on
-    /// frames.
+    /// MAC addresses, VLAN tag and local port of a received datagram and its reply, if the device
+    /// works on frames.
     pub link: Option<FrameEndpoints>,
 }
 
@@ -44,11 +44,11 @@ pub struct Endpoints {
 pub struct FrameEndpoints {
     /// Source MAC address of a received frame, or destination of one to send.
     pub remote: MacAddress,
-    /// MAC address of this host.
+    /// Destination MAC address of a received frame, or source of one to send.
     pub local: MacAddress,
     /// VLAN tag, if present.
     pub vlan: Option<VlanTag>,
-    /// Local destination port of the datagram.
+    /// Local UDP port: destination of a received datagram, source of one to send.
     pub local_port: u16,
 }
 
@@ -140,7 +140,7 @@ impl UdpDevice {
     }
 
     /// Opens a socket on `local` connected to `remote`. If `local` is a multicast group, the socket
-    /// receives what `remote` sends to the group.
+    /// receives what `remote` sends to the group once it has joined the group ([`Self::join`]).
     ///
     /// # Errors
     ///
@@ -194,9 +194,9 @@ impl UdpDevice {
         self.socket.steer_by_cpu(sockets)
     }
 
-    /// Steers datagrams of more than `len_max` bytes to the second half of the sockets, and the
-    /// others to the first half. Within a half, the receiving CPU selects the socket if `by_cpu`,
-    /// otherwise a random number.
+    /// Steers datagrams with payloads of more than `len_max` bytes to the second half of the
+    /// `sockets` that share the port, in the order of binding, and the others to the first half.
+    /// Within a half, the receiving CPU selects the socket if `by_cpu`, otherwise a random number.
     ///
     /// # Errors
     ///
@@ -205,8 +205,8 @@ impl UdpDevice {
         self.socket.steer_by_length(sockets, len_max, by_cpu)
     }
 
-    /// Waits up to `wait` until this socket or `other` has received a packet or a looped-back one.
-    /// Returns true if one of them has.
+    /// Waits up to `wait` until this socket or `other` has a received packet, or a sent one that is
+    /// looped back. Returns true if one of them has, false after a timeout or a signal.
     ///
     /// # Errors
     ///
@@ -226,7 +226,7 @@ impl UdpDevice {
     }
 
     /// Returns the number of datagrams that the kernel dropped at this socket since it was opened,
-    /// because its receive buffer was full. Must be called at least once in 2^32 drops.
+    /// usually because its receive buffer was full. Must be called at least once in 2^32 drops.
     ///
     /// # Errors
     ///
@@ -340,7 +340,8 @@ fn outgoing_datagram(
     }
 }
 
-/// Converts an IPv4 address on an IPv6 socket to an IPv4-mapped one (RFC 4291 section 2.5.5.2).
+/// Converts an IPv4 address on an IPv6 socket to an IPv4-mapped one (RFC 4291 section 2.5.5.2);
+/// other addresses are unchanged.
 fn for_socket_family(address: SocketAddr, bound: SocketAddr) -> SocketAddr {
     match address {
         SocketAddr::V4(v4) if bound.is_ipv6() => (v4.ip().to_ipv6_mapped(), v4.port()).into(),
@@ -367,12 +368,14 @@ pub struct UdpDeviceOptions {
     pub slots: usize,
     /// True if several sockets may share the address and port (`SO_REUSEPORT`).
     pub share_port: bool,
-    /// True to take kernel receive timestamps.
+    /// True to take kernel receive timestamps; they are also taken if hardware or transmit
+    /// timestamps are requested.
     pub receive_timestamps: bool,
-    /// True to report hardware receive timestamps, if the interface takes them.
+    /// True to report hardware receive timestamps, if the interface takes them. Ignored if
+    /// `transmit_timestamps` is set, whose source then applies to both directions.
     pub hardware_timestamps: bool,
     /// Source of transmit timestamps; `None` requests none. With hardware timestamps, received
-    /// datagrams get them too.
+    /// datagrams get them too, otherwise only kernel timestamps.
     pub transmit_timestamps: Option<TransmitTimestampSource>,
     /// True to report whether each datagram was sent to a unicast address
     /// ([`crate::Endpoints::unicast`]). A server needs that: with `SO_REUSEPORT` every socket of
@@ -384,10 +387,10 @@ pub struct UdpDeviceOptions {
     pub receive_buffer: Option<usize>,
     /// Send buffer size to request, in bytes; the system's default if `None`.
     pub send_buffer: Option<usize>,
-    /// Name of the only interface to use.
+    /// Name of the interface to which the socket is bound; any interface if `None`.
     pub interface: Option<String>,
-    /// Time that [`crate::BatchDevice::send`] waits for room in a full send buffer before it counts
-    /// a datagram as refused. Zero: no wait.
+    /// Time that [`crate::BatchDevice::send`] waits each time for room in a full send buffer before
+    /// it drops the rest of the batch. Zero: no wait.
     pub send_wait: Duration,
 }
 
@@ -415,16 +418,17 @@ pub enum UdpDeviceError {
     /// Address in use by another socket.
     #[error("cannot use {0}: address in use by another program; stop it or choose another port")]
     InUse(SocketAddr),
-    /// Address of another host.
+    /// Address that this host does not have; with [`UdpDeviceOptions::report_unicast`] also a
+    /// multicast or broadcast address.
     #[error("cannot use {0}: not an address of this host; choose one that `ip address` shows")]
     NotLocal(SocketAddr),
-    /// Port below the unprivileged range.
+    /// Port that this process may not bind, being below the unprivileged range.
     #[error("cannot use {0}: root or CAP_NET_BIND_SERVICE is required; choose a port from 1024 up")]
     Privilege(SocketAddr),
     /// Missing interface.
     #[error("cannot use interface {0}: not found; choose one that `ip link` shows")]
     NoInterface(String),
-    /// No route to the peer.
+    /// Peer to which the socket could not be connected, for instance for lack of a route.
     #[error("cannot reach {0}: {why}; check the address and the route to it", why = explain(.1))]
     Unreachable(SocketAddr, io::Error),
     /// Any other error of the kernel.

@@ -108,7 +108,8 @@ fn endpoints(datagram: &UdpFrame<'_>, interface: u32) -> Endpoints {
     }
 }
 
-/// Returns the builder of a reply's frame; `None` without complete link-layer endpoints.
+/// Returns the builder of a reply's frame; `None` without link-layer endpoints, with a remote MAC
+/// address of zeros, or if the IP addresses differ in version.
 fn builder(packet: &BatchPacket<'_, Endpoints>) -> Option<UdpFrameBuilder> {
     let Endpoints { remote, local, link, .. } = packet.address;
     let FrameEndpoints { remote: to, local: from, vlan, local_port } = link?;

@@ -46,7 +46,7 @@ pub struct SessionMaterial {
 
 impl fmt::Debug for SessionMaterial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Established")
+        f.debug_struct("SessionMaterial")
             .field("algorithm", &self.algorithm)
             .field("cookies", &self.cookies.len())
             .field("server", &self.server)
@@ -55,7 +55,9 @@ impl fmt::Debug for SessionMaterial {
     }
 }
 
-/// Runs one exchange with one server: see [`NtsKeClient`].
+/// Runs one exchange with the server at `address`, whose certificate must be valid for the name
+/// `target`, by a client of its own. `algorithms` are numbers of AEAD algorithms in order of
+/// preference; see [`NtsKeClient::exchange_keys`].
 pub fn exchange_keys(
     target: &str,
     address: SocketAddr,
@@ -136,8 +138,8 @@ impl NtsKeClient {
         })
     }
 
-    /// Runs an exchange with the server at `address` over a connection of its own. Blocks until it
-    /// is complete or `timeout` has passed.
+    /// Runs an exchange with the server at `address`, whose certificate must be valid for the name
+    /// `target`, over a connection of its own. Blocks until it is complete or `timeout` has passed.
     pub fn exchange_keys(
         &self,
         target: &str,
@@ -181,7 +183,7 @@ impl NtsKeClient {
 
 impl fmt::Debug for NtsKeClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KeClient").field("request", &self.request).finish_non_exhaustive()
+        f.debug_struct("NtsKeClient").field("request", &self.request).finish_non_exhaustive()
     }
 }
 
@@ -208,7 +210,7 @@ pub struct NtsKeExchange {
 
 impl fmt::Debug for NtsKeExchange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Exchange").field("offered", &self.offered).finish_non_exhaustive()
+        f.debug_struct("NtsKeExchange").field("offered", &self.offered).finish_non_exhaustive()
     }
 }
 

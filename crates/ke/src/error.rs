@@ -156,9 +156,9 @@ pub enum NtsKeError {
 /// Phase of an exchange, named after the event that completes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NtsKeExchangePhase {
-    /// The TCP connection.
+    /// The TCP connection is being established.
     Connecting,
-    /// The TLS handshake.
+    /// The TLS handshake is in progress.
     Handshake,
     /// Wait for the first byte of the response.
     Response,

@@ -107,7 +107,12 @@ impl NtsKeRequest {
     }
 
     /// Returns the first of the server's `algorithms`, in its order of preference, that this client
-    /// offers.
+    /// offers; AES-128-GCM-SIV only after all others if the client does not state how it exports
+    /// keys for it.
+    ///
+    /// # Errors
+    ///
+    /// If the client does not request `NTPv4`, or offers none of the algorithms.
     pub fn negotiate(&self, algorithms: &[u16]) -> Result<NegotiatedAlgorithm, NegotiationFailure> {
         if !self.ntpv4 {
             return Err(NegotiationFailure::Protocol);
@@ -307,7 +312,8 @@ impl ParsedResponseRecords {
 struct ReceivedRecordTypes([bool; 8]);
 
 impl ReceivedRecordTypes {
-    /// Marks a record type as present. Returns true if it was not present before, or is unknown.
+    /// Marks a record type as present. Returns true if it was not present before, or is not one of
+    /// the types 0 to 7, which alone are tracked.
     fn mark_present(&mut self, kind: u16) -> bool {
         self.0
             .get_mut(usize::from(kind))
@@ -334,8 +340,8 @@ pub fn is_ntp_server(text: &str) -> bool {
     ntp_server(text.as_bytes()).is_ok_and(|name| name == text)
 }
 
-/// Parses the NTP server in a response. Zones are rejected, because interface names differ between
-/// hosts.
+/// Parses the NTP server in a response: an address, without brackets that it may have, or a domain
+/// name, without a final dot. Zones are rejected, because interface names differ between hosts.
 fn ntp_server(body: &[u8]) -> Result<String, BadResponse> {
     let shown = &body[..body.len().min(SERVER_LEN_MAX)];
     let bad = || BadResponse::Server(shown.escape_ascii().to_string());

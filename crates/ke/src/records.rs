@@ -23,7 +23,7 @@ pub mod kind {
     /// The UDP port of the NTP server (section 4.1.8).
     pub const PORT: u16 = 7;
     /// Indicates that keys for AES-128-GCM-SIV are exported according to the standard: see
-    /// [`crate::message::KeRequest::exact_exporter`].
+    /// [`crate::message::NtsKeRequest::exact_exporter`].
     pub const EXACT_EXPORTER: u16 = 1024;
 }
 

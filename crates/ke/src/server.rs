@@ -238,7 +238,7 @@ impl Drop for NtsKeServer {
 
 impl fmt::Debug for NtsKeServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KeServer")
+        f.debug_struct("NtsKeServer")
             .field("listen", &self.listen_addresses())
             .field("counters", &self.counts())
             .finish_non_exhaustive()

@@ -102,7 +102,8 @@ fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
     let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
     // From March on, the months have 31, 30, 31, 30, 31 days, repeatedly.
     let before_month = (153 * month + 2) / 5;
-    // 719469 days lie between 0000-03-01, the first day of this count, and 1970-01-01, less one.
+    // 0000-03-01, the first day of this count, is 719,468 days before 1970-01-01; one day more,
+    // since `day` counts from 1.
     year * 365 + leap_days + before_month + day - 719_469
 }
 

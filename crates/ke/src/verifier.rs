@@ -15,8 +15,9 @@ use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 use crate::validity::CertificateValidity;
 use crate::{NtsKeError, TrustAnchors};
 
-/// Verifier that caches the last valid certificate chain until its first certificate expires. The
-/// same chain, byte for byte and for the same name, is then accepted without verification.
+/// Verifier that caches the last valid certificate chain until the earliest expiry of its
+/// certificates. The same chain, byte for byte and for the same name, is then accepted without
+/// verification.
 #[derive(Debug)]
 pub(crate) struct CachingVerifier {
     verifier: Arc<dyn ServerCertVerifier>,
@@ -31,7 +32,7 @@ struct CachedVerification {
     /// Time of the verification. The entry is not used at earlier times, at which a certificate may
     /// not be valid yet.
     verified_at: UnixTime,
-    /// Expiry of the first certificate.
+    /// Earliest expiry of the certificates.
     expires_at: SystemTime,
 }
 

@@ -109,7 +109,7 @@ impl VethEndSetup {
         std::iter::once((IpAddr::V4(v4), v4_length)).chain(v6)
     }
 
-    /// Brings the interface up.
+    /// Brings the interface up, and returns its description.
     fn bring_up(&mut self) -> Result<LabInterface, LabError> {
         let link = self.netlink.link_by_name(&self.interface)?;
         self.netlink.set_link_up(link.index)?;

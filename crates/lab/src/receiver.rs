@@ -100,13 +100,14 @@ impl SimulatedGnssReceiver {
         *self.state.line.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Returns the latest second for which sentences were sent; `None` before the first.
+    /// Returns the latest second whose sentences were sent, or lost for lack of a line, and the
+    /// send time; `None` before the first.
     #[must_use]
     pub fn last_sent(&self) -> Option<SentenceSendTime> {
         *self.state.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens a new line and links it under this name.
+    /// Opens a new line and links it under this name, in place of an existing file.
     ///
     /// # Errors
     ///

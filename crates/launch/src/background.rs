@@ -41,11 +41,11 @@ pub struct BackgroundJob {
 /// Description of a job, without its process.
 #[derive(Clone, Debug)]
 pub struct JobDescription {
-    /// First instant, in resolved form.
+    /// First instant, as `TimescaleInstant` is displayed.
     pub first: String,
-    /// Period between instants, in ns.
+    /// Period between instants, in ns; `None` if there is only one instant.
     pub every_ns: Option<u64>,
-    /// Programs to run.
+    /// Programs to run, each as its words; a line for the shell is one word.
     pub programs: Vec<Vec<String>>,
     /// Working directory.
     pub directory: String,

@@ -9,7 +9,7 @@ use jiff::tz::TimeZone;
 /// One second, in ns.
 pub(crate) const SECOND_NS: i64 = 1_000_000_000;
 
-/// Timescale of an instant.
+/// Timescale by which a program can be started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum InstantTimescale {
     /// UTC, as shown by `CLOCK_REALTIME`.
@@ -29,10 +29,10 @@ impl InstantTimescale {
     }
 }
 
-/// Instant on a timescale.
+/// Instant in UTC or TAI.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TimescaleInstant {
-    /// Timescale.
+    /// Timescale on which `ns` counts.
     pub scale: InstantTimescale,
     /// Nanoseconds since 1970 in that timescale.
     pub ns: i64,

@@ -21,7 +21,8 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Returns the pause after this number of failed checks, at least one.
+    /// Returns the pause after `checks` failed checks in succession: `first` after one, at most
+    /// `longest`.
     fn pause(&self, checks: u32) -> Duration {
         let exponent = i32::try_from(checks.saturating_sub(1)).unwrap_or(i32::MAX);
         let pause = self.first.as_secs_f64() * self.factor.powi(exponent);
@@ -29,12 +30,12 @@ impl Backoff {
     }
 }
 
-/// State of one condition.
+/// Results of the checks of one condition, and its next check.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ConditionState {
     /// Time since which it has held, from the start of the wait; `None` while it does not hold.
     pub held_since: Option<Duration>,
-    /// Number of checks.
+    /// Number of finished checks.
     pub tries: u64,
     /// Number of times that the condition held and then failed.
     pub lost: u64,
@@ -50,7 +51,7 @@ pub struct ConditionState {
     due: Duration,
 }
 
-/// Change that is reported.
+/// Change of a condition from one check to the next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ConditionChange {
     /// The condition holds now.
@@ -67,7 +68,8 @@ pub struct ConditionCheckSchedule {
 }
 
 impl ConditionCheckSchedule {
-    /// Returns a schedule of unchecked conditions, each with its first check at the time in `due`.
+    /// Returns a schedule of unchecked conditions, each with its first check at its time in `due`,
+    /// counted from the start of the wait.
     #[must_use]
     pub fn new(due: impl IntoIterator<Item = Duration>, backoff: Backoff) -> Self {
         let conditions = due
@@ -83,7 +85,8 @@ impl ConditionCheckSchedule {
         &self.conditions
     }
 
-    /// Returns the indices of the conditions to check now, and marks these as being checked. The
+    /// Returns the indices of the conditions to check now, and marks these as being checked: those
+    /// that do not hold and are due, and, if all hold, those whose confirmation is too old. The
     /// caller must check each and record the result.
     pub fn take_due(&mut self, now: Duration) -> Vec<usize> {
         let all_held = self.conditions.iter().all(|condition| condition.held_since.is_some());
@@ -140,7 +143,8 @@ impl ConditionCheckSchedule {
         was_held.then_some(ConditionChange::Lost)
     }
 
-    /// Returns true if all conditions hold and each was confirmed recently.
+    /// Returns true if all conditions hold, none is being checked, and each was confirmed within
+    /// [`CONFIRMATION_AGE_MAX`].
     #[must_use]
     pub fn is_done(&self, now: Duration) -> bool {
         self.conditions.iter().all(|condition| {

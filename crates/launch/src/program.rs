@@ -25,7 +25,7 @@ const NOT_FOUND_STATUS: i32 = 127;
 /// Offset that a shell adds to the number of a signal.
 const SIGNAL_STATUS_BASE: i32 = 128;
 
-/// Program to start.
+/// Program to start, as its words or as a line for `/bin/sh`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Program {
     /// Program with its arguments.
@@ -60,7 +60,8 @@ impl Program {
     }
 }
 
-/// Returns the exit status that a shell would report.
+/// Returns the exit status that a shell would report: 128 plus the number of the signal for a
+/// terminated program.
 #[must_use]
 pub(crate) fn shell_status(status: ExitStatus) -> i32 {
     match (status.code(), status.signal()) {
@@ -193,7 +194,8 @@ fn start_program(
     Ok(Some(started))
 }
 
-/// Waits for the end of the program, and restores its scheduling after its head start.
+/// Restores the program's scheduling after its head start, and waits for its end. Returns its exit
+/// status as a shell reports it; 128 if that cannot be determined.
 fn run_to_end(mut started: SpawnedProgram, head_start: Duration) -> i32 {
     if started.keeps_priority() {
         // If it cannot be waited for, the head start is over.

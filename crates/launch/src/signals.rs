@@ -19,9 +19,9 @@ const TERMINATING_SIGNALS: [Signal; 3] = [Signal::Interrupt, Signal::Terminate, 
 /// Caught signal and its sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CaughtSignal {
-    /// Signal.
+    /// Signal that was caught.
     pub signal: Signal,
-    /// Sender of the signal.
+    /// Sender of the signal: the kernel, for example by a key of the terminal, or a process.
     pub sender: SignalSender,
 }
 

@@ -14,7 +14,7 @@ use crate::instant::{InstantTimescale, SECOND_NS, TimescaleInstant};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-/// Prefix of unit names.
+/// Prefix of the names of this program's units.
 const UNIT_PREFIX: &str = "horolog-at-";
 /// Lead of the timer before the instant, in ns.
 const TIMER_LEAD_NS: i64 = 5 * SECOND_NS;
@@ -47,7 +47,7 @@ pub struct Systemd {
 /// Job to start with systemd.
 #[derive(Clone, Debug)]
 pub struct TransientTimer<'a> {
-    /// First instant.
+    /// First instant of the job, shortly before which the timer fires.
     pub first: TimescaleInstant,
     /// Present UTC, in ns since 1970.
     pub now_ns: i64,
@@ -63,14 +63,14 @@ pub struct TransientTimer<'a> {
     pub program: &'a [OsString],
 }
 
-/// Job held by systemd.
+/// Job of `horolog at` that systemd holds as a timer unit, a service unit or both.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SystemdJob {
     /// Unit name without the common prefix and the type of unit.
     pub id: String,
     /// Units of the job: its timer, its service, or both.
     pub units: Vec<String>,
-    /// Description.
+    /// Description of the first unit listed.
     pub description: String,
 }
 

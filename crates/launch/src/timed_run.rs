@@ -1,5 +1,6 @@
-//! Start of programs at instants: sleeps until each, by the clock that shows it, and records all
-//! latencies. Returns the result; nothing is printed.
+//! Start of programs at instants: sleeps until each, by the clock that shows it, and records the
+//! latency of each wake-up and of each start of the first program. Returns the result; nothing is
+//! printed.
 
 mod latency_preparations;
 mod stats;
@@ -36,7 +37,7 @@ pub struct TimedRunOptions {
     /// First instant. A single one in the past starts at once, and a series continues with its next
     /// instant.
     pub first: TimescaleInstant,
-    /// Period between instants.
+    /// Period between instants; `None` for a single instant.
     pub every: Option<Duration>,
     /// Number of instants of a series; without end if absent.
     pub count: Option<u64>,
@@ -56,11 +57,12 @@ pub struct TimedRunOptions {
 /// Outcome of a run.
 #[derive(Clone, Debug)]
 pub struct TimedRunOutcome {
-    /// Result.
+    /// Result for the record and the report.
     pub result: AtResult,
-    /// First exit status that was not 0.
+    /// First exit status that was not 0, including that of a program that could not be started.
     pub failed: Option<i32>,
-    /// Reason why a program could not be started.
+    /// Reason why the first program to fail at its start could not be started; `None` if all
+    /// started.
     pub not_started: Option<String>,
     /// Signal that ended the run.
     pub signal: Option<CaughtSignal>,
@@ -91,12 +93,8 @@ struct TimedRunner {
 
 /// Runs the programs of each instant, to the end of the last ones or to a signal. Before the first
 /// wait, `report_findings` receives the findings on refused preparations. `report_running` is
-/// called with true after programs have been started, and with false before the wait for the next
-/// instant.
-///
-/// # Errors
-///
-/// A thread cannot be created, or the clock cannot be slept by.
+/// called with false before the wait for each instant, and with true once its first program has
+/// started.
 pub fn run_timed(
     options: TimedRunOptions,
     report_findings: impl FnOnce(&[Finding]),
@@ -212,7 +210,8 @@ impl TimedRunner {
         Ok(LaunchedProgram { index, cancel, running: None })
     }
 
-    /// Waits for all launched programs, and forwards signals to them.
+    /// Waits for the end of all launched programs. A signal is forwarded to those that run and
+    /// cancels the start of the others.
     fn wait_for_programs(
         &mut self,
         launched: &mut Vec<LaunchedProgram>,

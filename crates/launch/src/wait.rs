@@ -19,11 +19,11 @@ use crate::signals::{CaughtSignal, SignalWatcher};
 pub struct ConditionWaitOptions {
     /// Conditions, all of which must hold.
     pub conditions: Vec<Condition>,
-    /// Longest time to wait.
+    /// Longest time to wait; `None` for no limit.
     pub deadline: Option<Duration>,
     /// Pauses between the checks of one condition.
     pub backoff: Backoff,
-    /// Timeout of one check.
+    /// Timeout of one check, as in [`Condition::check`].
     pub check_timeout: Duration,
     /// Command line, for the record.
     pub command: Vec<String>,
@@ -40,7 +40,7 @@ enum ConditionWaitEvent {
 /// Outcome of a wait.
 #[derive(Clone, Debug)]
 pub struct ConditionWaitOutcome {
-    /// Result.
+    /// Result for the record and the report, with the outcome of each condition.
     pub result: AfterResult,
     /// Signal that ended the wait.
     pub signal: Option<CaughtSignal>,
@@ -129,7 +129,7 @@ impl ConditionWaiter {
             // The receiver is gone if the wait is over.
             let _ = to.send(ConditionWaitEvent::Checked(index, result));
         };
-        thread::Builder::new().name("look".into()).spawn(check).map(drop)
+        thread::Builder::new().name("condition-check".into()).spawn(check).map(drop)
     }
 
     fn dependency(&self, index: usize) -> AfterDependency {

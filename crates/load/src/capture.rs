@@ -53,7 +53,7 @@ const PTP_SEQUENCE_WORD: u32 = ptp::SEQUENCE_ID_OFFSET as u32 - 2;
 const PTP_REQUESTER_LOW: u32 = ptp::SOURCE_OFFSET as u32 + 4;
 const PTP_TARGET_LOW: u32 = ptp::HEADER_LEN as u32 + 4;
 
-/// Options of a capture.
+/// Output file and limit of a packet capture.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CaptureOptions {
     /// Output file; an existing file is replaced.
@@ -82,7 +82,7 @@ pub enum CaptureError {
     System(#[from] io::Error),
 }
 
-/// Result of a capture.
+/// Numbers of packets that a capture wrote and left out, and the error that ended it.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct CaptureSummary {
     /// Output file.
@@ -153,7 +153,7 @@ impl RunningCapture {
         self.control.set_filter(&sample)
     }
 
-    /// Writes the packets still to come, and returns the summary.
+    /// Ends the capture once the packets still queued are written, and returns the summary.
     pub(crate) fn finish(mut self) -> CaptureSummary {
         self.should_end.store(true, Ordering::Relaxed);
         let ended = self.thread.take().map(JoinHandle::join);

@@ -77,7 +77,7 @@ pub enum SimulatedClientsError {
         network: Prefix,
         /// Address in use.
         address: IpAddr,
-        /// Owner of the address.
+        /// Owner of the address, in words.
         whose: &'static str,
     },
     /// More clients than addresses in the network.
@@ -88,7 +88,7 @@ pub enum SimulatedClientsError {
     NoRoom {
         /// Network of the clients.
         network: Prefix,
-        /// Clients that fit.
+        /// Number of clients that fit into the network.
         room: u32,
         /// Clients requested.
         requested: u32,
@@ -100,7 +100,7 @@ pub enum SimulatedClientsError {
     Count {
         /// Clients requested.
         requested: u32,
-        /// Sending threads.
+        /// Number of sending threads, the lower limit.
         lanes: usize,
         /// Upper limit.
         max: u32,
@@ -182,7 +182,8 @@ impl SimulatedClientNetwork {
             .map_err(|_| SimulatedClientsError::NoDefault)
     }
 
-    /// Returns subnet `index` of `count` equal subnets of this network.
+    /// Returns subnet `index` of this network, split into `count` equal subnets (rounded up to a
+    /// power of two). An error if a subnet would have no host address.
     pub fn subnet(&self, index: usize, count: usize) -> Result<Self, SimulatedClientsError> {
         let bits = count.next_power_of_two().trailing_zeros() as u8;
         let (width, host): (u8, u128) = match self.network.address() {
@@ -255,8 +256,8 @@ impl SimulatedClientNetwork {
         }
     }
 
-    /// Returns the client number of an address, `None` outside the network. The number may exceed
-    /// the number of clients in use.
+    /// Returns the client number of an address; `None` if no client number gives this address. The
+    /// number may exceed the number of clients in use.
     #[must_use]
     pub fn client_of(&self, address: IpAddr) -> Option<u32> {
         let number = low_bits(address).wrapping_sub(self.base()).wrapping_sub(1);
@@ -337,7 +338,8 @@ impl LaneClients {
     }
 
     /// Returns the sequence number at which numbering restarts at 0: the largest multiple of a full
-    /// round over the lane's clients that fits into a token; 2^27 for random sources.
+    /// round over the lane's clients that fits into a token; 2^27 for random sources and if a round
+    /// does not fit.
     #[must_use]
     pub const fn sequence_end(&self) -> u32 {
         let limit = 1_u32 << SEQUENCE_BITS;

@@ -27,7 +27,7 @@ pub struct LossAttributionCounterReader {
     local_interface: Option<InterfaceCounterReader>,
     peer: Option<VethPeer>,
     remote_counters: Option<RemoteCounterReader>,
-    /// The target is an address of this host.
+    /// True if the target is an address of this host.
     shared_host: bool,
     ipv4: bool,
     ptp: Option<PtpLoadTransport>,
@@ -116,7 +116,8 @@ impl LossAttributionCounterReader {
             || self.peer.as_ref().is_some_and(|peer| peer.has_target)
     }
 
-    /// Reads all counters.
+    /// Reads the counters of both sides; those that cannot be read are `None`, or 0 for the driver
+    /// counters of a veth.
     pub fn read(&mut self) -> LossAttributionCounts {
         let ipv4 = self.ipv4;
         let mut local_counters =
@@ -168,7 +169,8 @@ const XDP_TX_ERRORS: &str = "_xdp_tx_errors";
 /// the peer's ring.
 const XDP_XMIT_ERRORS: &str = "_xdp_xmit_errors";
 
-/// Returns the sum over all queues of the driver counters whose name ends in `suffix`.
+/// Returns the sum over all queues of the driver counters whose name ends in `suffix`; `None` if
+/// they cannot be read.
 fn driver_counter_sum(interface: &str, suffix: &str) -> Option<u64> {
     let stats = ethtool::stats(interface).ok()?;
     Some(stats.iter().filter(|(name, _)| name.ends_with(suffix)).map(|(_, count)| count).sum())

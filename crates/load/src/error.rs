@@ -44,7 +44,7 @@ pub enum LoadError {
     /// The search settings are invalid.
     #[error(transparent)]
     Search(#[from] SearchConfigError),
-    /// Requests cannot be authenticated.
+    /// NTS sessions for the requests are unavailable, or the options exclude NTS.
     #[error(transparent)]
     Nts(#[from] NtsError),
     /// The remote counters cannot be read.
@@ -135,7 +135,8 @@ impl LoadError {
     }
 }
 
-/// Groups unusable engines by reason: returns each reason with the names of its engines.
+/// Groups unusable engines by reason. Returns pairs of the engines' names, joined by "or", and
+/// their common reason.
 pub(crate) fn group_by_reason(refused: &[(LoadEngineKind, String)]) -> Vec<(String, &str)> {
     let mut grouped: Vec<(String, &str)> = Vec::new();
     for (engine, message) in refused {

@@ -5,10 +5,10 @@ use horolog_record::ClientFairness;
 
 use crate::clients::LaneClients;
 
-/// Counts of one client.
+/// Numbers of requests and replies of one client.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ClientReplyCounts {
-    /// Requests.
+    /// Number of requests of the client.
     pub requests: u32,
     /// Requests with a valid reply in time.
     pub answered: u32,
@@ -52,8 +52,9 @@ impl PerClientCounts {
     }
 }
 
-/// Returns minimum, median and maximum of the clients' reply ratios, and Jain's fairness index;
-/// `None` if no client sent a request.
+/// Returns the fairness of the replies to the clients that sent requests: number of clients and of
+/// those without a reply, minimum, median and maximum reply ratio, and Jain's index (`None` without
+/// replies). `None` if no client sent a request.
 #[must_use]
 pub fn client_fairness(clients: &[ClientReplyCounts]) -> Option<ClientFairness> {
     let active = clients.iter().filter(|client| client.requests > 0);

@@ -1,5 +1,5 @@
-//! Findings about a run, from its counts alone. There is one finding of each kind: it describes the
-//! worst trial and the number of affected trials.
+//! Findings about a run, from its counts and properties. A finding about trials occurs once: it
+//! describes the worst trial, and states the number of affected trials.
 
 #[cfg(test)]
 mod tests;
@@ -104,7 +104,7 @@ pub struct RunFindingInputs<'a> {
     pub overload: Option<&'a OverloadResult>,
 }
 
-/// Returns all findings about a run.
+/// Returns all findings about a run. Outages are omitted if no request was answered as intended.
 #[must_use]
 pub fn run_findings(
     trials: &[TrialWithCounts<'_>],

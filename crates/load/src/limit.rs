@@ -48,7 +48,8 @@ pub enum LoadLimitError {
     Rate(String),
 }
 
-/// Requests or replies that are counted as a share of the requests sent.
+/// Requests or replies that are counted as a share of the requests sent; for `CompliantLoss`, of
+/// those that the compliant clients sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum ShareMetric {
     Loss,
@@ -226,14 +227,14 @@ impl ComparisonOperator {
 
 /// Limit of a load: an unwanted condition on a metric.
 #[derive(Clone, PartialEq, Debug)]
-pub struct LoadLimit {
+pub struct LoadMetricLimit {
     text: String,
     metric: LoadMetric,
     comparison: ComparisonOperator,
     bound: f64,
 }
 
-impl FromStr for LoadLimit {
+impl FromStr for LoadMetricLimit {
     type Err = LoadLimitError;
 
     fn from_str(text: &str) -> Result<Self, LoadLimitError> {
@@ -241,7 +242,7 @@ impl FromStr for LoadLimit {
     }
 }
 
-impl LoadLimit {
+impl LoadMetricLimit {
     fn parse_with(
         text: &str,
         parse_metric: impl FnOnce(&str) -> Result<LoadMetric, LoadLimitError>,
@@ -293,7 +294,8 @@ impl LoadLimit {
     }
 
     /// Evaluates the limit for a run, over all trials. In a search, whose trials may exceed the
-    /// loss goal, only the trials at the rate found count.
+    /// loss goal, only the trials at the rate found count, if it found one. The limit fails if
+    /// nothing was measured.
     #[must_use]
     pub fn evaluate(&self, trials: &[Trial], search: Option<&SearchResult>) -> LimitResult {
         if let LoadMetric::Search(kind) = self.metric {
@@ -304,7 +306,8 @@ impl LoadLimit {
         self.compare_worst(trials.map(|(index, trial)| (Some(index), self.trial_value(trial))))
     }
 
-    /// Evaluates the limit for an NTS-KE load.
+    /// Evaluates the limit for an NTS-KE load, as [`LoadLimit::evaluate`]; the round trip is the
+    /// handshake.
     #[must_use]
     pub fn evaluate_nts_ke(
         &self,
@@ -359,8 +362,8 @@ impl LoadLimit {
         }
     }
 
-    /// Compares the worst of the values with the bound. A missing value is worse than any other,
-    /// and fails the limit.
+    /// Compares the worst of the values with the bound. A missing value is worse than any other and
+    /// fails the limit; so does the lack of any value.
     fn compare_worst(
         &self,
         values: impl IntoIterator<Item = (Option<usize>, Option<f64>)>,
@@ -389,8 +392,8 @@ fn search_rate(search: Option<&SearchResult>, kind: CapacitySearchGoal) -> Optio
     search.filter(|search| search.kind == kind).map(|search| search.rate)
 }
 
-/// Returns true if trials at this rate are evaluated. In a search, only those at the rate found
-/// are.
+/// Returns true if trials at this rate are evaluated. In a search that found a rate, only those at
+/// that rate are.
 fn is_evaluated(search: Option<&SearchResult>, rate: f64) -> bool {
     let lower = search.and_then(|search| search.lower);
     lower.is_none_or(|lower| (rate - lower).abs() <= lower * 1e-6)

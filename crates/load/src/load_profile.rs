@@ -41,7 +41,7 @@ pub enum LoadProfileError {
     /// An interval below the minimum.
     #[error("an interval must be at least {}, not {}", Span::from(INTERVAL_MIN), Span::from(*.0))]
     Interval(Duration),
-    /// A phase whose duration is not a multiple of the interval.
+    /// A phase whose duration is 0 or not a multiple of the interval.
     #[error(
         "phase '{phase}' lasts {}, which is not a multiple of the interval of {}; change one of \
          them",
@@ -141,7 +141,8 @@ impl LoadProfile {
     }
 
     /// Returns a profile of one rate (soak test). The default interval is 1 s, or the smallest
-    /// number of whole seconds that gives at most [`SOAK_INTERVALS`] intervals.
+    /// number of whole seconds that gives at most [`SOAK_INTERVALS`] intervals, but not more than
+    /// `duration`; then an incomplete last interval is omitted.
     pub fn soak(
         rate: f64,
         duration: Duration,
@@ -320,7 +321,7 @@ impl LoadProfileSendTimes {
         rest.iter().map(|phase| phase.end).find(|end| *end > at)
     }
 
-    /// Returns the number of requests due between `at` and the end of the profile.
+    /// Returns the lane's number of requests due between `at` and the end of the profile, rounded.
     pub(crate) fn requests_after(&self, at: u64) -> u64 {
         self.phases.iter().map(|phase| phase.requests_after(at)).sum::<f64>().round() as u64
     }

@@ -72,7 +72,8 @@ pub struct MissingReplies {
     pub late: u64,
     /// Invalid replies, which belong to lost requests.
     pub invalid: u64,
-    /// All datagrams received from the target, whatever their outcome.
+    /// Replies in time, late, duplicate and invalid ones, those to requests of earlier trials
+    /// included.
     pub arrived: u64,
 }
 
@@ -230,7 +231,7 @@ impl InterfacePacketCounts {
     }
 }
 
-/// Returns the increase of the UDP counters that show losses.
+/// Returns the increase of the UDP counters that [`attribute`] uses; the others are 0.
 fn udp_since(after: UdpCounts, before: &UdpCounts) -> UdpCounts {
     let errors = after.receive_buffer_errors.saturating_sub(before.receive_buffer_errors);
     UdpCounts {

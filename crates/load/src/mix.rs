@@ -26,7 +26,7 @@ pub struct MixPart {
     pub request_kind: RequestKind,
 }
 
-/// Kind of requests.
+/// Protocol and options of the requests of one part of a mix.
 #[derive(Clone, Debug)]
 pub enum RequestKind {
     /// NTP requests.
@@ -40,9 +40,9 @@ pub enum RequestKind {
 pub struct NtpRequestOptions {
     /// NTP version, 1 to 4.
     pub version: u8,
-    /// Interleaved mode (RFC 9769).
+    /// True for interleaved mode (RFC 9769).
     pub interleaved: bool,
-    /// NTS authentication.
+    /// NTS authentication with new sessions; `None` without.
     pub nts: Option<NtsOptions>,
     /// NTS authentication by existing sessions.
     pub sessions: Option<Arc<NtsSessions>>,
@@ -74,7 +74,7 @@ pub enum MixError {
     /// Two parts with the same name.
     #[error("'{0}' occurs twice in the mix; specify one weight")]
     DuplicateName(String),
-    /// Fewer clients or threads than kinds.
+    /// Fewer clients than kinds of requests.
     #[error("a mix of {parts} kinds of requests needs at least as many clients, not {clients}")]
     Clients {
         /// Number of kinds.
@@ -95,18 +95,27 @@ pub fn shares(parts: &[MixPart]) -> Vec<f64> {
 }
 
 /// Divides `total` items by shares that sum to 1. Each share receives at least one item, so the sum
-/// exceeds `total` if there are fewer items than shares.
+/// can exceed `total` if a share amounts to less than one item.
 #[must_use]
 pub fn divide(total: u32, shares: &[f64]) -> Vec<u32> {
     let rounded_down = |share: f64| (f64::from(total) * share) as u32;
     let mut parts: Vec<_> = shares.iter().map(|&share| rounded_down(share).max(1)).collect();
+    let shortfall = |index: usize, part: u32| f64::from(total) * shares[index] - f64::from(part);
     // The remainder of rounding goes to the parts that are furthest below their share.
-    let remainder = total.saturating_sub(parts.iter().sum());
-    for _ in 0..remainder {
-        let shortfall = |index: usize| f64::from(total) * shares[index] - f64::from(parts[index]);
-        let most = (0..parts.len()).rev().max_by(|&a, &b| shortfall(a).total_cmp(&shortfall(b)));
-        if let Some(index) = most {
+    for _ in 0..total.saturating_sub(parts.iter().sum()) {
+        let below =
+            |&a: &usize, &b: &usize| shortfall(a, parts[a]).total_cmp(&shortfall(b, parts[b]));
+        if let Some(index) = (0..parts.len()).rev().max_by(below) {
             parts[index] += 1;
+        }
+    }
+    // What parts with less than one item received comes from those furthest above their share.
+    for _ in 0..parts.iter().sum::<u32>().saturating_sub(total) {
+        let above =
+            |&a: &usize, &b: &usize| shortfall(b, parts[b]).total_cmp(&shortfall(a, parts[a]));
+        let donors = (0..parts.len()).filter(|&index| parts[index] > 1);
+        if let Some(index) = donors.max_by(above) {
+            parts[index] -= 1;
         }
     }
     parts
@@ -238,5 +247,7 @@ mod tests {
         assert_eq!(divide(2, &[0.5, 0.3, 0.2]), [1, 1, 1]);
         assert_eq!(divide(10, &[0.5, 0.25, 0.25]), [5, 3, 2]);
         assert_eq!(divide(100, &[0.98, 0.01, 0.01]), [98, 1, 1]);
+        assert_eq!(divide(3, &[0.9, 0.05, 0.05]), [1, 1, 1]);
+        assert_eq!(divide(10, &[0.96, 0.02, 0.02]), [8, 1, 1]);
     }
 }

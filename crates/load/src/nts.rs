@@ -84,7 +84,7 @@ pub struct NtsOptions {
 pub enum SessionCount {
     /// From 1 to [`SESSIONS_MAX`] sessions, shared by all clients.
     Shared(usize),
-    /// One for each client.
+    /// One session for each client.
     PerClient,
 }
 
@@ -401,11 +401,12 @@ impl NtsSessions {
 impl fmt::Debug for NtsSessions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = self.sessions.len();
-        f.debug_struct("Sessions").field("count", &count).finish_non_exhaustive()
+        f.debug_struct("NtsSessions").field("count", &count).finish_non_exhaustive()
     }
 }
 
-/// Runs `count` exchanges; several at the same time if `count` is large.
+/// Runs `count` exchanges, in one thread for every 16 of them, at most
+/// [`CONCURRENT_EXCHANGES_MAX`]. An error of any exchange is returned instead of the sessions.
 fn run_exchanges(
     count: usize,
     one: &(dyn Fn() -> Result<SessionSecrets, NtsError> + Sync),

@@ -22,7 +22,7 @@ use horolog_stats::{Recorder, Search, SearchConfig};
 
 use crate::error::LoadError;
 use crate::findings;
-use crate::limit::LoadLimit;
+use crate::limit::LoadMetricLimit;
 use crate::nts::{AeadAlgorithm, NtsError, TrustAnchors};
 use crate::target::{self, AddressFamily, TargetName};
 use live::NtsKeSampler;
@@ -46,7 +46,8 @@ pub const CONNECTIONS_MAX: usize = 4096;
 /// Stack size of a client thread, in bytes; TLS needs several tens of KiB.
 const STACK_LEN: usize = 256 * 1024;
 
-/// Pause after a failure, so that a server that refuses at once is not polled in a tight loop.
+/// Pause of a client after a failure in a closed loop, so that a server that refuses at once is not
+/// polled in a tight loop.
 const FAILURE_PAUSE: Duration = Duration::from_millis(10);
 
 /// Job of the clients: closed loop or search.
@@ -57,7 +58,7 @@ pub enum NtsKeLoadProcedure {
     ClosedLoop(Duration),
     /// Search for the highest intended rate at which the goal is met.
     Search {
-        /// Name of the search.
+        /// Goal of the search, as named in the result.
         kind: CapacitySearchGoal,
         /// Rates, goal and durations of the trials.
         config: SearchConfig,
@@ -73,7 +74,7 @@ pub struct NtsKeLoadOptions {
     pub family: Option<AddressFamily>,
     /// Expected name in the server's certificate; `None` uses the host name of the target.
     pub name: Option<String>,
-    /// The user declares a public target as their own.
+    /// True if the user declares a public target as their own.
     pub i_own_this_target: bool,
     /// Trusted certificates.
     pub trust: TrustAnchors,
@@ -84,7 +85,7 @@ pub struct NtsKeLoadOptions {
     /// Timeout of one exchange; in a search, counted from its intended start.
     pub timeout: Duration,
     /// Limits of the run.
-    pub limits: Vec<LoadLimit>,
+    pub limits: Vec<LoadMetricLimit>,
     /// Command line, for the record.
     pub command: Vec<String>,
 }
@@ -165,8 +166,8 @@ impl NtsKeLoadOptions {
     }
 }
 
-/// Runs the load until it is complete or `stop` returns true. `observer` is called after each
-/// trial.
+/// Runs the load until it is complete or `stop` returns true. `observer` is called after each trial
+/// and, if it wants snapshots, during it.
 pub fn run(
     options: &NtsKeLoadOptions,
     stop: &(dyn Fn() -> bool + Sync),
@@ -194,7 +195,7 @@ pub fn run(
         }
     };
     let findings = findings(&trials, search.as_ref(), first_failure, stop());
-    let judge = |limit: &LoadLimit| limit.evaluate_nts_ke(&trials, search.as_ref());
+    let judge = |limit: &LoadMetricLimit| limit.evaluate_nts_ke(&trials, search.as_ref());
     let limits = options.limits.iter().map(judge).collect();
     Ok(NtsKeResult {
         schema: LOAD_SCHEMA.to_owned(),

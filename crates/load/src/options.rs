@@ -12,7 +12,7 @@ use horolog_time::Span;
 use crate::capture::CaptureOptions;
 use crate::compliant_clients::CompliantClientOptions;
 use crate::counter_watch::ServerRequestCountsFn;
-use crate::limit::LoadLimit;
+use crate::limit::LoadMetricLimit;
 use crate::load_profile::LoadProfile;
 use crate::mix::MixPart;
 use crate::nts::{NtsOptions, NtsSessions};
@@ -24,7 +24,7 @@ use crate::run::OverloadTest;
 use crate::target::{AddressFamily, RouteHints, TargetName};
 use crate::trailer::TrailerOptions;
 
-/// Job of a run.
+/// Sequence of rates and trials that a run goes through.
 #[derive(Clone, PartialEq, Debug)]
 pub enum LoadProcedure {
     /// Trials at rising rates.
@@ -99,7 +99,7 @@ pub struct LoadOptions {
     pub echo: bool,
     /// Send requests in interleaved mode (RFC 9769).
     pub interleaved: bool,
-    /// Authenticate requests.
+    /// Authentication of requests with NTS sessions from NTS-KE; `None` without.
     pub nts: Option<NtsOptions>,
     /// Authenticate requests with existing sessions, instead of those of `nts`.
     pub sessions: Option<Arc<NtsSessions>>,
@@ -122,7 +122,7 @@ pub struct LoadOptions {
     /// found.
     pub overload_test: Option<OverloadTest>,
     /// Limits of the run.
-    pub limits: Vec<LoadLimit>,
+    pub limits: Vec<LoadMetricLimit>,
     /// Command line, for the record.
     pub command: Vec<String>,
     /// Unnamed network namespaces in which the server may run.
@@ -136,7 +136,8 @@ pub struct LoadOptions {
 }
 
 impl LoadOptions {
-    /// Returns the length of the intervals of its load profile; `None` without a profile.
+    /// Returns the length of the intervals of the load profile or of the overload test; `None` if
+    /// the run has neither.
     #[must_use]
     pub fn interval(&self) -> Option<Span> {
         let length = match &self.job {

@@ -1,6 +1,5 @@
 //! Outages of a server: periods in which requests were sent and none was answered. Late or invalid
-//! replies end an outage. A restart of the server shows in any run, to the millisecond. Evaluates
-//! nothing.
+//! replies end an outage. Evaluates nothing.
 
 use horolog_time::{Monotonic, Span, Timestamp};
 
@@ -16,7 +15,8 @@ const OUTAGES_MAX: usize = 64;
 /// Period in which the server answered no request of a trial.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Outage {
-    /// Intended send time of the last answered request before it, since the start of the trial.
+    /// Intended send time of the last answered request before the outage, or arrival of a late or
+    /// invalid reply; since the start of the trial.
     pub from: Span,
     /// Intended send time of the first answered request after the outage, or send time of the last
     /// request; from the start of the trial.
@@ -92,7 +92,8 @@ impl OutageDetector {
     }
 }
 
-/// Returns the periods in which two parts of the same trial both had an outage.
+/// Returns the periods of at least [`OUTAGE_MIN`] in which two parts of the same trial both had an
+/// outage.
 #[must_use]
 pub fn common_outages(one: &[Outage], other: &[Outage]) -> Vec<Outage> {
     let both = one.iter().flat_map(|one| {

@@ -77,7 +77,8 @@ pub struct RunPlan {
     pub interleaved: bool,
     /// True if each client is counted separately.
     pub fairness: bool,
-    /// Length of the intervals of its load profile; `None` without a profile.
+    /// Length of the intervals of the load profile or of the overload test; `None` if the run has
+    /// neither.
     pub interval: Option<Span>,
     /// Number of the first lane, greater than 0 if other engines send at the same time. It offsets
     /// the lanes' source ports, cores and PTP port numbers.
@@ -90,7 +91,7 @@ pub struct RunPlan {
     pub reply_drop: Option<ReplyDropPlan>,
     /// Network of a concurrent engine's clients, whose replies do not belong to this run.
     pub excluded_network: Option<SimulatedClientNetwork>,
-    /// Consecutive requests of one simulated client.
+    /// Number of consecutive requests of one simulated client.
     pub consecutive_requests: u32,
     /// True if a capture must record the packets sent, so they must pass the queues.
     pub is_captured: bool,

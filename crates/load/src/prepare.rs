@@ -99,7 +99,8 @@ fn resolve_facts(
     Ok((facts, netlink, route))
 }
 
-/// Opens the NTS sessions that authenticate requests.
+/// Returns the NTS sessions that authenticate requests: the existing ones, or new ones from NTS-KE;
+/// `None` without NTS. An error if other options exclude NTS.
 fn sessions(
     options: &LoadOptions,
     target: SocketAddr,
@@ -240,7 +241,8 @@ impl<'a> EngineOpener<'a> {
         reserved
     }
 
-    /// Returns the network of simulated clients; `None` for an engine with real clients.
+    /// Returns the network of simulated clients; `None` for the udp engine and for PTP over
+    /// Ethernet.
     fn network(
         &self,
         kind: Kind,
@@ -270,7 +272,7 @@ impl<'a> EngineOpener<'a> {
         self.options.ptp.is_some_and(|ptp| ptp.transport == PtpLoadTransport::Ethernet)
     }
 
-    /// Returns one lane and one client, because PTP ports are fixed; an error if the options
+    /// Returns one lane and one client, for `what`, which supports no more; an error if the options
     /// require more.
     fn single_client(&self, kind: Kind, what: &str) -> Result<(usize, u32), LoadError> {
         let (clients, threads) = (self.options.clients, self.options.threads);
@@ -282,7 +284,8 @@ impl<'a> EngineOpener<'a> {
         Err(engine::unavailable_error(kind, reason, remedy).into())
     }
 
-    /// Returns the default number of sending cores.
+    /// Returns the default number of sending threads: one for each core, or for every second one if
+    /// the target is this host.
     fn default_lanes(&self, route: &Route) -> usize {
         let cores = match route {
             // Threads that spin on every core would leave none to the server.

@@ -25,7 +25,7 @@ use horolog_wire::ptp::{
 use crate::clients::LaneClients;
 use crate::token::RequestTokenCodec;
 
-/// Kind of PTP requests.
+/// Kind of the requests sent to a PTP master, with the reply that each expects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PtpRequestKind {
     /// A `Delay_Req`, answered by a `Delay_Resp`.
@@ -56,8 +56,8 @@ pub struct UnicastMessageTypes {
 }
 
 impl UnicastMessageTypes {
-    /// Takes the first three of `kinds`. `None` if `kinds` is empty, or contains a kind other than
-    /// Announce, Sync and `Delay_Resp`.
+    /// Takes the first three of `kinds`. `None` if there are none, or if one of them is not
+    /// Announce, Sync or `Delay_Resp`.
     #[must_use]
     pub fn new(kinds: &[MessageType]) -> Option<Self> {
         let is_sent = |kind| {
@@ -91,13 +91,13 @@ pub enum PtpLoadTransport {
 pub struct PtpRequestOptions {
     /// Kind of requests.
     pub kind: PtpRequestKind,
-    /// PTP domain.
+    /// PTP domain number of the requests and of valid replies.
     pub domain: u8,
     /// Minor version of the requests: 0 for IEEE 1588-2008, 1 for 2019.
     pub minor_version: u8,
     /// True if requests are sent to the PTP multicast address, and replies too.
     pub multicast: bool,
-    /// Transport.
+    /// Transport of requests and replies.
     pub transport: PtpLoadTransport,
 }
 
@@ -261,7 +261,7 @@ impl PtpRequestTemplate {
     }
 }
 
-/// Returns the port number of a lane's requests.
+/// Returns the port number in the source port identity of a lane's requests.
 #[must_use]
 pub const fn port_number(lane: usize) -> u16 {
     lane as u16 + 1
@@ -276,7 +276,7 @@ pub struct PtpMessageVerifier {
     pub token: RequestTokenCodec,
     /// Index of the lane.
     pub lane: usize,
-    /// Number of lanes.
+    /// Number of lanes, including the lower ones of concurrent engines.
     pub lanes: usize,
     /// Number of clients over all lanes; 0 if a client's address does not determine its lane.
     pub clients: u32,
@@ -287,7 +287,7 @@ pub struct PtpMessageVerifier {
 /// A reply that is valid by its own bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PtpReply {
-    /// A `Delay_Resp`.
+    /// A `Delay_Resp` to a delay request, with or without NetSync Monitor.
     Delay {
         /// Bits of the token.
         token: u64,
@@ -314,13 +314,13 @@ pub enum PtpReply {
     },
     /// Announce, Sync or `Follow_Up` under a grant.
     Granted,
-    /// A Sync.
+    /// A Sync that answers a NetSync Monitor request.
     Sync {
         /// Master's transmit time of the Sync, in ns of its timescale; `None` if a `Follow_Up`
         /// carries it.
         transmit_ns: Option<i64>,
     },
-    /// A `Follow_Up`.
+    /// A `Follow_Up` to a Sync of a NetSync Monitor exchange in two-step mode.
     FollowUp {
         /// Master's transmit time of the Sync, in ns of its timescale.
         transmit_ns: i64,

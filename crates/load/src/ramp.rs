@@ -25,13 +25,13 @@ pub enum RampError {
     /// A multiplier that does not increase the rate.
     #[error("{0} is not a valid multiplier; choose a number above 1")]
     Multiplier(f64),
-    /// Too many trials.
+    /// More rates than a ramp may have.
     #[error(
         "these rates and this multiplier make more than {STEPS_MAX} trials; choose a larger \
              multiplier"
     )]
     TooMany,
-    /// Trials without duration.
+    /// Trials shorter than 1 ms or longer than a day.
     #[error("a trial must last from 1 ms to 1 day, not {}", Span::from(*.0))]
     Duration(Duration),
 }
@@ -41,7 +41,7 @@ pub enum RampError {
 pub struct Ramp {
     /// First rate, in requests per second.
     pub min: f64,
-    /// Highest rate, in requests per second.
+    /// Upper limit of the rates, in requests per second.
     pub max: f64,
     /// Factor between two consecutive rates.
     pub multiplier: f64,
@@ -51,8 +51,8 @@ pub struct Ramp {
 
 impl Ramp {
     /// Returns the rates in rising order, or the reason for which the ramp is invalid. Rates above
-    /// 1 are whole numbers: the fraction is dropped before the next rate is computed, as in
-    /// ntpperf's tables.
+    /// 1 are whole numbers: the first is rounded, and the others lose their fraction before the
+    /// next rate is computed, as in ntpperf's tables. The last rate may be below `max`.
     pub fn rates(&self) -> Result<Vec<f64>, RampError> {
         let Self { min, max, multiplier, duration } = *self;
         // Written so that NaN fails as well.

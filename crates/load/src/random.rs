@@ -1,4 +1,5 @@
-//! Pseudo-random numbers for spacing and keys: fast, seeded, repeatable. Not for secrets.
+//! Random numbers: a fast, seeded, repeatable generator for spacing, and the random key of a run.
+//! Not for secrets.
 
 use std::fs::File;
 use std::io::{self, Read as _};

@@ -16,7 +16,7 @@ pub const INTERVALS_MIN: usize = 3;
 /// Largest number of intervals before the event that are compared.
 pub const REFERENCE_INTERVALS_MAX: usize = 10;
 
-/// Loss ratio that always counts as recovered.
+/// Largest loss ratio that always counts as recovered.
 const LOSS_MIN: f64 = 0.001;
 
 /// Tolerance of the p90 round trip beyond twice the earlier value, in ns.

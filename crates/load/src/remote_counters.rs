@@ -1,5 +1,6 @@
 //! Counters of the server's side, from the counter snapshot of its host (`horolog counters`), read
-//! before and after each trial. A failed reading becomes a finding and never ends a run.
+//! before and after each trial. A failed reading becomes a finding and does not end the run; only
+//! the first one, before the first trial, is an error.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -42,7 +43,7 @@ pub(crate) struct RemoteCounterReader {
 /// Errors of the remote counters.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct RemoteCounterErrors {
-    /// Number of readings attempted.
+    /// Number of readings attempted after the first one.
     pub readings: usize,
     /// Number of readings that failed.
     pub failed: usize,

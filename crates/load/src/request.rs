@@ -106,13 +106,14 @@ pub struct FrameTemplate {
 pub struct LaneFrameParameters {
     /// MAC address of the sending interface.
     pub source_mac: MacAddress,
-    /// MAC address of the target or of the gateway to it.
+    /// MAC address of the target, of the gateway to it, or of the multicast group of PTP requests.
     pub destination_mac: MacAddress,
     /// Network of the simulated clients.
     pub network: SimulatedClientNetwork,
-    /// UDP source port of the lane.
+    /// UDP source port of the lane; for PTP the port of the requests, which all lanes share.
     pub source_port: u16,
-    /// Target, of the same address family as the network.
+    /// Destination of the requests: the target or, for PTP multicast, the group. Of the same
+    /// address family as the network.
     pub target: SocketAddr,
     /// NTP version, 1 to 4.
     pub version: u8,
@@ -162,7 +163,7 @@ impl LaneFrameParameters {
 }
 
 impl FrameTemplate {
-    /// Builds the template.
+    /// Builds the template of a lane's frames, and the checksum sums of their constant parts.
     #[must_use]
     pub fn new(plan: &LaneFrameParameters) -> Self {
         // The address before client 0's is the network address.

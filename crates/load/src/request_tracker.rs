@@ -396,13 +396,14 @@ impl RequestTracker {
         }
     }
 
-    /// Returns the number of requests sent without a valid reply so far.
+    /// Returns the number of requests sent that have no complete valid reply so far, not even a
+    /// late one.
     #[must_use]
     pub const fn outstanding(&self) -> u64 {
         self.sent.saturating_sub(self.answered)
     }
 
-    /// Returns the valid first replies so far.
+    /// Returns the number of valid first replies so far, late ones included.
     #[must_use]
     pub const fn answered(&self) -> u64 {
         self.answered

@@ -20,7 +20,7 @@ use crate::capture::{CaptureError, CaptureOptions, CaptureSummary, RunningCaptur
 use crate::counter_watch::LossAttributionCounterReader;
 use crate::error::LoadError;
 use crate::findings::{self, RunFindingInputs, TrialWithCounts};
-use crate::limit::LoadLimit;
+use crate::limit::LoadMetricLimit;
 use crate::loss_attribution::{self, MissingReplies};
 use crate::options::{LoadOptions, LoadProcedure};
 use crate::plan::TrialPlan;
@@ -42,7 +42,7 @@ const TRIAL_PAUSE: Duration = Duration::from_millis(10);
 /// Longest warm-up, in seconds.
 const WARM_UP_S_MAX: f64 = 10.0;
 
-/// A prepared run.
+/// Run whose options are resolved and whose engine is open, with its results so far.
 pub struct LoadRun {
     options: LoadOptions,
     prepared: PreparedLoad,
@@ -60,9 +60,9 @@ pub struct LoadRun {
 }
 
 impl LoadRun {
-    /// Checks and resolves all options, and opens the engine. Sends nothing, except to learn a MAC
-    /// address and, if the engine is chosen automatically or is the XDP engine, to test whether
-    /// replies arrive.
+    /// Checks and resolves all options, and opens the engine. Sends no load, only what this needs:
+    /// name and neighbour resolution, NTS-KE, a request for the remote counters, and test requests
+    /// of NTS or of an engine that is chosen automatically or is the XDP engine.
     pub fn prepare(mut options: LoadOptions) -> Result<Self, LoadError> {
         profile::check_job(&options)?;
         let prepared = prepare(&options)?;
@@ -128,7 +128,8 @@ impl LoadRun {
         }
     }
 
-    /// Runs all trials and returns the record.
+    /// Runs all trials and returns the record. An error after the first trial ends the run and
+    /// becomes a finding; before, it is returned.
     pub fn run(mut self, observer: &mut dyn LoadObserver) -> Result<LoadResult, LoadError> {
         let started = rfc3339_now();
         let overload_test = self.options.overload_test;
@@ -303,7 +304,7 @@ impl LoadRun {
     }
 
     /// Sends requests of all clients without counting them, at the initial rate of a trial or
-    /// profile, so that the server has state of each client.
+    /// profile and for at most [`WARM_UP_S_MAX`], so that the server has state of each client.
     fn warm_up(&mut self, plan: &TrialPlan) -> Result<(), LoadError> {
         if self.options.warm_up > 0 {
             let rate =
@@ -366,7 +367,7 @@ impl LoadRun {
         let reply_timeout_ns = plan.reply_timeout.as_nanos() as u64;
         let offset = plan.offset.map(|offset| offset.method());
         let trials: Vec<_> = self.trials.into_iter().map(|(trial, _)| trial).collect();
-        let judge = |limit: &LoadLimit| limit.evaluate(&trials, self.search.as_ref());
+        let judge = |limit: &LoadMetricLimit| limit.evaluate(&trials, self.search.as_ref());
         let limits = self.options.limits.iter().map(judge).collect();
         LoadResult {
             schema: LOAD_SCHEMA.to_owned(),

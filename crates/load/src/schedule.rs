@@ -82,7 +82,8 @@ pub struct LaneSchedule {
 impl LaneSchedule {
     /// Returns the schedule of lane `lane` of `lanes`, which together send `rate` requests per
     /// second for `duration` from `start`. With constant spacing the lanes interleave evenly; with
-    /// exponential spacing `seed` determines the intervals. `None` if [`interval`] returns `None`.
+    /// exponential spacing `seed` determines the intervals. `None` if [`interval`] returns `None`
+    /// or the duration does not fit into 64 bits.
     #[must_use]
     pub fn new(
         start: Timestamp<Monotonic>,
@@ -106,7 +107,8 @@ impl LaneSchedule {
         Some(schedule)
     }
 
-    /// Returns the schedule of lane `lane` of `lanes` on a load profile from `start`.
+    /// Returns the schedule of lane `lane` of `lanes` on a load profile from `start`. `None` if
+    /// [`LaneSchedule::new`] has no schedule for the highest rate and the duration.
     #[must_use]
     pub fn with_profile(
         start: Timestamp<Monotonic>,
@@ -163,7 +165,8 @@ impl LaneSchedule {
         self.planned
     }
 
-    /// Advances to the end and returns the number of requests of the whole schedule.
+    /// Advances to the end and returns the number of requests of the whole schedule, without
+    /// skipped ones. On a load profile, those not yet reached count as the integral of the rate.
     pub fn advance_to_end(&mut self) -> u64 {
         if let Some(instants) = self.profile.take() {
             self.planned +=

@@ -33,7 +33,7 @@ pub enum TargetError {
     /// The interface is not up.
     #[error("interface '{0}' is down; run 'ip link set {0} up'")]
     Down(String),
-    /// The neighbour at its address did not answer.
+    /// The target or the router to it did not answer neighbour resolution.
     #[error(
         "no MAC address for {address} on interface '{interface}' within {} ms; check that it is up \
          and on this link, or specify its MAC address",

@@ -30,7 +30,7 @@ pub struct TrailerOptions {
 }
 
 impl TrailerOptions {
-    /// Returns true if there are none.
+    /// Returns true if there are neither extension fields nor a MAC.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.fields.is_empty() && self.mac.is_none()

@@ -13,7 +13,7 @@ use crate::fairness;
 use crate::plan::{MixPartPlan, TrialPlan};
 use crate::request_tracker::TrialCounts;
 
-/// Returns the record of a trial.
+/// Returns the record of a trial, without the name of its phase and without compliant clients.
 #[must_use]
 pub fn record(
     plan: &TrialPlan,

@@ -17,7 +17,7 @@ use crate::{AeadAlgorithm, COOKIES_MAX, SessionKeys};
 mod template;
 pub use template::RequestTemplate;
 
-/// Length of the unique identifiers generated here, in bytes.
+/// Length of the unique identifiers of requests sealed here, in bytes.
 pub const UNIQUE_ID_LEN: usize = 32;
 /// Longest cookie of a server that is stored, in bytes.
 pub(crate) const FOREIGN_COOKIE_LEN_MAX: usize = 1024;
@@ -37,11 +37,11 @@ pub enum ReplyError {
     /// client waits for an authentic reply before it requests new keys (RFC 8915, section 5.7).
     #[error("the server refused the cookie (kiss code NTSN)")]
     CookieRefused,
-    /// Another kiss-o'-death, not authenticated. A client complies if the unique identifier is that
-    /// of its request (RFC 8915, section 5.7).
+    /// Another kiss-o'-death, not authenticated, but with the unique identifier of the request, so
+    /// that a client complies (RFC 8915, section 5.7).
     #[error("a kiss-o'-death")]
     KissOfDeath,
-    /// The authenticator is invalid.
+    /// The authenticator is invalid, or the buffer is too short for the plaintext.
     #[error("not authentic")]
     Forged,
 }
@@ -53,7 +53,7 @@ pub struct AuthenticReply<'a> {
 }
 
 impl<'a> AuthenticReply<'a> {
-    /// Returns the new cookies.
+    /// Returns the new cookies, up to the first malformed field.
     pub fn cookies(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let mut rest = self.text;
         core::iter::from_fn(move || {
@@ -196,7 +196,8 @@ pub struct ClientSession {
 }
 
 impl ClientSession {
-    /// Creates a session with the keys and cookies of an NTS-KE exchange.
+    /// Creates a session with the keys and cookies of an NTS-KE exchange. Stores the first eight
+    /// cookies, without empty ones and those of more than 1024 bytes.
     #[must_use]
     pub fn new<'c>(keys: &SessionKeys, cookies: impl IntoIterator<Item = &'c [u8]>) -> Self {
         let mut session = Self {
@@ -222,9 +223,9 @@ impl ClientSession {
         self.cookies.pop()
     }
 
-    /// Writes a sealed request to the front of `out`. It consumes one cookie, and has a placeholder
-    /// for each missing cookie as far as they fit into `out`. Returns its length in bytes; 0 if no
-    /// cookie is left or `out` is too short. `nonce` must be random.
+    /// Writes a sealed request to the front of `out`. It consumes one cookie, even if `out` is too
+    /// short, and has a placeholder for each missing cookie as far as they fit into `out`. Returns
+    /// its length in bytes; 0 if no cookie is left or `out` is too short. `nonce` must be random.
     pub fn seal_request(
         &mut self,
         header: &[u8; HEADER_LEN],
@@ -242,8 +243,8 @@ impl ClientSession {
             .unwrap_or(0)
     }
 
-    /// Opens the reply `packet` to the request with `unique_id`, and stores its cookies. Returns
-    /// the number of cookies in the reply.
+    /// Opens the reply `packet` to the request with `unique_id`, and stores its cookies until there
+    /// are eight. Returns the number of cookies in the reply, stored or not.
     pub fn open_reply(&mut self, packet: &[u8], unique_id: &[u8]) -> Result<usize, ReplyError> {
         let mut text = [0; REPLY_TEXT_MAX];
         let reply = open_with_key(&self.s2c, packet, unique_id, &mut text)?;

@@ -90,9 +90,9 @@ pub struct CookieKeys {
 }
 
 impl CookieKeys {
-    /// Derives the keys for the time `now`. `rotation` is the length of a period, in whole seconds
-    /// and at least 1 s; `past_periods` is the number of past periods whose cookies are opened, at
-    /// most [`PAST_PERIODS_MAX`].
+    /// Derives the keys for the time `now`. `rotation` is the length of a period, rounded down to
+    /// whole seconds and raised to at least 1 s; `past_periods` is the number of past periods whose
+    /// cookies are opened, limited to [`PAST_PERIODS_MAX`].
     #[must_use]
     pub fn new(
         secret: &CookieMasterSecret,
@@ -128,7 +128,8 @@ impl CookieKeys {
         period_number(self.rotation_s, now) != self.period
     }
 
-    /// Derives the keys for the time `now` from the same secret.
+    /// Derives the keys for the time `now` from the same secret, with the same length and number of
+    /// periods.
     #[must_use]
     pub fn rotated(&self, now: Timestamp<Utc>) -> Self {
         let period = period_number(self.rotation_s, now);

@@ -19,7 +19,8 @@ pub(crate) const LENGTHS_LEN: usize = 4;
 /// The shortest unique identifier (RFC 8915, section 5.3), in bytes.
 pub(crate) const UNIQUE_ID_LEN_MIN: usize = 32;
 
-/// Error: the bytes are not a valid field, or a field occurs twice.
+/// Error: the bytes are not a valid field, a unique identifier is too short, or a field occurs
+/// twice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct MalformedField;
 
@@ -102,8 +103,9 @@ pub(crate) struct NtsFields<'a> {
     pub(crate) sealed: Option<(AuthenticatorParts<'a>, &'a [u8])>,
 }
 
-/// Finds the NTS fields of `packet`, header included. Fields of other types are tolerated; a second
-/// unique identifier or cookie is not.
+/// Finds the NTS fields of `packet`, header included, up to the authenticator. Fields of other
+/// types are tolerated; a second unique identifier or cookie, or a unique identifier of fewer than
+/// [`UNIQUE_ID_LEN_MIN`] bytes, is not.
 pub(crate) fn find_nts_fields(packet: &[u8]) -> Result<NtsFields<'_>, MalformedField> {
     let mut found = NtsFields { unique_id: None, cookie: None, placeholders: 0, sealed: None };
     let mut rest = packet.get(HEADER_LEN..).ok_or(MalformedField)?;

@@ -29,14 +29,14 @@ pub enum ImportedSessionError {
     /// A key has the wrong length.
     #[error("the {part} has {got} bytes; AEAD_AES_SIV_CMAC_256 (15) requires {want}")]
     Key {
-        /// Name of the key.
+        /// Name of the key: `key C2S` or `key S2C`.
         part: &'static str,
         /// Actual length, in bytes.
         got: usize,
         /// Required length, in bytes.
         want: usize,
     },
-    /// The cookie does not fit into a request.
+    /// The cookie is empty or longer than 1024 bytes; the field is its length, in bytes.
     #[error("the cookie has {0} bytes; 1 to {FOREIGN_COOKIE_LEN_MAX} are supported")]
     Cookie(usize),
 }
@@ -72,14 +72,14 @@ impl ImportedSession {
         Ok(Self { keys, cookie, can_open_replies: s2c.is_some() })
     }
 
-    /// Returns the keys. The server-to-client key is valid only if [`Self::can_open_replies`]
-    /// returns true.
+    /// Returns the session keys. The server-to-client key is valid only if
+    /// [`Self::can_open_replies`] returns true; otherwise it equals the client-to-server key.
     #[must_use]
     pub const fn keys(&self) -> &SessionKeys {
         &self.keys
     }
 
-    /// The cookie.
+    /// Returns the cookie.
     #[must_use]
     pub fn cookie(&self) -> &[u8] {
         &self.cookie
@@ -94,7 +94,7 @@ impl ImportedSession {
 
 impl fmt::Debug for ImportedSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GivenSession")
+        f.debug_struct("ImportedSession")
             .field("opens", &self.can_open_replies)
             .finish_non_exhaustive()
     }

@@ -13,7 +13,8 @@ use crate::field::{
 };
 use crate::{AeadAlgorithm, CookieKeys, SessionKeys};
 
-/// Largest number of cookies in a reply (RFC 8915, section 5.7).
+/// Largest number of cookies in a reply, and that a client stores: the eight that a client should
+/// keep (RFC 8915, section 5.7).
 pub const COOKIES_MAX: usize = 8;
 /// Length of the longest reply to a request whose unique identifier has 32 bytes, in bytes; a
 /// longer identifier adds its extra length.
@@ -34,8 +35,9 @@ const REQUEST_TEXT_MAX: usize = 1024;
 /// Reason why a request gets no authenticated reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum NtsRefusal<'a> {
-    /// The fields are malformed, a required one is missing or repeated, or the padding required by
-    /// RFC 8915, section 5.6, is missing. The request is dropped.
+    /// The fields are malformed, one other than the cookie is missing, one is repeated, or the
+    /// nonce has an invalid length or lacks the padding that RFC 8915, section 5.6, requires. The
+    /// request is dropped.
     #[error("malformed NTS fields")]
     Malformed,
     /// The request has no cookie. It is dropped.
@@ -48,7 +50,8 @@ pub enum NtsRefusal<'a> {
         /// The request's unique identifier.
         unique_id: &'a [u8],
     },
-    /// The cookie is valid, but the request is not authentic. The reply is the same kiss-o'-death.
+    /// The cookie is valid, but the request is not authentic, or its encrypted fields exceed 1024
+    /// bytes. The reply is a kiss-o'-death ([`write_nak`]).
     #[error("not authentic")]
     Forged {
         /// The request's unique identifier.
@@ -91,7 +94,8 @@ impl<'a> AuthenticRequest<'a> {
         opened
     }
 
-    /// Returns the number of cookies, at most `most`, that fit into a reply of `room` bytes.
+    /// Returns the number of cookies, at most `most`, that fit into a reply of `room` bytes; 0 even
+    /// if a reply without cookies does not fit.
     fn fitting_cookies(&self, most: usize, room: usize) -> usize {
         (0..=most).rev().find(|&count| self.reply_len(count) <= room).unwrap_or(0)
     }
@@ -151,8 +155,9 @@ pub fn open_request<'a>(
     result
 }
 
-/// Authenticates up to [`BATCH`] requests like [`open_request`], in less time per request. Passes
-/// each result with its index to `on_result`.
+/// Authenticates the first [`BATCH`] requests like [`open_request`], in less time per request.
+/// Passes each result with its index to `on_result`, not in the order of the indices. `None`
+/// entries have no result.
 pub fn open_requests<'a>(
     keys: &CookieKeys,
     packets: &[Option<&'a [u8]>],
@@ -242,8 +247,8 @@ fn is_authentic(key: &AeadKey, parts: &SealedRequest<'_>) -> bool {
     is_authentic_with_text(key, parts)
 }
 
-/// Returns true if a request with encrypted fields is authentic. The fields are ignored, because
-/// none is defined for requests.
+/// Returns true if a request with encrypted fields of up to [`REQUEST_TEXT_MAX`] bytes is
+/// authentic. The fields are ignored, because none is defined for requests.
 #[cold]
 fn is_authentic_with_text(key: &AeadKey, parts: &SealedRequest<'_>) -> bool {
     let mut text = [0; REQUEST_TEXT_MAX];
@@ -252,7 +257,7 @@ fn is_authentic_with_text(key: &AeadKey, parts: &SealedRequest<'_>) -> bool {
 
 /// Writes the sealed reply to the front of `out`: `header`, unique identifier, and an authenticator
 /// with as many new cookies as the client requested and as fit into the length of the request and
-/// into `out`. Returns its length in bytes; 0 if `out` is too short for a reply without cookies.
+/// into `out`. Returns its length in bytes; 0 if not even a reply without cookies fits.
 ///
 /// `header` cannot be changed afterwards, because it is authenticated with its transmit timestamp.
 /// `random` fills a buffer with unpredictable bytes that never repeat (see [`crate::NonceStream`]).
@@ -272,7 +277,7 @@ pub fn seal_reply(
 /// Reply to be written and sealed.
 #[derive(Debug)]
 pub struct UnsealedReply<'r, 'o> {
-    /// Request of the reply.
+    /// Authentic request that is answered.
     pub request: &'r AuthenticRequest<'r>,
     /// NTP header with its final values.
     pub header: [u8; HEADER_LEN],
@@ -282,7 +287,7 @@ pub struct UnsealedReply<'r, 'o> {
     pub len: usize,
 }
 
-/// Offsets and nonce of a reply that has been written but not sealed.
+/// Nonce, number of cookies and offsets of a reply that has been written but not sealed.
 struct SealOffsets {
     nonce: [u8; NONCE_LEN_MAX],
     cookies: usize,
@@ -290,7 +295,8 @@ struct SealOffsets {
     sealed: core::ops::Range<usize>,
 }
 
-/// Writes and seals up to [`BATCH`] replies like [`seal_reply`], in less time per reply.
+/// Writes and seals up to [`BATCH`] replies like [`seal_reply`], in less time per reply, and sets
+/// their lengths. Skips `None` entries and any beyond [`BATCH`].
 pub fn seal_replies(
     keys: &CookieKeys,
     replies: &mut [Option<UnsealedReply<'_, '_>>],

@@ -13,7 +13,7 @@ use crate::aead::KEY_LEN_MAX;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error("a key of {got} bytes; {algorithm} requires {want}")]
 pub struct WrongKeyLength {
-    /// The algorithm.
+    /// Algorithm for which the key was to be.
     pub algorithm: AeadAlgorithm,
     /// The required length, in bytes.
     pub want: usize,
@@ -60,19 +60,19 @@ impl SessionKeys {
         Self::new(algorithm, c2s, s2c).ok()
     }
 
-    /// The AEAD algorithm.
+    /// Returns the AEAD algorithm for which the keys are.
     #[must_use]
     pub const fn algorithm(&self) -> AeadAlgorithm {
         self.algorithm
     }
 
-    /// The client-to-server key.
+    /// Returns the client-to-server key, of the algorithm's length.
     #[must_use]
     pub fn c2s(&self) -> &[u8] {
         &self.c2s[..self.algorithm.key_len()]
     }
 
-    /// The server-to-client key.
+    /// Returns the server-to-client key, of the algorithm's length.
     #[must_use]
     pub fn s2c(&self) -> &[u8] {
         &self.s2c[..self.algorithm.key_len()]

@@ -29,7 +29,7 @@ pub struct AtResult {
     pub every_ns: Option<u64>,
     /// End of the run.
     pub end: AtOutcome,
-    /// Instants at which programs were started.
+    /// Instants at which the waiting thread woke up to start the programs.
     pub met: u64,
     /// Instants that passed while programs of an earlier one ran, or that a clock step skipped.
     pub missed: u64,
@@ -63,11 +63,12 @@ pub struct AtResult {
 pub struct AtProgramResult {
     /// Program and its arguments, or the line given to a shell.
     pub program: Vec<String>,
-    /// Number of starts.
+    /// Number of runs that were started and ended.
     pub runs: u64,
     /// Number of runs that could not be started or ended with a status other than 0.
     pub failed: u64,
-    /// Last exit status; 128 plus the signal's number if a signal ended it.
+    /// Last exit status, or the status that stands for a failed start; 128 plus the signal's number
+    /// if a signal ended the program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_status: Option<i32>,
 }

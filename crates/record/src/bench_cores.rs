@@ -19,7 +19,7 @@ pub struct BenchCoresResult {
     pub command: Vec<String>,
     /// Host shared by generator and server.
     pub host: Host,
-    /// Sending engine of the generator.
+    /// Engine of the generator; `None` if nothing was run.
     pub engine: Option<LoadEngineKind>,
     /// Rate that a server has to answer, in requests per second.
     pub required_rate: f64,
@@ -92,8 +92,8 @@ impl CaptureCheck {
 const ACHIEVED_MIN: f64 = 0.99;
 
 impl CoresRateResult {
-    /// Returns true if the generator sent this rate in at least most repetitions; a single
-    /// shortfall is a disturbance of the host.
+    /// Returns true if the generator achieved at least 99% of this rate in at least half of the
+    /// repetitions; a single shortfall is a disturbance of the host.
     #[must_use]
     pub fn is_rate_reached(&self) -> bool {
         let fell_short = |run: &&CoresRepetition| run.achieved_rate < self.rate * ACHIEVED_MIN;
@@ -134,8 +134,8 @@ impl CoreCountResult {
         full.map(|point| point.rate).reduce(f64::max)
     }
 
-    /// Returns the capacity: the reply rate at saturation; `None` if the server was never
-    /// saturated.
+    /// Returns the capacity: the reply rate at the lowest rate that saturated the server; `None` if
+    /// the server was never saturated.
     #[must_use]
     pub fn capacity(&self) -> Option<ReplyRateSpread> {
         self.points.iter().find(|point| point.saturated)?.spread()
@@ -156,8 +156,8 @@ impl BenchCoresResult {
         !self.columns.is_empty() && self.columns.iter().all(is_column_decided)
     }
 
-    /// Returns the smallest number of cores on which the server answers the required rate; `None`
-    /// if none does.
+    /// Returns the smallest number of cores on which the server answered the required rate or a
+    /// higher one without saturation; `None` if there is none.
     #[must_use]
     pub fn cores_required(&self) -> Option<usize> {
         let is_sufficient = |column: &&CoreCountResult| {

@@ -138,7 +138,8 @@ pub struct RelayRepetition {
     pub half_rate: Option<RelayHalfRateTrial>,
 }
 
-/// Trial at half of the highest rate without loss, in which delay and CPU cost are measured.
+/// Trial at half of the highest rate without loss, in which the CPU cost is measured. Delays are
+/// measured in a further trial at the same rate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RelayHalfRateTrial {
     /// Packets sent per second.
@@ -157,8 +158,8 @@ pub struct RelayHalfRateTrial {
 }
 
 impl RelayHalfRateTrial {
-    /// Returns the relay's CPU time per copy, in ns: the host's time minus the shares of source and
-    /// receivers.
+    /// Returns the relay's CPU time per copy, in ns, at least 0: the host's time minus the shares
+    /// of source and receivers. `None` if a time was not measured.
     #[must_use]
     pub fn relay_ns_per_copy(&self) -> Option<f64> {
         Some((self.cpu_ns_per_copy? - self.receiving_ns_per_copy?).max(0.0))
@@ -179,7 +180,8 @@ fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
 
 impl RelayConfigurationResult {
     /// Returns the copies per second of all children together without loss: the median of the
-    /// repetitions. `None` if no repetition completed or none found a rate.
+    /// repetitions, of which those that found no rate count as 0. `None` without a repetition, or
+    /// if the median is 0.
     #[must_use]
     pub fn copies_per_s(&self) -> Option<f64> {
         median(self.repetitions.iter().map(|repetition| repetition.copies_per_s))
@@ -187,7 +189,8 @@ impl RelayConfigurationResult {
     }
 
     /// Returns the delay added by the relay to the first copy at half of the rate: the differences
-    /// of the 50th and of the 99th percentiles, in ns; negative if copies arrived sooner.
+    /// of the 50th and of the 99th percentiles, in ns; negative if copies arrived sooner. `None` if
+    /// the delay with or without the relay was not measured.
     #[must_use]
     pub fn added_ns(&self) -> Option<[i64; 2]> {
         let (direct, relayed) = (self.direct_ns.as_ref()?, self.first_copy_ns.as_ref()?);
@@ -199,13 +202,15 @@ impl RelayConfigurationResult {
         )
     }
 
-    /// Returns the host's CPU time per copy without the source's, in ns, at half the rate.
+    /// Returns the host's CPU time per copy without the source's, in ns, at half the rate: the
+    /// median of the repetitions.
     #[must_use]
     pub fn cpu_ns_per_copy(&self) -> Option<f64> {
         median(self.half_rate_trials().filter_map(|half| half.cpu_ns_per_copy))
     }
 
-    /// Returns the relay's share of [`Self::cpu_ns_per_copy`], in ns.
+    /// Returns the relay's share of the host's CPU time per copy, in ns: the median of the
+    /// repetitions.
     #[must_use]
     pub fn relay_ns_per_copy(&self) -> Option<f64> {
         median(self.half_rate_trials().filter_map(RelayHalfRateTrial::relay_ns_per_copy))
@@ -216,7 +221,8 @@ impl RelayConfigurationResult {
     }
 }
 
-/// Shape of the totals of one size over the number of children.
+/// Shape of an engine's totals (copies per second to all children) of one packet size over the
+/// number of children.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RelayScaling {
     /// Highest total of copies per second.
@@ -228,15 +234,16 @@ pub struct RelayScaling {
     /// Ratio of the largest to the smallest number of children: the value of `growth` if the total
     /// grew linearly.
     pub more_children: f64,
-    /// Number of children up to which the total never fell.
+    /// Number of children up to which the total never fell by more than 5% from one number of
+    /// children to the next.
     pub grows_to: usize,
-    /// True if the total never falls and the last total exceeds the first by more than
-    /// [`FLAT_RATIO_MAX`].
+    /// True if the total never falls by more than 5% and the last total is more than
+    /// [`FLAT_RATIO_MAX`] times the first.
     pub always_grows: bool,
 }
 
 impl RelayScaling {
-    /// Returns true if the total hardly depends on the number of children.
+    /// Returns true if the highest total is at most [`FLAT_RATIO_MAX`] times the lowest.
     #[must_use]
     pub fn is_flat(&self) -> bool {
         self.spread <= FLAT_RATIO_MAX
@@ -268,7 +275,7 @@ impl BenchRelayResult {
         distinct(self.cells.iter().map(|cell| cell.size_bytes))
     }
 
-    /// Returns the numbers of children measured with a size, in order.
+    /// Returns the numbers of children measured with a packet size, in the order of the result.
     #[must_use]
     pub fn child_counts(&self, size_bytes: usize) -> Vec<usize> {
         let cells = self.cells.iter().filter(|cell| cell.size_bytes == size_bytes);
@@ -284,7 +291,8 @@ impl BenchRelayResult {
         RelayEngine::ALL.into_iter().filter(is_measured).collect()
     }
 
-    /// Returns the entry of one size, number of children and engine.
+    /// Returns the entry of one packet size, number of children and engine; `None` if it was not
+    /// measured.
     #[must_use]
     pub fn cell(
         &self,
@@ -297,7 +305,8 @@ impl BenchRelayResult {
             .find(|cell| (cell.size_bytes, cell.children, cell.engine) == (size, children, engine))
     }
 
-    /// Returns the ratio of the in-kernel engine's total to that of `send`.
+    /// Returns the ratio of the XDP engine's copies per second to those of `send`; `None` if one of
+    /// them has no rate.
     #[must_use]
     pub fn xdp_to_send_ratio(&self, size: usize, children: usize) -> Option<f64> {
         let copies_per_s = |engine| self.cell(size, children, engine)?.copies_per_s();
@@ -305,7 +314,8 @@ impl BenchRelayResult {
     }
 
     /// Returns the mean gain of the XDP engine over `send` for one packet size, in percent, over
-    /// all numbers of children. Corresponds to the published value.
+    /// all numbers of children for which both have a rate; `None` if there are none. Reports show
+    /// it beside the published gain.
     #[must_use]
     pub fn mean_gain_percent(&self, size: usize) -> Option<f64> {
         let children = self.child_counts(size);
@@ -317,7 +327,8 @@ impl BenchRelayResult {
         (!gains.is_empty()).then(|| sum / gains.len() as f64)
     }
 
-    /// Returns the shape of an engine's totals over the number of children.
+    /// Returns the shape of an engine's totals over the number of children; `None` if fewer than
+    /// two of them have a rate.
     #[must_use]
     pub fn scaling(&self, size: usize, engine: RelayEngine) -> Option<RelayScaling> {
         let mut children = self.child_counts(size);

@@ -47,7 +47,7 @@ pub struct CampaignResult {
 }
 
 impl CampaignResult {
-    /// Returns a copy of the result with other instances.
+    /// Returns a copy of the result with `parts` as its instances; merged results are unchanged.
     #[must_use]
     pub fn with_instances(&self, parts: Vec<CampaignInstanceResult>) -> Self {
         Self {
@@ -134,7 +134,7 @@ pub struct CampaignRoleResult {
     pub instances: u64,
     /// Number of instances with a result.
     pub results: u64,
-    /// Combined results of all instances.
+    /// Combined results of the instances; findings name those that could not be combined.
     pub merged: MergedResults,
 }
 
@@ -142,11 +142,12 @@ pub struct CampaignRoleResult {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MergedResults {
-    /// Results of load: trials of one index and intended rate.
+    /// Results of NTP or PTP load: trials with the same index and intended rate are merged.
     Load {
-        /// Merged trials, in the order in which they ran.
+        /// Merged trials, by index and then by intended rate.
         trials: Vec<CampaignTrial>,
-        /// Capacity found by trials at rising rates; absent if none was determined.
+        /// Capacity found by trials at rising rates; absent unless all generators took part in at
+        /// least two trials and the intended rate rose from each to the next.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         capacity: Option<CampaignCapacity>,
     },
@@ -177,8 +178,9 @@ pub enum MergedResults {
         nodes: Vec<CampaignNodeTaskResult>,
     },
     /// Results of all other kinds: distributions at the same path in several results are merged.
+    /// Counts, signed distributions, and distributions without a histogram are omitted.
     Distributions {
-        /// Merged distributions, by path.
+        /// Merged distributions, by path; at most 256.
         distributions: Vec<MergedDistribution>,
     },
 }
@@ -188,10 +190,11 @@ pub enum MergedResults {
 pub struct CampaignTrial {
     /// Index of the trial among each generator's trials, from 0.
     pub index: usize,
-    /// Number of generators.
+    /// Number of generators that ran this trial.
     pub generators: u64,
     /// Combined trial of all generators: rates, clients and counts are sums, and the duration is
-    /// the longest.
+    /// the longest. Fairness, compliant clients and timestamp offsets are absent, and there are no
+    /// results by kind of request.
     pub trial: Trial,
 }
 
@@ -201,11 +204,11 @@ pub struct CampaignTrial {
 pub struct CampaignCapacity {
     /// Largest loss ratio at which a rate counts as answered.
     pub loss_max: f64,
-    /// Highest achieved rate, in requests per second, below the first rate that was not answered;
-    /// absent if the first rate was not answered.
+    /// Achieved rate, in requests per second, of the last trial before the first one at a limit;
+    /// absent if the first trial was at a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answered_rate: Option<f64>,
-    /// First rate that was not answered; absent if all were.
+    /// First rate at which a limit was reached; absent if there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<CapacityLimit>,
 }
@@ -398,15 +401,16 @@ pub struct CampaignInstanceResult {
     pub agent: String,
     /// Address of that agent.
     pub address: IpAddr,
-    /// Agent of the far end; absent unless the instance measured a path.
+    /// Agent at the far end; absent unless the instance exists for a pair of agents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
     /// End of the instance.
     pub end: CampaignInstanceOutcome,
-    /// Exit status of its process; absent if it has none.
+    /// Exit status of its process; absent unless it ended by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<i32>,
-    /// Reason for an unsuccessful end; absent after success.
+    /// Reason for an unsuccessful end; absent after success, a timeout, abandonment, or loss of
+    /// contact.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// Time at which it began to measure (a service: at which it was started), by its host's clock,
@@ -469,7 +473,7 @@ pub enum CampaignInstanceOutcome {
     Refused,
     /// Its agent ended before it did.
     Interrupted,
-    /// Contact with its agent was lost.
+    /// Its agent reported no outcome, as after a loss of contact.
     Lost,
 }
 

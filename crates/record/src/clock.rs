@@ -49,7 +49,7 @@ pub struct ClockSimulateResult {
 /// would cause.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OscillatorNoise {
-    /// Name.
+    /// Name of the oscillator.
     pub name: String,
     /// Offset of its frequency from nominal, in parts per billion.
     pub frequency_ppb: f64,

@@ -25,7 +25,7 @@ pub struct ClockCompareResult {
     pub count: u64,
     /// Clocks, in the order of the command line.
     pub clocks: Vec<ComparedClock>,
-    /// Steps of the system clock during the run.
+    /// Steps of the system clock during the run; at most the first 1,000.
     pub steps: Vec<ClockStep>,
     /// Limits of `--fail-if`.
     pub limits: Vec<LimitResult>,
@@ -50,7 +50,7 @@ pub struct ComparedClock {
     /// Summary of the offset, in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset_ns: Option<ExactSummary>,
-    /// Summary of a reading's error bound, in ns; absent if unknown.
+    /// Summary of the error bounds of the readings that have one, in ns; absent if none has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_bound_ns: Option<ExactSummary>,
     /// Frequency of the system clock relative to this clock.

@@ -79,17 +79,17 @@ pub struct ClockLogResult {
 pub struct LoggedClock {
     /// Name; empty for the pulses of a calibrated server.
     pub name: String,
-    /// Pulses by verdict.
+    /// Pulses by verdict; only the first 64 different verdicts are counted.
     pub verdicts: BTreeMap<String, u64>,
-    /// State changes, in order.
+    /// State changes, in order; at most the first 1,000.
     pub states: Vec<ClockLogStateChange>,
-    /// Steps of the system clock, in ns.
+    /// Steps of the system clock, in ns; at most the first 1,000.
     pub steps: Vec<ClockLogPoint>,
     /// Offsets, in ns.
     pub offsets: Vec<ClockLogPoint>,
-    /// Measurements of accepted pulses, in ns.
+    /// Measurements of pulses with the verdict `accepted` or `acquired`, in ns.
     pub believed: Vec<ClockLogPoint>,
-    /// Measurements of rejected pulses, in ns.
+    /// Measurements of pulses with any other verdict, in ns.
     pub refused: Vec<ClockLogPoint>,
     /// Estimated frequencies of the uncorrected clock, in ppb.
     pub frequencies: Vec<ClockLogPoint>,
@@ -111,7 +111,7 @@ pub struct ClockLogStateChange {
 pub struct ClockLogPoint {
     /// Seconds from the first line.
     pub at_s: f64,
-    /// Value.
+    /// Value, in the unit of the list that holds the point.
     pub value: f64,
 }
 
@@ -162,7 +162,8 @@ impl ClockLogReader {
     ///
     /// # Errors
     ///
-    /// Returns the line number and the defect in the line.
+    /// Returns the line number and the defect in the line, or the limit on lines or clocks that it
+    /// exceeds; the line is then not counted.
     pub fn read_line(&mut self, line: &[u8]) -> Result<(), String> {
         let number = self.lines + 1;
         let failed = |error: String| format!("line {number}: {error}");

@@ -44,11 +44,11 @@ pub struct RunsCompareResult {
     pub confidence: f64,
     /// Metrics of both runs, in the order of their paths.
     pub metrics: Vec<ComparedMetric>,
-    /// Paths that only the earlier run has, or not all of several.
+    /// Paths of metrics that the earlier run or a repetition of it has, but not every run.
     pub only_earlier: Vec<String>,
-    /// Paths that only the later run has, or not all of several.
+    /// Paths of metrics that the later run or a repetition of it has, but not every run.
     pub only_later: Vec<String>,
-    /// Other differences: host and command.
+    /// Other differences: host, command, and textual facts such as target and mode.
     pub conditions: Vec<ComparedCondition>,
     /// Findings about the result.
     pub findings: Vec<Finding>,
@@ -115,10 +115,12 @@ pub enum ComparedMetricKind {
     /// 99.9th-percentile time.
     #[serde(rename = "p99.9")]
     P999,
-    /// Ratio of events to trials: lost packets to sent ones; or late, invalid, missed, failed,
-    /// stalled or retransmitted items of the object at the path.
+    /// Ratio of events to trials, such as lost packets to sent ones; or of unsynchronised, late,
+    /// invalid, refused, reordered, missed, failed, overrun, unreleased, stalled or retransmitted
+    /// items of the object at the path.
     Loss,
-    /// Rate found by a search, or rate of a transfer.
+    /// Rate per second: found by a search, of a transfer, or of the replies in an overload or in
+    /// `bench cores`.
     Rate,
     /// Time from a single reading, in ns.
     Time,
@@ -136,7 +138,8 @@ pub enum CompareVerdict {
     Better,
     /// Regression: both bounds are beyond the threshold.
     Worse,
-    /// The bounds lie on both sides of the threshold.
+    /// The bounds lie on both sides of the threshold, or an attempt failed equally often on both
+    /// sides.
     Unclear,
     /// Too few values for bounds.
     NotEnough,

@@ -32,8 +32,8 @@ pub struct CycleResult {
 }
 
 impl CycleResult {
-    /// Returns all tasks of all nodes and runs, each with a label: the node and, if runs differ,
-    /// their number of nodes and policy.
+    /// Returns all tasks of all nodes and runs, each with a label: the name of the node, the number
+    /// of nodes if it differs between runs, and the policy if policies are compared.
     pub fn labelled_tasks(&self) -> impl Iterator<Item = (String, &CycleTaskResult)> {
         let counts = || self.runs.iter().map(|run| run.nodes.len());
         let counts_differ = counts().min() != counts().max();
@@ -140,7 +140,7 @@ pub struct ReleaseSignalCounts {
 /// Results of one node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CycleNodeResult {
-    /// Name.
+    /// Name of the node.
     pub name: String,
     /// Host of the node; absent if it is the host that controls the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -169,7 +169,7 @@ pub struct CycleClockOffset {
 /// Results of one task on one node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CycleTaskResult {
-    /// Name.
+    /// Name of the task.
     pub name: String,
     /// Period of the task.
     pub period_ns: u64,
@@ -187,7 +187,7 @@ pub struct CycleTaskResult {
     pub units: Option<u64>,
     /// Planned periods.
     pub planned: u64,
-    /// Number of periods included in these results.
+    /// Number of counted periods. The distributions exclude those whose work was abandoned.
     pub periods: u64,
     /// Periods of these whose response time (start latency plus execution) exceeded the deadline.
     pub missed: u64,
@@ -200,7 +200,7 @@ pub struct CycleTaskResult {
     /// Periods not run because the packet that releases them did not arrive.
     #[serde(default)]
     pub unreleased: u64,
-    /// Periods in which the work failed.
+    /// Periods in which the work failed or was abandoned.
     pub failed: u64,
     /// Messages from other nodes that did not arrive in time.
     pub messages_missing: u64,
@@ -273,13 +273,15 @@ pub struct CycleMeasurementCost {
 /// method for real-time parallel system", 2010, Table 1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ParallelOverhead {
-    /// Part of the communication time that even the shortest messages take.
+    /// Part of the communication time that even the shortest messages take, plus the time in
+    /// barriers after all nodes had arrived.
     pub communication_latency_ns: f64,
     /// Part of the communication time due to the messages' length.
     pub communication_volume_ns: f64,
     /// Waiting for slower nodes.
     pub idle_ns: f64,
-    /// Operating system: start latency, and the excess of computing time over the undisturbed time.
+    /// Operating system: start latency, and the excess of computing time over the undisturbed time
+    /// if that is known.
     pub system_ns: f64,
 }
 
@@ -332,15 +334,15 @@ pub struct CycleSeriesPoint {
 /// Task that several nodes run in parallel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CycleSharedTaskResult {
-    /// Name.
+    /// Name of the task.
     pub task: String,
     /// Periods that are counted on all nodes.
     pub periods: u64,
     /// Load imbalance: longest mean computing time of a node divided by the mean of all nodes,
     /// minus 1; 0 if the load is equal.
     pub imbalance: f64,
-    /// By node: number of periods in which it was the straggler, for which the others waited; the
-    /// straggler is the node with the shortest wait.
+    /// By node: number of periods in which it was the straggler: the node with the shortest wait,
+    /// if another one waited longer.
     pub straggler_periods: Vec<u64>,
     /// Mean over all periods of the longest wait of a node minus the straggler's own wait.
     pub waited_ns: f64,
@@ -349,7 +351,7 @@ pub struct CycleSharedTaskResult {
     /// Duration of each superstep by equation (2) of Hao, Xue and Qin 2010, computed from the same
     /// periods.
     pub steps: Vec<CycleSuperstepTimes>,
-    /// Sum of that equation over all steps.
+    /// Sum of the terms of equation (2) over all supersteps.
     pub predicted_ns: f64,
 }
 

@@ -166,7 +166,7 @@ pub struct CyclePredictTaskResult {
     /// Deadline minus the safe bound, in ns; negative if the deadline can be missed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub margin_ns: Option<i64>,
-    /// Names of the tasks with higher priority, or with which the task shares the core in turns.
+    /// Names of the other tasks of the same or a higher priority that can run on the same core.
     pub before: Vec<String>,
     /// Measured results of this task, for comparison with its bound; absent if none were supplied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -186,7 +186,7 @@ pub struct CyclePredictTaskMeasurement {
     /// Longest response time (release to end of work), in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_ns: Option<u64>,
-    /// Result file.
+    /// Names of the result files, separated by commas.
     pub source: String,
 }
 
@@ -216,9 +216,10 @@ pub enum CyclePredictMethod {
 /// Bound on a response time, as the sum of its terms.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CyclePredictBound {
-    /// Bound on the time from release to the end of the work, in ns.
+    /// Bound on the time from release to the end of the work, in ns; the deadline if the bound is
+    /// by density.
     pub response_ns: u64,
-    /// Number of iterations until the fixed point.
+    /// Number of iterations until the fixed point; 0 if the bound is by density.
     pub rounds: u64,
     /// Non-zero terms of the sum; empty if the bound is by density.
     pub terms: Vec<CyclePredictTerm>,

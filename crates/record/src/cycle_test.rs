@@ -75,9 +75,9 @@ pub struct CycleTestRunResult {
     /// Nodes, in order.
     pub nodes: Vec<CycleTestNodeResult>,
     /// Stages of a period, in order.
-    pub stages: Vec<CycleTestStage>,
-    /// Load imbalance: longest computing time of a node divided by the mean of all nodes, minus 1;
-    /// 0 if the load is equal.
+    pub stages: Vec<CycleTestStageTimes>,
+    /// Load imbalance: longest mean computing time of a node divided by the mean of all nodes,
+    /// minus 1; 0 if the load is equal. Absent for a single node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub imbalance: Option<f64>,
     /// External sources of reports.
@@ -93,7 +93,7 @@ pub struct CycleTestRunResult {
 /// Results of one node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CycleTestNodeResult {
-    /// Name.
+    /// Name of the node.
     pub name: String,
     /// Scheduling of the node's task.
     pub scheduling: TaskScheduling,
@@ -131,7 +131,7 @@ pub struct CycleTestNodeResult {
 
 /// Stage of a period: means over all periods of all nodes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CycleTestStage {
+pub struct CycleTestStageTimes {
     /// Name.
     pub name: String,
     /// Computing, including work for reports.
@@ -147,7 +147,7 @@ pub struct CycleTestStage {
 /// External source that sends reports to nodes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CycleTestReportSource {
-    /// Name.
+    /// Name of the source.
     pub name: String,
     /// Reports due; a copy to each of several nodes counts separately.
     pub due: u64,
@@ -289,23 +289,24 @@ pub struct CycleTestTrial {
 /// Row of the scorecard: one criterion with its value and grade.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ScorecardRow {
-    /// Scale of the row.
+    /// Criterion of the row.
     pub scale: ScorecardCriterion,
     /// Value of a quantitative row, in ns; absent if not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value_ns: Option<f64>,
-    /// Value of a qualitative row, as a ratio.
+    /// Value of a qualitative row, as a ratio; absent if not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ratio: Option<f64>,
     /// Name and source of the value, or the reason for its absence.
     pub basis: String,
-    /// Share by which the row is graded: the value relative to the deadline, communication relative
-    /// to computation, or the excess of one node's computation over the mean.
+    /// Share by which the row is graded: the value relative to the deadline, communication and
+    /// barriers relative to computation, or the excess of one node's computation over the mean.
+    /// Absent if not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<f64>,
     /// Upper limits of the share for the grades excellent, good and fair; anything above is poor.
     pub bounds: [f64; 3],
-    /// Grade.
+    /// Grade of the criterion; absent if not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grade: Option<CycleTestGrade>,
 }
@@ -317,7 +318,7 @@ impl CycleTestFault {
         self.injected == 0 || self.recovered_after_ns.is_some()
     }
 
-    /// Returns the number of detections of this kind.
+    /// Returns the number of detections of this kind; 0 if there are none.
     #[must_use]
     pub fn detection_count(&self, kind: CycleTestDetectionKind) -> u64 {
         self.detections.iter().find(|one| one.kind == kind).map_or(0, |one| one.count)

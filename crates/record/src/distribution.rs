@@ -5,8 +5,8 @@ use horolog_stats::histogram::{HistogramDecodeError, TooManyValues};
 use horolog_stats::{Histogram, Recorder, SignedRecorder};
 use serde::{Deserialize, Serialize};
 
-/// Distribution of times in ns, which are not negative. Percentiles come from a histogram with a
-/// relative error below 1%; count, minimum, maximum and mean are exact.
+/// Distribution of times in ns, which are not negative. Percentiles and the standard deviation come
+/// from a histogram with a relative error below 1%; count, minimum, maximum and mean are exact.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Distribution {
     /// Number of recorded values; never 0, an empty distribution is absent.
@@ -63,7 +63,8 @@ impl Distribution {
     ///
     /// # Errors
     ///
-    /// Fails if a histogram is missing or damaged.
+    /// Fails if a histogram is missing, damaged, or of another count than its distribution, or if
+    /// there are too many values.
     pub fn merge<'a>(
         all: impl IntoIterator<Item = &'a Self> + Clone,
     ) -> Result<Option<Self>, DistributionMergeError> {
@@ -132,8 +133,8 @@ impl Distribution {
         Self::from_histogram(&recorder.to_histogram())
     }
 
-    /// Returns the distribution of half of each time, such as one-way delays from round trips. It
-    /// has no histogram.
+    /// Returns the distribution of half of each time, such as one-way delays from round trips. Its
+    /// extremes and percentiles are rounded down to whole ns, and it has no histogram.
     #[must_use]
     pub fn halved(&self) -> Self {
         Self {

@@ -40,11 +40,11 @@ pub enum FindingCode {
     /// The generator reached its limit before the server did.
     GeneratorLimit,
     /// Requests were sent so late that latency, counted from the intended send time, includes the
-    /// lateness.
+    /// lateness; or datagrams sent at a constant rate queued on a path.
     RequestsLate,
     /// The generator's receive ring or socket overflowed, so that it lost replies itself.
     ReceiveRingOverflow,
-    /// Generator and server shared the CPUs of one host.
+    /// Both ends of a measurement, such as generator and server, shared the CPUs of one host.
     SharedMachine,
     /// The clock of this host is not synchronised.
     ClockUnsynchronised,
@@ -85,7 +85,7 @@ pub enum FindingCode {
     NotRecovered,
     /// Some clients received no replies while others did.
     UnfairReplies,
-    /// Compliant clients were not answered.
+    /// Requests of compliant clients were lost.
     CompliantClientLoss,
     /// Some NTS-KE exchanges yielded no keys.
     NtsKeFailed,
@@ -104,7 +104,7 @@ pub enum FindingCode {
     RepliesWithoutTimestamp,
     /// Offsets exceeded the measurable range.
     OffsetsTooLarge,
-    /// A server requested by a kiss of death that clients send less or stop.
+    /// A server sent kisses of death, such as the request that clients send less or stop.
     KissOfDeath,
     /// Timestamps came from a less accurate source than requested.
     TimestampsMissing,

@@ -31,19 +31,19 @@ pub struct HostAllResult {
     pub worst_findings: Vec<RankedFinding>,
     /// Outcome of each part, in the order in which they ran; for NICs, one entry each.
     pub parts: Vec<HostMeasurementOutcome>,
-    /// Clocks; absent if that part gave no result, as for the fields below.
+    /// Result of `horolog host clock`; absent if that part gave no result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<HostClockResult>,
-    /// Result of `horolog host delay`.
+    /// Result of `horolog host delay`; absent if that part gave no result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay: Option<HostDelayResult>,
-    /// Result of `horolog host timer`.
+    /// Result of `horolog host timer`; absent if that part gave no result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timer: Option<HostTimerResult>,
-    /// Result of `horolog host switch`.
+    /// Result of `horolog host switch`; absent if that part gave no result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub switch: Option<HostSwitchResult>,
-    /// Result of `horolog host interrupt`.
+    /// Result of `horolog host interrupt`; absent if that part gave no result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interrupt: Option<HostInterruptResult>,
     /// Results of `horolog host nic`, one per NIC.
@@ -58,11 +58,11 @@ pub struct HostAllResult {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HostVerdict {
-    /// Fit without reservation.
+    /// Fit: no part has a finding of severity warning or error.
     Fit,
     /// Fit with the reservations that the warnings state.
     Marginal,
-    /// Unfit.
+    /// Unfit: a part has a finding of severity error.
     Unfit,
     /// The decisive values were not measured, and no measured value says unfit.
     Unjudged,
@@ -129,7 +129,7 @@ pub enum HostMeasurementState {
     Measured,
     /// Measurement under restrictions: a privilege was refused, or this host lacks something.
     Reduced,
-    /// Failed to start.
+    /// Failure without a result.
     Failed,
     /// End before completion.
     Interrupted,

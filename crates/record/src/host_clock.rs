@@ -178,7 +178,7 @@ pub struct CoreMonotonicity {
 pub struct RtcFacts {
     /// Name, such as `rtc0`.
     pub name: String,
-    /// Driver.
+    /// Name of its driver.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
     /// True if the kernel set the system clock from this RTC at boot.

@@ -3,7 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Settings of the measuring process during the measurement; all are reverted at its end.
+/// Conditions on the host during the measurement. Those that the measuring process set (locked
+/// memory, idle states) are reverted at its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostConditions {
     /// True if the process's memory was locked into RAM.
@@ -15,7 +16,7 @@ pub struct HostConditions {
     /// if unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_dma_latency_us: Option<u32>,
-    /// Reason why this limit could not be set; absent if it was.
+    /// Reason why `/dev/cpu_dma_latency` could not be held; absent if it was, or was not to be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_dma_latency_error: Option<String>,
     /// `cpuidle` driver; absent if the kernel has no idle states to choose from.

@@ -145,7 +145,7 @@ impl WaitFunction {
 /// Measurement of one function at one delay under one setting.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DelayMeasurement {
-    /// Function.
+    /// Function by which the thread waited.
     pub function: WaitFunction,
     /// Index of the setting in [`HostDelayResult::settings`].
     pub setting: usize,
@@ -186,7 +186,7 @@ pub enum InterruptedSleepStrategy {
 pub struct InterruptedDelay {
     /// Strategy after an interruption.
     pub resumption: InterruptedSleepStrategy,
-    /// Requested delay.
+    /// Requested delay, in ns.
     pub requested_ns: u64,
     /// Actual duration in ns; if the wait never ended, the time after which it was abandoned.
     pub duration_ns: u64,

@@ -43,7 +43,7 @@ pub struct HostInterruptResult {
 /// Latency of one kind of handler on one core.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TimerHandlerLatency {
-    /// The core.
+    /// Core of the timer.
     pub core: usize,
     /// Kind of handler.
     pub kind: TimerHandlerKind,
@@ -91,7 +91,7 @@ pub struct TimerHandlerRepetition {
 /// iteration of the loop that takes longer than a threshold.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OsNoise {
-    /// The core.
+    /// Number of the core.
     pub core: usize,
     /// Duration of the spin, in ns.
     pub duration_ns: u64,

@@ -78,18 +78,19 @@ pub struct HostNicResult {
     pub findings: Vec<Finding>,
 }
 
-/// Queues of an interface, in use and at most. A combined queue has both directions.
+/// Queues of an interface, in use and at most. A combined queue has both directions. If the driver
+/// does not report them, all are those that the kernel created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NicQueues {
     /// Receive queues in use, combined ones included.
     pub rx: u32,
     /// Transmit queues in use, combined ones included.
     pub tx: u32,
-    /// Largest supported number of receive queues.
+    /// Largest supported number of receive queues, combined ones included.
     pub rx_max: u32,
-    /// Largest supported number of transmit queues.
+    /// Largest supported number of transmit queues, combined ones included.
     pub tx_max: u32,
-    /// True if queues are combined.
+    /// True if the driver supports combined queues.
     pub combined: bool,
 }
 
@@ -232,7 +233,8 @@ pub struct NicTimestamps {
 /// Counts of dropped packets since the interface was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NicDrops {
-    /// Received packets dropped for lack of room.
+    /// Received packets that the kernel did not process, for instance for lack of memory or of a
+    /// protocol that takes them.
     pub rx_dropped: u64,
     /// Received packets dropped because the ring was full.
     pub rx_missed: u64,

@@ -1,9 +1,9 @@
 //! Types of measurement results: each command writes one JSON object with its findings, from which
 //! every table, page and comparison is rendered. This crate neither measures nor prints.
 //!
-//! Times are in nanoseconds and rates per second, with the unit in the field's name; a rate counts
-//! what was really sent, unless it is named as intended. Readers must ignore unknown fields. If the
-//! meaning of a field changes, the number after the schema's name changes too.
+//! The unit of a time is at the end of its field's name (such as `_ns` or `_s`), also for a
+//! distribution, whose values are in ns. Rates are per second. Readers must ignore unknown fields.
+//! If the meaning of a field changes, the number after the schema's name changes too.
 
 mod after;
 mod at;
@@ -93,7 +93,7 @@ pub use cycle_test::{
     CYCLE_TEST_SCHEMA, CycleTestApplication, CycleTestDetection, CycleTestDetectionKind,
     CycleTestFault, CycleTestFaultKind, CycleTestFirstDetection, CycleTestGrade,
     CycleTestNodeResult, CycleTestReportSource, CycleTestResult, CycleTestRunResult,
-    CycleTestSearch, CycleTestStage, CycleTestStateCounts, CycleTestTrial, DetectionCount,
+    CycleTestSearch, CycleTestStageTimes, CycleTestStateCounts, CycleTestTrial, DetectionCount,
     ScorecardCriterion, ScorecardRow,
 };
 pub use demo::{DEMO_SCHEMA, DemoCandidateResult, DemoResult};
@@ -172,7 +172,7 @@ pub use relay_tree::{
     RelayTreeGain, RelayTreeMeasurement, RelayTreeMeasurementMethod, RelayTreeNode,
     RelayTreeNodeGain, RelayTreeResult,
 };
-pub use run_list::{RUN_LIST_SCHEMA, RunList, StoredRun};
+pub use run_list::{RUN_LIST_SCHEMA, StoredRun, StoredRunList};
 pub use series::{LoadSeriesPoint, LoadTimeSeries, Outage, OverloadResult, Percentiles};
 
 /// Environment variable with the path of the result store, if no flag gives one.

@@ -45,13 +45,14 @@ pub struct LiveCounts {
 }
 
 impl LiveCounts {
-    /// Returns the number of requests that are lost or in transit.
+    /// Returns the number of requests that are lost or in transit: `sent` minus `received`, or 0 if
+    /// that is negative.
     #[must_use]
     pub const fn unanswered(&self) -> u64 {
         self.sent.saturating_sub(self.received)
     }
 
-    /// Returns the difference from earlier counts.
+    /// Returns the difference of each count from an earlier one, at least 0.
     #[must_use]
     pub const fn since(&self, before: &Self) -> Self {
         Self {
@@ -100,21 +101,22 @@ pub struct LivePartProgress {
 /// Values of a measurement at one instant.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct LiveSnapshot {
-    /// Time of the snapshot in seconds; 0 is the earliest time of a snapshot.
+    /// Time of the snapshot, in seconds since the start of the run.
     pub at_s: f64,
     /// Intended rate at this instant, in requests per second; absent if each request waits for
     /// another.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub intended_rate: Option<f64>,
-    /// Requests sent per second since the last snapshot of the same part.
+    /// Requests sent per second since the last snapshot of the same part; in the final snapshot of
+    /// a part, since its start.
     pub sent_rate: f64,
-    /// Valid replies per second since the last snapshot of the same part.
+    /// Valid replies per second, over the same time as `sent_rate`.
     pub received_rate: f64,
-    /// Bytes per second since the last snapshot of the same part; absent if not measured.
+    /// Bytes per second, over the same time as `sent_rate`; absent if not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub byte_rate: Option<f64>,
-    /// Ratio of unanswered requests to those sent since the last snapshot, from 0 to 1; equal to
-    /// the loss ratio in a steady state.
+    /// Ratio of unanswered requests to those sent, over the same time as `sent_rate`, from 0 to 1;
+    /// equal to the loss ratio in a steady state.
     pub unanswered_ratio: f64,
     /// Counts of all parts.
     pub counts: LiveCounts,
@@ -124,7 +126,8 @@ pub struct LiveSnapshot {
     /// replies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_ns: Option<Percentiles>,
-    /// Send lateness in ns (actual minus intended send time), over the same period.
+    /// Send lateness in ns (actual minus intended send time), over the same time as `latency_ns`;
+    /// absent if not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lateness_ns: Option<Percentiles>,
 }
@@ -214,7 +217,7 @@ pub struct RecentItems<T> {
 }
 
 impl<T> RecentItems<T> {
-    /// Creates an empty ring that stores up to `most` items, at least one.
+    /// Creates an empty ring that stores up to `capacity` items, at least one.
     #[must_use]
     pub const fn new(capacity: usize) -> Self {
         Self {
@@ -239,7 +242,8 @@ impl<T> RecentItems<T> {
         self.first + self.items.len() as u64
     }
 
-    /// Returns the stored items from a number on, and the number of the first of these.
+    /// Returns the number of the first item from `number` on that is still stored (of the next item
+    /// if there is none), and an iterator over the items from there on.
     #[must_use]
     pub fn since(&self, number: u64) -> (u64, impl ExactSizeIterator<Item = &T>) {
         let from = number.clamp(self.first, self.next());
@@ -267,7 +271,7 @@ pub enum LiveState {
 /// All live values of a measurement.
 #[derive(Clone, Debug)]
 pub struct LiveRun {
-    /// Command that measures: `load`, `path udp`.
+    /// Command that measures, such as `load` or `path udp`.
     pub kind: &'static str,
     /// Description of the measurement and its target.
     pub title: String,
@@ -337,7 +341,8 @@ impl LiveRun {
         self.ended.push(part);
     }
 
-    /// Returns the JSON for a live page, with the snapshots from a number on.
+    /// Returns the JSON for a live page, with the stored snapshots from the number `since` on and
+    /// all stored ended parts.
     #[must_use]
     pub fn to_json(&self, since: u64) -> String {
         let (first, snapshots) = self.snapshots.since(since);

@@ -158,10 +158,11 @@ pub struct Trial {
     pub phase: Option<String>,
     /// Intended rate, in requests per second.
     pub intended_rate: f64,
-    /// Achieved rate, in requests per second: requests sent over the time from the first to the
-    /// last.
+    /// Achieved rate, in requests per second: intervals between requests over the time from the
+    /// first request to the last; 0 for fewer than two.
     pub achieved_rate: f64,
-    /// Duration of sending, in seconds.
+    /// Planned duration of sending, in seconds; if planned requests were omitted, the time from the
+    /// first request to the last.
     pub duration_s: f64,
     /// Simulated clients.
     pub clients: u64,
@@ -204,7 +205,7 @@ pub struct Trial {
     /// reply gives that of the preceding reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_time_ns: Option<Distribution>,
-    /// Offset of the server's transmit timestamps in ns, by the method in [`LoadResult::offset`].
+    /// Offset of the server's timestamps in ns, by the method in [`LoadResult::offset`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tx_offset_ns: Option<SignedDistribution>,
     /// Received replies with a receive timestamp for that offset.
@@ -235,7 +236,8 @@ pub struct MixRequestKindResult {
 }
 
 impl Trial {
-    /// Returns the ratio of requests without a valid reply within the timeout, from 0 to 1.
+    /// Returns the ratio of requests without a valid reply within the timeout, from 0 to 1; 0 if
+    /// none was sent.
     #[must_use]
     pub fn loss_ratio(&self) -> f64 {
         loss_ratio(self.sent, self.lost).unwrap_or(0.0)
@@ -252,7 +254,7 @@ impl Trial {
 /// Valid replies by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplyKindCounts {
-    /// Replies in NTP's basic mode.
+    /// NTP replies in basic mode without NTS authentication, and replies of an echo reflector.
     pub basic: u64,
     /// Replies in interleaved mode, with the transmit timestamp of the preceding reply.
     #[serde(default)]
@@ -335,13 +337,14 @@ pub struct SearchResult {
     pub kind: CapacitySearchGoal,
     /// Largest loss ratio that meets the goal.
     pub goal_loss_ratio: f64,
-    /// Rate found: achieved rate at the relevant lower bound, in requests per second.
+    /// Rate found: achieved rate at the relevant lower bound, in requests per second; 0 if no rate
+    /// met the goal.
     pub rate: f64,
     /// Highest rate that met the goal, in requests per second; absent if none did.
     pub lower: Option<f64>,
     /// Lowest rate above `lower` that did not meet the goal; absent if there was none.
     pub upper: Option<f64>,
-    /// Loss ratio at the lower bound.
+    /// Loss ratio at the lower bound; 0 without one.
     pub loss_ratio: f64,
     /// Reason for the end of the search.
     pub end: SearchEndReason,
@@ -422,7 +425,8 @@ pub struct CompliantClientsResult {
 }
 
 impl CompliantClientsResult {
-    /// Returns the ratio of requests without a valid reply within the timeout, from 0 to 1.
+    /// Returns the ratio of requests without a valid reply within the timeout, from 0 to 1; 0 if
+    /// none was sent.
     #[must_use]
     pub fn loss_ratio(&self) -> f64 {
         loss_ratio(self.sent, self.lost).unwrap_or(0.0)

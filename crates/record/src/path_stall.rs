@@ -33,7 +33,7 @@ pub struct PathStallResult {
     pub far: Option<PathEndFacts>,
     /// TCP settings of this host's kernel.
     pub kernel: StallKernelSettings,
-    /// Evidence for the mechanisms.
+    /// Evidence by which the mechanisms of stalls were determined.
     pub evidence: StallEvidenceKind,
     /// Excess in ns over an exchange that waits for nothing from which on an exchange counts as
     /// stalled.
@@ -89,7 +89,7 @@ pub struct StallKernelSettings {
     pub route_initial_cwnd: Option<u64>,
 }
 
-/// Evidence for the mechanisms.
+/// Evidence by which the mechanisms of stalls are determined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StallEvidenceKind {
@@ -161,7 +161,8 @@ pub struct StallMeasurement {
     pub stalled: u64,
     /// Number of exchanges that took from 38 to 42 ms, typical of a delayed acknowledgement.
     pub in_band: u64,
-    /// Number of the read, from 1, that waited longest in most of the stalled exchanges.
+    /// Number of the read, from 1, that waited longest in most of the stalled exchanges; absent if
+    /// none stalled, or an exchange has a single read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stalled_read: Option<u32>,
     /// Mechanism that held data back in most of the stalled exchanges; absent if none stalled.
@@ -201,16 +202,16 @@ pub enum StallMechanism {
     Elsewhere,
 }
 
-/// Samples of each state while an exchange waited.
+/// Samples of the state of the sockets at both ends while an exchange waited, by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldDataSampleCounts {
     /// Unsent data, segments in flight, room in the window: Nagle's algorithm.
     pub nagle: u64,
     /// Unsent data and a full congestion window.
     pub window: u64,
-    /// Unsent data with nothing in flight, under a cork.
+    /// Unsent data under a cork, with room in the congestion window.
     pub cork: u64,
-    /// All data sent and acknowledged: the other end has it.
+    /// All data of the near end sent and acknowledged: the far end has it.
     pub delivered: u64,
 }
 

@@ -114,7 +114,7 @@ pub struct PathMeasurementCost {
 pub struct PathUdpRow {
     /// L: bytes of UDP payload of a valid datagram.
     pub length: u64,
-    /// IP packets per such datagram.
+    /// IP packets per valid datagram.
     pub fragments: u64,
     /// Duration of the row in seconds, without the warm-up.
     pub duration_s: f64,
@@ -275,6 +275,7 @@ pub enum UdpRowEndReason {
 
 impl PathUdpRow {
     /// Returns the lost requests by location; `None` if the far end does not report its counts.
+    /// Unknown drops of the near end's sockets count as 0.
     #[must_use]
     pub fn loss_locations(&self) -> Option<PathLossesByLocation> {
         let (forward, backward) = self.forward.zip(self.backward)?;
@@ -291,14 +292,15 @@ impl PathUdpRow {
         })
     }
 
-    /// Returns M: the share of valid datagrams that were lost, from 0 to 1.
+    /// Returns M: the share of requests without a reply within the timeout, from 0 to 1; 0 if none
+    /// was sent.
     #[must_use]
     pub fn loss_ratio(&self) -> f64 {
         share(self.counts.lost, self.counts.sent)
     }
 
-    /// Returns S: the share of received ones that arrived in order, from 0 to 1; `None` if none was
-    /// received.
+    /// Returns S: the share of received replies that arrived in order, from 0 to 1; `None` if none
+    /// was received.
     #[must_use]
     pub fn order_ratio(&self) -> Option<f64> {
         let PathRequestCounts { received, reordered, .. } = self.counts;

@@ -1,6 +1,6 @@
 //! Progress of a running measurement for observers. Each measuring thread copies its counts into a
 //! preallocated slot several times a second and never waits for a reader: if its slot is locked, it
-//! publishes at the next opportunity.
+//! publishes when the next publication is due.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -28,14 +28,15 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Resets all counts and keeps the allocated memory.
+    /// Resets the counts and both distributions, but not the time of publication; keeps the
+    /// allocated memory.
     pub fn clear(&mut self) {
         self.counts = LiveCounts::default();
         self.latency.clear();
         self.lateness.clear();
     }
 
-    /// Adds the counts of another thread.
+    /// Adds the counts and distributions of another thread; the time of publication is unchanged.
     pub fn merge(&mut self, other: &Self) {
         self.counts.add(&other.counts);
         self.latency.merge(&other.latency);
@@ -81,7 +82,7 @@ pub fn lock_slot(slot: &Mutex<Progress>) -> MutexGuard<'_, Progress> {
     slot.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Publisher of a thread's counts at fixed times.
+/// Publisher of a thread's counts, at intervals of 250 ms or more.
 #[derive(Debug)]
 pub struct ProgressPublisher<'a> {
     slot: &'a Mutex<Progress>,
@@ -95,8 +96,9 @@ impl<'a> ProgressPublisher<'a> {
         Self { slot, next: begin }
     }
 
-    /// Returns the locked slot if a publication is due and no reader holds the slot; otherwise
-    /// `None`.
+    /// Returns the locked slot, marked as published at `now`, if a publication is due and no reader
+    /// holds the slot; otherwise `None`. After a publication that was due, the next one is due in
+    /// 250 ms, even if the slot was held.
     #[must_use]
     pub fn slot_if_due(&mut self, now: Timestamp<Monotonic>) -> Option<MutexGuard<'a, Progress>> {
         if now < self.next {

@@ -40,7 +40,7 @@ pub struct QueryResult {
     pub reply_timeout_ns: u64,
     /// Servers, in the order of the command line.
     pub servers: Vec<QueryServerResult>,
-    /// Differences between the offsets of servers, one entry per pair.
+    /// Differences between the offsets of servers, one entry per pair with comparable exchanges.
     pub differences: Vec<ServerOffsetDifference>,
     /// Limits of `--fail-if`; absent from earlier results.
     #[serde(default)]
@@ -119,7 +119,7 @@ pub struct NtsUseSummary {
     /// answered.
     #[serde(default)]
     pub renewals: u64,
-    /// Attempts at such an exchange that yielded no keys.
+    /// Attempts to renew keys by NTS-KE that yielded none.
     #[serde(default)]
     pub renewals_failed: u64,
     /// AEAD algorithm that is no longer offered because keys obtained for it did not fit.
@@ -130,7 +130,7 @@ pub struct NtsUseSummary {
 /// PHC of an interface, as source of hardware timestamps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PhcTimestampSource {
-    /// Interface.
+    /// Name of the interface.
     pub interface: String,
     /// N of `/dev/ptpN`.
     pub clock: u32,
@@ -153,7 +153,7 @@ pub struct QueriedServerState {
     pub reference_id: String,
     /// Round-trip delay to the reference clock, in ns.
     pub root_delay_ns: u64,
-    /// Dispersion relative to the reference clock in addition to that, in ns.
+    /// Root dispersion: total dispersion relative to the reference clock, in ns.
     pub root_dispersion_ns: u64,
     /// Precision of the server's clock, log2 of seconds.
     pub precision: i8,
@@ -250,7 +250,7 @@ pub enum TimestampSource {
     User,
 }
 
-/// Sample with the least delay.
+/// Sample with the least delay; one with an impossibly negative delay only if there is no other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BestSample {
     /// Offset of the sample, in ns.
@@ -259,7 +259,7 @@ pub struct BestSample {
     pub delay_ns: i64,
     /// Dispersion of the sample, in ns.
     pub dispersion_ns: u64,
-    /// Error bound of the offset, in ns: half the delay plus the dispersion.
+    /// Error bound of the offset, in ns: half the magnitude of the delay plus the dispersion.
     pub bound_ns: u64,
 }
 
@@ -314,7 +314,8 @@ pub struct ExchangeSample {
 }
 
 impl ExchangeSample {
-    /// Returns the error bound of the offset, in ns: half the delay plus the dispersion.
+    /// Returns the error bound of the offset, in ns: half the magnitude of the delay plus the
+    /// dispersion.
     #[must_use]
     pub const fn error_bound_ns(&self) -> u64 {
         (self.delay_ns.unsigned_abs() / 2).saturating_add(self.dispersion_ns)
@@ -328,7 +329,8 @@ pub struct ServerOffsetDifference {
     pub first: usize,
     /// Index of the second server.
     pub second: usize,
-    /// Number of exchanges with both that are compared.
+    /// Number of compared pairs: exchanges with the same number with both servers, without those
+    /// whose delay is impossible.
     pub pairs: u64,
     /// Offset of the first server minus that of the second, of the pair with the tightest bound, in
     /// ns.

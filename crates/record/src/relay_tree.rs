@@ -41,7 +41,7 @@ pub struct RelayTreeResult {
 /// Node of the tree.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RelayTreeNode {
-    /// Name.
+    /// Name of the node.
     pub name: String,
     /// Index of its parent in the list of nodes; absent for the root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -58,7 +58,7 @@ pub struct RelayTreeNode {
 /// Delays with one engine at all nodes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RelayTreeEngineDelays {
-    /// Name.
+    /// Name of the engine.
     pub name: String,
     /// By node: processing time.
     pub processing: Vec<NodeProcessingTime>,
@@ -66,7 +66,7 @@ pub struct RelayTreeEngineDelays {
     pub delays_ns: Vec<f64>,
     /// D by equation (1) or (2): largest delay of a leaf, in ns.
     pub tree_ns: f64,
-    /// Leaf with that delay.
+    /// Index of the leaf with the largest delay in the list of nodes.
     pub slowest: usize,
     /// Mean of all nodes but the root by equation (5) or (6), in ns.
     pub mean_ns: f64,
@@ -123,13 +123,14 @@ pub struct RelayTreeCalibration {
     pub reversed: bool,
     /// Time until the first copy leaves, in ns.
     pub first_ns: f64,
-    /// Fitted time from one copy to the next, in ns.
+    /// Fitted time from one copy to the next, in ns; 0 if the fitted line falls.
     pub next_ns: f64,
 }
 
 impl RelayTreeResult {
     /// Returns the predicted mean delay of the leaves, in ns: the mean of all receivers if inner
-    /// nodes only relay (proxy architecture).
+    /// nodes only relay (proxy architecture). `None` without leaves, or if the index of a parent is
+    /// invalid.
     #[must_use]
     pub fn leaves_mean_ns(&self, engine: &RelayTreeEngineDelays) -> Option<f64> {
         let mut is_leaf = vec![true; self.nodes.len()];

@@ -7,7 +7,7 @@ pub const RUN_LIST_SCHEMA: &str = "horolog.runs/1";
 
 /// Stored runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RunList {
+pub struct StoredRunList {
     /// [`RUN_LIST_SCHEMA`].
     pub schema: String,
     /// Path of the store's file.
@@ -21,7 +21,7 @@ pub struct RunList {
 pub struct StoredRun {
     /// Number of the run.
     pub id: i64,
-    /// Key: first hexadecimal digits of the SHA-256 of the result's JSON text on one line.
+    /// Key: first 16 hexadecimal digits of the SHA-256 of the result's JSON text on one line.
     pub key: String,
     /// Name assigned by the user; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -30,7 +30,8 @@ pub struct StoredRun {
     pub kind: String,
     /// Start of the run, RFC 3339.
     pub started: String,
-    /// Command line of the run; words that contain spaces are quoted.
+    /// Command line of the run; words with spaces or other characters special to a shell are
+    /// quoted.
     pub command: String,
     /// Findings of severity error.
     pub errors: u64,

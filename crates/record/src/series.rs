@@ -46,7 +46,8 @@ pub struct LoadSeriesPoint {
 }
 
 impl LoadSeriesPoint {
-    /// Returns the share of sent requests without a valid reply in time, from 0 to 1.
+    /// Returns the share of sent requests without a valid reply in time, from 0 to 1; 0 if none was
+    /// sent.
     #[must_use]
     pub fn loss_ratio(&self) -> f64 {
         loss_ratio(self.sent, self.lost).unwrap_or(0.0)
@@ -84,7 +85,7 @@ impl Percentiles {
     }
 }
 
-/// Outage: period in which requests were sent and none was answered.
+/// Outage: period of 100 ms or more in which requests were sent and none was answered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outage {
     /// Index of the trial in which it began.
@@ -106,13 +107,13 @@ pub struct Outage {
 /// Outcome of a load beyond the server's capacity, and the recovery from it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OverloadResult {
-    /// Rate before and after, in requests per second.
+    /// Intended rate before and after the overload, in requests per second.
     pub base_rate: f64,
-    /// Intended rate during the overload, in requests per second.
+    /// Achieved rate during the overload, in requests per second.
     pub overload_rate: f64,
     /// Duration of the overload, in seconds.
     pub overload_s: f64,
-    /// Replies per second during the overload.
+    /// Valid replies within the timeout during the overload, per second.
     pub answered_rate: f64,
     /// Time in ms from the end of the overload until loss and round trip were back at their
     /// previous values; absent if they never were.

@@ -25,7 +25,7 @@ impl SingleWriterCounter {
 pub struct ChildCounts {
     /// Copies sent.
     pub packets: u64,
-    /// Bytes of payload in them.
+    /// Bytes of payload in the copies sent.
     pub bytes: u64,
     /// Copies not sent, in the order of [`CopyDrop::ALL`].
     pub dropped: [u64; CopyDrop::ALL.len()],
@@ -36,7 +36,7 @@ pub struct ChildCounts {
 pub struct GroupCounts {
     /// Packets received.
     pub packets: u64,
-    /// Bytes of payload in them.
+    /// Bytes of payload in the packets received.
     pub bytes: u64,
     /// Packets refused, in the order of [`PacketRefusal::ALL`].
     pub refused: [u64; PacketRefusal::ALL.len()],
@@ -87,14 +87,14 @@ impl ChildCounters {
         self.dropped[reason as usize].add(1);
     }
 
-    /// Adds counts that were taken elsewhere.
+    /// Adds counts that were taken from other counters, such as those of the XDP programs.
     pub(crate) fn add_counts(&self, counts: &ChildCounts) {
         self.packets.add(counts.packets);
         self.bytes.add(counts.bytes);
         self.dropped.iter().zip(counts.dropped).for_each(|(count, more)| count.add(more));
     }
 
-    /// Returns the counts.
+    /// Returns a copy of the present values.
     #[must_use]
     pub fn counts(&self) -> ChildCounts {
         let dropped = std::array::from_fn(|index| self.dropped[index].get());
@@ -123,14 +123,14 @@ impl GroupCounters {
         self.refused[reason as usize].add(1);
     }
 
-    /// Adds counts that were taken elsewhere.
+    /// Adds counts that were taken from other counters, such as those of the XDP programs.
     pub(crate) fn add_counts(&self, counts: &GroupCounts) {
         self.packets.add(counts.packets);
         self.bytes.add(counts.bytes);
         self.refused.iter().zip(counts.refused).for_each(|(count, more)| count.add(more));
     }
 
-    /// Returns the counts.
+    /// Returns a copy of the present values.
     #[must_use]
     pub fn counts(&self) -> GroupCounts {
         let refused = std::array::from_fn(|index| self.refused[index].get());

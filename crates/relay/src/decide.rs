@@ -12,7 +12,7 @@ use crate::{CopyDrop, Group, GroupChild, PacketRefusal, RelayRateLimiter, Routin
 pub struct ReceivedPacket {
     /// Sender of the packet.
     pub source: SocketAddr,
-    /// Address and port to which it was sent.
+    /// Address and port to which the packet was sent.
     pub destination: SocketAddr,
     /// True if it was sent to several hosts, by a multicast or broadcast address of IP or of the
     /// link.
@@ -23,7 +23,7 @@ pub struct ReceivedPacket {
     pub payload_len: usize,
 }
 
-/// Addresses of this host.
+/// Addresses of this host; every loopback address counts as one of them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LocalAddresses(HashSet<IpAddr>);
 
@@ -42,9 +42,9 @@ impl FromIterator<IpAddr> for LocalAddresses {
 /// Copies of a packet that was accepted for relaying.
 #[derive(Clone, Copy, Debug)]
 pub struct PacketCopies<'a> {
-    /// Group whose children receive them.
+    /// Group whose children receive the copies.
     pub group: &'a Group,
-    /// TTL or hop limit with which they leave.
+    /// TTL or hop limit with which the copies leave.
     pub hop_limit: u8,
     /// Length of the payload, in bytes.
     pub payload_len: usize,
@@ -60,7 +60,9 @@ impl<'a> PacketCopies<'a> {
     }
 }
 
-/// Decides about a packet received at `now_ns`, on a clock that never goes back.
+/// Decides about a packet received at `now_ns`, on a clock that never goes back; the error is the
+/// reason for which it is refused. Charges the group's rate and then the relay's copy rate; the
+/// former also if the latter is exceeded.
 ///
 /// The hop limit of copies is one less than that of the packet, and at most the group's, so that a
 /// loop over any relays ends. A packet sent to a multicast group starts with the group's hop limit,

@@ -10,7 +10,7 @@ use horolog_sys::explain::explain;
 use horolog_sys::netlink::NetlinkError;
 use horolog_sys::socket::Socket;
 
-use crate::memberships::{HostInterfaces, JoinState};
+use crate::memberships::{HostInterfaces, JoinedInterfaceState};
 use crate::{GroupSpec, PacketCopies};
 
 /// Size of the receive buffer, in bytes: room for bursts that arrive while copies of other packets
@@ -35,7 +35,7 @@ pub enum GroupSocketError {
              1024 up"
     )]
     Privilege(SocketAddr),
-    /// The interface does not exist.
+    /// The interface for the multicast group does not exist, or the kernel does not report it.
     #[error("{0}")]
     Interface(NetlinkError),
     /// The kernel refuses to join the multicast group.
@@ -46,14 +46,15 @@ pub enum GroupSocketError {
     Other(SocketAddr, io::Error),
 }
 
-/// Socket of a group.
+/// UDP socket that receives the packets of one group and sends their copies.
 #[derive(Debug)]
 pub(crate) struct GroupSocket {
     /// Unique number of the socket, its token for epoll.
     pub(crate) token: u64,
     pub(crate) listen: SocketAddr,
     interface: Option<String>,
-    /// Index of the interface on which a multicast group is joined; 0 if unknown.
+    /// Index of the interface for a multicast group; 0 if unknown, or if the group is unicast. On
+    /// the send interface no group is joined.
     joined_on: u32,
     /// True if the interface on which the group is joined was gone at the latest check.
     is_interface_gone: AtomicBool,
@@ -125,11 +126,12 @@ impl GroupSocket {
         &self,
         group: &GroupSpec,
         interfaces: &mut HostInterfaces,
-    ) -> JoinState {
+    ) -> JoinedInterfaceState {
         interfaces.join_state(group, self.joined_on)
     }
 
-    /// Records whether the interface of the joined group is gone; returns the previous value.
+    /// Records whether the interface of the joined group is gone (`lost`); returns the previous
+    /// value.
     pub(crate) fn set_interface_gone(&self, lost: bool) -> bool {
         self.is_interface_gone.swap(lost, Ordering::Relaxed)
     }
@@ -156,7 +158,7 @@ impl GroupSocket {
         &self.socket
     }
 
-    /// Sets the hop limit and the fragmentation of the socket as these copies need them.
+    /// Sets the hop limit and the fragmentation of the socket as `copies` need them.
     pub(crate) fn prepare_for(&self, copies: &PacketCopies<'_>) -> io::Result<()> {
         let (limit, fragment) = (copies.hop_limit, copies.group.spec.fragment);
         if self.hop_limit.load(Ordering::Relaxed) != limit {
@@ -174,7 +176,7 @@ impl GroupSocket {
         Ok(())
     }
 
-    /// Returns the packets that the kernel dropped because the socket's buffer was full.
+    /// Returns the number of packets that the kernel dropped because the receive buffer was full.
     pub(crate) fn socket_drops(&self) -> io::Result<u32> {
         self.socket.drops()
     }
@@ -230,7 +232,7 @@ fn bind_shared(socket: &Socket, address: SocketAddr, others: &[&GroupSocket]) ->
     set_sharing(false).and(bound)
 }
 
-/// Adds the interface as scope ID to the address of a link-local multicast group (RFC 4007).
+/// Adds the interface index as scope ID (RFC 4007) to an IPv6 multicast address without one.
 fn with_scope(listen: SocketAddr, interface: u32) -> SocketAddr {
     match listen {
         SocketAddr::V6(v6) if v6.ip().is_multicast() && v6.scope_id() == 0 => {

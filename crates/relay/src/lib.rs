@@ -46,4 +46,4 @@ pub use send_interface::{LocalSenderInterface, LocalSenderInterfaceError};
 pub use spec::{COPY_RATE, GroupSpec, HOP_LIMIT, RATE, RoutingTableFileError, RoutingTableSpec};
 pub use table::{CHILDREN_MAX, GROUPS_MAX, Group, GroupChild, RoutingTable, RoutingTableError};
 pub use text::{render_text, ring_drops_text};
-pub use xdp::{IngressInterfaceListing, XdpEngine, XdpEngineError};
+pub use xdp::{XdpEngine, XdpEngineError, XdpInterfaceListing};

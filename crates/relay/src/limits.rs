@@ -121,8 +121,8 @@ impl RelayRateLimiter {
         cap_lead(self.rate_state.copy_arrival(), copy_tolerance_ns(table.copy_rate()), now_ns);
     }
 
-    /// Returns true if the group may have one more packet at `now_ns` on a clock that never goes
-    /// back.
+    /// Charges the group's rate with one more packet at `now_ns`, on a clock that never goes back;
+    /// returns false, without charging, if it is exceeded.
     pub(crate) fn admits_packet(&mut self, group: &Group, now_ns: u64) -> bool {
         let (arrival_time, rate) = (self.rate_state.packet_arrival(group.index), group.spec.rate);
         arrival_time.is_some_and(|arrival_time| {
@@ -130,7 +130,8 @@ impl RelayRateLimiter {
         })
     }
 
-    /// Returns true if the relay may make this number of further copies.
+    /// Charges the relay's copy rate with this number of copies at `now_ns`; returns false, without
+    /// charging, if it is exceeded.
     pub(crate) fn admits_copies(
         &mut self,
         table: &RoutingTable,

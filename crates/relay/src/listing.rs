@@ -13,8 +13,8 @@ use crate::relay::RelaySharedState;
 use crate::table::{CHILDREN_MAX, GROUPS_MAX};
 use crate::xdp::{ADDRESSES_MAX, CounterGuard, RING_FRAMES_MIN};
 use crate::{
-    ChildCounts, CopyDrop, Group, GroupChild, GroupCounts, IngressInterfaceListing, PacketRefusal,
-    RoutingTableSpec, SocketEngineKind, XdpEngine,
+    ChildCounts, CopyDrop, Group, GroupChild, GroupCounts, PacketRefusal, RoutingTableSpec,
+    SocketEngineKind, XdpEngine, XdpInterfaceListing,
 };
 
 /// Name and version of the listing's schema.
@@ -36,10 +36,11 @@ pub struct RelayListing {
     /// Limits of a table, and of the engines.
     #[serde(default)]
     pub limits: LimitsListing,
-    /// Ingress interfaces of groups' packets, as far as the XDP engine uses them.
+    /// Interfaces to which the XDP engine attaches its programs; empty without an XDP engine.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub interfaces: Vec<IngressInterfaceListing>,
-    /// Interface by which programs on the same host send packets to the relay.
+    pub interfaces: Vec<XdpInterfaceListing>,
+    /// Interface by which programs on the same host send packets to the relay; absent without one,
+    /// or after it was deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub send_interface: Option<String>,
     /// The table in force.
@@ -59,7 +60,7 @@ pub struct LimitsListing {
     pub groups: u64,
     /// Maximum number of children of all groups together.
     pub children: u64,
-    /// Limits of the XDP engine.
+    /// Limits of the XDP engine; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<XdpLimits>,
 }
@@ -75,8 +76,8 @@ pub struct XdpLimits {
     pub children_per_interface: u64,
     /// Maximum number of destination addresses of groups' packets.
     pub addresses: u64,
-    /// Reason why this kernel does not report drops at a full transmit ring; such copies are then
-    /// counted as sent.
+    /// Reason why this kernel does not report drops at a full transmit ring, so that such copies
+    /// count as sent; absent if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uncounted_ring_drops: Option<String>,
 }
@@ -95,7 +96,7 @@ pub struct GroupListing {
     pub xdp_unavailable: Option<String>,
     /// Packets received.
     pub packets: u64,
-    /// Bytes of payload in them.
+    /// Bytes of payload in the packets received.
     pub bytes: u64,
     /// Packets refused, by reason; reasons without any are left out.
     pub refused: BTreeMap<String, u64>,
@@ -117,7 +118,7 @@ pub struct ChildListing {
     pub address: SocketAddr,
     /// Copies sent.
     pub packets: u64,
-    /// Bytes of payload in them.
+    /// Bytes of payload in the copies sent.
     pub bytes: u64,
     /// Copies not sent, by reason; reasons without any are left out.
     pub dropped: BTreeMap<String, u64>,

@@ -10,12 +10,12 @@ use crate::GroupSpec;
 
 /// State of the interface on which a group is joined.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum JoinState {
+pub(crate) enum JoinedInterfaceState {
     /// The interface is present; also assumed if its index is unknown (0).
     Joined,
-    /// Another interface has replaced it.
+    /// Another interface has replaced the one on which the group is joined.
     Changed,
-    /// The interface is gone, and none has replaced it.
+    /// The interface on which the group is joined is gone, and none has replaced it.
     Gone,
 }
 
@@ -45,17 +45,17 @@ impl HostInterfaces {
     }
 
     /// Returns the state of the interface `index` on which a group is joined.
-    pub(crate) fn join_state(&mut self, group: &GroupSpec, index: u32) -> JoinState {
+    pub(crate) fn join_state(&mut self, group: &GroupSpec, index: u32) -> JoinedInterfaceState {
         let now = match &group.interface {
-            _ if index == 0 => return JoinState::Joined,
+            _ if index == 0 => return JoinedInterfaceState::Joined,
             Some(name) => self.index_by_name(name),
             None if self.links.iter().any(|link| link.index == index) => Some(index),
             None => Some(self.routed_index(group.listen.ip())).filter(|index| *index != 0),
         };
         match now {
-            Some(now) if now == index => JoinState::Joined,
-            Some(_) => JoinState::Changed,
-            None => JoinState::Gone,
+            Some(now) if now == index => JoinedInterfaceState::Joined,
+            Some(_) => JoinedInterfaceState::Changed,
+            None => JoinedInterfaceState::Gone,
         }
     }
 

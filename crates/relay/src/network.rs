@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub struct IpNetwork(Prefix);
 
 impl IpNetwork {
-    /// Returns true if it contains `address`; never one of the other IP version.
+    /// Returns true if the network contains `address`; never one of the other IP version.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         self.0.contains(address)

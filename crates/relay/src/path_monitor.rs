@@ -157,7 +157,8 @@ impl ChildRouteMonitor {
         poll
     }
 
-    /// Waits until the kernel has resolved new neighbours, at most [`RESOLVE_TIMEOUT`].
+    /// Polls all neighbours; with an XDP engine, first waits until the kernel has resolved new
+    /// ones, at most [`RESOLVE_TIMEOUT`].
     fn resolve(&mut self) {
         let mut unresolved: Vec<NextHop> = self.children_by_neighbour.keys().copied().collect();
         let started_at = Instant::now();

@@ -7,19 +7,21 @@ use std::io;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(usize)]
 pub enum PacketRefusal {
-    /// No group listens on its destination address.
+    /// No group listens on the destination address, or the packet was sent to several hosts and the
+    /// group is unicast, or the reverse.
     Destination,
     /// The source is not on the group's list.
     Source,
     /// The packet comes from a child of the group: a loop.
     Child,
-    /// The packet comes from this relay itself: a loop.
+    /// The packet comes from an address of this host and a port on which a group listens, so from a
+    /// relay: a loop.
     Relay,
     /// The TTL or hop limit is exhausted, or the kernel did not report it.
     HopLimit,
-    /// The group's packets exceed its rate.
+    /// The group's packets exceed the rate of the group.
     Rate,
-    /// The relay's copies would exceed its rate.
+    /// The copies of the packet would exceed the relay's copy rate.
     CopyRate,
 }
 
@@ -35,7 +37,7 @@ impl PacketRefusal {
         Self::CopyRate,
     ];
 
-    /// Returns its name in counters.
+    /// Returns the reason's name in counters.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -62,7 +64,7 @@ pub enum CopyDrop {
     Unreachable,
     /// A buffer of this host is full.
     BufferFull,
-    /// This host's rules forbid it.
+    /// This host's rules forbid sending the copy (permission denied).
     Forbidden,
     /// Any other error of the kernel.
     Other,
@@ -79,7 +81,7 @@ impl CopyDrop {
         Self::Other,
     ];
 
-    /// Returns its name in counters.
+    /// Returns the reason's name in counters.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,6 +1,6 @@
-//! Running relay: its threads, and changes of its table. A change happens wholly or not at all: all
-//! steps that can fail are done first, and then the new table replaces the old one in one step,
-//! between two batches of packets.
+//! Running relay: its threads, and changes of its table. All checks and sockets of a change come
+//! first; then the new table replaces the old one in one step, between two batches of packets. Only
+//! if a thread does not respond after that is the outcome unknown.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -16,7 +16,7 @@ use horolog_sys::explain::explain;
 use horolog_sys::netlink::{Netlink, NetlinkError};
 
 use crate::group_socket::GroupSocket;
-use crate::memberships::{HostInterfaces, JoinState};
+use crate::memberships::{HostInterfaces, JoinedInterfaceState};
 use crate::path_monitor::{ChildRouteMonitor, PollDoneSender};
 use crate::route_cache::RouteCache;
 use crate::worker::RelayWorker;
@@ -47,16 +47,16 @@ pub enum RelayError {
     /// The socket of a group cannot be opened.
     #[error("group '{0}': {1}")]
     GroupSocket(String, GroupSocketError),
-    /// The kernel does not report the routes to children.
+    /// No netlink socket can be opened.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
-    /// A thread cannot be started.
+    /// A thread or what it needs cannot be created, or the worker cannot be woken.
     #[error("cannot start a relay thread: {why}", why = explain(.0))]
     Thread(#[from] io::Error),
-    /// Other changes are in progress.
+    /// Other changes have been in progress for too long.
     #[error("another change is in progress; try again later")]
     Busy,
-    /// A thread has not applied the change in time.
+    /// A thread has not applied the change in time, or has ended.
     #[error("a relay thread has not applied the change in time; it may still do so")]
     NotApplied,
 }
@@ -93,7 +93,7 @@ impl ForwardingPlan {
         for group in &spec.groups {
             let is_reusable = |one: &&Arc<GroupSocket>| {
                 let join_state = interfaces.as_mut().map(|all| one.join_state(group, all));
-                join_state != Some(JoinState::Changed)
+                join_state != Some(JoinedInterfaceState::Changed)
             };
             let socket = old.iter().find(|one| one.is_for_group(group)).filter(is_reusable);
             let open = || {
@@ -136,11 +136,11 @@ pub(crate) struct RelaySharedState {
 pub struct Relay {
     shared: Arc<RelaySharedState>,
     engine: SocketEngineKind,
-    /// Closing it ends the worker; a byte wakes it for a change.
+    /// Stream to the worker: closing it ends the worker; a byte wakes it for a change.
     wake_worker: Option<UnixStream>,
     change_lock: Mutex<()>,
     worker: Option<JoinHandle<()>>,
-    /// Closing it ends the path monitor.
+    /// Channel to the path monitor: closing it ends the monitor.
     poll_requests: Option<Sender<PollDoneSender>>,
     path_monitor: Option<JoinHandle<()>>,
 }
@@ -255,7 +255,8 @@ impl Relay {
         self.request_poll()
     }
 
-    /// Waits until no other change is in progress, and locks out further ones.
+    /// Waits until no other change is in progress, and locks out further ones; an error after
+    /// [`CHANGE_LOCK_TIMEOUT`].
     fn lock_changes(&self) -> Result<MutexGuard<'_, ()>, RelayError> {
         let started_at = Instant::now();
         loop {
@@ -285,12 +286,16 @@ impl Relay {
         for (group, socket) in plan.table.groups().iter().zip(&plan.sockets) {
             let group = &group.spec;
             match socket.join_state(group, &mut interfaces) {
-                JoinState::Joined => {
+                JoinedInterfaceState::Joined => {
                     socket.set_interface_gone(false);
                 }
-                JoinState::Changed => changed.push(MembershipEvent::Joined(group.name.clone())),
-                JoinState::Gone if socket.set_interface_gone(true) => {}
-                JoinState::Gone => events.push(MembershipEvent::Lost(group.name.clone())),
+                JoinedInterfaceState::Changed => {
+                    changed.push(MembershipEvent::Joined(group.name.clone()));
+                }
+                JoinedInterfaceState::Gone if socket.set_interface_gone(true) => {}
+                JoinedInterfaceState::Gone => {
+                    events.push(MembershipEvent::Lost(group.name.clone()));
+                }
             }
         }
         drop(plan);
@@ -304,8 +309,8 @@ impl Relay {
         (events, joined)
     }
 
-    /// Requests a poll of the present table's routes. The XDP engine, if present, has applied the
-    /// table when this returns without an error.
+    /// Requests a poll of the present table's routes. With an XDP engine, waits until it has
+    /// applied the table; without one, returns at once.
     fn request_poll(&self) -> Result<(), RelayError> {
         let (poll_done, done) = mpsc::sync_channel(1);
         let is_sent = self

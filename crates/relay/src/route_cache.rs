@@ -39,8 +39,8 @@ pub(crate) struct RouteCache {
 }
 
 impl RouteCache {
-    /// Queries interfaces and addresses again, and discards routes. Values that cannot be read
-    /// remain unchanged.
+    /// Queries interfaces and addresses again, and discards routes, except as values for queries
+    /// that fail. Values that cannot be read remain unchanged.
     pub(crate) fn refresh(&mut self, netlink: &mut Netlink) {
         if let Ok(links) = netlink.links() {
             self.links = links.into_iter().map(|link| (link.index, link)).collect();
@@ -67,7 +67,8 @@ impl RouteCache {
         });
     }
 
-    /// Queries a neighbour, and returns its entry. A value that cannot be read remains unchanged.
+    /// Queries a neighbour, and returns its entry; `None` if the kernel has none. After an error
+    /// the cached value remains unchanged.
     pub(crate) fn query_neighbour(
         &mut self,
         netlink: &mut Netlink,
@@ -100,20 +101,21 @@ impl RouteCache {
         })
     }
 
-    /// Returns true if the kernel should resolve a neighbour again, because its entry is not
-    /// confirmed.
+    /// Returns true if the kernel should resolve a neighbour again, because it has no entry or its
+    /// entry is not confirmed.
     pub(crate) fn is_unconfirmed(&self, next_hop: NextHop) -> bool {
         let neighbour = self.neighbours.get(&next_hop).and_then(|known| known.entry);
         !neighbour.is_some_and(|entry| entry.confirmed)
     }
 
-    /// Returns the MAC address for copies to a neighbour.
+    /// Returns the MAC address for copies to a neighbour; `None` if none is known, or its
+    /// resolution failed.
     pub(crate) fn mac(&self, next_hop: NextHop) -> Option<MacAddress> {
         self.neighbours.get(&next_hop).and_then(|known| known.mac)
     }
 
-    /// Returns the cached route to an address for a group that listens on `listen`; `None` if there
-    /// is none.
+    /// Returns the cached route to an address for a group that listens on `listen`; `None` if it
+    /// was not queried or there is none.
     pub(crate) fn route(&self, listen: SocketAddr, to: SocketAddr) -> Option<RouteInfo> {
         self.routes.get(&route_key(listen, to)).copied().flatten()
     }
@@ -139,7 +141,8 @@ impl RouteCache {
         self.links.values()
     }
 
-    /// Returns the index of the interface that has an address.
+    /// Returns the index of the interface that has an address; `None` if it is not one of this
+    /// host.
     pub(crate) fn interface_of(&self, address: IpAddr) -> Option<u32> {
         self.addresses.iter().find(|one| one.prefix.address() == address).map(|one| one.index)
     }
@@ -156,7 +159,8 @@ impl RouteCache {
 
 #[cfg(test)]
 impl RouteCache {
-    /// Ways as they might be.
+    /// Returns a cache with these links, addresses, routes (source, destination, route) and MAC
+    /// addresses of next hops.
     pub(crate) fn with(
         links: Vec<Link>,
         addresses: Vec<InterfaceAddress>,
@@ -174,7 +178,8 @@ impl RouteCache {
     }
 }
 
-/// Returns the route according to the kernel's response, or the previous one if the query failed.
+/// Returns the route by the kernel's response; `None` if there is none, `previous` if the query
+/// failed for another reason.
 fn updated_route(
     answer: &Result<RouteInfo, NetlinkError>,
     previous: Option<RouteInfo>,

@@ -25,7 +25,7 @@ pub struct RoutingTableSpec {
     /// Limit of copies per second, of all groups together.
     #[serde(default = "copy_rate", deserialize_with = "fields::whole")]
     pub copy_rate: u64,
-    /// The groups.
+    /// Groups of the table, in the order of the file.
     #[serde(default, rename = "group")]
     pub groups: Vec<GroupSpec>,
 }
@@ -97,8 +97,8 @@ impl RoutingTableSpec {
         })
     }
 
-    /// Renders the table as a file. Names are not quoted, because a table has only names that need
-    /// no quoting.
+    /// Renders the table as a file. Names are not escaped, because a table has only names that need
+    /// no escaping.
     #[must_use]
     pub fn to_toml(&self) -> String {
         let mut text = String::new();

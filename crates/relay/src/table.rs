@@ -24,13 +24,13 @@ const V6_HEADERS: u32 = 48;
 /// Reason for which a table is invalid.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RoutingTableError {
-    /// Too many groups.
+    /// More than [`GROUPS_MAX`] groups; their number.
     #[error("{0} groups exceed the limit of {GROUPS_MAX} of a table")]
     TooManyGroups(usize),
-    /// Too many children.
+    /// More than [`CHILDREN_MAX`] children; their number.
     #[error("{0} children exceed the limit of {CHILDREN_MAX} for all groups of a table")]
     TooManyChildren(usize),
-    /// An invalid name.
+    /// An invalid name of a group.
     #[error("invalid group name '{0}'; write 1 to {NAME_MAX} letters, digits, '-', '_' and '.'")]
     InvalidName(String),
     /// Two groups of one name.
@@ -42,13 +42,14 @@ pub enum RoutingTableError {
     /// No port, or an address on which a socket cannot listen.
     #[error("group '{0}' cannot listen on {1}; choose an address and a port other than 0")]
     InvalidListen(String, SocketAddr),
-    /// An interface for a group that is not multicast, or an invalid one.
+    /// Group, and its address if it has an interface without being multicast, or an invalid
+    /// interface name.
     #[error("group '{0}': an interface requires a multicast group, and '{1}' is not one")]
     InvalidInterface(String, String),
     /// A group without permitted sources.
     #[error("group '{0}' has no sources, so nothing would be relayed; add sources = [\"NETWORK\"]")]
     NoSources(String),
-    /// A rate or a hop limit of 0.
+    /// A rate or a hop limit of 0; its name.
     #[error("{0} must be at least 1")]
     ZeroLimit(String),
     /// A child to which packets cannot be sent.
@@ -66,7 +67,7 @@ pub enum RoutingTableError {
     /// A duplicate child.
     #[error("group '{0}' has the child {1} already")]
     SameChild(String, SocketAddr),
-    /// A child that is the relay.
+    /// A child at an address and port on which a group of the relay listens.
     #[error("group '{0}': {1} is an address of this relay, which would be a loop")]
     RelayAddress(String, SocketAddr),
     /// A group that does not exist.
@@ -158,7 +159,7 @@ pub struct Group {
     pub spec: GroupSpec,
     /// Children of the group.
     pub children: Vec<Arc<GroupChild>>,
-    /// Counters of the packets that its socket received.
+    /// Counters of the packets that the socket engine processed.
     pub counters: Arc<GroupCounters>,
     /// Counts retained from the XDP programs when they gave this group up; current counts are read
     /// from the programs.
@@ -175,7 +176,7 @@ impl Group {
         self.spec.listen.ip().is_multicast()
     }
 
-    /// Returns true if its address and interface are the same as those of another group.
+    /// Returns true if the group's address and interface are the same as those of another group.
     #[must_use]
     pub fn has_same_listen(&self, other: &GroupSpec) -> bool {
         (self.spec.listen, &self.spec.interface) == (other.listen, &other.interface)
@@ -192,7 +193,7 @@ impl Group {
     }
 }
 
-/// Routing table.
+/// Valid groups of a relay, with an index by the addresses on which they listen.
 #[derive(Debug)]
 pub struct RoutingTable {
     destinations: Vec<IpNetwork>,
@@ -203,8 +204,9 @@ pub struct RoutingTable {
 }
 
 impl RoutingTable {
-    /// Makes the table of `spec`. Groups with the same name, address and interface as in `previous`
-    /// keep their counters and indices, and their children keep their counters.
+    /// Makes the table of `spec`; an error for the first rule that it violates. Groups with the
+    /// same name, address and interface as in `previous` keep their counters and indices, and their
+    /// children keep their counters.
     pub fn new(
         spec: &RoutingTableSpec,
         previous: Option<&Self>,
@@ -263,8 +265,8 @@ impl RoutingTable {
         self.groups.iter().find(|group| group.spec.name == name)
     }
 
-    /// Returns the group whose packets go to an address: the one that listens on it, or on all
-    /// addresses of this host.
+    /// Returns the group whose packets go to an address: the one that listens on it, or else on all
+    /// addresses of this host; `None` if there is neither.
     pub(crate) fn find_group(&self, destination: SocketAddr) -> Option<&Arc<Group>> {
         let any: IpAddr = match destination {
             SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::{
-    ChildListing, GroupListing, GroupSpec, IngressInterfaceListing, LimitsListing, RelayListing,
+    ChildListing, GroupListing, GroupSpec, LimitsListing, RelayListing, XdpInterfaceListing,
 };
 
-/// Renders a line for each group and, below it, for each child.
+/// Renders the engine and limits, the interfaces, and a line for each group and, below it, for each
+/// child.
 #[must_use]
 pub fn render_text(listing: &RelayListing) -> String {
     let RelayListing { engine, table, groups, receive_errors, changes_refused, .. } = listing;
@@ -33,7 +34,7 @@ pub fn render_text(listing: &RelayListing) -> String {
             let _ = writeln!(text, "{}", ring_drops_text(why));
         }
     }
-    for IngressInterfaceListing { name, refused } in &listing.interfaces {
+    for XdpInterfaceListing { name, refused } in &listing.interfaces {
         let _ = match refused {
             None => writeln!(text, "packets received on {name} are processed by XDP"),
             Some(why) => writeln!(text, "packets received on {name} are passed to sockets: {why}"),

@@ -72,7 +72,7 @@ impl RelayWorker {
         })
     }
 
-    /// Relays until the stream of wake-ups is closed.
+    /// Relays until the stream of wake-ups is closed; returns an error of epoll or of that stream.
     pub(crate) fn run(mut self) -> io::Result<()> {
         self.apply_plan()?;
         let mut ready = Vec::with_capacity(EVENTS_MAX);
@@ -144,7 +144,8 @@ impl RelayWorker {
         }
     }
 
-    /// Receives and relays the frames that programs on this host sent by the send interface.
+    /// Receives and relays the waiting frames that programs on this host sent by the send
+    /// interface, at most [`FRAMES_MAX`].
     fn receive_frames(&mut self) {
         let shared = Arc::clone(&self.shared);
         let Some(interface) = &shared.send_interface else { return };
@@ -277,7 +278,8 @@ impl<'a> BatchCursor<'a> {
         self.current.map(|(copies, _)| copies)
     }
 
-    /// Returns the next packet to be relayed; refused ones are counted.
+    /// Returns the next packet to be relayed, with its payload; refused ones are counted. `None` at
+    /// the end of the batch.
     fn decide_next(&mut self) -> Option<(PacketCopies<'a>, &'a [u8])> {
         loop {
             let slot = self.slots.next()?;

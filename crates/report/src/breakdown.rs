@@ -1,5 +1,5 @@
-//! Breakdown of a campaign's results by generator, path, node or child, the worst first, to show
-//! which one differs from the others. The terminal and the HTML report draw bars of it.
+//! Breakdown of a campaign's results by generator, path, node, child or job, the worst first, to
+//! show which one differs from the others. The terminal and the HTML report draw bars of it.
 
 use horolog_record::{
     CampaignInstanceResult, CampaignNodeTaskResult, CampaignPathPairRow, CampaignRelayCounts,
@@ -12,7 +12,7 @@ use crate::kinds::campaign::length;
 use crate::units::{full_count, human_ns, human_rate, percent_of};
 
 /// Bar of a breakdown, with the numbers next to it.
-pub(crate) struct RoleBreakdownRow {
+pub(crate) struct RoleRankingRow {
     pub(crate) name: String,
     /// Value that determines the length of the bar.
     pub(crate) size: f64,
@@ -20,24 +20,24 @@ pub(crate) struct RoleBreakdownRow {
 }
 
 /// Breakdown of the results of one role.
-pub(crate) struct RoleBreakdown {
+pub(crate) struct RoleRanking {
     /// Description of the quantity that the bars show.
     pub(crate) about: String,
     /// Titles of the names and of the numbers.
     pub(crate) titles: [&'static str; 3],
     /// Bars, the worst first.
-    pub(crate) all: Vec<RoleBreakdownRow>,
+    pub(crate) all: Vec<RoleRankingRow>,
     /// Value of a bar of full length.
     pub(crate) full: f64,
 }
 
 /// Returns the breakdown of each role that has several rows.
-pub(crate) fn breakdowns(result: &CampaignResult) -> impl Iterator<Item = RoleBreakdown> + '_ {
+pub(crate) fn breakdowns(result: &CampaignResult) -> impl Iterator<Item = RoleRanking> + '_ {
     let all = result.roles.iter().filter_map(|role| of_role(role, &result.parts));
     all.filter(|breakdown| breakdown.all.len() > 1)
 }
 
-fn of_role(role: &CampaignRoleResult, parts: &[CampaignInstanceResult]) -> Option<RoleBreakdown> {
+fn of_role(role: &CampaignRoleResult, parts: &[CampaignInstanceResult]) -> Option<RoleRanking> {
     let parts = || parts.iter().filter(|part| part.role == role.role);
     let (what, titles, rows): (String, _, Vec<_>) = match &role.merged {
         MergedResults::Load { trials, .. } => {
@@ -85,11 +85,11 @@ fn of_role(role: &CampaignRoleResult, parts: &[CampaignInstanceResult]) -> Optio
     let mut rows = rows;
     rows.sort_by(|a, b| b.size.total_cmp(&a.size));
     let full = rows.first().map_or(0.0, |worst| worst.size);
-    Some(RoleBreakdown { about: format!("{}: {what}.", role.role), titles, all: rows, full })
+    Some(RoleRanking { about: format!("{}: {what}.", role.role), titles, all: rows, full })
 }
 
-fn timed(name: String, ns: u64, second_number: String) -> RoleBreakdownRow {
-    RoleBreakdownRow { name, size: ns as f64, numbers: [human_ns(ns), second_number] }
+fn timed(name: String, ns: u64, second_number: String) -> RoleRankingRow {
+    RoleRankingRow { name, size: ns as f64, numbers: [human_ns(ns), second_number] }
 }
 
 fn on(part: &CampaignInstanceResult) -> String {
@@ -115,7 +115,7 @@ struct InstanceTrial {
     rtt_ns: InstanceDistribution,
 }
 
-fn of_generator(part: &CampaignInstanceResult, trial: usize) -> Option<RoleBreakdownRow> {
+fn of_generator(part: &CampaignInstanceResult, trial: usize) -> Option<RoleRankingRow> {
     let trial = part.result.as_ref()?.get("trials")?.get(trial)?;
     let trial = InstanceTrial::deserialize(trial).ok()?;
     Some(timed(on(part), trial.rtt_ns.p99, percent_of(trial.lost, trial.sent)))
@@ -127,14 +127,14 @@ fn at<'a>(result: &'a Value, path: &str) -> Option<&'a Value> {
 }
 
 /// Returns a bar for each child: the share of its relay's received packets that reached it, lowest
-/// first; if the delivery is unknown, the number of copies sent.
-fn of_relays(role: &str, relays: &[CampaignRelayCounts]) -> RoleBreakdown {
+/// first; if the delivery is unknown, the share of copies sent. Relays without packets are omitted.
+fn of_relays(role: &str, relays: &[CampaignRelayCounts]) -> RoleRanking {
     let mut rows = Vec::new();
     for relay in relays.iter().filter(|relay| relay.packets > 0) {
         for child in &relay.children {
             let to = child.job.clone().unwrap_or_else(|| child.address.to_string());
             let delivered = child.received.unwrap_or(child.sent);
-            rows.push(RoleBreakdownRow {
+            rows.push(RoleRankingRow {
                 name: format!("{} on {} to {to}", relay.job, relay.agent),
                 size: delivered as f64 / relay.packets as f64,
                 numbers: [percent_of(delivered, relay.packets), full_count(delivered)],
@@ -143,5 +143,5 @@ fn of_relays(role: &str, relays: &[CampaignRelayCounts]) -> RoleBreakdown {
     }
     rows.sort_by(|a, b| a.size.total_cmp(&b.size));
     let about = format!("{role}: share of the relay's packets delivered to each child.");
-    RoleBreakdown { about, titles: ["child", "share", "packets"], all: rows, full: 1.0 }
+    RoleRanking { about, titles: ["child", "share", "packets"], all: rows, full: 1.0 }
 }

@@ -13,7 +13,7 @@ use crate::kinds::compared_figure;
 use crate::limits;
 use crate::table::TableStyle;
 
-/// Result of a command.
+/// Outcome of a command: requirements met, not met, or nothing measured.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CommandOutcome {
     /// The measurement completed and meets all requirements.
@@ -24,7 +24,7 @@ pub enum CommandOutcome {
     Unmeasured(String),
 }
 
-/// Outcome of a case.
+/// Outcome of a check, with the four states of `JUnit`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum CaseOutcome {
     Passed,
@@ -118,8 +118,7 @@ impl CommandChecks {
     }
 }
 
-/// Returns the name of the program without its directory, followed by the words before the first
-/// option.
+/// Returns `horolog` and the words of the command line between its first word and the first option.
 fn title(command: &[String]) -> String {
     let words = command.iter().skip(1).take_while(|word| !word.starts_with('-'));
     ["horolog"].into_iter().chain(words.map(String::as_str)).collect::<Vec<_>>().join(" ")
@@ -149,7 +148,8 @@ fn compared(result: &Value) -> Vec<CheckCase> {
     result.metrics.iter().map(case).collect()
 }
 
-/// Returns the case of the measurement itself. It fails only for reasons that no other case states.
+/// Returns the case of the measurement itself: an error if it could not be made or a finding is an
+/// error, and a failure only for reasons that no other case states.
 fn measurement(ending: &CommandOutcome, findings: &[Finding], others: &[CheckCase]) -> CheckCase {
     let is_explained =
         others.iter().any(|case| matches!(case.outcome, CaseOutcome::Failed | CaseOutcome::Error));

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use horolog_record::{QueryResult, TimestampSource, numeric_values};
 use serde_json::Value;
 
-/// Header line of [`query`].
+/// Header line of [`query`], without a newline.
 const QUERY: &str = "server,address,port,sequence,t1_ns,t2_ns,t3_ns,t4_ns,offset_ns,delay_ns,\
                      dispersion_ns,bound_ns,transmit_timestamp,receive_timestamp,interleaved";
 
@@ -34,7 +34,7 @@ pub fn query(result: &QueryResult) -> String {
     text
 }
 
-/// Header line of [`figures`].
+/// Header line of [`figures`], with its newline.
 pub const FIGURES_HEADER: &str = "run,name,schema,started,command,path,value\n";
 
 /// Returns all numbers of a result of any kind as CSV without header: one line per number with its

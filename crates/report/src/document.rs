@@ -27,7 +27,7 @@ pub(crate) trait DescribeResult: serde::Serialize {
     }
 }
 
-/// Forms of a result.
+/// Output forms of a result.
 pub trait RenderResult {
     /// Returns the lines for the terminal, without a newline at the end.
     fn text(&self, style: &TableStyle) -> String;
@@ -148,7 +148,7 @@ pub(crate) enum BlockContent<'a> {
     /// Introductory sentences; on a terminal only.
     Introduction(Vec<String>),
     Table(NamedRowTable),
-    /// Conclusions: on a terminal after all else, before the definitions.
+    /// Conclusions: on a terminal below the other blocks, above the definitions.
     Summary(Vec<String>),
     /// Sentences below a table.
     Remarks(Vec<String>),
@@ -166,9 +166,9 @@ pub(crate) enum BlockContent<'a> {
     Failure(String),
     /// Rows that a command prints during the measurement; on a terminal only, and not in a summary.
     LiveRows(TerminalLinesRenderer<'a>),
-    /// Times at the rate in the headline of a page, with names.
+    /// Times in ns at the rate in the headline of a page, with names; `None` if unknown.
     TimesAtRate(Vec<(&'static str, Option<u64>)>),
-    /// Definitions at the end of a page, in place of [`Document::method`]; for results whose
+    /// Definitions at the end of a page, in place of [`ResultDocument::method`]; for results whose
     /// terminal text needs none.
     PageNote(&'static str),
     /// Document of another result under its own heading, instead of that of the block; on a page

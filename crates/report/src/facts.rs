@@ -1,7 +1,7 @@
 //! Facts about a host, each with its value and a line on its meaning, shared by the terminal and
 //! the HTML report.
 
-/// Fact about a host.
+/// Fact about a host: its name, its value, and a line on its meaning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HostFact {
     pub(crate) name: String,

@@ -9,7 +9,8 @@ use crate::units::{ABSENT, full_count, human_ns, mean_ns};
 pub(crate) const LATENCY_TITLES: [&str; 8] =
     ["count", "min", "mean", "p50", "p99", "p99.9", "max", "deviation"];
 
-/// Returns the cells of a distribution, in descending order of importance.
+/// Returns the cells of a distribution, in the order of [`LATENCY_TITLES`]; [`ABSENT`] in all
+/// without a distribution.
 pub(crate) fn latency_figures(distribution: Option<&Distribution>) -> [String; 8] {
     let Some(d) = distribution else { return std::array::from_fn(|_| ABSENT.to_owned()) };
     [
@@ -24,7 +25,7 @@ pub(crate) fn latency_figures(distribution: Option<&Distribution>) -> [String; 8
     ]
 }
 
-/// Returns the scheduling of threads.
+/// Returns the scheduling of threads as text, and whether real time was refused.
 pub(crate) fn scheduling(scheduling: &ThreadScheduling) -> String {
     let refused = if scheduling.error.is_some() { " (real time refused)" } else { "" };
     match (scheduling.policy, scheduling.timer_slack_ns) {
@@ -36,7 +37,7 @@ pub(crate) fn scheduling(scheduling: &ThreadScheduling) -> String {
     }
 }
 
-/// Returns the host conditions, in one sentence each.
+/// Returns the host conditions as one sentence: memory, idle states and throttling.
 pub(crate) fn conditions(conditions: &HostConditions) -> String {
     let memory = if conditions.memory_locked { "locked" } else { "not locked" };
     let idle = match conditions.cpu_dma_latency_us {

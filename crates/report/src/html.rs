@@ -39,8 +39,7 @@ const UPLOT_CSS: &str = include_str!("../assets/uPlot.min.css");
 /// markup.
 pub(crate) struct PageTemplate<'a, R: ?Sized> {
     pub(crate) kind: &'a str,
-    /// Number of failures in words, shown first in the title and the verdict; `None` without
-    /// failures.
+    /// Failures in words, shown first in the title and the verdict; `None` without failures.
     pub(crate) failed: Option<String>,
     pub(crate) heading: String,
     pub(crate) lead: String,

@@ -5,10 +5,11 @@ use std::fmt::Write as _;
 
 use crate::checks::{CaseOutcome, CheckCase, CommandChecks};
 
-/// Length of `2026-01-31T12:00:00`: `JUnit` timestamps have neither fraction nor time zone.
+/// Length in characters of `2026-01-31T12:00:00`: `JUnit` timestamps have neither fraction nor time
+/// zone.
 const INSTANT: usize = 19;
 
-/// Returns the XML document.
+/// Returns the checks and findings as a `JUnit` XML document.
 #[must_use]
 pub fn junit(checks: &CommandChecks) -> String {
     let counts = format!(

@@ -32,7 +32,7 @@ pub(crate) fn measured(limit: &LimitResult) -> String {
     }
 }
 
-/// Returns a limit with its outcome, in one line.
+/// Returns a limit with its outcome and the measured value, in one line.
 pub(crate) fn line(limit: &LimitResult) -> String {
     let verdict = if limit.failed { "failed" } else { "passed" };
     format!("limit '{}' {verdict}: {}", limit.expression, measured(limit))
@@ -55,8 +55,8 @@ fn excess(limit: &LimitResult) -> f64 {
     (value / bound).max(bound / value)
 }
 
-/// Returns the worst failed limit, and the number of other failed ones, in one line; `None` if all
-/// passed.
+/// Returns the worst failed limit and, if there are several, their number, in one line; `None` if
+/// all passed.
 #[must_use]
 pub fn broken(limits: &[LimitResult]) -> Option<String> {
     let broken = || limits.iter().filter(|limit| limit.failed);

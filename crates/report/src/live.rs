@@ -30,7 +30,7 @@ pub fn load_metrics(run: &LiveRun) -> String {
 #[derive(Debug)]
 struct LiveRunCollector(LiveRun);
 
-/// Writer of metric families.
+/// Writer of metric families of the `OpenMetrics` format.
 struct MetricFamilyWriter<'a>(DescriptorEncoder<'a>);
 
 impl MetricFamilyWriter<'_> {

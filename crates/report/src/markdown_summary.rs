@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 
 use crate::checks::{CaseOutcome, CheckCase, CommandChecks};
 
-/// Maximum number of rows of checks. Passed checks beyond it are only counted; a comparison may
-/// have thousands.
+/// Maximum number of rows of checks. Checks beyond it, failed ones last, are only counted; a
+/// comparison may have thousands.
 const ROWS_MAX: usize = 50;
 
 /// Returns the Markdown text. It ends with an empty line, so that further text may follow.
@@ -27,7 +27,12 @@ pub fn summary(checks: &CommandChecks) -> String {
     lines.extend(rows.into_iter().map(row));
     lines.push(String::new());
     if left_out > 0 {
-        lines.extend([format!("{left_out} more passed or are undetermined."), String::new()]);
+        let hidden = failed.saturating_sub(ROWS_MAX);
+        let more = match hidden {
+            0 => format!("{left_out} more passed or are undetermined."),
+            hidden => format!("{left_out} more are not shown; {hidden} of them failed."),
+        };
+        lines.extend([more, String::new()]);
     }
     let findings = checks.finding_lines();
     lines.extend(findings.iter().map(|finding| format!("- {}", escaped(finding))));

@@ -94,7 +94,8 @@ impl<R: 'static> Metric<R> {
         })
     }
 
-    /// Returns the metric as one of a result that may contain this one; its name gets a prefix.
+    /// Returns the metric, with a prefix to its name, as one of the results `W` in which `part`
+    /// finds a result of this kind; it has no values where `part` finds none.
     pub(crate) fn within<W: 'static>(self, prefix: &str, part: fn(&W) -> Option<&R>) -> Metric<W> {
         let Self { name, unit, read } = self;
         Metric::new(format!("{prefix}{name}"), unit, move |whole| {
@@ -118,7 +119,7 @@ impl<R> fmt::Debug for Metric<R> {
     }
 }
 
-/// Returns `part` as a share of `whole`; `None` if that is 0.
+/// Returns `part` as a share of `whole`; `None` if `whole` is 0.
 pub(crate) fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }

@@ -33,8 +33,8 @@ pub enum RenderError {
     },
 }
 
-/// Returns the text for the terminal, without a newline at the end. Control characters, which could
-/// move the cursor, are removed, since the result may come from another host.
+/// Returns the text for the terminal, without a newline at the end. Control characters other than
+/// newlines, which could move the cursor, are removed, since the result may come from another host.
 ///
 /// # Errors
 ///
@@ -72,7 +72,7 @@ pub fn result_kinds() -> impl Iterator<Item = &'static str> {
     KINDS.iter().map(|kind| kind.schema)
 }
 
-/// Removes control characters from all texts.
+/// Removes control characters, except newlines, from all strings but the keys of objects.
 fn strip_control_chars(value: &mut Value) {
     match value {
         Value::String(text) => text.retain(|c| c == '\n' || !c.is_control()),

@@ -17,7 +17,7 @@ pub use nts_ke::{nts_ke_header, nts_ke_row};
 pub use run_list::run_list;
 pub use series::{behind_label, interval_header, interval_row, labelled};
 
-/// Style of terminal text.
+/// Colour and width of terminal text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableStyle {
     /// True to mark parts by colour; the text states the same without it.

@@ -24,8 +24,8 @@ pub fn human_ns(ns: u64) -> String {
     }
 }
 
-/// Formats a period, such as `20.0 ms`; from a thousand seconds on exactly, such as `2 h` or `1,001
-/// s`.
+/// Formats a period, such as `20.0 ms`; from a thousand seconds on in the largest of days, hours
+/// and minutes of which it is a multiple, otherwise in whole seconds: `2 h`, `1,001 s`.
 #[must_use]
 pub fn period_ns(ns: u64) -> String {
     const SECOND_NS: u64 = 1_000_000_000;
@@ -84,7 +84,8 @@ pub fn human_rate(rate: f64) -> String {
     }
 }
 
-/// Formats a rate with three significant digits and the given unit.
+/// Formats a rate with three significant digits and the given unit; [`ABSENT`] if it is negative,
+/// NaN or infinite.
 pub(crate) fn per_second(rate: f64, unit: &str) -> String {
     let Some(rate) = amount(rate) else { return ABSENT.to_owned() };
     let text = human_rate(rate);
@@ -215,7 +216,8 @@ pub(crate) fn sentence(text: &str) -> String {
 }
 
 /// Returns the texts of a quantity: mean, standard deviation, root mean square, extremes and
-/// percentiles. A single sample has no deviation.
+/// percentiles. A single sample has no deviation. `signed` is true if positive values have a plus
+/// sign.
 pub(crate) fn figure_texts(figures: &ExactSummary, signed: bool) -> [String; 10] {
     let with_sign = |ns: i64| {
         let text = signed_ns(ns);
@@ -229,12 +231,13 @@ pub(crate) fn figure_texts(figures: &ExactSummary, signed: bool) -> [String; 10]
     [mean, deviation, size(rms), min, p1, p5, p50, p95, p99, max]
 }
 
-/// Formats a number in scientific notation without a unit, such as an Allan deviation.
+/// Formats a number in scientific notation without a unit, such as an Allan deviation; [`ABSENT`]
+/// if it is not finite.
 pub(crate) fn scientific(value: f64) -> String {
     if value.is_finite() { format!("{value:.2e}") } else { ABSENT.to_owned() }
 }
 
-/// Formats an averaging time in seconds.
+/// Formats an averaging time in seconds; [`ABSENT`] if it is negative or not below 10^9.
 pub(crate) fn seconds(seconds: f64) -> String {
     if (0.0..1e9).contains(&seconds) {
         format!("{} s", (seconds * 1e6).round() / 1e6)

@@ -186,7 +186,7 @@ pub(crate) const fn goal_name(kind: CapacitySearchGoal) -> &'static str {
     }
 }
 
-/// Returns the result of a search.
+/// Returns the result of a search, in one sentence: goal, bounds and reason of the end.
 pub(crate) fn search_sentence(search: &SearchResult) -> String {
     let goal = if search.goal_loss_ratio > 0.0 {
         format!("loss of at most {}", percent(search.goal_loss_ratio))
@@ -293,7 +293,8 @@ pub(crate) struct LossTotals {
 }
 
 impl LossTotals {
-    /// Sums up the trials.
+    /// Sums requests, losses and loss locations over all trials; locations without losses are
+    /// omitted.
     pub(crate) fn of(trials: &[Trial]) -> Self {
         let mut by_location = BTreeMap::<LossLocation, u64>::new();
         for (location, count) in trials.iter().flat_map(|trial| &trial.lost_at) {

@@ -8,7 +8,7 @@ use std::fmt;
 use std::io;
 use std::net::IpAddr;
 
-/// Odd constants of `SplitMix64`'s finaliser (Steele, Lea and Flood, 2014).
+/// Odd constants of `SplitMix64`'s finaliser (Steele, Lea and Flood, 2014), here and below.
 const FIRST: u64 = 0xbf58_476d_1ce4_e5b9;
 const SECOND: u64 = 0x94d0_49bb_1331_11eb;
 /// High bits of the low half of an IPv4-mapped IPv6 address.
@@ -45,8 +45,7 @@ impl AddressHashKey {
         hash ^ hash >> 32
     }
 
-    /// Returns a second hash of the value with the hash `hash`. Without the key, the two cannot be
-    /// related.
+    /// Returns a second hash of the value whose hash is `hash`.
     #[must_use]
     pub const fn rehash(hash: u64) -> u64 {
         let hash = hash.wrapping_mul(SECOND);

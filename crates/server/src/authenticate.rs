@@ -38,7 +38,7 @@ impl Secrets {
     }
 }
 
-/// Secrets for one batch.
+/// Secrets that stay constant for one batch.
 #[derive(Debug)]
 pub(crate) struct BatchSecrets {
     keys: Option<Guard<Arc<KeyTable>>>,
@@ -155,7 +155,8 @@ impl RequestAuthentication<'_> {
         }
     }
 
-    /// Counts the reply by its kind of authentication.
+    /// Counts the reply in `counts` by its kind of authentication; one without authentication is
+    /// not counted.
     pub(crate) fn count(&self, counts: &mut SocketEngineCounts) {
         match self {
             Self::None => {}
@@ -165,7 +166,7 @@ impl RequestAuthentication<'_> {
         }
     }
 
-    /// Returns true if the reply may carry time, so that it is not only an NTS NAK.
+    /// Returns true if the reply carries time; false for an NTS NAK.
     pub(crate) const fn can_carry_time(&self) -> bool {
         !matches!(self, Self::Kiss(_))
     }

@@ -70,7 +70,8 @@ pub fn check(config: &ServerConfig) -> Result<Option<String>, ConfigCheckError> 
     check_files(config)
 }
 
-/// Fails if none of the time sources exists. If one exists, the others may appear later.
+/// Fails with the first error if time sources or a receiver are configured and none of them exists.
+/// If one exists, the others may appear later.
 fn check_sources(config: &ServerConfig) -> Result<(), ConfigCheckError> {
     let check_source = |source: &SourceSpec| {
         source.check_present().map_err(|fault| ConfigCheckError::Source(source.text.clone(), fault))
@@ -92,7 +93,9 @@ fn other_error(error: &dyn std::fmt::Display) -> ConfigCheckError {
     ConfigCheckError::Other(error.to_string())
 }
 
-/// Reads every file that the server reads at start, in the same way.
+/// Reads the files that prevent the start if they are invalid, in the same way as the start: leap
+/// seconds, token of the live page, secrets, certificate and its key. Returns the notice about
+/// ignored lines of keys, if any.
 fn check_files(config: &ServerConfig) -> Result<Option<String>, ConfigCheckError> {
     if let Some(path) = &config.leap_seconds.file {
         LeapFile::open(path).map_err(|error| other_error(&error))?;

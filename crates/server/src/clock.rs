@@ -29,7 +29,7 @@ const PRIORITY: i32 = 1;
 /// Status of the clock thread: its page updates, and the steps of the system clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ClockThreadStatus {
-    /// Number of page updates.
+    /// Number of page updates since the start.
     pub page_updates: u64,
     /// Number of failures to publish pages, over all sinks.
     pub publish_errors: u64,
@@ -134,7 +134,7 @@ impl ClockThread {
         NextConfigSlot { slot: Arc::clone(&self.next_config), thread: self.thread.thread() }
     }
 
-    /// Returns the health of the page updates.
+    /// Returns the status of the page updates and of the steps of the system clock.
     pub(crate) fn health(&self) -> ClockThreadStatus {
         ClockThreadStatus {
             page_updates: self.health.page_updates.load(Ordering::Relaxed),
@@ -153,8 +153,8 @@ impl ClockThread {
 }
 
 impl ClockThreadCounters {
-    /// Records the change of `CLOCK_REALTIME` minus `CLOCK_MONOTONIC` since the last update; one
-    /// above [`STEP_MIN`] counts as a step.
+    /// Records the change of `CLOCK_REALTIME` minus `CLOCK_MONOTONIC` since the last update; one of
+    /// more than [`STEP_MIN`] in either direction counts as a step.
     fn record_offset_change(&self, change: Option<Span>) {
         if let Some(by) = change
             && (by > STEP_MIN || by < -STEP_MIN)

@@ -46,7 +46,7 @@ pub const DRIFT_MAX_PPB: u64 = 100_000_000;
 /// Largest test offset: half an NTP era, because larger offsets are equivalent to smaller ones
 /// modulo 136 years.
 pub const OFFSET_MAX: Span = Span::from_ns((1 << 31) * NS_PER_S);
-/// Maximum number of threads.
+/// Maximum number of socket threads per listen address.
 pub const THREADS_MAX: usize = 4_096;
 
 /// Distribution of work among the threads of the socket engine.
@@ -127,13 +127,14 @@ pub struct ServerConfig {
     pub listen: Vec<SocketAddr>,
     /// Engines that answer requests.
     pub engine: EngineSelection,
-    /// Interfaces on which XDP answers; if empty, all interfaces with a listen address.
+    /// Interfaces on which XDP answers, in addition to those of PTP; if empty, all that are up and
+    /// have a listen address.
     pub interfaces: Vec<String>,
     /// True to attach XDP programs in generic mode instead of native mode.
     pub xdp_generic: bool,
     /// Method by which the XDP engine transmits replies.
     pub xdp_reply: XdpReplyMethod,
-    /// Number of threads per listen address.
+    /// Number of threads of the socket engine per listen address.
     pub threads: usize,
     /// Distribution of work among these threads.
     pub dispatch: SocketDispatch,
@@ -143,16 +144,20 @@ pub struct ServerConfig {
     pub steer_by_cpu: bool,
     /// Trust in the kernel's report on whether its clock is synchronised.
     pub trust: ClockTrust,
-    /// Stratum announced while synchronised.
+    /// Stratum announced while synchronised, unless that of the selected source is announced (see
+    /// [`SourceConfig::keep_stratum`]).
     pub stratum: u8,
-    /// Reference identifier; by default `LOCL` at stratum 1 and 127.127.1.1 above it.
+    /// Reference identifier; by default that of the selected source, and without sources `LOCL` at
+    /// stratum 1 and 127.127.1.1 above it.
     pub reference_id: Option<[u8; 4]>,
-    /// Leap indicator while synchronised; by default the kernel's.
+    /// Leap indicator while synchronised; by default that of the list of leap seconds, the kernel
+    /// or the selected source.
     pub leap: Option<LeapIndicator>,
-    /// Root delay: round-trip delay to the reference clock.
+    /// Root delay: round-trip delay to the reference clock. That of the selected source replaces
+    /// it, unless [`SourceConfig::keep_root_delay`] is true.
     pub root_delay: Span,
-    /// Root dispersion; by default the kernel's estimate of the maximum error, and zero with
-    /// [`ClockTrust::Local`].
+    /// Root dispersion; by default that of the selected source, and without sources the kernel's
+    /// estimate of the maximum error, or zero with [`ClockTrust::Local`].
     pub root_dispersion: Option<Span>,
     /// Test: offset of the served time from the system clock.
     pub test_offset: Span,
@@ -164,25 +169,25 @@ pub struct ServerConfig {
     pub receive_buffer_bytes: usize,
     /// Path of the status socket, used by `horolog status`; none by default.
     pub status_socket: Option<PathBuf>,
-    /// Options for rate limits and lists of prefixes.
+    /// Rate limits, and lists of allowed and denied prefixes; none by default.
     pub limits: LimitsConfig,
-    /// Options for interleaved mode and transmit timestamps.
+    /// Size and engine of interleaved mode.
     pub interleaved: InterleavedConfig,
-    /// Options for leap seconds, stepped or smeared.
+    /// List and treatment of leap seconds, and addresses of smeared time.
     pub leap_seconds: LeapConfig,
-    /// Options for time sources.
+    /// Time sources, and what is announced of the selected one.
     pub source: SourceConfig,
-    /// Options for the plausibility of times.
+    /// Rules by which times of sources are plausible, and the file of the saved time.
     pub plausibility: PlausibilityConfig,
     /// Receiver that calibrates the system clock and is a further time source.
     pub calibration: Option<CalibrationConfig>,
-    /// Options for Network Time Security and symmetric keys.
+    /// Files and addresses of Network Time Security and symmetric keys; off by default.
     pub nts: NtsConfig,
-    /// Timestamps that the sockets take.
+    /// Transmit and hardware timestamps that the sockets take.
     pub timestamps: TimestampsConfig,
-    /// Options for PTP.
+    /// PTP ports and their profile; off without interfaces.
     pub ptp: PtpConfig,
-    /// Options for metrics, logs, privileges.
+    /// Options for metrics, the live page, the sandbox and the user.
     pub operation: MetricsAndPrivilegesConfig,
 }
 
@@ -331,8 +336,8 @@ impl ServerConfig {
     }
 }
 
-/// Returns true if the address is not publicly reachable: loopback, private, link-local or
-/// documentation (RFC 6890; RFC 9637 for `3fff::/20`).
+/// Returns true if the address is loopback, private, link-local or documentation, and so not
+/// publicly reachable (RFC 6890; RFC 9637 for `3fff::/20`). Unspecified addresses count as public.
 fn is_not_public(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => {

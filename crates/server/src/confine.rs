@@ -54,8 +54,10 @@ pub struct ConfinementStatus {
     pub missing: Vec<String>,
 }
 
-/// Applies the configured confinement. Everything that needs privileges has been done before, and
-/// no thread has been started yet.
+/// Applies the configured confinement: switches the user, and drops capabilities and restricts
+/// files and system calls unless the sandbox is off; if the user is switched, capabilities are
+/// dropped in any case. Everything that needs privileges has been done before, and no thread has
+/// been started yet. Fails if the user cannot be switched, or a required part is unavailable.
 pub(crate) fn confine(config: &ServerConfig) -> Result<ConfinementStatus, ConfineError> {
     let operation = &config.operation;
     let mut confinement = ConfinementStatus::default();
@@ -149,7 +151,8 @@ fn parent_directory(path: &Path) -> Option<PathBuf> {
     (parent != Path::new("/")).then(|| parent.to_owned())
 }
 
-/// Returns the directory of the status socket if that is the user's default one.
+/// Returns the directory of the status socket if the socket is the default one of the configured
+/// user.
 fn user_directory(config: &ServerConfig) -> Option<PathBuf> {
     let (path, user) = (config.status_socket.as_ref()?, config.operation.user.as_deref()?);
     (Some(path) == status::default_path(Some(user)).as_ref())

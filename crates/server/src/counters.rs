@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::IgnoreReason;
-use crate::response::{BUCKETS, ResponseTimes};
+use crate::response::{BUCKETS, ResponseTimeHistogram};
 
 /// Declares each counter once, for the atomic counters of a worker and for their plain counts.
 macro_rules! counters {
@@ -34,7 +34,7 @@ macro_rules! counters {
             pub ignored: IgnoredCounts,
             /// Response times from receive to transmit timestamp, including those of replies that
             /// the kernel refused.
-            pub response_times: ResponseTimes,
+            pub response_times: ResponseTimeHistogram,
         }
 
         impl WorkerCounters {
@@ -44,7 +44,7 @@ macro_rules! counters {
                 for (counter, count) in self.ignored.iter().zip(batch.ignored.0) {
                     add(counter, count);
                 }
-                let ResponseTimes { counts, sum_ns } = batch.response_times;
+                let ResponseTimeHistogram { counts, sum_ns } = batch.response_times;
                 for (counter, count) in self.response_times.iter().zip(counts) {
                     add(counter, count);
                 }
@@ -57,7 +57,7 @@ macro_rules! counters {
                 SocketEngineCounts {
                     $($name: self.$name.load(Ordering::Relaxed),)*
                     ignored: IgnoredCounts(self.ignored.each_ref().map(|c| c.load(Ordering::Relaxed))),
-                    response_times: ResponseTimes {
+                    response_times: ResponseTimeHistogram {
                         counts: self.response_times.each_ref().map(|c| c.load(Ordering::Relaxed)),
                         sum_ns: self.response_times_ns.load(Ordering::Relaxed),
                     },
@@ -82,18 +82,19 @@ counters! {
     received,
     /// Replies passed to the kernel.
     answered,
-    /// Requests not answered because the clock page had expired.
+    /// Requests not answered because the clock page had expired, or because the receive timestamp
+    /// was implausible.
     expired,
     /// Replies that the kernel refused to send.
     refused,
-    /// Datagrams that the kernel dropped because a socket's receive buffer was full, not part of
-    /// `received`.
+    /// Datagrams that the kernel dropped, such as those for which a socket's receive buffer had no
+    /// room; not part of `received`.
     dropped,
     /// Receive calls that failed.
     receive_errors,
     /// Requests with a kernel receive timestamp, part of `received`.
     receive_kernel_timestamps,
-    /// Requests whose hardware receive timestamp was used.
+    /// Requests whose hardware receive timestamp was used, part of `received`.
     receive_hardware_timestamps,
     /// Replies in interleaved mode (RFC 9769), part of `answered` or `refused`.
     interleaved,
@@ -108,9 +109,11 @@ counters! {
     nts_kisses,
     /// Replies for which a transmit timestamp was requested.
     transmit_timestamps_requested,
-    /// Replies for which a kernel transmit timestamp arrived.
+    /// Replies whose stored transmit timestamp was replaced by that of the kernel, or was no longer
+    /// stored.
     transmit_kernel_timestamps,
-    /// Replies for which a hardware transmit timestamp arrived.
+    /// Replies whose stored transmit timestamp was replaced by that of the NIC, or was no longer
+    /// stored.
     transmit_hardware_timestamps,
 }
 

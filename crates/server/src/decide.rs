@@ -13,7 +13,7 @@ use crate::{ClockPage, DropReason, KissCode};
 /// Versions of NTP with the header layout of version 4: RFC 1059, RFC 1119, RFC 1305, RFC 5905.
 const VERSIONS: std::ops::RangeInclusive<u8> = 1..=4;
 
-/// Decision on a datagram.
+/// Decision on a received datagram: to reply or to ignore it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RequestVerdict {
     /// Send this reply.
@@ -26,7 +26,7 @@ pub enum RequestVerdict {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PreparedReply {
     /// Header of the reply. Its transmit timestamp is final in an interleaved reply, and
-    /// [`NtpTimestamp::UNKNOWN`] otherwise, until [`Reply::header_at`] sets it.
+    /// [`NtpTimestamp::UNKNOWN`] otherwise, until [`PreparedReply::header_at`] sets it.
     pub header: Header,
     /// Mode of the reply, basic or interleaved.
     pub kind: ReplyTimestampMode,
@@ -65,7 +65,7 @@ impl PreparedReply {
     }
 
     /// Returns the kiss-o'-death packet to send instead of a basic reply (RFC 5905, section 7.4).
-    /// It carries no time, and its timestamps are not stored.
+    /// Leap indicator and stratum mark it as unsynchronised, and its timestamps are not stored.
     #[must_use]
     pub const fn into_kiss(self, code: KissCode) -> Self {
         let header = Header {
@@ -85,8 +85,8 @@ impl PreparedReply {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(usize)]
 pub enum IgnoreReason {
-    /// Shorter than a header, or with a trailer whose length is no multiple of 4 bytes, as
-    /// extension fields and MACs require.
+    /// Shorter than a header, longer than the receive buffer, or with a trailer whose length is no
+    /// multiple of 4 bytes, as extension fields and MACs require.
     Length,
     /// Version other than 1 to 4.
     Version,
@@ -151,7 +151,7 @@ impl IgnoreReason {
     /// Number of reasons.
     pub const COUNT: usize = 15;
 
-    /// Returns the key in counters.
+    /// Returns the name of the reason, its key in the counters of the status.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -200,9 +200,9 @@ pub fn decide(
     }
 }
 
-/// Returns the reason to ignore modes 6 and 7, which have other layouts and lengths. A single byte
-/// is left to the check of the length, because a socket filter may have truncated the datagram to
-/// it.
+/// Returns the reason to ignore a datagram of mode 6 or 7, which have other layouts and lengths;
+/// `None` for other modes. A single byte is left to the check of the length, because a socket
+/// filter may have truncated the datagram to it.
 fn layout_ignore_reason(request: &[u8]) -> Option<IgnoreReason> {
     let [first, _, ..] = *request else { return None };
     match AssociationMode::from_bits(first) {

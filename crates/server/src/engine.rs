@@ -54,7 +54,9 @@ impl ListenSockets {
         self.timeline
     }
 
-    /// Opens the sockets of a listen address.
+    /// Opens the sockets of a listen address: one for all threads with
+    /// [`SocketDispatch::SharedLock`], otherwise one per thread, and a second one if requests may
+    /// be authenticated.
     pub(crate) fn open(
         address: SocketAddr,
         timeline: LeapSecondRepresentation,
@@ -219,7 +221,8 @@ impl SocketEngine {
         Ok(())
     }
 
-    /// Returns the sum of the counts of all threads, with the drops at all sockets.
+    /// Returns the sum of the counts of all threads, with the drops at all sockets whose counts can
+    /// be read.
     pub(crate) fn totals(&self) -> SocketEngineCounts {
         let mut totals = SocketEngineCounts::default();
         for counters in &self.counters {
@@ -292,9 +295,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the core for a thread: the one whose packets are steered to it, if this process may use
-/// that core; otherwise cores are assigned in turn.
-fn core_for(index: usize, threads: usize, cores: &[usize]) -> Option<usize> {
+/// Returns the core for a thread: the first permitted one whose packets are steered to it,
+/// otherwise the permitted cores in turn; `None` if there are none.
+pub(crate) fn core_for(index: usize, threads: usize, cores: &[usize]) -> Option<usize> {
     let steered = cores.iter().find(|core| *core % threads == index);
     steered.or_else(|| cores.get(index % cores.len().max(1))).copied()
 }

@@ -52,7 +52,7 @@ pub struct FrameDecisionInputs<'a> {
 pub struct FrameTimes {
     /// Instant used by the rate limiter.
     pub now: Timestamp<Monotonic>,
-    /// Receive time (T2).
+    /// Receive time of the frame (T2).
     pub received: NtpTimestamp,
     /// Transmit time of the reply (T3).
     pub transmit: NtpTimestamp,

@@ -60,7 +60,7 @@ impl PhcConversions {
     }
 }
 
-/// Source of a timestamp.
+/// Source of the timestamp of a packet: kernel or NIC.
 #[derive(Clone, Copy)]
 pub(crate) enum TimestampSource {
     Kernel,
@@ -119,7 +119,7 @@ impl HardwareTimestamping {
         Ok(OpenHardwareTimestamping(interfaces.map(open).collect::<Result<_, _>>()?))
     }
 
-    /// Checks that the drivers support the hardware timestamps, without enabling them.
+    /// Checks that the drivers support the configured hardware timestamps, without enabling them.
     pub(crate) fn check(config: &ServerConfig) -> Result<(), HardwareTimestampingError> {
         let check = |name: &String| EnabledHardwareTimestamps::check(name, purpose(config, name));
         let checked = config.timestamps.hardware.iter().try_for_each(check);
@@ -137,7 +137,8 @@ impl HardwareTimestamping {
     }
 }
 
-/// Returns the purpose of an interface's hardware timestamps.
+/// Returns the purpose of the hardware timestamps of an interface: NTP, PTP, or PTP with one-step
+/// Sync.
 fn purpose(config: &ServerConfig, interface: &String) -> TimestampPurpose {
     let ptp = &config.ptp;
     match (ptp.interfaces.contains(interface), ptp.one_step) {

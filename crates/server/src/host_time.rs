@@ -20,8 +20,8 @@ use crate::periodic::PeriodicThread;
 use crate::sources::{SharedSourceState, SourceSelectionOutcome};
 use crate::{PlausibilityConfig, StartError};
 
-/// Intervals at which the need to save the time is checked, and at which it is saved. The latter is
-/// long because flash memory wears.
+/// Interval at which the need to save the time is checked. [`SAVE_INTERVAL`] is that at which it is
+/// saved, long because flash memory wears.
 const CHECK_INTERVAL: Duration = Duration::from_mins(1);
 const SAVE_INTERVAL: Duration = Duration::from_hours(1);
 /// Length of the saved text, in bytes: seconds since 1970 in decimal and a line feed. The fixed
@@ -39,8 +39,9 @@ pub(crate) struct HostTimeAtStart {
 }
 
 impl HostTimeAtStart {
-    /// Reads the RTC, and opens the file with the time last saved. The file is created if missing,
-    /// because the permission may be lacking later.
+    /// Reads the RTC, and opens and reads the file with the time last saved, if one is configured.
+    /// The file is created if missing, because the permission may be lacking later. A file that
+    /// cannot be used only causes a notice.
     pub(crate) fn open(config: &PlausibilityConfig) -> Self {
         let now = ClockMonotonic.now();
         let minus_monotonic =
@@ -72,7 +73,7 @@ impl HostTimeAtStart {
 }
 
 /// Returns the time of the RTC by which the kernel set the system clock at boot (`hctosys`),
-/// otherwise of the first readable RTC.
+/// otherwise of the first readable RTC in `directory`; `None` if none is readable.
 fn rtc_time(directory: &Path) -> Option<Timestamp<Utc>> {
     let text = |path: PathBuf| fs::read_to_string(path).ok();
     let mut clocks: Vec<_> =
@@ -103,7 +104,7 @@ fn read_saved_time(
     Ok(Some(saved))
 }
 
-/// Replaces the saved time.
+/// Replaces the saved time, in whole seconds, and waits until it is on disk.
 fn write_saved_time(file: &File, utc: Timestamp<Utc>) -> io::Result<()> {
     let text =
         format!("{:0width$}\n", utc.as_ns().div_euclid(NS_PER_S), width = SAVED_TEXT_LEN - 1);
@@ -121,7 +122,8 @@ pub(crate) struct TimeSaveThread {
 }
 
 impl TimeSaveThread {
-    /// Starts the thread if there is a file, unless the served time is deliberately wrong.
+    /// Passes on the notice about the file, and starts the thread if there is a file, unless the
+    /// served time is deliberately wrong.
     pub(crate) fn start(
         host: HostTimeAtStart,
         is_test: bool,
@@ -194,7 +196,7 @@ impl TimeSaver {
     }
 }
 
-/// Returns true if the served time is that of a confirmed time source.
+/// Returns true if a source is selected and its time is confirmed.
 fn is_confirmed(reading: SourceSelectionOutcome) -> bool {
     matches!(reading, SourceSelectionOutcome::Selected(report) if !report.is_unconfirmed)
 }

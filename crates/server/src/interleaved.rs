@@ -64,9 +64,9 @@ pub struct InterleavedTable {
 }
 
 impl InterleavedTable {
-    /// Creates a table for at least `clients` clients; the number of slots is a power of two, or 0
-    /// to disable interleaved mode. The kernel allocates memory when a slot is first written.
-    /// `None` without enough memory.
+    /// Creates a table for at least `clients` clients; the number of slots is a power of two. 0
+    /// disables interleaved mode. The kernel allocates memory when a slot is first written. `None`
+    /// without enough memory.
     #[must_use]
     pub fn new(clients: usize, key: AddressHashKey) -> Option<Self> {
         let slots = match clients {
@@ -78,7 +78,7 @@ impl InterleavedTable {
         Some(Self { slots, key })
     }
 
-    /// Returns the number of slots.
+    /// Returns the number of slots; 0 if interleaved mode is disabled.
     #[must_use]
     pub const fn slots(&self) -> usize {
         self.slots.len()
@@ -96,7 +96,7 @@ impl InterleavedTable {
     }
 
     /// Returns the transmit timestamp of the last reply to this client, if its receive timestamp
-    /// was `origin`.
+    /// was `origin`; otherwise `None`.
     #[must_use]
     pub fn transmit_of(&self, client: IpAddr, origin: NtpTimestamp) -> Option<NtpTimestamp> {
         self.slot(client)?.transmit_of(origin)
@@ -110,8 +110,8 @@ impl InterleavedTable {
     }
 
     /// Replaces the stored transmit timestamp by the actual one, if the slot still holds the reply
-    /// with this receive timestamp. Returns false, without a change, if the actual timestamp is
-    /// before the stored one, which was taken before sending.
+    /// with this receive timestamp; otherwise changes nothing. Returns false, without a change,
+    /// only if the actual timestamp is before the stored one, which was taken before sending.
     #[must_use]
     pub fn correct(&self, client: IpAddr, receive: NtpTimestamp, transmit: NtpTimestamp) -> bool {
         let Some(slot) = self.slot(client) else { return true };

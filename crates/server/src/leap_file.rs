@@ -30,7 +30,7 @@ pub struct LeapFile {
 }
 
 impl LeapFile {
-    /// Reads the file, which must be valid.
+    /// Reads the file at `path`, which must contain a valid list.
     pub fn open(path: &Path) -> Result<Self, LeapFileError> {
         let list = Arc::new(ArcSwap::from_pointee(read_list(path)?));
         Ok(Self { path: path.to_owned(), list })

@@ -5,7 +5,7 @@ use std::fmt;
 use horolog_time::leap::{Date, LeapDisagreement, LeapKind, LeapSecond};
 use horolog_time::{Span, Timestamp, Utc};
 
-/// Warning; its text states what is wrong, and what to do.
+/// Warning about leap seconds; its text states what is wrong, and what to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LeapNotice {
     /// List that expires within 28 days, with its expiry.

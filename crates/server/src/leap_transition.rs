@@ -43,7 +43,8 @@ const UNCERTAIN_AFTER_LEAP: Span = Span::from_ms(3_600_000);
 pub(crate) struct LeapInputs<'a> {
     /// Behaviour of the system clock at a leap.
     pub(crate) system: SystemLeapBehaviour,
-    /// True if a daemon disciplines the system clock, and so also corrects it at a leap second.
+    /// True if a daemon disciplines the system clock, so that it also corrects the clock at a leap
+    /// second.
     pub(crate) disciplined: bool,
     /// True if the kernel's pending leap second is used: not if the served time deliberately
     /// differs from the system clock.
@@ -58,7 +59,7 @@ pub(crate) struct LeapInputs<'a> {
     pub(crate) receiver_leap: Option<LeapSecond>,
 }
 
-/// Result of one reading of the clocks.
+/// Served time and leap seconds that follow from one reading of the clocks.
 #[derive(Clone, Debug)]
 pub(crate) struct LeapOutputs {
     /// Time to serve; during a leap transition, on the timescale before the leap.
@@ -70,9 +71,9 @@ pub(crate) struct LeapOutputs {
     pub(crate) active_leap: Option<LeapSecond>,
     /// Next leap second, announced or not.
     pub(crate) next: Option<LeapSecond>,
-    /// Latest past leap second.
+    /// Latest past leap second, by the list or since the start.
     pub(crate) latest: Option<LeapSecond>,
-    /// Leap second to announce; `None` outside the day before it.
+    /// Leap second to announce; `None` outside the day before it and its transition.
     pub(crate) announced: Option<LeapSecond>,
     /// True if the system clock did not step at a leap second, so that its time is uncertain.
     pub(crate) is_uncertain: bool,
@@ -88,7 +89,7 @@ struct ActiveLeap {
     step_timeout: Span,
 }
 
-/// State between readings of the clocks.
+/// Tracker of leap transitions, with the state between readings of the clocks.
 #[derive(Debug)]
 pub(crate) struct LeapTransitionTracker {
     offset: ClockOffset,
@@ -149,7 +150,8 @@ impl LeapTransitionTracker {
         (-self.passed_steps.as_ns() / NS_PER_S) as i32
     }
 
-    /// Updates the state with a reading of the clocks.
+    /// Updates the state with a reading of the clocks, and returns the time and the leap seconds
+    /// that follow from it.
     pub(crate) fn advance(
         &mut self,
         reading: &SystemClockReading,
@@ -206,7 +208,8 @@ impl LeapTransitionTracker {
         }
     }
 
-    /// Adopts the measured offset, less the step of a leap second in transition.
+    /// Adopts the measured offset, less the step of a leap second in transition. Any other step of
+    /// the clock ends the transition and cancels an owed step.
     fn apply_reading(&mut self, reading: &SystemClockReading, inputs: &LeapInputs<'_>) {
         let jump = reading.offset.offset - self.offset.offset;
         let mut offset = reading.offset;
@@ -239,8 +242,8 @@ impl LeapTransitionTracker {
         self.offset = self.offset.latest_or_tighter(offset);
     }
 
-    /// Keeps the source's offset valid until its next report: steps of the clock since the report
-    /// are subtracted from it.
+    /// Keeps the source's offset valid until its next report: steps of the clock since the report,
+    /// of [`STEP_MIN`] or more, are subtracted from it.
     fn retain_source_offset(&mut self, offset_change: Span, inputs: &LeapInputs<'_>) {
         let before = std::mem::replace(&mut self.source_time, inputs.source_time);
         if before != inputs.source_time {
@@ -252,8 +255,8 @@ impl LeapTransitionTracker {
         }
     }
 
-    /// Detects a step that the system clock did not make, and that the source's offset therefore
-    /// contains.
+    /// Detects a step that the system clock did not make and that the source's offset therefore
+    /// contains, and the end of that.
     fn detect_source_step(&mut self, reading: &SystemClockReading, inputs: &LeapInputs<'_>) {
         if inputs.source_time.is_none() {
             return;

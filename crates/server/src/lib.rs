@@ -91,7 +91,7 @@ pub use ptp::{
     PtpPortStatus, PtpPortTransport as PtpTransport, PtpProfile, PtpStartError, PtpStatus,
 };
 pub use reload::{ReloadError, ReloadOutcome, ReloadStatus};
-pub use response::ResponseTimes;
+pub use response::ResponseTimeHistogram;
 pub use secrets::SecretsError;
 pub use server::Server;
 pub use server_status::{ServerStatus, StatusFormatError, StoredClientCounts};

@@ -34,21 +34,24 @@ impl ListenAddressSet {
         Self { addresses, ..Self::default() }
     }
 
-    /// Returns the set with the broadcast addresses of these networks of this host.
+    /// Returns the set with the broadcast addresses of these networks of this host, in place of
+    /// earlier ones.
     #[must_use]
     pub fn with_networks(mut self, networks: &[Prefix]) -> Self {
         self.broadcasts = networks.iter().filter_map(Prefix::broadcast).collect();
         self
     }
 
-    /// Returns the set with these MAC addresses of this host, each in its VLAN or in none.
+    /// Returns the set with these MAC addresses of this host, each in its VLAN or in none, in place
+    /// of earlier ones.
     #[must_use]
     pub fn with_stations(mut self, stations: &[(Option<VlanId>, MacAddress)]) -> Self {
         self.stations = stations.to_vec();
         self
     }
 
-    /// Returns the set with further addresses at which smeared time is served.
+    /// Returns the set with further listen addresses, at which smeared time is served; they are
+    /// resolved as by [`ListenAddressSet::resolve`].
     #[must_use]
     pub fn with_smeared(mut self, listen: &[SocketAddr], local: &[IpAddr]) -> Self {
         self.smeared = Self::resolve(listen, local).addresses;
@@ -58,7 +61,8 @@ impl ListenAddressSet {
         self
     }
 
-    /// Returns the timeline served at this address.
+    /// Returns the timeline served at this address: smeared if the address is among those of
+    /// smeared time, otherwise stepped.
     #[must_use]
     pub fn timeline(&self, at: SocketAddr) -> LeapSecondRepresentation {
         let is_same =

@@ -21,9 +21,9 @@ pub struct WorkerStatus {
     /// Listen address of the thread; absent if it answers requests redirected by XDP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub listen: Option<SocketAddr>,
-    /// Index of the thread among those of its address.
+    /// Index of the thread among those of its address, or among those for `AF_XDP` sockets.
     pub thread: usize,
-    /// Core to which the thread is pinned.
+    /// Core to which the thread is pinned; null if there is none.
     pub core: Option<usize>,
     /// Datagrams received.
     pub received: u64,
@@ -34,7 +34,7 @@ pub struct WorkerStatus {
 /// Listen address with its running engine.
 #[derive(Debug)]
 struct ActiveListener {
-    /// Configured address.
+    /// Configured address, whose port may be 0.
     requested: SocketAddr,
     /// Address with its actual port.
     address: SocketAddr,
@@ -115,8 +115,8 @@ fn group_addresses(
 }
 
 impl Listeners {
-    /// Starts the engines of these sockets, and publishes their addresses to `shared`, now and at
-    /// every change.
+    /// Starts the engines of these sockets and of the `AF_XDP` queues. `shared` must hold their
+    /// addresses already; it is updated at every change.
     pub(crate) fn start(
         opened: OpenListeners,
         af_xdp_queues: Vec<AfXdpQueue>,
@@ -163,7 +163,7 @@ impl Listeners {
         totals
     }
 
-    /// Returns the counts of each thread.
+    /// Returns the counts of each running thread, by address; those for `AF_XDP` sockets last.
     pub(crate) fn workers(&self) -> Vec<WorkerStatus> {
         let status = |listen: Option<SocketAddr>, engine: &SocketEngine| {
             let workers = engine.workers().enumerate();
@@ -190,8 +190,8 @@ impl Listeners {
         self.lock().engines().for_each(SocketEngine::stop);
     }
 
-    /// Adopts new engines, and stops those of addresses that are no longer listened on. The engines
-    /// of smeared time do not change.
+    /// Adopts the engines `new`, so that there is one for each address of `listen` in this order,
+    /// and stops those of other addresses. The engines of smeared time do not change.
     fn replace(&self, listen: &[SocketAddr], mut new: Vec<ActiveListener>) {
         let mut state = self.lock();
         let is_smeared =

@@ -52,7 +52,7 @@ fn ke_config(config: &ServerConfig, ntp_port: Option<u16>) -> Option<NtsKeConfig
     })
 }
 
-/// Starts the listener, if enabled.
+/// Starts the listener; `None` if it is not enabled or there are no cookie keys.
 pub(crate) fn start(
     config: &ServerConfig,
     ntp_port: Option<u16>,

@@ -181,8 +181,8 @@ impl ClockPages {
 
 /// Sink of clock pages: an engine that serves time from them, or a task that runs at each update.
 pub trait ClockPageSink: Send {
-    /// Replaces the previous pages. After an error they stay in force until they expire; the clock
-    /// thread counts the error and continues.
+    /// Replaces the previous pages. After an error these may stay in force until they expire; the
+    /// clock thread counts the error and continues.
     fn publish(&mut self, pages: &ClockPages) -> io::Result<()>;
 }
 
@@ -213,7 +213,7 @@ pub fn shared_pages(first: &ClockPages) -> (ClockPageWriter, ClockPageReader) {
     )
 }
 
-/// Writer of the shared pages.
+/// Only writer of the pages that [`shared_pages`] creates.
 #[derive(Debug)]
 pub struct ClockPageWriter(Arc<ClockPageSlots>);
 
@@ -241,7 +241,7 @@ pub struct ClockPageReader {
 }
 
 impl ClockPageReader {
-    /// Returns a reader of another timeline.
+    /// Returns a reader of the same pages for this timeline.
     #[must_use]
     pub fn with_timeline(&self, timeline: LeapSecondRepresentation) -> Self {
         Self { shared: Arc::clone(&self.shared), timeline }

@@ -88,7 +88,8 @@ impl ClockPageBuilder {
         Self { leap_file, ..self }
     }
 
-    /// Returns the pages for a reading of the clocks.
+    /// Returns the pages for a reading of the clocks, and updates the state that later pages depend
+    /// on.
     pub(crate) fn pages(&mut self, reading: &SystemClockReading) -> ClockPages {
         let list = self.leap_file.as_ref().map(LeapFile::list);
         let inputs = LeapInputs {
@@ -167,7 +168,8 @@ impl ClockPageBuilder {
         self.config.test_offset + Span::from_ns(drift_ns as i64)
     }
 
-    /// Returns the frequency offset of the served time from the monotonic clock, without a smear.
+    /// Returns the frequency offset of the served time from the monotonic clock at `now`, without a
+    /// smear, in ppb.
     fn drift_ppb(&self, now: Timestamp<Monotonic>) -> i64 {
         self.config.test_drift_ppb + self.frequency_ppb(now)
     }
@@ -201,7 +203,7 @@ impl ClockPageBuilder {
 
     /// Returns the page of smeared time. It is linear, so that where the rate changes, at the start
     /// and the end of a smear, its error is the smear's rate times the age of the page: 1.2 µs
-    /// after 100 ms.
+    /// after 100 ms with a smear of 24 hours.
     fn smeared_page(&self, reading: &SystemClockReading, outputs: &LeapOutputs) -> ClockPage {
         let SmearReading { instant, rate_ppb, is_smearing: smearing } = self.smear_reading(outputs);
         let timebase = self.timebase(reading.now, instant, rate_ppb);
@@ -266,7 +268,7 @@ impl ClockPageBuilder {
         }
     }
 
-    /// Returns true if the system clock may be served without time sources.
+    /// Returns true if the system clock may be served as synchronised without time sources.
     fn is_kernel_trusted(&self, reading: &SystemClockReading) -> bool {
         match self.config.trust {
             ClockTrust::Local => true,
@@ -274,8 +276,8 @@ impl ClockPageBuilder {
         }
     }
 
-    /// Returns the system variables without time sources, by the kernel's report and the trust in
-    /// it.
+    /// Returns the system variables if no time sources are configured, by the kernel's report and
+    /// the trust in it.
     fn kernel_variables(
         &self,
         reading: &SystemClockReading,
@@ -334,8 +336,8 @@ struct RecentMax {
 }
 
 impl RecentMax {
-    /// Longer than the usual time between updates of a source: daemons correct the clock every 16 s
-    /// to 64 s.
+    /// Length of an interval: longer than the usual time between updates of a source, because
+    /// daemons correct the clock every 16 s to 64 s.
     const INTERVAL: Span = Span::from_ns(64 * NS_PER_S);
 
     fn update(&mut self, value: Span, now: Timestamp<Monotonic>) -> Span {
@@ -352,7 +354,8 @@ impl RecentMax {
     }
 }
 
-/// Copies the reply values: the options of replies that can change in a running server.
+/// Copies the reply values from `new` to `config`: the options of replies that can change in a
+/// running server.
 pub(crate) fn adopt_reply_values(config: &mut ServerConfig, new: &ServerConfig) {
     config.trust = new.trust;
     config.stratum = new.stratum;

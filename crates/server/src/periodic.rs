@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::Duration;
 
-/// Handle of the thread. Dropping it ends the thread. The default handle has no thread.
+/// Handle of a thread that repeats an action. Dropping it ends the thread. The default handle has
+/// no thread.
 #[derive(Debug, Default)]
 pub(crate) struct PeriodicThread {
     stop: Arc<AtomicBool>,

@@ -31,7 +31,7 @@ pub enum ReloadError {
     /// options.
     #[error(transparent)]
     Check(#[from] ConfigCheckError),
-    /// Failure to open a new resource.
+    /// Failure to open a new file, socket or thread.
     #[error(transparent)]
     Start(#[from] StartError),
     /// Listen address that includes one of this server's, or is included in one: the kernel gives
@@ -52,13 +52,13 @@ pub enum ReloadError {
     Other(String),
 }
 
-/// Result of a reload.
+/// Result of a successful reload: which options it could change, changed, and left to a restart.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ReloadOutcome {
     /// Names of the options that a reload can change, without leading hyphens. Their values in
     /// force are those of the new configuration.
     pub adopted: Vec<&'static str>,
-    /// Options among them that were changed.
+    /// Options among `adopted` whose values have changed.
     pub applied: Vec<&'static str>,
     /// Changed options that need a restart.
     pub restart_needed: Vec<String>,
@@ -71,16 +71,16 @@ pub struct ReloadStatus {
     pub done: u64,
     /// Refused reloads.
     pub failed: u64,
-    /// Reason for which the last one was refused; absent if it succeeded.
+    /// Reason for which the last reload was refused; absent if it succeeded, or there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_reload_error: Option<String>,
-    /// Changed options that need a restart.
+    /// Options that the last successful reload found changed and that need a restart.
     pub restart_needed: Vec<String>,
 }
 
 /// Prepared change, which cannot fail when it is applied.
 pub(crate) struct PreparedReload {
-    /// Names of the options that it changes.
+    /// Names of the options that the change applies to, without leading hyphens.
     pub(crate) keys: Vec<&'static str>,
     /// Applies the change.
     pub(crate) apply: Box<dyn FnOnce() + Send>,
@@ -96,8 +96,8 @@ pub(crate) trait Reloader: Send + Sync {
         new: &ServerConfig,
     ) -> &'static [&'static str];
 
-    /// Does everything that can fail, without changing what runs. `None` if there is nothing to
-    /// change.
+    /// Does everything that can fail, without changing what runs, for the change from the
+    /// configuration `in_force` to `next`. `None` if there is nothing to change.
     fn prepare(
         &self,
         in_force: &ServerConfig,
@@ -198,7 +198,7 @@ impl ReloadManager {
     }
 }
 
-/// Returns the keys at whose index `changed` is true.
+/// Returns those of `keys` at whose index `changed` is true.
 pub(crate) fn changed_keys(keys: &[&'static str], changed: &[bool]) -> Vec<&'static str> {
     keys.iter().zip(changed).filter(|(_, changed)| **changed).map(|(key, _)| *key).collect()
 }

@@ -34,14 +34,14 @@ pub(crate) const BUCKETS: usize = 20;
 
 /// Histogram of response times; in JSON the bounds accompany the counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
-pub struct ResponseTimes {
+pub struct ResponseTimeHistogram {
     /// Count of each bucket (not cumulative).
     pub(crate) counts: [u64; BUCKETS],
     /// Sum of all response times, in nanoseconds.
     pub(crate) sum_ns: u64,
 }
 
-impl ResponseTimes {
+impl ResponseTimeHistogram {
     /// Counts one response time. A negative one, after a step of the served time in between, counts
     /// as zero.
     pub(crate) fn count(&mut self, time: Span) {
@@ -81,7 +81,7 @@ impl ResponseTimes {
     }
 }
 
-impl std::ops::AddAssign for ResponseTimes {
+impl std::ops::AddAssign for ResponseTimeHistogram {
     fn add_assign(&mut self, other: Self) {
         for (sum, count) in self.counts.iter_mut().zip(other.counts) {
             *sum += count;
@@ -90,9 +90,9 @@ impl std::ops::AddAssign for ResponseTimes {
     }
 }
 
-impl Serialize for ResponseTimes {
+impl Serialize for ResponseTimeHistogram {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut object = serializer.serialize_struct("ResponseTimes", 3)?;
+        let mut object = serializer.serialize_struct("ResponseTimeHistogram", 3)?;
         object.serialize_field("bounds_ns", &BOUNDS_NS)?;
         object.serialize_field("counts", &self.counts)?;
         object.serialize_field("sum_ns", &self.sum_ns)?;
@@ -106,8 +106,8 @@ mod tests {
 
     use super::*;
 
-    fn of(times_ns: &[i64]) -> ResponseTimes {
-        let mut times = ResponseTimes::default();
+    fn of(times_ns: &[i64]) -> ResponseTimeHistogram {
+        let mut times = ResponseTimeHistogram::default();
         for ns in times_ns {
             times.count(Span::from_ns(*ns));
         }
@@ -157,7 +157,7 @@ mod tests {
         let json = serde_json::to_value(times).unwrap();
         let lengths = ["bounds_ns", "counts"].map(|name| json[name].as_array().unwrap().len());
         assert_eq!(lengths, [BUCKETS - 1, BUCKETS]);
-        assert_eq!(serde_json::from_value::<ResponseTimes>(json).unwrap(), times);
+        assert_eq!(serde_json::from_value::<ResponseTimeHistogram>(json).unwrap(), times);
     }
 
     proptest! {

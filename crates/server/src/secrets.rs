@@ -27,7 +27,7 @@ pub enum SecretsError {
     /// File that cannot be read, or that other users may read.
     #[error("{option} {} {source}", path.display())]
     File {
-        /// Option that names it.
+        /// Option that names the file.
         option: &'static str,
         /// File path.
         path: PathBuf,
@@ -80,7 +80,8 @@ impl LoadedSecrets {
         Ok(Self { keys, cookies: secret.map(|secret| cookie_keys(&secret, config)), notice })
     }
 
-    /// Replaces the secrets that threads share.
+    /// Replaces the secrets that threads share by those that were loaded; secrets of kinds that
+    /// either side lacks stay.
     pub(crate) fn replace(self, secrets: &Secrets) {
         if let (Some(shared), Some(keys)) = (&secrets.keys, self.keys) {
             shared.store(Arc::new(keys));
@@ -91,8 +92,8 @@ impl LoadedSecrets {
     }
 }
 
-/// Loads the configured secrets. Generates a secret for cookies if NTS is on and none is
-/// configured. Also returns the notice for the user about ignored lines.
+/// Loads the configured secrets, and generates one for cookies if NTS is on and none is configured.
+/// Also returns the notice for the user about ignored lines, if any.
 pub(crate) fn load(config: &NtsConfig) -> Result<(Secrets, Option<String>), SecretsError> {
     let LoadedSecrets { keys, mut cookies, notice } = LoadedSecrets::read(config)?;
     if cookies.is_none() && config.is_on() {

@@ -110,7 +110,8 @@ impl ServerParts {
         }
     }
 
-    /// Returns the status with the numbers of clients, for which all slots are counted.
+    /// Returns the status with the numbers of stored clients, for which all slots of the tables are
+    /// read.
     fn status_with_clients(&self) -> ServerStatus {
         let limited = self.limiter.load().as_ref().map(|limiter| limiter.clients());
         let by_xdp = self.xdp.as_ref().filter(|_| limited.is_some());
@@ -152,7 +153,7 @@ fn start_status(
     Ok(config.status_socket.clone().map(start).transpose()?)
 }
 
-/// Returns what all threads of the socket engine share.
+/// Returns the context that all threads of the socket engine share, with new tables of clients.
 fn worker_context(
     config: &ServerConfig,
     page: &ClockPageReader,
@@ -173,7 +174,8 @@ fn worker_context(
 }
 
 impl Server {
-    /// Opens all configured sockets and files, and starts the server.
+    /// Opens all configured sockets and files, confines the process as configured, and starts the
+    /// server.
     pub fn start(config: &ServerConfig) -> Result<Self, StartError> {
         config.check()?;
         let started = Instant::now();
@@ -304,13 +306,14 @@ impl Server {
         self.parts.sockets.totals()
     }
 
-    /// Returns the status as printed by `horolog status`.
+    /// Returns the status that `horolog status` prints, but without the numbers of stored clients.
     #[must_use]
     pub fn status(&self) -> ServerStatus {
         self.parts.status()
     }
 
-    /// Returns the notices of time sources and calibration since the last call, one line each.
+    /// Removes and returns the notices of calibration and time sources since the last call, one
+    /// line each.
     #[must_use]
     pub fn notices(&self) -> Vec<String> {
         let ServerParts { sources, calibration, .. } = &*self.parts;
@@ -339,7 +342,8 @@ impl Server {
             || self.web.as_ref().is_some_and(ServerLivePage::has_died)
     }
 
-    /// Stops the server within a second and returns the last status.
+    /// Saves the served time if configured, stops the server within a second, and returns the last
+    /// status.
     #[allow(clippy::must_use_candidate, reason = "the state is a by-product of stopping")]
     pub fn stop(self) -> ServerStatus {
         let Self { status, metrics, web, parts: mut running } = self;
@@ -381,12 +385,13 @@ fn start_pages(
     Ok((metrics, web))
 }
 
-/// XDP engine if it runs, reason for which it does not run on some or all interfaces, and `AF_XDP`
-/// sockets for redirected requests.
+/// Result of starting XDP: the engine if it runs, the reason for which it does not run on some or
+/// all interfaces, and `AF_XDP` sockets for redirected requests.
 type XdpStartResult = (Option<XdpEngine>, Option<String>, Vec<AfXdpQueue>);
 
-/// Starts the XDP engine, if configured. With `auto`, a failure is returned as the reason for which
-/// the server continues without XDP.
+/// Starts the XDP engine, if configured, and adds its sink to `sinks`. With `auto`, a failure is
+/// returned as the reason for which the server continues without XDP; if interfaces were named,
+/// only a failure of [`XdpEngineError::Xdp`] is.
 fn start_xdp(
     config: &ServerConfig,
     listen: &SharedListenAddresses,

@@ -28,11 +28,11 @@ pub struct ServerStatus {
     pub pid: u32,
     /// Time since the start, in seconds.
     pub uptime_s: f64,
-    /// Listen addresses.
+    /// Listen addresses of UTC with stepped leap seconds.
     pub listen: Vec<SocketAddr>,
     /// Listen addresses of smeared time.
     pub smear_listen: Vec<SocketAddr>,
-    /// Engines that answer: `socket`, or `xdp` if both do.
+    /// Engines that answer: `socket`, or `xdp` if XDP and sockets do.
     pub engine: Cow<'static, str>,
     /// Reason for which XDP, although requested, does not answer at all or on some interfaces.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -76,9 +76,9 @@ pub struct ServerStatus {
     pub page_age_ns: i64,
     /// True if the clock page has expired, so that no request is answered.
     pub page_expired: bool,
-    /// Health of the page updates.
+    /// Page updates, and steps of the system clock.
     pub clock: ClockThreadStatus,
-    /// Confinement in force.
+    /// Confinement in force, and requested parts that are missing.
     pub sandbox: ConfinementStatus,
     /// Counts and last error of the reloads.
     pub reload: ReloadStatus,
@@ -92,7 +92,7 @@ pub struct ServerStatus {
     pub nts_ke: Option<NtsKeStatus>,
     /// Counts of each thread of the socket engine.
     pub workers: Vec<WorkerStatus>,
-    /// Requests answered by the XDP engine, by core.
+    /// NTP requests answered by the XDP engine, indexed by core number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub xdp_answered_by_core: Option<Vec<u64>>,
     /// Counts of the XDP engine.
@@ -101,7 +101,7 @@ pub struct ServerStatus {
     /// Number of stored clients; absent if they were not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clients: Option<StoredClientCounts>,
-    /// Resident memory of the process, in bytes; absent if the system does not report it.
+    /// Resident memory of the process, in bytes; null if the system does not report it.
     pub resident_bytes: Option<u64>,
 }
 
@@ -136,7 +136,7 @@ pub enum StatusFormatError {
 }
 
 impl ServerStatus {
-    /// Parses the JSON of a status.
+    /// Parses the JSON of a status of the same schema; unknown fields are ignored.
     pub fn parse(text: &str) -> Result<Self, StatusFormatError> {
         #[derive(Deserialize)]
         struct StatusHeader {
@@ -156,19 +156,20 @@ impl ServerStatus {
         serde_json::to_value(self).unwrap_or_default()
     }
 
-    /// Returns the number of requests that XDP answered.
+    /// Returns the number of NTP requests that XDP answered, including kisses; 0 without XDP.
     #[must_use]
     pub fn answered_by_xdp(&self) -> u64 {
         self.xdp_counters.map_or(0, |counts| counts.answered())
     }
 
-    /// Returns the number of requests that rate limits and prefix lists of XDP dropped.
+    /// Returns the number of requests that rate limits and prefix lists of XDP dropped; 0 without
+    /// XDP.
     fn dropped_by_xdp(&self) -> u64 {
         self.xdp_counters.map_or(0, |counts| counts.dropped.total())
     }
 
     /// Returns the number of requests that both engines received: the sum of those answered,
-    /// limited and ignored.
+    /// limited and ignored. Frames that XDP passes or redirects count only at the sockets.
     #[must_use]
     pub fn requests_received(&self) -> u64 {
         self.counters.received + self.answered_by_xdp() + self.dropped_by_xdp()
@@ -180,20 +181,22 @@ impl ServerStatus {
         self.counters.answered + self.answered_by_xdp()
     }
 
-    /// Returns the number of requests that rate limits and prefix lists of both engines rejected.
+    /// Returns the number of requests that rate limits and prefix lists of both engines dropped
+    /// without a kiss.
     #[must_use]
     pub fn requests_limited(&self) -> u64 {
         self.counters.ignored.limited() + self.dropped_by_xdp()
     }
 
-    /// Returns the number of requests that were not answered for any other reason.
+    /// Returns the number of requests that the socket engine did not answer for a reason other than
+    /// rate limits and prefix lists: ignored, expired, or refused by the kernel.
     #[must_use]
     pub fn requests_ignored(&self) -> u64 {
         let SocketEngineCounts { ignored, expired, refused, .. } = self.counters;
         ignored.total().saturating_sub(ignored.limited()) + expired + refused
     }
 
-    /// Returns the source whose time is served.
+    /// Returns the source whose time is served; `None` if none is selected.
     #[must_use]
     pub fn selected_source(&self) -> Option<&SourceStatus> {
         self.sources.iter().find(|source| source.state == SelectionState::Selected)

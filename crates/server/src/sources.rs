@@ -19,6 +19,7 @@ use horolog_time::leap::LeapSecond;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
 use crate::clock::read_clocks;
+use crate::engine::core_for;
 use crate::periodic::PeriodicThread;
 use crate::{ServerConfig, StartError};
 
@@ -68,7 +69,8 @@ impl SharedSourceState {
         Some(if is_old { SourceSelectionOutcome::NoSource } else { reading })
     }
 
-    /// Returns true time minus monotonic time, if several sources recently agreed on it.
+    /// Returns true time minus monotonic time, if several sources recently agreed on it; `None`
+    /// also while the value is being written.
     pub(crate) fn confirmed(&self) -> Option<Span> {
         self.confirmed.try_lock().ok().and_then(|confirmed| *confirmed)
     }
@@ -91,7 +93,7 @@ impl SharedSourceState {
         }
     }
 
-    /// Returns the next leap second of the server's list.
+    /// Returns the next leap second, if the server's list contains it.
     pub(crate) fn next_leap(&self) -> Option<LeapSecond> {
         lock(&self.known_leaps).next
     }
@@ -101,7 +103,7 @@ impl SharedSourceState {
         lock(&self.states).clone()
     }
 
-    /// Adds a notice for the user.
+    /// Adds a notice for the user; the oldest one is dropped if there are [`NOTICES_MAX`].
     pub(crate) fn push_notice(&self, notice: String) {
         let mut notices = lock(&self.notices);
         if notices.len() == NOTICES_MAX {
@@ -197,8 +199,8 @@ pub(crate) struct SourcesThread {
 }
 
 impl SourcesThread {
-    /// Polls the sources once before it returns, and then every [`INTERVAL`] in a thread. `rules`
-    /// decide which times are plausible.
+    /// Polls the sources once before it returns, and then every [`INTERVAL`] in a thread; without
+    /// sources there is no thread. `rules` decide which times are plausible.
     pub(crate) fn start(sources: OpenSources, rules: PlausibilityRules) -> io::Result<Self> {
         let mut selector = SourceSelector::new(sources.0, rules);
         let shared = Arc::new(SharedSourceState::default());
@@ -212,7 +214,7 @@ impl SourcesThread {
         Ok(Self { shared, thread })
     }
 
-    /// Returns what the thread shares with other threads.
+    /// Returns the state that the thread shares with other threads.
     pub(crate) fn shared(&self) -> &Arc<SharedSourceState> {
         &self.shared
     }
@@ -223,7 +225,8 @@ impl SourcesThread {
     }
 }
 
-/// Opens the receiver and the pulse input, if configured. `rules` decide which times are plausible.
+/// Opens the receiver and the pulse input; `None` if none is configured. `rules` decide which times
+/// are plausible.
 pub(crate) fn open_calibration(
     config: &ServerConfig,
     rules: PlausibilityRules,
@@ -234,7 +237,8 @@ pub(crate) fn open_calibration(
     opened.map(Some).map_err(|fault| StartError::Source(calibration.name(), fault))
 }
 
-/// Starts the calibration thread and adds the calibration to the time sources.
+/// Starts the calibration thread and adds the calibration to the time sources; without a prepared
+/// calibration the sources are returned unchanged.
 pub(crate) fn start_calibration(
     opened: Option<PreparedCalibration>,
     sources: OpenSources,
@@ -249,7 +253,9 @@ pub(crate) fn start_calibration(
 /// Returns a core on which no socket thread is pinned; `None` if there is none.
 fn unpinned_core(config: &ServerConfig) -> Option<usize> {
     let cores = allowed_cores().ok()?;
-    cores.last().copied().filter(|_| config.threads < cores.len())
+    let pinned: Vec<_> =
+        (0..config.threads).filter_map(|index| core_for(index, config.threads, &cores)).collect();
+    cores.iter().rev().copied().find(|core| !pinned.contains(core))
 }
 
 #[cfg(test)]

@@ -32,14 +32,14 @@ pub enum StatusError {
     #[error("cannot create the status socket {0}: {why}; choose another path with \
              --status-socket", why = explain(.1))]
     Bind(PathBuf, #[source] io::Error),
-    /// Path at which no server answers.
+    /// Socket at which no server answers in time, or that cannot be read.
     #[error("no server answers at {0}: {why}; check that it runs and that you may use its \
              socket", why = explain(.1))]
     NoAnswer(PathBuf, #[source] io::Error),
     /// Path at which the answer is not a status that this version reads.
     #[error("cannot read the status from {0}: {1}")]
     Format(PathBuf, #[source] StatusFormatError),
-    /// No server found.
+    /// No socket found at which a server answers, in these directories.
     #[error("no running server found in {0}; name its socket with --status-socket")]
     NoServer(String),
     /// Only sockets of other users found.
@@ -81,8 +81,8 @@ fn system_directory(user: Option<&str>) -> PathBuf {
     }
 }
 
-/// Removes sockets that killed servers left in the directory of [`default_path`], if this user may
-/// do so.
+/// Removes sockets that refuse connections, which killed servers left, from the directory of
+/// [`default_path`], as far as this user may do so.
 pub fn remove_stale_sockets(user: Option<&str>) {
     let Some(directory) = default_path(user).and_then(|path| path.parent().map(Path::to_owned))
     else {
@@ -165,19 +165,20 @@ fn sockets_in(directories: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
         .filter(|path| path.extension().is_some_and(|suffix| suffix == SUFFIX))
 }
 
-/// Returns the status of the server at `path`.
+/// Returns the status of the server whose status socket is `path`; waits up to 2 s.
 pub fn fetch_status(path: &Path) -> Result<ServerStatus, StatusError> {
     fetch_status_within(path, FETCH_TIMEOUT)
 }
 
-/// Returns the status as [`fetch_status`] does, with another timeout, as for a server that may be
-/// stopped.
+/// Returns the status as [`fetch_status`] does, but waits up to `timeout`, because the server may
+/// be stopped.
 pub fn fetch_status_within(path: &Path, timeout: Duration) -> Result<ServerStatus, StatusError> {
     let text = fetch_within(path, timeout)?;
     ServerStatus::parse(&text).map_err(|error| StatusError::Format(path.to_owned(), error))
 }
 
-/// Returns the status of the server at `path`, a JSON object as text.
+/// Returns the status of the server whose status socket is `path`, as the text of a JSON object;
+/// waits up to 2 s.
 pub fn fetch(path: &Path) -> Result<String, StatusError> {
     fetch_within(path, FETCH_TIMEOUT)
 }
@@ -232,8 +233,9 @@ impl StatusSocket {
     }
 }
 
-/// Creates the directory of a status socket. The owner of the system directory becomes root,
-/// because servers of several users have sockets in it.
+/// Creates the directory of a status socket. If this process is root and the socket is below the
+/// system directory, root becomes the owner of that directory, because servers of several users
+/// have sockets in it.
 pub(crate) fn make_directory(path: &Path) -> Result<(), StatusError> {
     let failed = |error| StatusError::Bind(path.to_owned(), error);
     unix::make_directory(path).map_err(failed)?;

@@ -60,7 +60,7 @@ impl TrackedTaiOffset {
     }
 }
 
-/// Tracker of TAI minus UTC.
+/// Tracker of TAI minus UTC over leap seconds, for each of its sources.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct TaiOffsetTracker {
     kernel: TrackedTaiOffset,

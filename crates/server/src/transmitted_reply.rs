@@ -19,7 +19,7 @@ pub(crate) struct TransmittedReply {
 
 impl TransmittedReply {
     /// Parses a looped-back packet: an Ethernet frame, or an IP packet from a device without link
-    /// headers. `None` if it is not an NTP reply.
+    /// headers. `None` if it is not an NTP packet of mode 4 (server).
     pub(crate) fn parse(packet: &[u8]) -> Option<Self> {
         let sent = parse_looped_frame(packet)?;
         let (header, _) = Header::parse(sent.payload).ok()?;

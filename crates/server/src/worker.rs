@@ -49,11 +49,12 @@ const COLLECT_MAX: usize = 4;
 /// Context shared by all workers of a server.
 #[derive(Clone, Debug)]
 pub(crate) struct WorkerContext {
-    /// Clock page.
+    /// Reader of the clock page of the timeline that the worker serves.
     pub(crate) page: ClockPageReader,
-    /// Stop flag of the workers.
+    /// Flag that ends the workers when it is set.
     pub(crate) stop: Arc<AtomicBool>,
-    /// Largest age of a receive timestamp.
+    /// Largest age of a receive timestamp: the life of a clock page. Requests with older ones are
+    /// not answered.
     pub(crate) age_max: Span,
     /// Timestamps stored for interleaved mode.
     pub(crate) interleaved: Arc<InterleavedTable>,
@@ -61,7 +62,7 @@ pub(crate) struct WorkerContext {
     pub(crate) has_transmit_timestamps: bool,
     /// Rate limits and prefix lists, if any.
     pub(crate) limiter: Arc<ArcSwapOption<Limiter>>,
-    /// Conversions of PHC timestamps.
+    /// Conversions of PHC timestamps to the monotonic clock.
     pub(crate) hardware: Arc<PhcConversions>,
     /// Secrets that authenticate requests and replies.
     pub(crate) secrets: Secrets,
@@ -131,7 +132,7 @@ impl<D: BatchDevice<Address = Endpoints>, C: Clock<Monotonic>> Worker<D, C> {
         }
     }
 
-    /// Runs until the stop flag is set.
+    /// Processes batches and adds their counts to the counters, until the stop flag is set.
     pub(crate) fn run(mut self) {
         while !self.context.stop.load(Ordering::Relaxed) {
             let counts = self.process_batch().unwrap_or_else(|_| {
@@ -142,7 +143,8 @@ impl<D: BatchDevice<Address = Endpoints>, C: Clock<Monotonic>> Worker<D, C> {
         }
     }
 
-    /// Receives one batch, answers its requests, and returns the counts.
+    /// Receives one batch, answers its requests, collects looped-back replies, and returns the
+    /// counts.
     fn process_batch(&mut self) -> io::Result<SocketEngineCounts> {
         let received = self.device.receive(&mut self.requests, RECEIVE_WAIT)?;
         let mut counts =
@@ -161,7 +163,7 @@ impl<D: BatchDevice<Address = Endpoints>, C: Clock<Monotonic>> Worker<D, C> {
         Ok(counts)
     }
 
-    /// Answers as many requests as one call sends, starting at index `first`.
+    /// Answers as many requests of the batch as one call sends, from the one at index `first` on.
     fn answer(
         &mut self,
         first: usize,
@@ -206,7 +208,8 @@ impl<D: BatchDevice<Address = Endpoints>, C: Clock<Monotonic>> Worker<D, C> {
         }
     }
 
-    /// Collects looped-back replies, and corrects the stored transmit timestamps by theirs.
+    /// Collects looped-back replies in at most [`COLLECT_MAX`] calls, and corrects the stored
+    /// transmit timestamps by theirs.
     fn collect_transmit_times(&mut self, counts: &mut SocketEngineCounts) -> io::Result<()> {
         let page = self.context.page.read();
         for _ in 0..COLLECT_MAX {
@@ -239,7 +242,7 @@ struct ReplyWriter<'a> {
     counts: &'a mut SocketEngineCounts,
 }
 
-/// Reply written into the batch.
+/// Reply written into the batch, with what its counts and stored timestamps need.
 struct QueuedReply<'a> {
     client: IpAddr,
     header: Header,
@@ -293,7 +296,8 @@ impl ReplyWriter<'_> {
         self.count(&written, transmit);
     }
 
-    /// Counts the written replies, and removes those that do not fit their buffer.
+    /// Counts the written replies and stores their timestamps for interleaved mode if required.
+    /// Removes those that do not fit their buffer, which count as refused.
     fn count(
         &mut self,
         written: &[Option<QueuedReply<'_>>; REPLIES_PER_SEND],

@@ -95,7 +95,7 @@ pub struct XdpCounts {
 }
 
 impl XdpCounts {
-    /// Returns the number of answered requests.
+    /// Returns the number of NTP requests answered, including kisses.
     #[must_use]
     pub const fn answered(&self) -> u64 {
         self.answered_ipv4 + self.answered_ipv6
@@ -141,19 +141,20 @@ impl XdpDropCounts {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct XdpPassCounts {
-    /// Destination address or port at which no request is answered.
+    /// Frame other than a UDP packet over IP to a listen address and port, or in a VLAN in which
+    /// this host has no interface.
     pub not_ntp: u64,
-    /// Inconsistent lengths, wrong IPv4 checksum, or trailing bytes.
+    /// Inconsistent lengths, wrong checksum, or trailing bytes.
     pub malformed: u64,
-    /// Fragments of packets.
+    /// Fragments of packets over IPv4.
     pub fragment: u64,
     /// Source address that is not answered, or multicast or broadcast address.
     pub address: u64,
     /// Length other than that of an NTP header.
     pub length: u64,
-    /// Version or mode other than that of a client request.
+    /// NTP version or mode that XDP does not answer.
     pub request: u64,
-    /// Clock page that has expired.
+    /// Valid requests for which the clock page had expired.
     pub no_clock: u64,
     /// Request that may be in interleaved mode, on an interface where the sockets answer those.
     pub interleaved: u64,
@@ -206,9 +207,11 @@ impl std::fmt::Debug for XdpEngine {
 }
 
 impl XdpEngine {
-    /// Loads the program and attaches it to the configured interfaces, or to all that have a listen
-    /// address. The program answers once pages are published to the returned sink. `hardware`
-    /// returns true if the sockets have hardware transmit timestamps on the named interface.
+    /// Loads the program and attaches it to the configured interfaces, or to all that are Ethernet,
+    /// up and have a listen address, and to those of PTP. The program answers once pages are
+    /// published to the returned sink. `hardware` returns true if the sockets have hardware
+    /// transmit timestamps on the named interface. Unless interfaces are named or `--engine xdp` is
+    /// given, some may fail.
     pub(crate) fn start(
         config: &ServerConfig,
         shared: &SharedListenAddresses,
@@ -243,12 +246,16 @@ impl XdpEngine {
                 continue;
             }
             let interface = Interface { index: link.index, name: link.name };
-            match responder.attach(&interface, mode, path, interleaved) {
+            let attached = responder.attach(&interface, mode, path, interleaved);
+            let enabled = attached.and_then(|attachment| {
+                if settings.ptp_monitor {
+                    responder.enable_monitor(interface.index)?;
+                }
+                Ok(attachment)
+            });
+            match enabled {
                 Ok(attachment) => attachments.push(attachment),
                 Err(error) => refusals.push(error),
-            }
-            if settings.ptp_monitor {
-                responder.enable_monitor(interface.index)?;
             }
         }
         // If no interface was named, an unsuitable one does not prevent the use of the others.
@@ -291,8 +298,8 @@ impl XdpEngine {
         self.attachments.clear();
     }
 
-    /// Returns the reasons for which the engine does not answer on some interfaces, in one line;
-    /// `None` if it answers on all.
+    /// Returns the reasons for which the engine does not answer on some interfaces or has no
+    /// `AF_XDP` sockets there, in one line; `None` if there are none.
     pub(crate) fn refusals(&self) -> Option<String> {
         let reasons: Vec<String> = self.refusals.iter().map(ToString::to_string).collect();
         (!reasons.is_empty()).then(|| reasons.join("; "))
@@ -317,12 +324,12 @@ impl XdpEngine {
         Arc::clone(&self.responder)
     }
 
-    /// Returns the number of requests answered on each core, indexed by core number.
+    /// Returns the number of NTP requests answered on each core, indexed by core number.
     pub(crate) fn answered_by_core(&self) -> Vec<u64> {
         self.responder.answered_by_core()
     }
 
-    /// Returns the present counts.
+    /// Returns the present counts of the responder, by name.
     pub(crate) fn totals(&self) -> XdpCounts {
         let counts = self.responder.counts();
         let mut passed = XdpPassCounts::default();
@@ -385,8 +392,9 @@ const fn mode_name(mode: AttachMode) -> &'static str {
     }
 }
 
-/// Returns the interfaces to attach the program to: the configured ones, or all that are up and
-/// have a listen address; and those of PTP.
+/// Returns the interfaces to attach the program to: the configured ones, or all that are Ethernet,
+/// up and have a listen address; and those of PTP. Fails if one of them is not Ethernet, or there
+/// is none.
 fn links_to_attach(
     netlink: &mut Netlink,
     listen: &[SocketAddr],
@@ -431,9 +439,9 @@ fn reply_path(wanted: XdpReplyMethod, link: &Link) -> XdpReplyAction {
     }
 }
 
-/// Returns true if replies on this interface would be lost because the peer of a veth link runs no
-/// XDP program. With `--engine xdp` the interface is used in any case, because the peer may be set
-/// up later.
+/// Returns true if replies on this interface would be lost because the peer of a veth link accepts
+/// no redirected frames. With `--engine xdp` the interface is used in any case, because the peer
+/// may be set up later.
 fn is_losing_replies(
     config: &ServerConfig,
     mode: AttachMode,
@@ -444,7 +452,8 @@ fn is_losing_replies(
     replies && mode == AttachMode::Native && reported_redirect_support(interface) == Some(false)
 }
 
-/// Returns true if the interface is Ethernet; loopback has a MAC address of zeroes.
+/// Returns true if the interface has a MAC address other than zero, as Ethernet has; that of
+/// loopback is zero.
 fn is_ethernet(link: &Link) -> bool {
     link.mac.is_some_and(|mac| mac != [0; 6])
 }
@@ -459,7 +468,7 @@ pub(crate) struct ListenAddresses {
 }
 
 impl ListenAddresses {
-    /// Returns all addresses.
+    /// Returns all listen addresses, those of stepped UTC first.
     pub(crate) fn all_addresses(&self) -> Vec<SocketAddr> {
         [&self.stepped[..], &self.smeared].concat()
     }
@@ -477,7 +486,8 @@ struct XdpAddressTable {
     stations: BTreeSet<StationAddress>,
 }
 
-/// Removes stored entries that are not `wanted`, and adds those that are missing.
+/// Removes stored entries that are not `wanted`, and adds those that are missing, by calling
+/// `change` with true to add. After an error, `stored` is unchanged.
 fn update_entries<T: Ord + Copy>(
     stored: &mut BTreeSet<T>,
     wanted: BTreeSet<T>,
@@ -569,7 +579,7 @@ const QUEUES_MAX: u32 = 128;
 pub(crate) struct AfXdpQueue {
     /// Device that receives the redirected requests.
     pub(crate) device: XskDevice,
-    /// Counter of packets that the kernel dropped because a ring was full.
+    /// Counter of the packets that the kernel dropped at the socket.
     pub(crate) drops: XskDropCounter,
 }
 
@@ -580,8 +590,8 @@ pub(crate) fn receive_queue_count(interface: &str) -> u32 {
     channels.map_or(1, |channels| (channels.rx + channels.combined).clamp(1, QUEUES_MAX))
 }
 
-/// Opens the sockets of an interface and makes the XDP program redirect requests to them; they take
-/// the queue numbers of the program's map from `first` on.
+/// Opens an `AF_XDP` socket for each receive queue of an interface and makes the XDP program
+/// redirect requests to them; they take the queue numbers of the program's map from `first` on.
 pub(crate) fn open_queues(
     responder: &Responder,
     attachment: &Attachment,

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use horolog_wire::ParseError;
 use horolog_wire::chrony::statistics::{self, ChronydStatistics, statistics_request};
-use horolog_wire::chrony::{TRACKING_LEN, TrackingReply, tracking_request};
+use horolog_wire::chrony::{ChronydTrackingReply, TRACKING_LEN, tracking_request};
 
 use crate::ChronydAddress;
 use crate::system::{DAEMON_TIMEOUT, time_until, unspecified_address};
@@ -28,7 +28,7 @@ static SOCKETS: AtomicU32 = AtomicU32::new(0);
 /// Client of a chronyd's command socket. It connects with the first request.
 pub struct ChronydSocket {
     address: ChronydAddress,
-    connection: Option<ChronydConnection>,
+    connection: Option<ChronydTransport>,
     sequence: u32,
 }
 
@@ -43,15 +43,16 @@ impl ChronydSocket {
     /// error is the status code of a refusal.
     pub fn statistics(&mut self) -> io::Result<Result<ChronydStatistics, u16>> {
         let parse = |bytes: &[u8]| {
-            statistics::StatisticsReply::parse(bytes)
+            statistics::ChronydStatisticsReply::parse(bytes)
                 .map(|reply| (reply.sequence, reply.statistics))
         };
         self.exchange(statistics_request, parse)
     }
 
     /// Requests the synchronisation status (`chronyc tracking`).
-    pub(crate) fn tracking(&mut self) -> io::Result<TrackingReply> {
-        let parse = |bytes: &[u8]| TrackingReply::parse(bytes).map(|reply| (reply.sequence, reply));
+    pub(crate) fn tracking(&mut self) -> io::Result<ChronydTrackingReply> {
+        let parse =
+            |bytes: &[u8]| ChronydTrackingReply::parse(bytes).map(|reply| (reply.sequence, reply));
         self.exchange(tracking_request, parse)
     }
 
@@ -62,7 +63,7 @@ impl ChronydSocket {
     ) -> io::Result<R> {
         let connection = match self.connection.take() {
             Some(link) => link,
-            None => ChronydConnection::open(&self.address)?,
+            None => ChronydTransport::open(&self.address)?,
         };
         self.sequence = self.sequence.wrapping_add(1);
         connection.send(&request(self.sequence))?;
@@ -90,12 +91,12 @@ impl ChronydSocket {
 }
 
 /// Socket connected to chronyd.
-enum ChronydConnection {
+enum ChronydTransport {
     Udp(UdpSocket),
     Unix(UnixDatagram, PathBuf),
 }
 
-impl ChronydConnection {
+impl ChronydTransport {
     fn open(address: &ChronydAddress) -> io::Result<Self> {
         match address {
             ChronydAddress::Udp(address) => {
@@ -146,7 +147,7 @@ impl ChronydConnection {
     }
 }
 
-impl Drop for ChronydConnection {
+impl Drop for ChronydTransport {
     fn drop(&mut self) {
         if let Self::Unix(_, own_path) = self {
             // A file that is already gone is no error.

@@ -46,7 +46,7 @@ pub(crate) struct GnssSource {
     lag: SentenceLag,
     /// UTC of the last accepted sentence; further sentences for the same instant are ignored.
     last: Option<Timestamp<Utc>>,
-    /// Poll of the last accepted sentence, and its talker.
+    /// Instant of the poll with the last accepted sentence, and the talker of that sentence.
     last_taken: Option<(Timestamp<Monotonic>, Talker)>,
     /// True if the receiver of that talker has since reported that it has no fix.
     is_void: bool,
@@ -80,7 +80,7 @@ impl GnssSource {
     }
 
     /// Processes all input; returns true if a sentence was accepted, and the reason why the last
-    /// one that was not named no time.
+    /// sentence without a usable time has none.
     fn apply_input(
         &mut self,
         readings: &ClockReadings,
@@ -140,7 +140,8 @@ impl GnssSource {
     }
 }
 
-/// Opens the reader of a serial line, which must be present unless `may_be_absent`.
+/// Opens the reader of a serial line. If `may_be_absent`, a failure to open the line is no error,
+/// and opening is retried.
 pub(crate) fn open_serial(
     path: &Path,
     speed: u32,

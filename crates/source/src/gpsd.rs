@@ -166,11 +166,11 @@ pub(crate) struct GpsdSource {
     pending: Vec<u8>,
     polls_until_retry: u32,
     fixes: FixStates<String>,
-    /// Instant of the last sample, or of the connection.
+    /// Instant of the last sample, or of the connection; `None` without a connection.
     last_sample: Option<Timestamp<Monotonic>>,
     /// Reason why the last line without a time has none.
     no_time_reason: Option<String>,
-    /// Instant of the last PPS; TOFF is ignored while PPS arrive.
+    /// Instant of the last PPS, `None` before the first; TOFF is ignored while PPS arrive.
     last_pulse: Option<Timestamp<Monotonic>>,
     lag: SentenceLag,
     clock: ReferenceClock,

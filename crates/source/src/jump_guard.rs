@@ -45,10 +45,10 @@ pub struct TimeClaim {
     /// True if a time source reports this time as right.
     pub is_from_source: bool,
     /// Time, as UTC minus the monotonic clock, on which several sources agree, of which at least
-    /// one does not merely repeat the system clock.
+    /// one does not merely repeat the system clock; `None` if there is none.
     pub confirmed_time: Option<Span>,
     /// Clock of this host, as UTC minus the monotonic clock, that agrees with the time to a day,
-    /// independently of the source.
+    /// independently of the source; `None` if there is none.
     pub host_clock: Option<Span>,
     /// True if nothing has ever confirmed the time; such a time is no evidence against a later one.
     pub is_unconfirmed: bool,
@@ -73,8 +73,8 @@ impl JumpGuard {
         Self { basis: Some(basis), ..Self::default() }
     }
 
-    /// Judges a time. The first one that a source reports is trusted, since nothing was served
-    /// before that it could contradict.
+    /// Judges a time. If it is plausible, the first one is trusted, since nothing was served before
+    /// that it could contradict; it is expected from then on if a source reports it.
     pub fn judge(&mut self, claim: TimeClaim) -> JumpVerdict {
         let TimeClaim { now, utc_minus_monotonic: ahead, confirmed_time: confirmed, .. } = claim;
         let utc = Timestamp::from_ns(now.as_ns().saturating_add(ahead.as_ns()));
@@ -117,7 +117,8 @@ impl JumpGuard {
         }
     }
 
-    /// Records the time as expected. It stays confirmed while it `is_continuous`.
+    /// Records the time as expected. A confirmed time remains so while it is continuous
+    /// (`goes_on`).
     fn expect(&mut self, claim: &TimeClaim, goes_on: bool) {
         if claim.is_from_source || self.expected.is_some() {
             self.expected = Some(claim.utc_minus_monotonic);

@@ -38,7 +38,8 @@ pub(crate) struct SentenceLag {
 }
 
 impl SentenceLag {
-    /// Returns the configured lag, or the general one of receivers without a pulse.
+    /// Returns the general lag of receivers without a pulse, with a middle of 0 if the offset is
+    /// configured; both are 0 if the uncertainty is configured.
     pub(crate) fn from_claim(claim: &ReferenceClockSettings) -> Self {
         if claim.uncertainty > Span::ZERO {
             return Self { middle: Span::ZERO, bound: Span::ZERO };
@@ -152,12 +153,14 @@ impl ReferenceClock {
         self.leap = leap;
     }
 
-    /// Returns the reason why the last sample was refused, if it was.
+    /// Returns the reason why the last sample was refused; `None` if it was accepted. An
+    /// implausible sample that is ignored leaves the reason unchanged.
     pub(crate) fn refusal(&self) -> Option<&'static str> {
         self.refusal
     }
 
-    /// Returns the estimate, if samples have arrived since the last one.
+    /// Returns the estimate at `readings`; `None` if no sample has entered the filter since the
+    /// last call, or none is recent.
     pub(crate) fn report(&mut self, readings: &ClockReadings) -> Option<SourceEstimate> {
         if !std::mem::take(&mut self.has_new_sample) {
             return None;

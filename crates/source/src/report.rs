@@ -16,11 +16,12 @@ pub const DRIFT_PPB: i64 = 15_000;
 /// Leap seconds known to the server independently of its sources.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ServerLeapSeconds {
-    /// TAI minus UTC in seconds, by the server's configuration or leap second list.
+    /// TAI minus UTC in seconds, by the server's configuration or leap second list; `None` if
+    /// neither has it.
     pub tai_minus_utc_s: Option<i32>,
     /// True if the server has an unexpired leap second list, which takes precedence.
     pub has_list: bool,
-    /// Next leap second in the list.
+    /// Next leap second in the list; `None` if there is none.
     pub next: Option<LeapSecond>,
 }
 
@@ -55,7 +56,8 @@ pub struct Slew {
     pub rate_ppb: i64,
     /// Remaining duration of the slew after the estimate.
     pub duration: Span,
-    /// Growth of the offset's error bound during the slew, in parts per billion.
+    /// Growth of the offset's error bound from the estimate on, in parts per billion, in addition
+    /// to [`DRIFT_PPB`]; it does not end with the slew.
     pub error_bound_ppb: i64,
 }
 
@@ -92,7 +94,7 @@ pub struct SourceEstimate {
     /// sets this field and the next.
     pub is_unconfirmed: bool,
     /// Clock of this host, as UTC minus the monotonic clock, that agrees with the time to a day and
-    /// that the source does not merely repeat.
+    /// that the source does not merely repeat; `None` if there is none.
     pub host_clock: Option<Span>,
 }
 
@@ -165,7 +167,8 @@ pub trait TimeSource: Send {
     fn vouch(&mut self, _ahead: Span, _support: PlausibilityReason) {}
 
     /// Returns the time (as UTC minus the monotonic clock) to which this source has set the system
-    /// clock without confirmation. A clock set so neither confirms nor contradicts any source.
+    /// clock without confirmation; `None` if it has not. A clock set so neither confirms nor
+    /// contradicts any source.
     fn unconfirmed_clock_setting(&self) -> Option<Span> {
         None
     }

@@ -28,7 +28,7 @@ pub const FIRST_REPORT_TIMEOUT: Span = Span::from_ns(12 * NS_PER_S);
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SelectionState {
-    /// Selected: its time is served.
+    /// Selected: the time of the source is served.
     Selected,
     /// Agrees with the majority.
     Truechimer,
@@ -56,19 +56,20 @@ pub struct SourceStatus {
     pub name: String,
     /// Result of the last selection for the source.
     pub state: SelectionState,
-    /// System clock minus true time by this source, in nanoseconds.
+    /// System clock minus true time by this source, in nanoseconds; absent without an estimate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offset_ns: Option<i64>,
-    /// Error bound of the offset, including the root distance, in nanoseconds.
+    /// Error bound of the offset, including the root distance, in nanoseconds; absent without an
+    /// estimate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uncertainty_ns: Option<i64>,
-    /// Stratum of a server that follows the source.
+    /// Stratum of a server that follows the source; absent without an estimate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stratum: Option<u8>,
-    /// Age of the last estimate, in milliseconds.
+    /// Age of the last estimate, in milliseconds; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub age_ms: Option<i64>,
-    /// Reason why the source is not used.
+    /// Reason why the source is unresponsive or unusable; absent in other states.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Estimates rejected because their time was implausible, by reason.
@@ -97,14 +98,16 @@ struct PolledSource {
     utc_minus_monotonic: Span,
     error: Option<SourceError>,
     judge: PlausibilityJudge,
-    /// Reason why the time of the last estimate is implausible.
+    /// Reason why the time of the last estimate is implausible; `None` if it is plausible, or there
+    /// is no recent estimate.
     implausibility: Option<ImplausibilityReason>,
-    /// Clock of this host that confirms the time and that the source does not merely repeat.
+    /// Clock of this host that confirms the time and that the source does not merely repeat; `None`
+    /// if there is none.
     host_clock: Option<Span>,
     rejected: NamedCounts,
     /// True if the last poll returned an estimate.
     is_new: bool,
-    /// Instant of its first poll.
+    /// Instant of the first poll; `None` before it.
     first_polled: Option<Timestamp<Monotonic>>,
     /// State in the last round; `None` while the first estimate is awaited.
     state: Option<SelectionState>,

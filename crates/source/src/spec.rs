@@ -296,7 +296,7 @@ fn parse_settings(
     Ok(ReferenceClockSettings { stratum, reference_id, offset, uncertainty })
 }
 
-/// Parses a signed time in seconds or with a unit: ns, us, ms or s.
+/// Parses a signed time in seconds or with a unit: ns, us, ms or s; at most 1e6 s in magnitude.
 pub(crate) fn parse_span(text: &str) -> Result<Span, SourceSpecError> {
     /// Maximum of such a time: more than the delay of any cable, antenna or receiver.
     const MAX_S: f64 = 1e6;

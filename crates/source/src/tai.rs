@@ -7,10 +7,10 @@ use crate::{ClockReadings, SourceError};
 /// TAI minus UTC by configuration or kernel, checked against the leap seconds that pass.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CheckedTaiOffset {
-    /// Configured value, valid at the start.
+    /// Configured value, valid at the start; `None` if the kernel's is used.
     initial_s: Option<i32>,
-    /// First value of the kernel. 0 means that it was not set; the kernel still counts leap
-    /// seconds.
+    /// First value of the kernel, `None` before it is read. 0 means that it was not set; the kernel
+    /// still counts leap seconds.
     first_kernel_s: Option<i32>,
 }
 
@@ -19,7 +19,8 @@ impl CheckedTaiOffset {
         Self { initial_s: configured_s, first_kernel_s: None }
     }
 
-    /// Returns the present TAI minus UTC, in seconds.
+    /// Returns the present TAI minus UTC, in seconds; an error if the kernel's value is needed and
+    /// not set, or does not show a leap second that the server has passed.
     pub(crate) fn offset_s(&mut self, readings: &ClockReadings) -> Result<i32, SourceError> {
         let kernel_s = readings.kernel.map(|kernel| kernel.tai_offset_s);
         match self.initial_s {

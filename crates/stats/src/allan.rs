@@ -10,7 +10,7 @@
 pub struct AllanPoint {
     /// Averaging time τ, in samples.
     pub samples: usize,
-    /// Second differences used.
+    /// Number of second differences of the phase that were used.
     pub terms: usize,
     /// Deviation, in units of phase per sample interval.
     pub deviation: f64,

@@ -17,7 +17,7 @@ use crate::Histogram;
 
 /// Number of bootstrap replications.
 const REPLICATIONS: usize = 2_000;
-/// Number of values required on each side of a quantile.
+/// Number of values required on each side of a quantile, and of trials for a share.
 const VALUES_MIN: f64 = 10.0;
 /// Confidence level of the intervals.
 pub const CONFIDENCE: f64 = 0.95;
@@ -31,7 +31,7 @@ pub struct ConfidenceInterval {
     pub high: f64,
 }
 
-/// Returns true if a histogram has at least [`VALUES_MIN`] values on each side of a quantile.
+/// Returns true if a histogram has at least 10 values on each side of a quantile (0 to 1).
 #[must_use]
 pub fn has_enough_values(histogram: &Histogram, quantile: f64) -> bool {
     let share = quantile.min(1.0 - quantile);
@@ -39,8 +39,8 @@ pub fn has_enough_values(histogram: &Histogram, quantile: f64) -> bool {
 }
 
 /// Returns the confidence interval of the ratio of a quantile, later over earlier runs, each the
-/// mean over its runs. `None` if a run has too few values, or the earlier quantile is 0. If there
-/// are several runs on a side, they are resampled too.
+/// mean over its runs. `None` if a side has no run, a run has too few values, or the earlier
+/// quantile is 0. If there are several runs on a side, they are resampled too.
 #[must_use]
 pub fn ratio_of_quantiles(
     earlier: &[&Histogram],
@@ -61,7 +61,7 @@ pub fn ratio_of_quantiles(
 
 /// Returns the confidence interval of the difference of shares, later minus earlier, from `[events,
 /// trials]` of each run. Half an event is added on either side (Jeffreys prior), so that shares of
-/// 0 are not taken as certain. `None` if a run has too few trials.
+/// 0 are not taken as certain. `None` if a side has no run, or a run has fewer than 10 trials.
 #[must_use]
 pub fn difference_of_shares(
     earlier: &[[u64; 2]],
@@ -109,7 +109,8 @@ fn interval_of_means(
 }
 
 /// Returns the confidence interval of `change` applied to the means of both sides. `draw` draws a
-/// value of one run; several runs on a side are resampled.
+/// value of one run; several runs on a side are resampled. `None` if a side has no run, or `draw`
+/// or `change` returns `None`.
 fn bootstrap_interval<Run>(
     [earlier, later]: [&[Run]; 2],
     draw: impl Fn(&mut SplitMix64, &Run) -> Option<f64>,

@@ -95,7 +95,8 @@ impl DuplicateWindow {
         }
     }
 
-    /// Marks the request `seq` as answered, and returns whether it was before.
+    /// Marks the request `seq` as answered, unless its number is outside the window; returns
+    /// whether it was answered before.
     #[inline]
     pub fn mark(&self, seq: u64) -> SequenceMarkOutcome {
         let age = self.horizon.load(Ordering::Acquire).checked_sub(seq);

@@ -125,13 +125,13 @@ impl Recorder {
         self.sum
     }
 
-    /// Returns the smallest value recorded.
+    /// Returns the smallest value recorded; `None` without values.
     #[must_use]
     pub fn min(&self) -> Option<u64> {
         (self.count > 0).then_some(self.min)
     }
 
-    /// Returns the largest value recorded.
+    /// Returns the largest value recorded; `None` without values.
     #[must_use]
     pub fn max(&self) -> Option<u64> {
         (self.count > 0).then_some(self.max)

@@ -62,7 +62,7 @@ impl SignedRecorder {
         Self { negative, positive, squares, clamped }
     }
 
-    /// Counts one value.
+    /// Counts one value; a magnitude above [`MAX_VALUE`] is clamped to it.
     #[inline]
     pub fn record(&mut self, value: i64) {
         let magnitude = value.unsigned_abs();
@@ -106,8 +106,8 @@ impl SignedRecorder {
     }
 
     /// Returns count, extremes, mean, deviation and usual percentiles; `None` if nothing was
-    /// recorded. A percentile is the upper edge of its bucket: never below the true value, and less
-    /// than 1% from it.
+    /// recorded. A percentile is the upper edge of its bucket, at most the maximum: never below the
+    /// true value, and less than 1% from it.
     #[must_use]
     pub fn summary(&self) -> Option<SignedSummary> {
         let count = self.count();
@@ -150,7 +150,8 @@ impl SignedRecorder {
         (squares_about_reference as f64 / count as f64 - rest * rest).max(0.0)
     }
 
-    /// Returns the upper edge of the bucket that contains the value of this rank.
+    /// Returns the upper edge of the bucket that contains the value at `quantile` (0 to 1) of the
+    /// `count` values recorded.
     fn value_at_quantile(&self, quantile: f64, count: u64) -> i64 {
         let rank = ((quantile * count as f64).ceil() as u64).clamp(1, count);
         let below = self.negative.count();

@@ -11,9 +11,9 @@ pub enum StoreError {
     /// The store's directory cannot be created.
     #[error("cannot create the directory {} for the store: {source}", path.display())]
     Directory {
-        /// The directory.
+        /// Path of the directory.
         path: PathBuf,
-        /// Reason.
+        /// Error of the operating system.
         source: std::io::Error,
     },
     /// The store does not exist, and the operation does not create it.
@@ -25,7 +25,7 @@ pub enum StoreError {
     /// Another process holds the store for longer than the timeout.
     #[error("the store {} is locked by another program; try again when that is done", .0.display())]
     Locked(PathBuf),
-    /// The store's file system has no space left.
+    /// The store's file system has no space left, or SQLite cannot use its shared-memory file.
     #[error("cannot write the store {}: no space left; free some or choose another with \
              --store", .0.display())]
     NoSpace(PathBuf),
@@ -35,11 +35,11 @@ pub enum StoreError {
         path.display(), done(*written)
     )]
     CannotOpen {
-        /// The file.
+        /// Path of the store's file.
         path: PathBuf,
-        /// True if it was also to be written.
+        /// True if the file is open but cannot be written; false if it cannot be opened.
         written: bool,
-        /// Reason.
+        /// Reason why the file cannot be opened.
         why: String,
     },
     /// A stored run is damaged, or the part of the file that contains it.
@@ -48,7 +48,7 @@ pub enum StoreError {
         path.display()
     )]
     DamagedRun {
-        /// The file.
+        /// Path of the store's file.
         path: PathBuf,
         /// Number of the run.
         id: i64,
@@ -62,19 +62,19 @@ pub enum StoreError {
         path.display()
     )]
     OlderVersion {
-        /// The file.
+        /// Path of the store's file.
         path: PathBuf,
         /// Version of the store.
         found: i64,
         /// Version of this program's stores.
         known: i64,
     },
-    /// The file is no store, or a damaged one.
+    /// The file is not a store, or is damaged.
     #[error("{} is damaged, or not a store: {detail}; choose another with --store", path.display())]
     Damaged {
-        /// The file.
+        /// Path of the store's file.
         path: PathBuf,
-        /// Error from SQLite.
+        /// Error from SQLite, or that the database belongs to another program.
         detail: String,
     },
     /// The store was created by a newer version of this program.
@@ -83,7 +83,7 @@ pub enum StoreError {
         path.display()
     )]
     NewerVersion {
-        /// The file.
+        /// Path of the store's file.
         path: PathBuf,
         /// Version of the store.
         found: i64,
@@ -98,21 +98,21 @@ pub enum StoreError {
     Ambiguous {
         /// Reference as written by the user.
         name: String,
-        /// Some of the matching runs.
+        /// Numbers of the first matching runs.
         ids: Vec<i64>,
     },
     /// Another run has this name.
     #[error("the name '{name}' belongs to run {id} already; rename that run first")]
     NameTaken {
-        /// The name.
+        /// Name that is to be assigned.
         name: String,
-        /// Number of the run that has it.
+        /// Number of the run that has the name.
         id: i64,
     },
     /// Any other error.
     #[error("the store {}: {source}", path.display())]
     Other {
-        /// The file.
+        /// Path of the store's file.
         path: PathBuf,
         /// Error from SQLite.
         source: rusqlite::Error,
@@ -127,8 +127,8 @@ const fn done(written: bool) -> &'static str {
     if written { "written" } else { "opened" }
 }
 
-/// Returns the reason why a file cannot be opened for reading and writing, as far as the operating
-/// system reports it.
+/// Returns the reason why a file cannot be opened for reading and writing, as the operating system
+/// reports it; if it reports none, the file's directory is stated as the obstacle.
 fn open_failure_reason(path: &Path) -> String {
     let metadata = std::fs::metadata(path);
     if metadata.as_ref().is_ok_and(std::fs::Metadata::is_dir) {
@@ -144,14 +144,15 @@ fn open_failure_reason(path: &Path) -> String {
     )
 }
 
-/// Returns true if SQLite could not create or extend the shared-memory file (`-shm`) next to a
+/// Returns true if SQLite could not create, extend or map the shared-memory file (`-shm`) next to a
 /// store, by which readers and the writer coordinate.
 const fn is_shared_memory_failure(code: i32) -> bool {
     matches!(code, ffi::SQLITE_IOERR_SHMSIZE | ffi::SQLITE_IOERR_SHMOPEN | ffi::SQLITE_IOERR_SHMMAP)
 }
 
 impl StoreError {
-    /// Converts an SQLite error of the store at `path` into one with a remedy, if there is any.
+    /// Converts an SQLite error of the store at `path` into the variant that names a remedy, or
+    /// [`Self::Other`].
     pub(crate) fn from_sqlite(path: &Path, source: rusqlite::Error) -> Self {
         let path = path.to_owned();
         let extended = source.sqlite_error().map(|error| error.extended_code);

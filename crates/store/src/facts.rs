@@ -36,7 +36,8 @@ pub struct ResultFacts {
     pub schema: String,
     /// Start of the run, RFC 3339 in UTC, so that text order is chronological.
     pub started: String,
-    /// Command line; words that contain spaces are quoted.
+    /// Command line as one text; a word is in single quotes if it is empty or has a character other
+    /// than ASCII letters, digits and `-_./:=,%@+[]{}`.
     pub command: String,
     /// Number of findings of severity error, and of severity warning.
     pub findings: [u64; 2],
@@ -50,7 +51,7 @@ pub enum ResultFactsError {
     /// The text is not JSON, or truncated.
     #[error("{how}: {0}", how = how(.0))]
     Json(#[from] serde_json::Error),
-    /// A field that all results have is missing.
+    /// A field that all results have is missing or not a string.
     #[error("not a result of horolog: '{0}' is missing")]
     Field(&'static str),
     /// The schema is not that of a result.
@@ -98,7 +99,7 @@ impl ResultFacts {
 ///
 /// # Errors
 ///
-/// Fails if a field is missing, or the schema is not one of horolog.
+/// Fails if a field is missing or not a string, or the schema does not begin with `horolog.`.
 pub fn schema_and_start(result: &Value) -> Result<(&str, &str), ResultFactsError> {
     let field =
         |name| result.get(name).and_then(Value::as_str).ok_or(ResultFactsError::Field(name));

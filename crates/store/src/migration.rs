@@ -55,7 +55,8 @@ const STEPS: [MigrationStep; 2] = [
     },
 ];
 
-/// Returns the number of failed limits in each run with any. Nothing is known of a damaged run.
+/// Returns the number of each run with failed limits, and how many failed. Damaged runs are
+/// omitted.
 fn broken_limits(connection: &Connection) -> rusqlite::Result<Vec<ColumnValue>> {
     let mut ids = connection.prepare("SELECT id FROM run")?;
     let ids: Vec<i64> = ids.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
@@ -85,11 +86,11 @@ pub(crate) const VERSION: i64 = STEPS.len() as i64;
 pub(crate) enum DatabaseState {
     /// Store of the version that this program uses.
     Current,
-    /// A store of an older version.
+    /// Store of an older version, whose number is stated; 0 for an empty file.
     Older(i64),
-    /// Store of a version that this program does not know, which is stated.
+    /// Store of a version that this program does not support, whose number is stated.
     Newer(i64),
-    /// A database of another application.
+    /// Database of another application.
     Foreign,
 }
 
@@ -97,18 +98,20 @@ fn pragma(connection: &Connection, name: &str) -> rusqlite::Result<i64> {
     connection.pragma_query_value(None, name, |row| row.get(0))
 }
 
-/// Migrates a database to the newest version; returns the state that it has then.
+/// Migrates an empty or older database to the newest version, and returns its final state. A newer
+/// or foreign database stays unchanged.
 pub(crate) fn migrate(connection: &mut Connection) -> rusqlite::Result<DatabaseState> {
     migrate_with_steps(connection, &STEPS)
 }
 
-/// Returns the state of a database, which stays unchanged.
+/// Returns the state of a database without changing it; an empty one is older, of version 0.
 pub(crate) fn database_state(connection: &Connection) -> rusqlite::Result<DatabaseState> {
     let state = final_state(connection, VERSION)?;
     state.map_or_else(|| pragma(connection, "user_version").map(DatabaseState::Older), Ok)
 }
 
-/// Migrates a database to the version after the last of these steps.
+/// Migrates an empty or older database to the version after the last of these steps, and returns
+/// its final state. A newer or foreign database stays unchanged.
 fn migrate_with_steps(
     connection: &mut Connection,
     steps: &[MigrationStep],

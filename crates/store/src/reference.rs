@@ -6,8 +6,8 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-/// Smallest length of a key prefix: short enough to type, long enough not to be mistaken for a
-/// number.
+/// Smallest length of a key prefix, in hexadecimal digits. A run whose number consists of the same
+/// digits takes precedence.
 const KEY_DIGITS_MIN: usize = 4;
 const KEY_DIGITS_MAX: usize = 16;
 const NAME_LENGTH_MAX: usize = 64;
@@ -30,8 +30,8 @@ pub enum RunReference {
 pub struct ReferenceError(String);
 
 impl RunReference {
-    /// Returns true if this can be a run's name: letters, digits, `-`, `_` and `.`, starting with a
-    /// letter, and not a reference to another run.
+    /// Returns true if this can be a run's name: 1 to 64 letters, digits, `-`, `_` and `.`,
+    /// starting with a letter, and neither `last` nor a text that could be a key.
     #[must_use]
     pub fn is_valid_name(text: &str) -> bool {
         let is_well_formed = text.len() <= NAME_LENGTH_MAX
@@ -41,7 +41,7 @@ impl RunReference {
     }
 }
 
-/// Returns true if the text can be a key or a prefix of one.
+/// Returns true if the text can be a key or a prefix of one: 4 to 16 lower-case hexadecimal digits.
 pub(crate) fn is_key(text: &str) -> bool {
     (KEY_DIGITS_MIN..=KEY_DIGITS_MAX).contains(&text.len())
         && text.chars().all(|c| matches!(c, '0'..='9' | 'a'..='f'))

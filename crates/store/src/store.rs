@@ -26,11 +26,11 @@ const METADATA_COLUMNS: &str =
 /// Stored run, without its result.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RunMetadata {
-    /// Number; later runs have higher numbers, and none is reused.
+    /// Number; runs stored later have higher numbers, and none is reused.
     pub id: i64,
-    /// Facts of its result.
+    /// Facts of the run's result.
     pub facts: ResultFacts,
-    /// Size of its result as text, in bytes.
+    /// Size of the result as text, in bytes.
     pub bytes: u64,
     /// Name assigned by the user; `None` without one.
     pub name: Option<String>,
@@ -39,7 +39,7 @@ pub struct RunMetadata {
 /// Filter of the runs to list; a field that is `None` filters nothing.
 #[derive(Clone, Default, Debug)]
 pub struct RunFilter {
-    /// Start of the schema after `horolog.`, such as `load`.
+    /// Prefix of the schema after `horolog.`, such as `load`.
     pub kind: Option<String>,
     /// Earliest start, RFC 3339 in UTC.
     pub since: Option<String>,
@@ -47,7 +47,7 @@ pub struct RunFilter {
     pub last: Option<u32>,
 }
 
-/// Open store.
+/// Open connection to a store's file.
 #[derive(Debug)]
 pub struct Store {
     connection: Connection,
@@ -55,13 +55,13 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the store at `path`. Creates it if it does not exist, and its directory with access
-    /// for this user only.
+    /// Opens the store at `path`, and migrates one of an older version. Creates it if it does not
+    /// exist, and its directory with access for this user only.
     ///
     /// # Errors
     ///
-    /// Fails if the file is not a store or has a newer version, or if another process holds its
-    /// lock.
+    /// Fails if the directory cannot be created, if the file cannot be opened for writing, is not a
+    /// store or has a newer version, or if another process holds its lock.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         if let Some(directory) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
             let created = DirBuilder::new().recursive(true).mode(0o700).create(directory);
@@ -71,7 +71,8 @@ impl Store {
         Self::connect(path, OpenFlags::SQLITE_OPEN_CREATE)
     }
 
-    /// Opens the store at `path`, which must exist.
+    /// Opens the store at `path`, which must exist, for reading and writing, and migrates one of an
+    /// older version.
     ///
     /// # Errors
     ///
@@ -84,8 +85,9 @@ impl Store {
         }
     }
 
-    /// Opens the store at `path`, which must exist, for reading. It is opened read-only if it
-    /// cannot be written, or if there is no space for the shared-memory file next to it.
+    /// Opens the store at `path`, which must exist, for reading. It is opened and migrated as by
+    /// [`open_existing`](Self::open_existing), but read-only if it cannot be written, or if there
+    /// is no space for the shared-memory file next to it.
     ///
     /// # Errors
     ///
@@ -109,9 +111,9 @@ impl Store {
         }
     }
 
-    /// Opens the store without writing any file. This is correct only while no other process
-    /// writes, so that a store whose write-ahead log is not empty can be opened only with write
-    /// permission.
+    /// Opens the store read-only. With an absent or empty write-ahead log it is opened as
+    /// immutable, which needs no other file but is correct only while no other process writes.
+    /// Otherwise SQLite needs the shared-memory file next to it.
     fn open_read_only(path: &Path) -> Result<Self, StoreError> {
         let store_error = |source| StoreError::from_sqlite(path, source);
         let mut wal_path = path.as_os_str().to_owned();
@@ -258,8 +260,8 @@ impl Store {
         }
     }
 
-    /// Returns the runs with this name; if there are none, with this number; if there are none,
-    /// with this key prefix.
+    /// Returns the run with this name; if there is none, that with this number; if there is none,
+    /// the runs with this key prefix, at most [`CANDIDATES_MAX`].
     fn find_by_text(&self, name: &str) -> rusqlite::Result<Vec<RunMetadata>> {
         let by_name = self.query_runs("name = ?1", name)?;
         if !by_name.is_empty() {

@@ -10,7 +10,7 @@ use crate::descriptor::check;
 /// Leap second announced to the kernel, at the end of this UTC day.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum PendingLeap {
-    /// None.
+    /// No leap second.
     #[default]
     None,
     /// A second is inserted at the end of the day.

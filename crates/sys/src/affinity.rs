@@ -42,11 +42,12 @@ pub fn pin_command_to_core(command: &mut Command, core: usize) -> &mut Command {
     unsafe { command.pre_exec(move || pin_to_core(core)) }
 }
 
-/// Increases the nice value of this thread by `steps` (at most 19), so that other threads have
+/// Increases the nice value of this thread by `steps`, up to 19, so that other threads have
 /// precedence: each step lowers its share of a contended core by about a fifth (`setpriority`).
 pub fn increase_nice(steps: u8) -> io::Result<()> {
+    let increased = (nice()? + i32::from(steps)).min(19);
     // SAFETY: three numbers; 0 is this thread.
-    check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, steps.min(19).into()) }).map(drop)
+    check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, increased) }).map(drop)
 }
 
 /// Returns this thread's nice value, -20 to 19.
@@ -78,7 +79,7 @@ pub fn try_real_time(priority: i32) -> RealTimeSchedulingOutcome {
     }
 }
 
-/// Returns a real-time thread to `SCHED_OTHER`.
+/// Makes a real-time thread sched-other again.
 pub fn set_sched_other() -> io::Result<()> {
     set_policy(libc::SCHED_OTHER, 0)
 }
@@ -214,9 +215,9 @@ struct SchedulingAttributes {
     period: u64,
 }
 
-/// Sets the timer slack of this thread: the time in ns by which the kernel may delay wake-ups to
-/// coalesce them. The default is 50,000; real-time threads have none (`PR_SET_TIMERSLACK` in
-/// prctl(2)).
+/// Sets the timer slack of this thread: the time in ns, at least 1, by which the kernel may delay
+/// wake-ups to coalesce them. The default is 50,000; real-time threads have none
+/// (`PR_SET_TIMERSLACK` in prctl(2)).
 pub fn set_timer_slack_ns(slack_ns: u32) -> io::Result<()> {
     // Zero would mean the default.
     let slack = libc::c_ulong::from(slack_ns.max(1));

@@ -89,9 +89,9 @@ pub fn sleep_with_pending_alarm() -> io::Result<PendingAlarmEffect> {
     }
 }
 
-/// Measures the effect of usleep(3) for some milliseconds on a pending alarm.
-///
 /// Measures the effect of usleep(3) for 20 ms on a pending alarm.
+///
+/// # Errors
 ///
 /// Errors of [`alarm_and_pause`].
 pub fn usleep_with_pending_alarm() -> io::Result<PendingAlarmEffect> {
@@ -189,7 +189,7 @@ fn read_numbers<const N: usize>(reader: OwnedFd, limit: Duration) -> io::Result<
     let mut file = File::from(reader);
     for number in &mut numbers {
         let mut bytes = [0; size_of::<u64>()];
-        // An end without numbers is a child that was not allowed to be so.
+        // The child ended without numbers because its scheduling was refused.
         file.read_exact(&mut bytes)
             .map_err(|_| io::Error::from(io::ErrorKind::PermissionDenied))?;
         *number = u64::from_ne_bytes(bytes);

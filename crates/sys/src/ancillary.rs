@@ -28,10 +28,11 @@ pub struct AncillaryData {
     /// Raw hardware timestamp (`SO_TIMESTAMPING`) in ns on the interface's own clock, whose epoch
     /// is arbitrary.
     pub hardware_ns: Option<i64>,
-    /// Local address to reply from (`IP_PKTINFO`, `IPV6_PKTINFO`); `None` for IPv6 multicast.
+    /// Local address to reply from (`IP_PKTINFO`, `IPV6_PKTINFO`); `None` for IPv6 multicast, or if
+    /// not reported.
     pub local: Option<IpAddr>,
-    /// Destination address of the IP header (`IP_PKTINFO`, `IPV6_PKTINFO`). It differs from `local`
-    /// for multicast and broadcast.
+    /// Destination address of the IP header (`IP_PKTINFO`, `IPV6_PKTINFO`); `None` if not reported.
+    /// It differs from `local` for multicast and broadcast.
     pub destination: Option<IpAddr>,
     /// Index of the ingress interface, 0 if not reported.
     pub interface: u32,
@@ -65,8 +66,8 @@ impl AncillaryData {
         self.destination.filter(|destination| destination.to_canonical().is_multicast())
     }
 
-    /// Returns true if the destination is a unicast address of this host. For broadcast and
-    /// multicast the kernel reports another local address, or none.
+    /// Returns true if the destination is a unicast address of this host, or was not reported. For
+    /// broadcast and multicast the kernel reports another local address, or none.
     #[must_use]
     pub fn is_unicast(&self) -> bool {
         self.destination == self.local

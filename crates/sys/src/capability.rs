@@ -9,11 +9,11 @@ use std::{fs, io};
 pub enum Capability {
     /// Access to files and directories of other users.
     DacOverride = 1,
-    /// Ports below 1024.
+    /// Binding to ports below 1024.
     NetBindService = 10,
     /// Configuration of interfaces and routes, attachment of XDP programs, large socket buffers.
     NetAdmin = 12,
-    /// Packet sockets.
+    /// Opening packet sockets.
     NetRaw = 13,
     /// Namespaces and mounts; on older kernels also what has a capability of its own today.
     SysAdmin = 21,
@@ -69,7 +69,8 @@ impl Capabilities {
         holds(capability) || split_off && holds(Capability::SysAdmin)
     }
 
-    /// Parses the effective capabilities in `/proc/PID/status`; `None` if the line is missing.
+    /// Parses the effective capabilities in `/proc/PID/status`; `None` if the line is missing or
+    /// invalid.
     #[must_use]
     pub fn parse(status: &str) -> Option<Self> {
         let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;

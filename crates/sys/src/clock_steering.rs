@@ -26,8 +26,9 @@ pub struct DeclaredClockStatus {
     pub tai_offset_s: Option<i32>,
 }
 
-/// Sets the frequency correction of the clock, in parts per billion. The kernel's own discipline
-/// loop (`STA_PLL`) is switched off by [`set_status`].
+/// Sets the frequency correction of the clock, in parts per billion, limited to
+/// ±[`FREQUENCY_MAX_PPB`]; 0 if `ppb` is not finite. The kernel's own discipline loop (`STA_PLL`)
+/// is switched off by [`set_status`].
 ///
 /// # Errors
 ///
@@ -76,7 +77,8 @@ pub fn pending_adjustments() -> io::Result<PendingAdjustments> {
 
 /// Clears the pending adjustments, so that only the frequency correction remains. The kernel clears
 /// a remainder of adjtime(3) separately, and one of its discipline loop only while the loop is on
-/// (`ntp_update_offset` in kernel/time/ntp.c); [`set_status`] switches it off again.
+/// (`ntp_update_offset` in kernel/time/ntp.c). The loop stays on, and the clock declared
+/// unsynchronised, until [`set_status`].
 ///
 /// # Errors
 ///

@@ -96,7 +96,7 @@ impl Default for MsghdrBuffers {
 
 impl std::fmt::Debug for MsghdrBuffers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Envelope").finish_non_exhaustive()
+        f.debug_struct("MsghdrBuffers").finish_non_exhaustive()
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::descriptor::{check, check_new, timespec};
 use crate::io_uring::TimeoutRing;
 
-/// Delay function.
+/// Function of the C library or the kernel that waits for a time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum DelayFunction {
     /// sleep(3), in whole seconds.

@@ -26,13 +26,15 @@ impl Epoll {
         Ok(Self { descriptor, events: vec![none; slots].into_boxed_slice() })
     }
 
-    /// Adds a descriptor, reported as `token`. Closing the descriptor removes it.
+    /// Adds a descriptor, reported as `token` when it is readable. Closing the descriptor removes
+    /// it.
     pub fn add(&self, descriptor: BorrowedFd<'_>, token: u64) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_ADD, descriptor, libc::EPOLLIN, token)
     }
 
-    /// Adds a descriptor that several sets wait for; of the threads that block in
-    /// [`Epoll::wait_in_milliseconds`], about one is woken for each event (`EPOLLEXCLUSIVE`).
+    /// Adds a descriptor, reported when it is readable, that several sets wait for; of the threads
+    /// that block in [`Epoll::wait_in_milliseconds`], about one is woken for each event
+    /// (`EPOLLEXCLUSIVE`).
     pub fn add_shared(&self, descriptor: BorrowedFd<'_>, token: u64) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_ADD, descriptor, libc::EPOLLIN | libc::EPOLLEXCLUSIVE, token)
     }

@@ -42,7 +42,7 @@ pub enum EthtoolError {
     /// The driver does not support the operation.
     #[error("cannot {action} of '{interface}': its driver does not support it")]
     Unsupported {
-        /// The interface.
+        /// Name of the interface.
         interface: String,
         /// Attempted operation, as a verb phrase.
         action: &'static str,
@@ -53,15 +53,15 @@ pub enum EthtoolError {
              sudo"
     )]
     NotPermitted {
-        /// The interface.
+        /// Name of the interface.
         interface: String,
         /// Attempted operation, as a verb phrase.
         action: &'static str,
     },
-    /// Any other refusal.
+    /// Refusal for another reason.
     #[error("cannot {action} of '{interface}': {why}", why = explain(.source))]
     Refused {
-        /// The interface.
+        /// Name of the interface.
         interface: String,
         /// Attempted operation, as a verb phrase.
         action: &'static str,
@@ -145,7 +145,7 @@ pub fn set_gro(interface: &str, on: bool) -> Result<(), EthtoolError> {
 pub struct TimestampCapabilities {
     /// True if the interface's clock timestamps sent packets.
     pub in_hardware: bool,
-    /// Number N of the PTP hardware clock `/dev/ptpN`.
+    /// Number N of the PTP hardware clock `/dev/ptpN`; `None` without one.
     pub clock: Option<u32>,
     /// Supported transmit timestamping modes: bits numbered by `HWTSTAMP_TX_*`.
     pub transmit_types: u32,

@@ -51,7 +51,7 @@ const fn write_request<T>(number: u64) -> u64 {
 pub struct ExternalTimestamp {
     /// Nanoseconds since 1970 on the clock's own timescale.
     pub phc_ns: i64,
-    /// Input channel.
+    /// Number of the input channel.
     pub channel: u32,
 }
 
@@ -97,7 +97,8 @@ impl ExternalTimestampChannel {
         Ok(Self { file, channel })
     }
 
-    /// Waits up to `wait` for an edge on this channel; `None` at the timeout.
+    /// Waits up to `wait` for an edge on this channel; `None` at the timeout, after a signal, or if
+    /// the edge was on another channel.
     ///
     /// # Errors
     ///

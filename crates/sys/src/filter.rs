@@ -172,8 +172,9 @@ pub(crate) fn longer_in_second_half(half: u32, len_max: u32, by_cpu: bool) -> [B
 
 /// Returns a filter for a UDP socket that marks unicast datagrams sent to a link-layer multicast or
 /// broadcast address, by truncating the payload to `marked_len` bytes. Other datagrams of that
-/// length lose their last byte, so the length is unambiguous. Without `marked_len`, such datagrams
-/// are dropped. Payloads with the byte `exempt_byte` (offset and value) are not changed.
+/// length lose their last byte, so the length is unambiguous. Without `marked_len`, datagrams to be
+/// marked are dropped. Those with the byte `exempt_byte` (offset in the payload, and value) are not
+/// marked.
 pub(crate) fn link_group_filter(
     marked_len: Option<u32>,
     exempt_byte: Option<(u32, u8)>,

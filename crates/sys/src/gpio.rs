@@ -113,7 +113,7 @@ impl GpioLine {
         Ok(Self { events: unsafe { File::from_raw_fd(request.descriptor) } })
     }
 
-    /// Waits up to `wait` for an edge; `None` at the timeout.
+    /// Waits up to `wait` for an edge; `None` at the timeout or after a signal.
     ///
     /// # Errors
     ///

@@ -63,7 +63,7 @@ pub enum HardwareTimestampError {
     /// The driver refused to enable them.
     #[error("cannot enable hardware timestamps on '{interface}': {why}", why = explain(.source))]
     Refused {
-        /// The interface.
+        /// Name of the interface.
         interface: String,
         /// The kernel's reason.
         source: io::Error,

@@ -112,7 +112,7 @@ impl Drop for RingMapping {
     }
 }
 
-/// `io_uring` for timeouts.
+/// `io_uring` that only waits for timeouts.
 #[derive(Debug)]
 pub struct TimeoutRing {
     submission: RingMapping,
@@ -178,7 +178,7 @@ impl TimeoutRing {
     /// # Errors
     ///
     /// `Interrupted` if a signal ended the wait; the timeout is then still in flight, so the ring
-    /// waits no more. Other errors of the kernel.
+    /// cannot be used again. Other errors of the kernel.
     pub fn wait(&mut self, delay: Duration) -> io::Result<()> {
         let time = KernelTimespec {
             seconds: i64::try_from(delay.as_secs()).unwrap_or(i64::MAX),
@@ -222,7 +222,7 @@ impl TimeoutRing {
         self.take_completion()
     }
 
-    /// Removes the completion from the ring.
+    /// Removes the completion from the ring and returns its result; `Interrupted` if there is none.
     fn take_completion(&mut self) -> io::Result<()> {
         // SAFETY: both words lie in the mapping, are aligned, and are shared with the kernel alone.
         let (head, tail) = unsafe {

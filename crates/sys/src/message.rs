@@ -54,7 +54,7 @@ impl ReceivedDatagramInfo {
     }
 }
 
-/// Datagram to send.
+/// Datagram to send, with its addresses.
 #[derive(Clone, Copy, Debug)]
 pub struct OutgoingDatagram<'a> {
     /// Payload.
@@ -228,7 +228,7 @@ impl MmsghdrTable {
 
 impl std::fmt::Debug for MmsghdrTable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("MessageTable").field("slots", &self.slots()).finish_non_exhaustive()
+        f.debug_struct("MmsghdrTable").field("slots", &self.slots()).finish_non_exhaustive()
     }
 }
 
@@ -237,8 +237,8 @@ fn empty_header() -> libc::mmsghdr {
     unsafe { std::mem::zeroed() }
 }
 
-/// Returns true if an error of [`MmsghdrTable::send`] concerns only the one packet (device queue
-/// full, no route, too long, firewall, invalid address), so that the next may be tried. Other
+/// Returns true if an error of [`MmsghdrTable::send`] concerns only the one packet (such as device
+/// queue full, no route, too long, firewall, invalid address), so that the next may be tried. Other
 /// errors concern the socket or the interface.
 #[must_use]
 pub fn is_refusal(error: &io::Error) -> bool {

@@ -73,9 +73,9 @@ pub struct NetNs {
 /// Process found in a namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamespaceProcess {
-    /// Its process identifier.
+    /// Process identifier.
     pub pid: u32,
-    /// Its name (`/proc/PID/comm`), at most 15 bytes.
+    /// Process name (`/proc/PID/comm`), at most 15 bytes.
     pub name: String,
 }
 
@@ -147,7 +147,8 @@ impl AsFd for NetNs {
     }
 }
 
-/// Returns the process `pid` if it is in the namespace; `None` if it ended meanwhile.
+/// Returns the process `pid` if it is in the namespace; `None` if it is not, has ended, or may not
+/// be inspected.
 fn process_in(pid: u32, identity: (u64, u64)) -> Option<NamespaceProcess> {
     let metadata = fs::metadata(format!("/proc/{pid}/ns/net")).ok()?;
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;

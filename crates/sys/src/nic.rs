@@ -106,7 +106,7 @@ pub struct LinkSpeed {
 pub struct TimestampCapabilityBits {
     /// Mask of `SOF_TIMESTAMPING_*` flags.
     pub kinds: u32,
-    /// Number N of the PTP hardware clock `/dev/ptpN`.
+    /// Number N of the PTP hardware clock `/dev/ptpN`; `None` without one.
     pub clock: Option<u32>,
     /// Supported transmit modes: bits numbered by `HWTSTAMP_TX_*`.
     pub transmit_types: u32,
@@ -145,7 +145,7 @@ pub fn rings(interface: &str) -> Result<RingSizes, EthtoolError> {
     Ok(RingSizes { rx_max: at(1), tx_max: at(4), rx: at(5), tx: at(8) })
 }
 
-/// Returns the interrupt coalescing.
+/// Returns the interrupt coalescing settings.
 pub fn coalescing(interface: &str) -> Result<InterruptCoalescing, EthtoolError> {
     let device = EthtoolOperation::open(interface, "read the coalescing settings")?;
     let mut request = [0; COALESCE_WORDS];

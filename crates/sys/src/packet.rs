@@ -32,8 +32,8 @@ pub fn open() -> io::Result<Socket> {
     Socket::open(libc::AF_PACKET, libc::SOCK_RAW, 0)
 }
 
-/// Binds a packet socket to an interface, to receive frames with this `EtherType` ([`ANY_PROTOCOL`]
-/// for all frames, `None` for no frames).
+/// Binds a packet socket to the interface with index `interface` (0 for all), to receive frames
+/// with this `EtherType` ([`ANY_PROTOCOL`] for all frames, `None` for no frames).
 pub fn bind(socket: &Socket, interface: u32, ether_type: Option<u16>) -> io::Result<()> {
     let index = i32::try_from(interface).map_err(|_| io::ErrorKind::InvalidInput)?;
     // SAFETY: a plain C structure of numbers, for which all bytes zero is valid.

@@ -98,7 +98,7 @@ pub struct PhcDevice {
 }
 
 impl PhcDevice {
-    /// Opens the clock and detects the ioctls that it supports.
+    /// Opens the clock and finds out whether it supports cross timestamps.
     ///
     /// # Errors
     ///

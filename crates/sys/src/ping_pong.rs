@@ -79,10 +79,7 @@ impl PingPongPeer {
                 return outcome.map(|()| peer);
             }
             if started.elapsed() > PEER_TIMEOUT {
-                return Err(io::Error::new(
-                    io::ErrorKind::TimedOut,
-                    "the peer thread did not start",
-                ));
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "the peer did not start"));
             }
             thread::sleep(POLL_INTERVAL);
         }

@@ -7,7 +7,7 @@ use horolog_time::NS_PER_S;
 
 use crate::descriptor::check;
 
-/// Clock of `clock_gettime(2)`.
+/// Clock that `clock_gettime(2)` reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PosixClock {
     /// Name without the prefix `CLOCK_`.

@@ -136,8 +136,8 @@ impl PpsDevice {
         Ok(Self { file })
     }
 
-    /// Waits up to `wait` for an edge; `None` at the timeout. With a zero `wait` it returns the
-    /// last edges at once.
+    /// Waits up to `wait` for an edge; `None` at the timeout or after a signal. With a zero `wait`
+    /// it returns the last edges at once.
     ///
     /// # Errors
     ///

@@ -17,7 +17,7 @@ const OTHER_BITS: u32 = 0o007;
 /// Reason why a file is not read; a message starts with the file's name.
 #[derive(Debug, thiserror::Error)]
 pub enum PrivateFileError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot be read: {why}; check the path and its permissions", why = explain(.0))]
     Unreadable(#[from] io::Error),
     /// Other users can access the file; its mode.

@@ -22,7 +22,7 @@ impl ProcessHandle {
     ///
     /// # Errors
     ///
-    /// `ESRCH` if there is none.
+    /// `ESRCH` if there is none; `InvalidInput` for the IDs 0 and 1.
     pub fn open(pid: u32) -> io::Result<Self> {
         let pid = process_number(pid)?;
         // SAFETY: numbers only; the call gives a new descriptor or -1.
@@ -92,7 +92,7 @@ pub fn signal_group(leader: u32, signal: Signal) -> io::Result<()> {
     check(unsafe { libc::kill(-group, signal.number()) }).map(drop)
 }
 
-/// Kills such a process group (`SIGKILL`).
+/// Kills a process group (`SIGKILL`), whose leader this process has started and not yet reaped.
 pub fn kill_group(leader: u32) -> io::Result<()> {
     let group = process_number(leader)?;
     // SAFETY: numbers only.

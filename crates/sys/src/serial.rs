@@ -74,7 +74,8 @@ impl SerialLine {
         Ok(Self { file })
     }
 
-    /// Waits up to `wait` for characters and reads the available ones; `None` at the timeout.
+    /// Waits up to `wait` for characters and reads the available ones; `None` at the timeout or
+    /// after a signal.
     ///
     /// # Errors
     ///

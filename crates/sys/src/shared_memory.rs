@@ -36,8 +36,8 @@ impl<const WORDS: usize> SharedMemory<WORDS> {
         Ok(Self { identifier, words: address.cast_const().cast() })
     }
 
-    /// Attaches the segment with this key if it belongs to this user and its mode grants no more
-    /// than these permissions.
+    /// Attaches the segment with this key, or creates it, like [`Self::attach`], but only if it
+    /// belongs to this user and its mode grants no more than these permissions.
     ///
     /// # Errors
     ///

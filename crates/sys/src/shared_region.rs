@@ -51,15 +51,12 @@ impl SharedRegion {
         Self::map(descriptor)
     }
 
-    /// Maps the region that the parent program passed under this descriptor number.
+    /// Maps the region that the parent program passed under this descriptor number. Call it at most
+    /// once for each number.
     ///
     /// # Errors
     ///
     /// `InvalidInput` if the descriptor is no such region; it is then left open.
-    ///
-    /// # Panics
-    ///
-    /// Never. Call it at most once for each number.
     pub fn from_inherited(number: RawFd) -> io::Result<Self> {
         // SAFETY: numbers only; a number that is no descriptor is an error.
         let seals = check(unsafe { libc::fcntl(number, libc::F_GET_SEALS) });
@@ -91,7 +88,7 @@ impl SharedRegion {
         Ok(Self { words: address.cast_const().cast(), len: bytes / size_of::<u64>(), descriptor })
     }
 
-    /// Returns the words.
+    /// Returns the words, which other processes may change at any time.
     #[must_use]
     pub fn words(&self) -> &[AtomicU64] {
         // SAFETY: the mapping is page-aligned, holds this many words, cannot shrink (it is sealed),

@@ -69,7 +69,8 @@ impl BlockedSignals {
         Ok(Self { set })
     }
 
-    /// Waits up to `wait` for one of the signals; `None` at the timeout.
+    /// Waits up to `wait` for one of the signals; `None` at the timeout, or if the handler of
+    /// another signal ran.
     ///
     /// # Errors
     ///

@@ -109,7 +109,7 @@ impl Socket {
     }
 
     /// Requests the destination address and ingress interface of each datagram (`IP_PKTINFO`,
-    /// `IPV6_RECVPKTINFO`).
+    /// `IPV6_RECVPKTINFO`). Of `local` only the IP version matters.
     pub fn enable_packet_info(&self, local: SocketAddr) -> io::Result<()> {
         if local.is_ipv4() {
             self.switch_on(IPPROTO_IP, libc::IP_PKTINFO)
@@ -236,8 +236,9 @@ impl Socket {
         }
     }
 
-    /// Restricts reception of multicast to groups that this socket has joined, on the interfaces
-    /// where it has joined them (`IP_MULTICAST_ALL`, `IPV6_MULTICAST_ALL`).
+    /// Restricts reception of multicast to groups that this socket has joined; over IPv4 also to
+    /// the interfaces where it has joined them (`IP_MULTICAST_ALL`, `IPV6_MULTICAST_ALL`). Of
+    /// `group` only the IP version matters.
     pub fn only_joined_groups(&self, group: IpAddr) -> io::Result<()> {
         let off: c_int = 0;
         match group {
@@ -286,7 +287,8 @@ impl Socket {
         self.attach(libc::SO_ATTACH_REUSEPORT_CBPF, &program)
     }
 
-    /// Accepts only packets for which `program` returns a number other than 0 (`SO_ATTACH_FILTER`).
+    /// Accepts only packets for which `program` returns a number other than 0; longer ones are
+    /// truncated to that number of bytes (`SO_ATTACH_FILTER`).
     pub fn attach_filter(&self, program: &[BpfInstruction]) -> io::Result<()> {
         self.attach(libc::SO_ATTACH_FILTER, program)
     }

@@ -41,7 +41,7 @@ impl Drop for UndoGuard {
 
 impl std::fmt::Debug for UndoGuard {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Undo(..)")
+        f.write_str("UndoGuard(..)")
     }
 }
 

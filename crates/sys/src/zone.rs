@@ -177,8 +177,8 @@ pub fn zone_index(address: SocketAddr) -> Option<u32> {
     }
 }
 
-/// Sets the zone of a link-local address to this interface index; a zone received from another host
-/// is meaningless here.
+/// Sets the zone of a link-local IPv6 address to this interface index, since a zone received from
+/// another host is meaningless here; returns other addresses unchanged.
 #[must_use]
 pub fn in_zone_of(address: SocketAddr, scope: u32) -> SocketAddr {
     match address {

@@ -36,7 +36,8 @@ impl<S: Timescale> Clock<S> for SimulatedClock {
     }
 }
 
-/// Number of readings: enough that at least one is not delayed by an interrupt or a cold cache.
+/// Number of readings in [`measure_precision`]: enough that at least one is not delayed by an
+/// interrupt or a cold cache.
 const READINGS: usize = 1_000;
 
 /// Reads the clock repeatedly and returns the smallest positive step between two readings, in log2

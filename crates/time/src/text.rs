@@ -41,7 +41,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     })
 }
 
-/// Parses a whole number of at least 1, with an optional decimal multiplier k or M.
+/// Parses a whole number from 1 to 4,294,967,295, with an optional decimal multiplier k or M.
 pub fn count(text: &str) -> Result<u32, String> {
     match rate(text) {
         Ok(number) if (1.0..=f64::from(u32::MAX)).contains(&number) && number.fract() == 0.0 => {
@@ -51,8 +51,9 @@ pub fn count(text: &str) -> Result<u32, String> {
     }
 }
 
-/// Parses a whole number of bytes above zero. The units k (as in iperf3 and qperf) and KiB are
-/// 1,024 bytes, and kB is 1,000 bytes; correspondingly up to T, TiB and TB, in either case.
+/// Parses a size as a whole number of bytes from 1 to 2^53. The units k (as in iperf3 and qperf)
+/// and KiB are 1,024 bytes, and kB is 1,000 bytes; correspondingly up to T, TiB and TB, in either
+/// case.
 pub fn size(text: &str) -> Result<u64, String> {
     let form = "write a size in bytes, such as 1448, 64k (65536), 64kB (64000) or 16M";
     let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());

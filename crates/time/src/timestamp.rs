@@ -11,7 +11,7 @@ use crate::NS_PER_S;
 
 /// Timescale: the epoch of instants and the rate of their seconds.
 pub trait Timescale: Copy + Eq + Ord + fmt::Debug {
-    /// Name for messages.
+    /// Name of the timescale in debug output.
     const NAME: &'static str;
 }
 

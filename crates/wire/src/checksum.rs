@@ -8,8 +8,8 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 pub struct OnesComplementSum(u64);
 
 impl OnesComplementSum {
-    /// Adds bytes as big-endian 16-bit words; an odd last byte is padded with zero, so only the
-    /// last piece may be odd.
+    /// Adds bytes as big-endian 16-bit words. An odd last byte is padded with zero, so of several
+    /// calls only the last may have an odd number of bytes.
     #[must_use]
     pub fn add_bytes(self, bytes: &[u8]) -> Self {
         // Two 16-bit words at a time in native byte order: the sum is independent of byte order
@@ -21,7 +21,7 @@ impl OnesComplementSum {
         Self(self.0 + u64::from(fold(pairs.sum()).to_be()))
     }
 
-    /// Adds one 16-bit word.
+    /// Adds one 16-bit word, in host byte order.
     #[must_use]
     pub const fn add_word(self, word: u16) -> Self {
         Self(self.0 + word as u64)

@@ -16,7 +16,7 @@ use crate::ntp::LeapIndicator;
 
 /// UDP port of the command protocol.
 pub const PORT: u16 = 323;
-/// Length of the request and of its reply, in bytes.
+/// Length of the request "tracking" and of its reply, in bytes.
 pub const TRACKING_LEN: usize = size_of::<TrackingReplyLayout>();
 
 const PROTOCOL_VERSION: u8 = 6;
@@ -24,19 +24,20 @@ const PACKET_TYPE_REQUEST: u8 = 1;
 const PACKET_TYPE_REPLY: u8 = 2;
 const COMMAND_TRACKING: u16 = 33;
 const REPLY_TRACKING: u16 = 5;
-/// Number of coefficient bits in the protocol's 32-bit floating-point format; see [`from_float`].
+/// Number of coefficient bits, with the sign, in the protocol's 32-bit floating-point format; see
+/// [`from_float`].
 const COEFFICIENT_BITS: u32 = 25;
 
-/// Synchronisation state of chronyd.
+/// Synchronisation state of chronyd, as the request "tracking" reports it; a part of the reply.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Tracking {
+pub struct ChronydTracking {
     /// Leap indicator.
     pub leap: LeapIndicator,
-    /// Stratum; 0 while chronyd is not synchronised.
+    /// Stratum; 0 while chronyd is not synchronised, 255 for values above that.
     pub stratum: u8,
     /// Reference identifier.
     pub reference_id: [u8; 4],
-    /// Time of the last update of its clock.
+    /// Time at which chronyd last updated the clock.
     pub reference: Timestamp<Utc>,
     /// Remaining correction: true time minus system clock, positive if the system clock is slow.
     pub correction: Span,
@@ -48,11 +49,11 @@ pub struct Tracking {
 
 /// Reply of chronyd to the request "tracking".
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct TrackingReply {
+pub struct ChronydTrackingReply {
     /// Sequence number, copied from the request.
     pub sequence: u32,
     /// Tracking data, or the nonzero status code of a refusal.
-    pub tracking: Result<Tracking, u16>,
+    pub tracking: Result<ChronydTracking, u16>,
 }
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -104,13 +105,13 @@ struct TrackingReplyLayout {
 
 const _: () = assert!(TRACKING_LEN == 104);
 
-/// Writes the request "tracking".
+/// Returns the request "tracking" with this sequence number, padded to the length of its reply.
 #[must_use]
 pub fn tracking_request(sequence: u32) -> [u8; TRACKING_LEN] {
     request(COMMAND_TRACKING, sequence)
 }
 
-/// Writes a request without arguments, padded to `LEN`.
+/// Returns a request without arguments, padded with zeroes to `LEN` bytes.
 fn request<const LEN: usize>(command: u16, sequence: u32) -> [u8; LEN] {
     let layout = RequestLayout {
         version: PROTOCOL_VERSION,
@@ -138,8 +139,10 @@ fn split_reply(command: u16, bytes: &[u8]) -> Result<(&ReplyHeader, &[u8]), Pars
     Ok((header, rest))
 }
 
-impl TrackingReply {
-    /// Parses a reply to the request "tracking".
+impl ChronydTrackingReply {
+    /// Parses a reply to the request "tracking"; a refusal yields its status code. Another version
+    /// or packet type is [`ParseError::Version`], a reply to another command or of another format
+    /// [`ParseError::Length`].
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         let (header, _) = split_reply(COMMAND_TRACKING, bytes)?;
         let sequence = header.sequence.get();
@@ -154,8 +157,9 @@ impl TrackingReply {
         Ok(Self { sequence, tracking: Ok(layout.tracking()) })
     }
 
-    /// Writes the reply, with zero in the fields that [`Tracking`] lacks. Values that the 32-bit
-    /// float format cannot hold exactly are rounded towards zero.
+    /// Returns the bytes of the reply, with zero in the fields that [`Tracking`] lacks; those of a
+    /// refusal are padded with zeroes. Values that the 32-bit float format cannot hold exactly are
+    /// rounded towards zero.
     #[must_use]
     pub fn emit(&self) -> [u8; TRACKING_LEN] {
         let mut bytes = [0; TRACKING_LEN];
@@ -183,7 +187,7 @@ impl TrackingReply {
 }
 
 impl TrackingReplyLayout {
-    fn from_tracking(header: ReplyHeader, tracking: &Tracking) -> Self {
+    fn from_tracking(header: ReplyHeader, tracking: &ChronydTracking) -> Self {
         let (seconds, nanoseconds) = tracking.reference.to_timespec();
         Self {
             header,
@@ -206,7 +210,7 @@ impl TrackingReplyLayout {
         }
     }
 
-    fn tracking(&self) -> Tracking {
+    fn tracking(&self) -> ChronydTracking {
         /// Upper 32 bits of the seconds as sent by a chronyd that does not fill them in
         /// (`TV_NOHIGHSEC`).
         const NO_HIGH_SECONDS: u32 = 0x7fff_ffff;
@@ -216,7 +220,7 @@ impl TrackingReplyLayout {
         };
         let seconds =
             i64::from(high.cast_signed()) << 32 | i64::from(self.reference_seconds_low.get());
-        Tracking {
+        ChronydTracking {
             leap: LeapIndicator::from_bits(self.leap.get() as u8),
             stratum: u8::try_from(self.stratum.get()).unwrap_or(u8::MAX),
             reference_id: self.reference_id,
@@ -239,7 +243,7 @@ fn from_float(float: U32) -> Span {
     Span::from_ns((seconds * NS_PER_S as f64).round() as i64)
 }
 
-/// Converts a span to chrony's 32-bit float in seconds; see [`from_float`].
+/// Converts a span to chrony's 32-bit float in seconds, rounded towards zero; see [`from_float`].
 fn to_float(span: Span) -> U32 {
     if span == Span::ZERO {
         return U32::ZERO;
@@ -273,7 +277,7 @@ mod tests {
         let digit = |digit: u8| (digit as char).to_digit(16).unwrap() as u8;
         let bytes: Vec<u8> =
             REPLY_OF_CHRONYD.chunks(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect();
-        let reply = TrackingReply::parse(&bytes).unwrap();
+        let reply = ChronydTrackingReply::parse(&bytes).unwrap();
         let tracking = reply.tracking.unwrap();
         assert_eq!((reply.sequence, tracking.stratum, tracking.leap), (9, 5, LeapIndicator::None));
         assert_eq!(tracking.reference_id, [127, 127, 1, 1]);
@@ -281,8 +285,8 @@ mod tests {
         assert_eq!(reply.emit().as_slice(), bytes);
     }
 
-    fn tracking() -> Tracking {
-        Tracking {
+    fn tracking() -> ChronydTracking {
+        ChronydTracking {
             leap: LeapIndicator::Insert,
             stratum: 5,
             reference_id: [127, 127, 1, 1],
@@ -306,20 +310,20 @@ mod tests {
 
     #[test]
     fn a_refusal_has_a_number() {
-        let refused = TrackingReply { sequence: 7, tracking: Err(2) };
-        assert_eq!(TrackingReply::parse(&refused.emit()), Ok(refused));
-        assert_eq!(TrackingReply::parse(&refused.emit()[..28]), Ok(refused));
+        let refused = ChronydTrackingReply { sequence: 7, tracking: Err(2) };
+        assert_eq!(ChronydTrackingReply::parse(&refused.emit()), Ok(refused));
+        assert_eq!(ChronydTrackingReply::parse(&refused.emit()[..28]), Ok(refused));
     }
 
     #[test]
     fn what_is_no_reply_is_refused() {
-        let bytes = TrackingReply { sequence: 7, tracking: Ok(tracking()) }.emit();
-        assert_eq!(TrackingReply::parse(&bytes[..103]), Err(ParseError::Truncated));
-        assert_eq!(TrackingReply::parse(&bytes[..27]), Err(ParseError::Truncated));
-        assert_eq!(TrackingReply::parse(&tracking_request(7)), Err(ParseError::Version));
+        let bytes = ChronydTrackingReply { sequence: 7, tracking: Ok(tracking()) }.emit();
+        assert_eq!(ChronydTrackingReply::parse(&bytes[..103]), Err(ParseError::Truncated));
+        assert_eq!(ChronydTrackingReply::parse(&bytes[..27]), Err(ParseError::Truncated));
+        assert_eq!(ChronydTrackingReply::parse(&tracking_request(7)), Err(ParseError::Version));
         let mut other = bytes;
         other[7] = 6;
-        assert_eq!(TrackingReply::parse(&other), Err(ParseError::Length));
+        assert_eq!(ChronydTrackingReply::parse(&other), Err(ParseError::Length));
     }
 
     proptest! {
@@ -333,7 +337,7 @@ mod tests {
             correction in -1i64 << 24..1 << 24,
             delay in 0i64..1 << 24,
         ) {
-            let tracking = Tracking {
+            let tracking = ChronydTracking {
                 leap: LeapIndicator::from_bits(leap),
                 stratum,
                 reference: Timestamp::from_timespec(seconds, nanoseconds),
@@ -341,13 +345,13 @@ mod tests {
                 root_delay: Span::from_ns(delay),
                 ..tracking()
             };
-            let back = TrackingReply::parse(&TrackingReply { sequence, tracking: Ok(tracking) }.emit()).unwrap();
+            let back = ChronydTrackingReply::parse(&ChronydTrackingReply { sequence, tracking: Ok(tracking) }.emit()).unwrap();
             prop_assert_eq!(back.sequence, sequence);
             let back = back.tracking.unwrap();
             // 24 bits and a sign hold a nanosecond up to 16 ms, less one for rounding to zero.
             prop_assert!((back.correction - tracking.correction).as_ns().abs() <= 2);
             prop_assert!((back.root_delay - tracking.root_delay).as_ns().abs() <= 2);
-            let rest = Tracking { correction: tracking.correction, root_delay: tracking.root_delay, ..back };
+            let rest = ChronydTracking { correction: tracking.correction, root_delay: tracking.root_delay, ..back };
             prop_assert_eq!(rest, tracking);
         }
 

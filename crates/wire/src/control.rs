@@ -8,9 +8,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::ParseError;
 use crate::ntp::{AssociationMode, LeapIndicator};
 
-/// Length of the header, in bytes.
+/// Length of the header of a control message, in bytes.
 pub const HEADER_LEN: usize = 12;
-/// Maximum data length of one message (RFC 9327, section 2).
+/// Maximum data length of one message, in bytes (RFC 9327, section 2).
 pub const DATA_MAX: usize = 468;
 /// Names of the variables in [`SystemVariables`], as a request lists them.
 pub const SYSTEM_VARIABLES: &str = "leap,stratum,refid,rootdelay,rootdisp,reftime";
@@ -33,7 +33,7 @@ pub struct Header {
     pub error: bool,
     /// True if more fragments follow.
     pub more: bool,
-    /// Operation; 2 reads variables.
+    /// Operation code, five bits; 2 reads variables.
     pub opcode: u8,
     /// Sequence number; a response has that of its request.
     pub sequence: u16,
@@ -86,8 +86,9 @@ impl Header {
             && self.association == request.association
     }
 
-    /// Parses a message into its header and its data. Padding and trailing bytes are dropped; a
-    /// mode other than 6 is [`ParseError::Version`].
+    /// Parses a message into its header and its data. Padding and trailing bytes are dropped. A
+    /// mode other than 6 is [`ParseError::Version`], a data length beyond the message
+    /// [`ParseError::Length`].
     pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), ParseError> {
         let (layout, rest) =
             ControlHeaderLayout::ref_from_prefix(bytes).map_err(|_| ParseError::Truncated)?;
@@ -144,7 +145,7 @@ impl Header {
 pub struct SystemVariables {
     /// Leap indicator.
     pub leap: LeapIndicator,
-    /// Stratum.
+    /// Stratum, as the daemon reports it.
     pub stratum: u8,
     /// Reference identifier.
     pub reference_id: [u8; 4],
@@ -157,8 +158,9 @@ pub struct SystemVariables {
 }
 
 impl SystemVariables {
-    /// Parses the reassembled data of a response: `name=value` pairs separated by commas. Other
-    /// variables are skipped; a missing or malformed one is [`ParseError::Length`].
+    /// Parses the reassembled data of a response: `name=value` pairs separated by commas. Variables
+    /// other than those of [`SystemVariables`] are skipped; a missing or malformed one of these is
+    /// [`ParseError::Length`].
     pub fn parse(data: &[u8]) -> Result<Self, ParseError> {
         let value = |name| find_variable(data, name).ok_or(ParseError::Length);
         let number = |name| value(name)?.parse::<u8>().map_err(|_| ParseError::Length);
@@ -188,7 +190,7 @@ fn find_variable<'a>(data: &'a [u8], name: &str) -> Option<&'a str> {
 }
 
 /// Parses a reference identifier: an IPv4 address, or up to four characters, which some daemons
-/// enclose in full stops (`.GPS.`).
+/// enclose in full stops (`.GPS.`). `None` if the text is longer.
 fn parse_reference_id(text: &str) -> Option<[u8; 4]> {
     if let Ok(address) = text.parse::<core::net::Ipv4Addr>() {
         return Some(address.octets());
@@ -205,7 +207,8 @@ fn parse_milliseconds(text: &str) -> Option<Span> {
     Some(Span::from_ns((ms * (NS_PER_S / 1_000) as f64).round() as i64))
 }
 
-/// Parses `0xSECONDS.FRACTION`, both in hexadecimal.
+/// Parses `0xSECONDS.FRACTION`, each of eight hexadecimal digits; the prefix may be missing. `None`
+/// if the text has another form.
 fn parse_timestamp(text: &str) -> Option<NtpTimestamp> {
     let (seconds, fraction) = text.strip_prefix("0x").unwrap_or(text).split_once('.')?;
     let word = |digits: &str| {

@@ -69,7 +69,8 @@ impl core::fmt::Debug for MacAddress {
 impl core::str::FromStr for MacAddress {
     type Err = ParseError;
 
-    /// Parses six numbers of one or two hexadecimal digits, separated by colons or hyphens.
+    /// Parses six numbers of one or two hexadecimal digits, separated by colons or hyphens. Fewer
+    /// than six are [`ParseError::Truncated`], other errors [`ParseError::Length`].
     fn from_str(text: &str) -> Result<Self, ParseError> {
         let mut parts = text.split([':', '-']);
         let mut bytes = [0; 6];
@@ -92,16 +93,17 @@ pub struct VlanTag {
     pub control: u16,
 }
 
-/// Ethernet header.
+/// Ethernet II header with at most one VLAN tag.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// Destination address.
+    /// Destination MAC address.
     pub destination: MacAddress,
-    /// Source address.
+    /// Source MAC address.
     pub source: MacAddress,
     /// VLAN tag, if present; a second one appears as [`Header::ether_type`].
     pub vlan: Option<VlanTag>,
-    /// Type of the payload.
+    /// `EtherType` of the payload; of a frame with a second VLAN tag, that tag's protocol
+    /// identifier.
     pub ether_type: u16,
 }
 
@@ -149,10 +151,10 @@ impl Header {
         if self.vlan.is_some() { HEADER_LEN + VLAN_TAG_LEN } else { HEADER_LEN }
     }
 
-    /// Writes the header to the front of `buffer` and returns its length.
+    /// Writes the header, with its VLAN tag if it has one, to the front of `buffer` and returns its
+    /// length in bytes.
     ///
-    /// # Panics
-    /// If `buffer` is shorter than [`Header::len`].
+    /// # Panics If `buffer` is shorter than [`Header::len`].
     pub fn emit(&self, buffer: &mut [u8]) -> usize {
         let outer = self.vlan.map_or(self.ether_type, |tag| tag.protocol);
         let layout = EthernetHeaderLayout {

@@ -1,5 +1,5 @@
 //! UDP datagram in an Ethernet frame, parsed and built through all layers, for code that uses raw
-//! frames. Other contents yield the reason why they are not such a datagram.
+//! frames. For other frames, the parser returns the reason why they contain no such datagram.
 
 use core::net::{IpAddr, SocketAddr};
 
@@ -8,9 +8,9 @@ use crate::{ParseError, checksum, ethernet, ipv4, ipv6, udp};
 /// Reason why a frame has no complete UDP datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NotUdpReason {
-    /// Malformed layer.
+    /// Malformed Ethernet, IP or UDP header.
     Malformed(ParseError),
-    /// Neither IPv4 nor IPv6, or more than one VLAN tag.
+    /// Neither IPv4 nor IPv6; also a frame with more than one VLAN tag.
     OtherEtherType,
     /// Fragment of a packet.
     Fragment,
@@ -33,7 +33,7 @@ pub struct UdpFrame<'a> {
     pub source: SocketAddr,
     /// Destination address and port.
     pub destination: SocketAddr,
-    /// Length of the IPv4 options in bytes.
+    /// Length of the IPv4 options in bytes; 0 over IPv6.
     pub options_len: usize,
     /// Bytes from the start of the UDP header to the end of its payload, unchanged.
     pub datagram: &'a [u8],
@@ -127,23 +127,24 @@ fn pseudo_header_sum(
     }
 }
 
-/// Datagram from the error queue of a socket, looped back with its transmit timestamp.
+/// UDP datagram that was sent and looped back to the error queue of a socket with its transmit
+/// timestamp.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TransmittedFrame<'a> {
-    /// Source address.
+pub struct TransmittedDatagram<'a> {
+    /// IP address of the sender.
     pub source: IpAddr,
-    /// Destination address.
+    /// IP address to which the datagram was sent.
     pub destination: IpAddr,
-    /// Payload.
+    /// Payload of the datagram.
     pub payload: &'a [u8],
 }
 
 /// Parses a looped-back packet from a socket's error queue: an Ethernet frame, or a bare IP packet
 /// if the device has no link-layer header. `None` if it is no UDP datagram.
 #[must_use]
-pub fn parse_looped_frame(packet: &[u8]) -> Option<TransmittedFrame<'_>> {
+pub fn parse_looped_frame(packet: &[u8]) -> Option<TransmittedDatagram<'_>> {
     match UdpFrame::parse(packet) {
-        Ok(frame) => Some(TransmittedFrame {
+        Ok(frame) => Some(TransmittedDatagram {
             source: frame.source.ip(),
             destination: frame.destination.ip(),
             payload: frame.payload,
@@ -153,7 +154,7 @@ pub fn parse_looped_frame(packet: &[u8]) -> Option<TransmittedFrame<'_>> {
 }
 
 /// Parses an IP packet without a link-layer header; `None` if it is no UDP datagram.
-fn parse_ip_packet(packet: &[u8]) -> Option<TransmittedFrame<'_>> {
+fn parse_ip_packet(packet: &[u8]) -> Option<TransmittedDatagram<'_>> {
     let (source, destination, protocol, rest): (IpAddr, IpAddr, _, _) = match packet.first()? >> 4 {
         4 => {
             let packet = ipv4::Header::parse(packet).ok()?;
@@ -172,10 +173,10 @@ fn parse_ip_packet(packet: &[u8]) -> Option<TransmittedFrame<'_>> {
     };
     let datagram = udp::Header::parse(rest).ok()?;
     let payload = datagram.payload;
-    (protocol == ipv4::PROTOCOL_UDP).then_some(TransmittedFrame { source, destination, payload })
+    (protocol == ipv4::PROTOCOL_UDP).then_some(TransmittedDatagram { source, destination, payload })
 }
 
-/// Addresses of a UDP frame, from which [`UdpFrameBuilder::emit`] writes its headers.
+/// Addresses of a UDP frame to be sent, from which [`UdpFrameBuilder::emit`] writes its headers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UdpFrameBuilder {
     /// Destination MAC address.

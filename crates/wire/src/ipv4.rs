@@ -24,7 +24,7 @@ pub struct Header {
     pub source: Ipv4Addr,
     /// Destination address.
     pub destination: Ipv4Addr,
-    /// Protocol of the payload.
+    /// Protocol number of the payload.
     pub protocol: u8,
     /// DSCP and ECN bits (formerly type of service).
     pub traffic_class: u8,
@@ -53,10 +53,10 @@ struct Ipv4HeaderLayout {
     destination: [u8; 4],
 }
 
-/// Parsed IPv4 packet.
+/// IPv4 packet, parsed into header, options, payload and trailer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packet<'a> {
-    /// Header.
+    /// Header without options.
     pub header: Header,
     /// Bytes of the options, a multiple of 4.
     pub options: &'a [u8],
@@ -64,12 +64,13 @@ pub struct Packet<'a> {
     pub is_fragment: bool,
     /// Payload, as long as the total length in the header says.
     pub payload: &'a [u8],
-    /// Bytes after the end of the packet: padding of the link layer.
+    /// Bytes after the end of the packet, such as padding of the link layer.
     pub trailer: &'a [u8],
 }
 
 impl Header {
-    /// Parses a packet: version, lengths and header checksum are verified.
+    /// Parses a packet: version, lengths and header checksum are verified; the error names the
+    /// first that is wrong.
     pub fn parse(bytes: &[u8]) -> Result<Packet<'_>, ParseError> {
         let (layout, _) =
             Ipv4HeaderLayout::ref_from_prefix(bytes).map_err(|_| ParseError::Truncated)?;

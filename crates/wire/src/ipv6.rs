@@ -11,14 +11,14 @@ use crate::ParseError;
 /// Length of a header, in bytes.
 pub const HEADER_LEN: usize = 40;
 
-/// IPv6 header.
+/// Fixed IPv6 header, without extension headers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
     /// Source address.
     pub source: Ipv6Addr,
     /// Destination address.
     pub destination: Ipv6Addr,
-    /// Protocol of the payload.
+    /// Protocol number of the payload, or of the first extension header.
     pub next_header: u8,
     /// DSCP and ECN bits.
     pub traffic_class: u8,
@@ -26,7 +26,7 @@ pub struct Header {
     pub flow_label: u32,
     /// Hop limit; each router decrements it.
     pub hop_limit: u8,
-    /// Length of the payload in bytes.
+    /// Length of the payload in bytes, extension headers included.
     pub payload_len: u16,
 }
 
@@ -41,14 +41,14 @@ struct Ipv6HeaderLayout {
     destination: [u8; 16],
 }
 
-/// Parsed IPv6 packet.
+/// IPv6 packet, parsed into header, payload and trailer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packet<'a> {
-    /// Header.
+    /// Fixed header of 40 bytes.
     pub header: Header,
     /// Payload, as long as the length in the header says.
     pub payload: &'a [u8],
-    /// Bytes after the end of the packet: padding of the link layer.
+    /// Bytes after the end of the packet, such as padding of the link layer.
     pub trailer: &'a [u8],
 }
 
@@ -76,10 +76,9 @@ impl Header {
         Ok(Packet { header, payload, trailer })
     }
 
-    /// Writes the header to the front of `buffer` and returns its length.
+    /// Writes the header to the front of `buffer` and returns its length in bytes.
     ///
-    /// # Panics
-    /// If `buffer` is shorter than [`HEADER_LEN`].
+    /// # Panics If `buffer` is shorter than [`HEADER_LEN`].
     pub fn emit(&self, buffer: &mut [u8]) -> usize {
         let version_class_flow =
             6 << 28 | u32::from(self.traffic_class) << 20 | (self.flow_label & 0xf_ffff);

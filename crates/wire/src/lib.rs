@@ -1,9 +1,10 @@
 //! Wire formats used by Horolog. Each module holds one format: a private layout type, the byte
 //! layout for zerocopy, and a public type with `parse` and `emit`.
 //!
-//! `parse` accepts any bytes without a panic and returns a value with the remaining bytes. `emit`
-//! writes a value to the front of a buffer and returns its length; it panics only if the buffer is
-//! too short, which never depends on received bytes. No I/O, no allocation, no clock.
+//! `parse` accepts any bytes without a panic and mostly returns a value with the remaining bytes.
+//! `emit` writes a value to the front of a buffer and returns its length; it panics only if the
+//! buffer is too short or the value cannot be encoded, which never depends on received bytes. No
+//! I/O, no allocation, no clock.
 
 pub mod checksum;
 pub mod chrony;

@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::ParseError;
 
-/// Length of the header, in bytes.
+/// Length of the NTP header, in bytes.
 pub const HEADER_LEN: usize = 48;
 /// UDP port of NTP.
 pub const PORT: u16 = 123;
@@ -51,15 +51,15 @@ impl LeapIndicator {
 pub enum AssociationMode {
     /// Reserved; sent by clients of version 1, which has no mode field (RFC 1059).
     Reserved = 0,
-    /// Symmetric active.
+    /// Symmetric active: packet of a peer that expects replies.
     SymmetricActive = 1,
-    /// Symmetric passive.
+    /// Symmetric passive: reply to a packet in symmetric active mode.
     SymmetricPassive = 2,
     /// Client: a request.
     Client = 3,
     /// Server: a reply.
     Server = 4,
-    /// Broadcast.
+    /// Broadcast: packet of a server without a request.
     Broadcast = 5,
     /// Control message (RFC 9327): another layout after the first byte.
     Control = 6,
@@ -125,7 +125,7 @@ pub struct Header {
     pub root_dispersion: NtpShort,
     /// Reference identifier, or a kiss code.
     pub reference_id: [u8; 4],
-    /// Time of the last update of the clock.
+    /// Reference timestamp: time of the last update of the clock.
     pub reference: NtpTimestamp,
     /// Origin timestamp (T1): in a reply, the transmit timestamp of its request.
     pub origin: NtpTimestamp,
@@ -176,8 +176,8 @@ impl Header {
         }
     }
 
-    /// Parses a header; returns it with the bytes after it. Any 48 bytes are accepted; field values
-    /// are not checked.
+    /// Parses a header; returns it with the bytes after it. Any 48 bytes are accepted and field
+    /// values are not checked; fewer are [`ParseError::Truncated`].
     pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), ParseError> {
         let (layout, rest) =
             NtpHeaderLayout::ref_from_prefix(bytes).map_err(|_| ParseError::Truncated)?;
@@ -216,10 +216,9 @@ impl Header {
         }
     }
 
-    /// Writes the header to the front of `buffer` and returns its length.
+    /// Writes the header to the front of `buffer` and returns its length in bytes.
     ///
-    /// # Panics
-    /// If `buffer` is shorter than [`HEADER_LEN`].
+    /// # Panics If `buffer` is shorter than [`HEADER_LEN`].
     pub fn emit(&self, buffer: &mut [u8]) -> usize {
         let layout = NtpHeaderLayout {
             leap_version_mode: (self.leap as u8) << 6 | (self.version & 7) << 3 | self.mode as u8,

@@ -38,7 +38,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::ParseError;
 
-/// Length of the header in bytes; the rest of a datagram is padding.
+/// Length of the header of a datagram, in bytes; the rest of the datagram is padding.
 pub const HEADER_LEN: usize = 48;
 /// Length of a hello, in bytes.
 pub const HELLO_LEN: usize = 64;
@@ -58,13 +58,13 @@ pub const FLAG_WARM_UP: u8 = 4;
 /// Flag of a counts datagram: it carries losses of the far end's host.
 pub const FLAG_LOSSES: u8 = 8;
 
-/// Kind of a datagram.
+/// Kind of a datagram of the path measurement protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum PathDatagramKind {
     /// Request for a session.
     Hello = 1,
-    /// Assignment of a session.
+    /// Assignment of a session, in reply to a hello.
     Welcome = 2,
     /// Refusal of a session: the far end is at its session limit.
     Refusal = 3,
@@ -113,27 +113,28 @@ pub struct FarEndHostLosses {
     pub dropped: u64,
 }
 
-/// Header of all datagrams of the protocol. Fields that a kind does not use are 0.
+/// Header of all datagrams of the path measurement protocol, except short probes and echoes. Fields
+/// that a kind does not use are 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// Kind.
+    /// Kind of the datagram.
     pub kind: PathDatagramKind,
     /// Bitwise OR of `FLAG_` constants.
     pub flags: u8,
     /// Echo: traffic class with which the probe arrived. Welcome: length of the shortest probe that
     /// is echoed, in bytes, or 0.
     pub traffic_class: u8,
-    /// Session.
+    /// Session identifier; 0 in a hello.
     pub session: u64,
-    /// Sequence number.
+    /// Sequence number of a probe and its echo; of a hello, a number that is returned.
     pub sequence: u32,
     /// Far end's counts, in an echo and in a counts datagram.
     pub counts: SessionCounts,
-    /// Echo: receive time of the probe, in ns. Welcome: hash of boot ID and number. Counts: number
-    /// of rate-limited probes.
+    /// Echo: receive time of the probe, in ns since 1970. Welcome: hash of boot ID and number.
+    /// Counts: number of rate-limited probes.
     pub received_ns: i64,
-    /// Echo: its transmit time, in ns. Welcome: error bound of the clock in ns, or −1. Counts:
-    /// number of dropped datagrams.
+    /// Echo: transmit time of the echo, in ns since 1970. Welcome: error bound of the clock in ns,
+    /// or −1. Counts: number of dropped datagrams.
     pub sent_ns: i64,
 }
 
@@ -172,7 +173,8 @@ impl Header {
         }
     }
 
-    /// Adds the losses of the far end's host to a counts datagram.
+    /// Returns the header of a counts datagram with the losses of the far end's host, in place of
+    /// its times.
     #[must_use]
     pub fn with_losses(self, losses: FarEndHostLosses) -> Self {
         Self {
@@ -191,7 +193,8 @@ impl Header {
         (self.flags & FLAG_LOSSES != 0).then_some(FarEndHostLosses { limited, dropped })
     }
 
-    /// Parses the header; returns it with the padding after it.
+    /// Parses the header; returns it with the padding after it. Another magic number, version or
+    /// kind is [`ParseError::Version`].
     pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), ParseError> {
         let (layout, rest) =
             PathHeaderLayout::ref_from_prefix(bytes).map_err(|_| ParseError::Truncated)?;
@@ -216,7 +219,7 @@ impl Header {
         Ok((header, rest))
     }
 
-    /// Writes the header to the front of `buffer`; returns its length.
+    /// Writes the header to the front of `buffer`; returns its length in bytes.
     ///
     /// # Panics
     ///

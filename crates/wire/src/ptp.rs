@@ -36,19 +36,19 @@ pub const ETHER_TYPE: u16 = 0x88f7;
 pub const MULTICAST_MAC: MacAddress = MacAddress([0x01, 0x1b, 0x19, 0, 0, 0]);
 /// Group address of peer delay messages without IP; no bridge forwards it (annex E.4).
 pub const PEER_MULTICAST_MAC: MacAddress = MacAddress([0x01, 0x80, 0xc2, 0, 0, 0x0e]);
-/// Length of the common header, in bytes.
+/// Length of the common header of all messages, in bytes.
 pub const HEADER_LEN: usize = 34;
 /// Offset of the sender's port identity in the header, in bytes.
 pub const SOURCE_OFFSET: usize = 20;
 /// Offset of the sequence number in the header, in bytes.
 pub const SEQUENCE_ID_OFFSET: usize = 30;
-/// Value of versionPTP.
+/// Value of versionPTP, the low four bits of the version byte, in all messages of version 2.
 pub const VERSION: u8 = 2;
 /// Number of bytes appended to a message over IPv6, so that a transparent clock can correct the UDP
 /// checksum in transit (annex D.5).
 pub const IPV6_PADDING_LEN: usize = 2;
 
-/// Message types, by their number (table 36).
+/// Message type of PTP, with its number (table 36).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum MessageType {
@@ -58,7 +58,7 @@ pub enum MessageType {
     DelayReq = 0x1,
     /// Peer delay request, between neighbours.
     PdelayReq = 0x2,
-    /// Peer delay response.
+    /// Peer delay response: receive time of a `Pdelay_Req` at the neighbour.
     PdelayResp = 0x3,
     /// Precise transmit time of a Sync.
     FollowUp = 0x8,
@@ -75,7 +75,7 @@ pub enum MessageType {
 }
 
 impl MessageType {
-    /// All types.
+    /// All message types, by ascending number.
     pub const ALL: [Self; 10] = [
         Self::Sync,
         Self::DelayReq,
@@ -89,7 +89,7 @@ impl MessageType {
         Self::Management,
     ];
 
-    /// Returns the type in the low four bits of `bits`; `None` if reserved.
+    /// Returns the message type in the low four bits of `bits`; `None` if reserved.
     #[must_use]
     pub fn from_bits(bits: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|&kind| kind as u8 == bits & 0xf)
@@ -133,18 +133,18 @@ impl PtpFlags {
     pub const UTC_OFFSET_VALID: Self = Self(0x0004);
     /// ptpTimescale: the timescale is TAI, not an arbitrary one.
     pub const PTP_TIMESCALE: Self = Self(0x0008);
-    /// Time traceable to a primary reference.
+    /// timeTraceable: the time is traceable to a primary reference.
     pub const TIME_TRACEABLE: Self = Self(0x0010);
-    /// Frequency traceable to a primary reference.
+    /// frequencyTraceable: the frequency is traceable to a primary reference.
     pub const FREQUENCY_TRACEABLE: Self = Self(0x0020);
 
-    /// Returns true if all of `flags` are set.
+    /// Returns true if all of `flags` are set in `self`.
     #[must_use]
     pub const fn contains(self, flags: Self) -> bool {
         self.0 & flags.0 == flags.0
     }
 
-    /// Returns the union with `flags`.
+    /// Returns the flags that are set in `self` or in `flags`.
     #[must_use]
     pub const fn union(self, flags: Self) -> Self {
         Self(self.0 | flags.0)
@@ -161,7 +161,7 @@ pub struct PortIdentity {
 }
 
 impl PortIdentity {
-    /// All ports of all clocks (clause 13.12.1).
+    /// Identity that matches all ports of all clocks (clause 13.12.1).
     pub const ALL: Self = Self { clock: u64::MAX, port: u16::MAX };
 
     /// Returns true if a message to this target identity is addressed to `port`. All ones in either
@@ -173,7 +173,7 @@ impl PortIdentity {
     }
 }
 
-/// Seconds and nanoseconds since the epoch of the master's timescale (clause 5.3.3).
+/// Timestamp: seconds and nanoseconds since the epoch of the master's timescale (clause 5.3.3).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct PtpTimestamp {
     seconds: u64,
@@ -227,13 +227,13 @@ const SECONDS_MASK: u64 = (1 << 48) - 1;
 pub struct TimeInterval(pub i64);
 
 impl TimeInterval {
-    /// Converts from whole nanoseconds; saturates.
+    /// Converts whole nanoseconds to an interval; saturates.
     #[must_use]
     pub const fn from_ns(ns: i64) -> Self {
         Self(ns.saturating_mul(1 << 16))
     }
 
-    /// Rounds to the nearest nanosecond, halves upwards.
+    /// Returns the interval rounded to the nearest nanosecond, halves upwards.
     #[must_use]
     pub const fn to_ns(self) -> i64 {
         (self.0 >> 16) + ((self.0 >> 15) & 1)
@@ -248,13 +248,13 @@ pub struct Header {
     pub sdo_id: u16,
     /// Minor version: 0 in 2008, 1 in 2019.
     pub minor_version: u8,
-    /// Domain.
+    /// Domain number; a clock ignores messages of other domains.
     pub domain: u8,
-    /// Flags.
+    /// Flag field, see [`PtpFlags`].
     pub flags: PtpFlags,
-    /// Correction accumulated in transit.
+    /// Correction accumulated in transit (correctionField).
     pub correction: TimeInterval,
-    /// Sender.
+    /// Port that sent the message.
     pub source: PortIdentity,
     /// Sequence number; a response has that of its request.
     pub sequence_id: u16,
@@ -345,7 +345,9 @@ impl From<TimestampLayout> for PtpTimestamp {
 }
 
 impl Header {
-    /// Parses the common header and splits the bytes after it at the message length.
+    /// Parses the common header and splits the bytes after it at the message length. Another
+    /// version than 2 is [`ParseError::Version`], a length below that of the header
+    /// [`ParseError::Length`].
     fn parse(bytes: &[u8]) -> Result<ParsedHeader<'_>, ParseError> {
         let (layout, _) =
             PtpHeaderLayout::ref_from_prefix(bytes).map_err(|_| ParseError::Truncated)?;
@@ -371,7 +373,10 @@ impl Header {
         Ok(ParsedHeader { header, kind, rest: &message[HEADER_LEN..], trailer })
     }
 
-    /// Writes the header of a message with this type (four bits) and total length in bytes.
+    /// Writes the header of a message with this type (four bits) and total length in bytes to the
+    /// front of `buffer`.
+    ///
+    /// # Panics If `buffer` is shorter than [`HEADER_LEN`].
     fn emit(&self, kind: u8, length: usize, buffer: &mut [u8]) {
         let layout = PtpHeaderLayout {
             sdo_id_type: ((self.sdo_id >> 8) as u8) << 4 | kind & 0xf,

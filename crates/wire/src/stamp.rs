@@ -9,7 +9,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::ParseError;
 
-/// Length of either packet, in bytes.
+/// Length of either packet without padding, in bytes.
 pub const PACKET_LEN: usize = 44;
 /// UDP port of a reflector (RFC 8762, section 4.1; RFC 8545).
 pub const PORT: u16 = 862;
@@ -26,20 +26,20 @@ impl ErrorEstimate {
     const PTP: u16 = 1 << 14;
     const SCALE_MAX: u32 = 63;
 
-    /// Returns the estimate of the 16 bits of a packet.
+    /// Returns the estimate encoded in the 16 bits of the field.
     #[must_use]
     pub const fn from_bits(bits: u16) -> Self {
         Self(bits)
     }
 
-    /// Returns the 16 bits.
+    /// Returns the 16 bits of the field.
     #[must_use]
     pub const fn to_bits(self) -> u16 {
         self.0
     }
 
-    /// Returns the estimate for NTP timestamps of a clock with the error bound `error`. Rounds up;
-    /// the multiplier is never 0, which would be invalid.
+    /// Returns the estimate for NTP timestamps of a clock with the error bound `error`, rounded up;
+    /// an error below 1 ns counts as 1 ns. The multiplier is never 0, which would be invalid.
     #[must_use]
     pub const fn new(error: Span, synchronised: bool) -> Self {
         let error_ns = if error.as_ns() < 1 { 1 } else { error.as_ns() };
@@ -54,8 +54,8 @@ impl ErrorEstimate {
         Self(flag | (scale as u16) << 8 | multiplier)
     }
 
-    /// Returns the stated error, multiplier × 2^(scale − 32) s; saturates. `None` for the invalid
-    /// multiplier 0.
+    /// Returns the stated error, multiplier × 2^(scale − 32) s, rounded down to ns; saturates.
+    /// `None` for the invalid multiplier 0.
     #[must_use]
     pub const fn error(self) -> Option<Span> {
         let (multiplier, scale) = (self.0 & 0xff, self.0 >> 8 & 0x3f);
@@ -116,12 +116,12 @@ impl RawTimestamp {
     }
 }
 
-/// Packet of a session-sender.
+/// Test packet of a session-sender (RFC 8762, section 4.2.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SenderPacket {
     /// Sequence number, from 0.
     pub sequence: u32,
-    /// Transmit time.
+    /// Transmit time of the sender's packet.
     pub timestamp: RawTimestamp,
     /// Error estimate of the timestamp.
     pub error_estimate: ErrorEstimate,
@@ -129,12 +129,12 @@ pub struct SenderPacket {
     pub session: u16,
 }
 
-/// Reply of a session-reflector.
+/// Reply of a session-reflector to a test packet (RFC 8762, section 4.3.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReflectorPacket {
     /// Sequence number: the sender's in a stateless reflector, an own count in a stateful one.
     pub sequence: u32,
-    /// Transmit time.
+    /// Transmit time of the reply.
     pub timestamp: RawTimestamp,
     /// Error estimate of the reflector's timestamps.
     pub error_estimate: ErrorEstimate,
@@ -142,7 +142,8 @@ pub struct ReflectorPacket {
     pub session: u16,
     /// Receive time of the sender's packet.
     pub received: RawTimestamp,
-    /// Sequence number, timestamp and error estimate copied from the sender's packet.
+    /// Sequence number, timestamp and error estimate copied from the sender's packet, with the
+    /// session identifier of this packet.
     pub sender: SenderPacket,
     /// TTL or hop limit of the sender's packet on arrival.
     pub sender_hop_limit: u8,
@@ -178,7 +179,8 @@ const _: () = assert!(size_of::<SenderLayout>() == PACKET_LEN);
 const _: () = assert!(size_of::<ReflectorLayout>() == PACKET_LEN);
 
 impl SenderPacket {
-    /// Parses a packet; fields that must be zero are ignored, and the padding is returned too.
+    /// Parses a packet of a session-sender; returns it with the padding. Fields that must be zero
+    /// are ignored.
     pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), ParseError> {
         let (layout, rest) =
             SenderLayout::ref_from_prefix(bytes).map_err(|_| ParseError::Truncated)?;
@@ -210,7 +212,8 @@ impl SenderPacket {
 }
 
 impl ReflectorPacket {
-    /// Parses a packet; fields that must be zero are ignored, and the padding is returned too.
+    /// Parses a packet of a session-reflector; returns it with the padding. Fields that must be
+    /// zero are ignored.
     pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), ParseError> {
         let (layout, rest) =
             ReflectorLayout::ref_from_prefix(bytes).map_err(|_| ParseError::Truncated)?;

@@ -8,7 +8,8 @@ use crate::{ParseError, checksum::OnesComplementSum};
 /// Length of a header, in bytes.
 pub const HEADER_LEN: usize = 8;
 
-/// UDP ports. The checksum is computed on emission, since it depends on the IP addresses.
+/// UDP header: the ports. The checksum is computed on emission, since it depends on the IP
+/// addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
     /// Source port; 0 if no reply is expected.
@@ -26,10 +27,10 @@ struct UdpHeaderLayout {
     checksum: U16,
 }
 
-/// Parsed UDP datagram.
+/// UDP datagram, parsed into header, checksum, payload and trailer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Datagram<'a> {
-    /// Header.
+    /// Source and destination port.
     pub header: Header,
     /// Checksum as received; 0 means none.
     pub checksum: u16,
@@ -86,8 +87,9 @@ impl Header {
         HEADER_LEN
     }
 
-    /// Returns true if the checksum is correct; `bytes` is the datagram from its header to the end
-    /// of its payload.
+    /// Returns true if the checksum in `bytes` is correct; they are the datagram from its header to
+    /// the end of its payload. `pseudo_header` is the sum over the pseudo-header of the IP version.
+    /// A missing checksum (0) is not treated specially.
     #[must_use]
     pub fn verify(bytes: &[u8], pseudo_header: OnesComplementSum) -> bool {
         pseudo_header.add_bytes(bytes).finish() == 0

@@ -34,7 +34,8 @@ pub(crate) struct ClockSlot {
     pub(crate) fields: ClockSlotFields,
 }
 
-/// `struct clock_page`: two sets of slots, one for each timeline, of which one set is active.
+/// `struct clock_page`: two sets of slots, one of which is active; a set has one slot for each
+/// timeline.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct ClockPage {
@@ -44,7 +45,8 @@ pub(crate) struct ClockPage {
     pub(crate) slots: [[ClockSlot; TIMELINES]; 2],
 }
 
-/// `TIMELINES`: UTC with leap seconds stepped, and smeared.
+/// `TIMELINES`: number of timelines, which are UTC with leap seconds stepped and UTC with them
+/// smeared.
 pub(crate) const TIMELINES: usize = 2;
 
 /// `struct listen_key`: address and port at which requests are answered.
@@ -70,7 +72,7 @@ pub(crate) struct StationKey {
 /// `XSK_FRAME_MAX`: longest frame redirected to an `AF_XDP` socket, in bytes.
 pub(crate) const XSK_FRAME_MAX: usize = 2048 - 256;
 
-/// `struct queue_row`: range of the interface's `AF_XDP` sockets in the map of all queues.
+/// `struct queue_row`: range of one interface's `AF_XDP` sockets in the map of all queues.
 #[derive(Clone, Copy, Debug, IntoBytes, Immutable)]
 #[repr(C)]
 pub(crate) struct SocketRange {
@@ -86,10 +88,11 @@ pub(crate) struct PtpPortKey {
     pub(crate) transport: u32,
 }
 
-/// `struct ptp_client_key`: prefix of clients permitted to use `NetSync` Monitor at a port.
+/// `struct ptp_client_key`: key of the longest-prefix-match map of clients permitted to use
+/// `NetSync` Monitor, with the port at which they may.
 #[derive(Clone, Copy, Debug, IntoBytes, Immutable)]
 #[repr(C)]
-pub(crate) struct PtpMonitorClientKey {
+pub(crate) struct PtpMonitorClientPrefix {
     pub(crate) length: u32,
     pub(crate) port: PtpPortKey,
     pub(crate) address: [u8; 16],
@@ -128,7 +131,8 @@ pub(crate) struct PtpPortFields {
 pub(crate) const PASSED_REASONS: usize = 8;
 /// Number of refusals in `enum admission`.
 pub(crate) const REFUSALS: usize = 5;
-/// `LIST_PREFIXES_MAX`.
+/// `LIST_PREFIXES_MAX`: most prefixes in the allow and deny lists; the map of each IP version holds
+/// twice as many during a change.
 pub const LIST_PREFIXES_MAX: usize = 1 << 20;
 /// `LIMIT_WAYS`: clients in one set of the set-associative rate-limit table.
 pub(crate) const LIMIT_WAYS: usize = 4;
@@ -165,11 +169,13 @@ pub(crate) struct LimitTableSet {
 )]
 #[repr(C)]
 pub struct LimitRules {
-    /// Units that each request of a client costs; 0 sets no limit.
+    /// Cost of each request of a client, in units of 1,024 ns; 0 sets no limit.
     pub interval: u64,
-    /// Units by which a client may be ahead of its rate (tolerance of the GCRA).
+    /// Time by which a client may be ahead of its rate (tolerance of the GCRA), in units of 1,024
+    /// ns.
     pub tolerance: u64,
-    /// Units without a request after which the entry of a client may be reused.
+    /// Time without a request after which the entry of a client may be reused, in units of 1,024
+    /// ns.
     pub idle: u64,
     /// Cost of a request of a new client, in ns; 0 sets no limit. Requests of exactly one header
     /// and longer ones are limited separately.
@@ -178,7 +184,8 @@ pub struct LimitRules {
     pub new_client_tolerance_ns: u64,
     /// Least time between two DENY kisses (`KoD`), in ns; 0 sends none.
     pub deny_interval_ns: u64,
-    /// Epoch of the lists, 1 to 15; it changes with every change of the lists.
+    /// Epoch of the lists, 1 to 15: an entry of the rate-limit table from another epoch is checked
+    /// against the lists again.
     pub epoch: u32,
     /// 1 if RATE kisses (`KoD`) are sent, otherwise 0.
     pub kiss_rate: u8,
@@ -239,7 +246,7 @@ pub const LANE_PORT_BASE: u16 = 32768;
 /// Most CPUs that may send at once.
 pub const LANES_MAX: usize = 64;
 
-/// `RATE_SEGMENTS_MAX`.
+/// `RATE_SEGMENTS_MAX`: most rate segments of a lane.
 pub const RATE_SEGMENTS_MAX: usize = 1 << 14;
 /// Buckets of a histogram: those of `HdrHistogram` with two significant digits up to 2^36 - 1 ns.
 pub const HISTOGRAM_BUCKETS: usize = 3840;
@@ -253,15 +260,15 @@ pub const INVALID_REASONS: usize = 17;
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct RawHistogram {
-    /// Values recorded.
+    /// Number of values recorded.
     pub count: u64,
-    /// Sum of the values.
+    /// Sum of the values, in ns.
     pub sum: u64,
-    /// Smallest value, `u64::MAX` if there is none.
+    /// Smallest value in ns, `u64::MAX` if there is none.
     pub min: u64,
-    /// Largest value.
+    /// Largest value in ns, 0 if there is none.
     pub max: u64,
-    /// Values in each bucket.
+    /// Number of values in each bucket.
     pub buckets: [u64; HISTOGRAM_BUCKETS],
 }
 
@@ -277,7 +284,7 @@ pub struct LaneCounts {
     pub late: u64,
     /// Valid replies within the timeout whose leap indicator is 3 (unsynchronised).
     pub unsynchronised: u64,
-    /// Invalid replies by reason.
+    /// Invalid replies, in the order of `enum invalid_reason`.
     pub invalid: [u64; INVALID_REASONS],
     /// Valid replies to requests of earlier trials.
     pub late_earlier: u64,
@@ -298,11 +305,12 @@ pub struct LaneCounts {
     /// if there are no intervals.
     pub last_sent_ns: u64,
     pub(crate) reserved: [u64; 3],
-    /// Time from the intended send time to the receipt of the reply.
+    /// Round trip: time from the intended send time of a request to the receipt of its reply, in
+    /// ns.
     pub rtt_ns: RawHistogram,
-    /// Server's transmit timestamp minus its receive timestamp.
+    /// Response time of the server: its transmit timestamp minus its receive timestamp, in ns.
     pub response_ns: RawHistogram,
-    /// Send lateness.
+    /// Send lateness of requests: actual minus intended send time, in ns.
     pub lateness_ns: RawHistogram,
 }
 
@@ -348,7 +356,7 @@ pub struct GeneratorLane {
     pub end: u64,
     /// Instant on the monotonic clock after which nothing more is sent, in ns.
     pub give_up_ns: u64,
-    /// Requests sent.
+    /// Number of requests sent since the schedule was set.
     pub sent: u64,
     /// Send time of the first request, monotonic, in ns.
     pub first_sent_ns: u64,
@@ -368,7 +376,7 @@ pub struct GeneratorLane {
     pub client_base: u32,
     /// 1 if this CPU sends, otherwise 0.
     pub active: u32,
-    /// Set to 1 by the program at the end of the schedule.
+    /// Flag that the program sets to 1 at the end of the schedule or at `give_up_ns`.
     pub done: u32,
     /// End of the present rate segment of a load profile, in 2^-16 ns since the start.
     pub segment_end: u64,
@@ -390,21 +398,22 @@ pub struct GeneratorLane {
 )]
 #[repr(C)]
 pub struct RateSegment {
-    /// Start of the segment.
+    /// Start of the segment, in 2^-16 ns since the start of the schedule.
     pub begin: u64,
-    /// End of the segment.
+    /// End of the segment, in 2^-16 ns since the start of the schedule.
     pub end: u64,
-    /// First request, if requests are evenly spaced; the end of the segment if there is none.
+    /// Intended send time of the first request if requests are evenly spaced, in 2^-16 ns since the
+    /// start of the schedule; the end of the segment if there is none.
     pub first: u64,
-    /// Mean interval between requests.
+    /// Mean interval between requests, in 2^-16 ns.
     pub interval: u64,
-    /// Instant after which the rest of the phase is omitted, in ns since the start.
+    /// Instant after which the rest of the phase is omitted, in ns since the start of the schedule.
     pub phase_over_ns: u64,
     /// Number of requests of the phase after this segment.
     pub remaining_requests: u64,
     /// Number of the next phase's first segment.
     pub next_phase: u32,
-    /// Padding.
+    /// Padding to a multiple of 8 bytes.
     pub reserved: u32,
 }
 

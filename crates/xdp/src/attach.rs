@@ -30,7 +30,7 @@ pub enum AttachMode {
 pub struct Interface {
     /// Interface index in the network namespace of the attachment.
     pub index: u32,
-    /// Name in that namespace.
+    /// Name of the interface in that namespace.
     pub name: String,
 }
 
@@ -59,7 +59,8 @@ impl Attachment {
     }
 
     /// Attaches `program` in native mode to the interface by which its frames leave. Fails if the
-    /// interface would lose them; drivers may report that only while a program is attached.
+    /// driver reports that it does not send them, which some drivers report only while a program is
+    /// attached.
     pub(crate) fn new_sender(
         program: BorrowedFd<'_>,
         interface: &Interface,
@@ -71,7 +72,7 @@ impl Attachment {
         }
     }
 
-    /// Returns the interface.
+    /// Returns the interface to which the program is attached.
     #[must_use]
     pub const fn interface(&self) -> &Interface {
         &self.interface
@@ -84,15 +85,16 @@ impl Attachment {
     }
 }
 
-/// Returns true if the interface with this index sends frames that programs redirect to it. A veth
-/// does if its peer end accepts them (GRO or an XDP program there).
+/// Returns true if the kernel reports that the interface with this index sends frames that programs
+/// redirect to it; false also if it reports no features (before Linux 6.3). A veth sends them if
+/// its peer end accepts them (GRO or an XDP program there).
 #[must_use]
 pub fn supports_redirect(interface: u32) -> bool {
     reported_redirect_support(interface) == Some(true)
 }
 
 /// Returns true if the driver reports that it sends redirected frames; `None` if the kernel reports
-/// no features (before Linux 6.3).
+/// no features of the interface (before Linux 6.3).
 #[must_use]
 pub fn reported_redirect_support(interface: u32) -> Option<bool> {
     let mut options = bpf_xdp_query_opts {
@@ -106,8 +108,8 @@ pub fn reported_redirect_support(interface: u32) -> Option<bool> {
     is_known.then_some(options.feature_flags & NETDEV_XDP_ACT_NDO_XMIT != 0)
 }
 
-/// Attaches `program` to a hook of the interface with this index; closing the descriptor detaches
-/// it.
+/// Attaches `program` to a hook of the interface with this index, with flags of that hook; closing
+/// the descriptor detaches it.
 pub(crate) fn link(
     program: BorrowedFd<'_>,
     interface: u32,

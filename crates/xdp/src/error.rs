@@ -23,7 +23,7 @@ pub enum XdpError {
         load_cause(source)
     )]
     Load {
-        /// Name of the object.
+        /// Name of the BPF object.
         program: &'static str,
         /// Error of the kernel.
         source: io::Error,
@@ -114,7 +114,8 @@ pub enum XdpError {
     /// The kernel has no live frames in test runs (added in 5.18).
     #[error("this kernel cannot send from BPF (needs Linux 5.18); use the packet engine")]
     NoLiveFrames,
-    /// A test run of a program failed.
+    /// A test run of a program or its attachment to a tracepoint failed, or the kernel does not
+    /// support what the program needs.
     #[error("running the BPF program failed: {}", explain(.0))]
     Run(io::Error),
     /// A map could not be mapped, read or written.
@@ -124,7 +125,7 @@ pub enum XdpError {
     /// tree.
     #[error("the BPF object '{object}' has no '{part}'; rebuild it from one source tree")]
     Missing {
-        /// Name of the object.
+        /// Name of the BPF object.
         object: &'static str,
         /// Missing map or program.
         part: &'static str,

@@ -25,8 +25,8 @@ use crate::object::{self, LoadedBpfObject, possible_processors};
 use crate::test_run::{self, TestRunOutcome};
 
 const NAME: &str = "generator";
-/// Bytes by which a frame is longer than a request, so that the program itself changes its length
-/// (see [`Generator::load`]).
+/// Bytes by which a frame for PTP requests is longer than a request, and a frame of a chain than
+/// its longest frame, so that the program itself changes the length (see [`Generator::load`]).
 const FRAME_EXCESS: usize = 2;
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/generator.o"));
 
@@ -53,11 +53,12 @@ pub struct ServerOffsetSettings {
     pub mean_of_server: bool,
 }
 
-/// Constant settings of a run.
+/// Settings of a generator that stay constant during a run: requests, target, clients and sizes of
+/// the maps.
 #[derive(Clone, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
 pub struct GeneratorSettings {
-    /// Protocol of the requests.
+    /// Protocol of the requests; it selects the code of the program when it is loaded.
     pub protocol: RequestProtocol,
     /// True if requests go to a multicast group, to which replies may be sent too. Not together
     /// with [`RequestProtocol::PtpMonitor`].
@@ -118,14 +119,14 @@ pub struct GeneratorSettings {
     pub exponential: &'static [u32],
 }
 
-/// Constant settings of a trial.
+/// Settings of a generator that stay constant during a trial: start, lanes, clients and intervals.
 #[derive(Clone, Copy, Debug)]
 pub struct TrialSettings {
     /// Start of the trial on the monotonic clock, in ns; replies to older requests count as late.
     pub start_ns: u64,
     /// `CLOCK_REALTIME` minus `CLOCK_MONOTONIC`, in ns.
     pub realtime_minus_monotonic_ns: i64,
-    /// Number of lanes.
+    /// Number of lanes that send in the trial.
     pub lanes: u32,
     /// Clients of every lane, without the extra one of the first lanes.
     pub clients_per_lane: u32,
@@ -137,7 +138,7 @@ pub struct TrialSettings {
     pub exponential: bool,
     /// Length of the intervals with separate counts, in ns; 0 for one set of counts.
     pub interval_ns: u64,
-    /// Number of intervals.
+    /// Number of intervals; requests after the last one count in the last.
     pub intervals: u64,
 }
 
@@ -168,8 +169,9 @@ impl Generator {
         Ok(Self { _attachment: Some(attachment), ..generator })
     }
 
-    /// Loads a chain of generators and attaches the first. Each passes frames that are not its own
-    /// to the next; the first one sends for all of them.
+    /// Loads a chain of generators, and attaches the first in native mode to the interface of its
+    /// settings. Each passes frames that are not its own to the next; the first one sends for all
+    /// of them. Empty without settings.
     pub fn attach_chain(settings: &[GeneratorSettings]) -> Result<Vec<Self>, XdpError> {
         let loaded = settings.iter().map(Self::load).collect::<Result<Vec<_>, _>>()?;
         // Longer than any request, so that each program sets the length itself.
@@ -193,7 +195,8 @@ impl Generator {
         Ok(iter::once(first).chain(chain).collect())
     }
 
-    /// Loads the program for a run without attaching it: for tests of single frames.
+    /// Loads the program for a run without attaching it: as a member of a chain, or for tests of
+    /// single frames.
     pub fn load(settings: &GeneratorSettings) -> Result<Self, XdpError> {
         let processors = possible_processors();
         let origin_entries = if settings.interleaved { settings.clients.max(1) } else { 1 };
@@ -278,7 +281,8 @@ impl Generator {
         Ok(generator)
     }
 
-    /// Clears the counts and the state of the lanes. No lane may be sending.
+    /// Clears the counts, including those of clients and offsets, and the lanes of all CPUs. Origin
+    /// timestamps and rate segments are kept. No lane may be sending.
     pub fn clear(&self) {
         (0..self.lane_counts.entries()).for_each(|entry| self.clear_counts(entry));
         (0..self.offsets.entries()).for_each(|entry| self.clear_offsets(entry));
@@ -334,13 +338,14 @@ impl Generator {
         self.config.write(0, &GeneratorConfig { interface: index, ..self.config.read(0) });
     }
 
-    /// Sets how many sequence numbers of a lane, counted from 0, were used before the trial;
-    /// replies with others match no request. No lane may be sending.
+    /// Sets how many sequence numbers of a lane, counted from 0, were used before the trial. A
+    /// reply to a request from before the trial with any other number is invalid. No lane may be
+    /// sending.
     pub fn set_sequences_before(&self, lane: u32, numbers: u32) {
         self.sequences_before.write(lane, &numbers);
     }
 
-    /// Sets the lane of a CPU.
+    /// Sets the schedule and progress of the lane that a CPU sends; it starts if `active` is 1.
     pub fn set_lane(&self, processor: u32, lane: &GeneratorLane) {
         self.lanes.write(processor, lane);
     }
@@ -350,7 +355,8 @@ impl Generator {
         self.lanes.atomic(processor, offset_of!(GeneratorLane, end)).store(0, Relaxed);
     }
 
-    /// Returns the state of a CPU's lane.
+    /// Returns the schedule and progress of the lane that a CPU sends; it may be torn while the
+    /// lane is sending.
     #[must_use]
     pub fn lane(&self, processor: u32) -> GeneratorLane {
         self.lanes.read(processor)
@@ -394,7 +400,8 @@ const LANE_EXCHANGES_MAX: u32 = 1 << 20;
 const TOTAL_EXCHANGES_MAX: u32 = 1 << 21;
 
 impl GeneratorSettings {
-    /// Returns the number of stored requests of each lane, a power of two.
+    /// Returns the number of stored requests of each lane, a power of two; 1 except with
+    /// [`RequestProtocol::PtpMonitor`].
     const fn exchanges_per_lane(&self) -> u32 {
         match self.protocol {
             RequestProtocol::PtpMonitor => {
@@ -405,7 +412,8 @@ impl GeneratorSettings {
         }
     }
 
-    /// Returns the number of clients whose latest request is stored, at least 1.
+    /// Returns the number of clients whose latest request is stored; 1 except with
+    /// [`RequestProtocol::PtpMonitor`].
     fn tracked_clients(&self) -> u32 {
         if self.protocol == RequestProtocol::PtpMonitor { self.clients.max(1) } else { 1 }
     }

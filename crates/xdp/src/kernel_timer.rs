@@ -26,7 +26,7 @@ const FRAME: [u8; 64] = [0; 64];
 const FIRST_EXPIRY_DELAY: Span = Span::from_ms(1);
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// `struct timer_plan`.
+/// `struct timer_plan`: random intervals of a measurement and its progress.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 struct TimerPlan {
@@ -42,7 +42,7 @@ struct TimerPlan {
 
 const _: () = assert!(size_of::<TimerPlan>() == 64);
 
-/// Delays of the timer callback.
+/// Delays of the timer callback in one measurement.
 #[derive(Clone, Debug)]
 pub struct TimerHandlerDelays {
     /// Time from each expiry to the callback's first reading of the clock, in ns.
@@ -59,7 +59,7 @@ pub struct KernelTimerProgram {
 }
 
 impl KernelTimerProgram {
-    /// Loads the program.
+    /// Loads the program, without arming the timer.
     pub fn load() -> Result<Self, XdpError> {
         let loaded = LoadedBpfObject::load(NAME, OBJECT, |_| Ok(()))?;
         let plans = MappedArrayMap::map(loaded.map("plans")?.as_fd(), 1)?;
@@ -68,8 +68,9 @@ impl KernelTimerProgram {
     }
 
     /// Lets the timer expire `count` times on the CPU to which the calling thread is pinned, at
-    /// random intervals between the two bounds, and returns the delays of its callback; fewer than
-    /// `count` if `should_stop` returns true first.
+    /// random intervals between the two bounds, and returns the delays of its callback. They are
+    /// fewer than `count` if `should_stop` returns true first, or if that takes four times as long
+    /// as `count` of the longest intervals plus 5 s. Fails if the kernel cannot arm the timer.
     pub fn run(
         &self,
         count: u64,

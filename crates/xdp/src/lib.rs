@@ -2,8 +2,9 @@
 //! Programs are held by BPF links and never pinned, so the kernel removes them when the process
 //! ends, even by SIGKILL.
 //!
-//! Every decision of the programs has a reference implementation in Rust: those of the responder in
-//! `horolog-server`, those of the generator in `horolog-load`.
+//! The decisions of the larger programs have reference implementations in Rust: those of the
+//! responder in `horolog-server`, those of the generator in `horolog-load`, those of the relay in
+//! `horolog-relay`.
 
 #![allow(
     unsafe_code,
@@ -44,9 +45,10 @@ pub use limits::{LimitTableSettings, ListedPrefix, ResponderSettings};
 pub use ptp::{PtpPort, PtpTransport};
 pub use reflector::XdpReflector;
 pub use relay::{
-    RELAY_INTERFACES_MAX, RELAY_LENGTH_MAX, RelayChild, RelayChildCounts, RelayCounts, RelayGroup,
-    RelayGroupCounts, RelayGroupError, RelayLimit, RelayPassedReason, RelayPrograms,
-    RelayRateState, RelayRefusal, RelayTableCapacities, RemovedChildren, RemovedGroup,
+    RELAY_INTERFACES_MAX, RELAY_LENGTH_MAX, RelayChild, RelayChildCounts, RelayCounts,
+    RelayDropReason, RelayGroup, RelayGroupCounts, RelayGroupError, RelayPacketRateLimit,
+    RelayPassedReason, RelayPrograms, RelayRateState, RelayTableCapacities, RemovedChildren,
+    RemovedGroup,
 };
 pub use reply_drop::{ReplyDropProgram, ReplyDropSettings};
 pub use responder::{

@@ -46,15 +46,18 @@ pub struct ResponderSettings {
 pub struct LimitTableSettings {
     /// Number of sets of the rate-limit table, a power of two; each holds four clients.
     pub sets: u32,
-    /// Bits of an IPv4 address, as the lower half of the word that it is the end of, that identify
-    /// a client; in the order of the packet's bytes.
+    /// Mask of the bits of an IPv4 address that identify a client: the bytes of the address, in
+    /// network order, in the lower 32 bits of a native 64-bit word. The bits above them do not
+    /// distinguish clients.
     pub ipv4_mask: u64,
-    /// Mask of the bits of an IPv6 address that identify a client, in two 64-bit halves.
+    /// Mask of the bits of an IPv6 address that identify a client: two native words with its first
+    /// and last 8 bytes in network order.
     pub ipv6_mask: [u64; 2],
 }
 
 impl ResponderSettings {
-    /// Settings with neither limits nor interleaved mode.
+    /// Settings without limits, lists, interleaved mode, redirection to `AF_XDP` sockets and
+    /// `NetSync` Monitor.
     pub const BASIC: Self = Self {
         key: [0; 2],
         interleaved_slots: 0,
@@ -96,11 +99,11 @@ impl ResponderSettings {
 /// Prefix of an allow or deny list.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ListedPrefix {
-    /// Address; bits beyond the prefix length are ignored.
+    /// Address of the prefix; bits beyond `length` are ignored.
     pub address: IpAddr,
-    /// Length in bits.
+    /// Length of the prefix, in bits.
     pub length: u8,
-    /// True if its addresses are denied; otherwise they are allowed.
+    /// True if the addresses in the prefix are denied; otherwise they are allowed.
     pub denied: bool,
 }
 
@@ -113,7 +116,8 @@ pub(crate) struct LimitMaps {
     is_change_incomplete: bool,
 }
 
-/// Prefixes that the list maps contain, updated after every call because any call may fail.
+/// Prefixes that the list maps contain, updated after every change of an entry, because any of them
+/// may fail.
 #[derive(Default)]
 struct InstalledPrefixes(BTreeSet<ListedPrefix>);
 
@@ -159,17 +163,17 @@ impl LimitMaps {
         Self { rules, sets, installed: InstalledPrefixes::default(), is_change_incomplete: false }
     }
 
-    /// Returns the number of clients with an entry.
+    /// Returns the number of clients with an entry in the rate-limit table.
     pub(crate) fn count_clients(&self) -> u64 {
         let known = |set: u32| self.sets.read(set).words.iter().filter(|word| **word != 0).count();
         (0..self.sets.entries()).map(|set| known(set) as u64).sum()
     }
 
-    /// Replaces the rules and the lists. During the change the old rules may apply to some clients
-    /// and the new ones to others, but a client that both permit is never refused: new prefixes are
-    /// added longest first, then old ones are removed shortest first, so the longest prefix that
-    /// contains an address is always that of the old lists or that of the new ones. A failed change
-    /// keeps its partial effect; the next call completes it.
+    /// Replaces the rules, except their epoch, and the lists. During the change the old rules may
+    /// apply to some clients and the new ones to others, but a client that both permit is never
+    /// refused: new prefixes are added longest first, then old ones are removed shortest first, so
+    /// the longest prefix that contains an address is always that of the old lists or that of the
+    /// new ones. A failed change keeps its partial effect; the next call completes it.
     pub(crate) fn set_rules(
         &mut self,
         loaded: &LoadedBpfObject,

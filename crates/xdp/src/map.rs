@@ -1,6 +1,6 @@
 //! Memory-mapped BPF array maps: entries are read and written without a system call. BPF programs
-//! access them concurrently, so every access is volatile, and each entry has one writer at a time,
-//! by convention.
+//! access them concurrently, so accesses are volatile or atomic, except the clearing of an entry.
+//! Each entry has one writer at a time, by convention; fields that several write are atomic.
 
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::XdpError;
 
-/// A memory-mapped array map (`BPF_F_MMAPABLE`) of entries of type `T`.
+/// Memory-mapped array map (`BPF_F_MMAPABLE`) of entries of type `T`.
 pub(crate) struct MappedArrayMap<T> {
     base: NonNull<u8>,
     bytes: usize,
@@ -20,8 +20,8 @@ pub(crate) struct MappedArrayMap<T> {
     entry: PhantomData<T>,
 }
 
-// SAFETY: the mapping belongs to the process, not to a thread, and is only reached through volatile
-// accesses to plain data that is valid in every bit pattern.
+// SAFETY: the mapping belongs to the process, not to a thread, and is only reached through raw or
+// atomic accesses to plain data that is valid in every bit pattern.
 unsafe impl<T: Send> Send for MappedArrayMap<T> {}
 // SAFETY: as above; concurrent writers of one entry would at worst mix plain bytes.
 unsafe impl<T: Sync> Sync for MappedArrayMap<T> {}
@@ -73,7 +73,8 @@ impl<T: FromBytes + IntoBytes + Immutable + KnownLayout> MappedArrayMap<T> {
         unsafe { std::ptr::read_volatile(self.entry(index)) }
     }
 
-    /// Returns a copy of one entry on the heap, for types too large for the stack.
+    /// Returns a copy of one entry on the heap, for types too large for the stack; it may be torn
+    /// if the entry is being written.
     pub(crate) fn read_boxed(&self, index: u32) -> Box<T> {
         const { assert!(size_of::<T>().is_multiple_of(8) && align_of::<T>() == 8, "whole words") };
         let source = self.entry(index).cast::<u64>();

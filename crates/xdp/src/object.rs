@@ -10,7 +10,7 @@ use libbpf_rs::{MapCore, Object, ObjectBuilder, OpenObject, PrintLevel};
 
 use crate::XdpError;
 
-/// Last message of libbpf while an object was loaded; it contains the verifier's reason.
+/// Last warning of libbpf while an object was loaded; it contains the verifier's reason.
 static LAST_MESSAGE: Mutex<String> = Mutex::new(String::new());
 
 fn store_last_message(_: PrintLevel, message: String) {
@@ -63,7 +63,7 @@ impl LoadedBpfObject {
     }
 }
 
-/// Sets the number of entries of the map called `part`.
+/// Sets the number of entries of the map called `part`. `name` is that of the object, for errors.
 pub(crate) fn set_map_entries(
     object: &mut OpenObject,
     name: &'static str,
@@ -78,7 +78,8 @@ pub(crate) fn set_map_entries(
         .map_err(|error| XdpError::Map(to_io_error(&error)))
 }
 
-/// Fills the object's read-only data, whose length must be that of `bytes`.
+/// Fills the object's read-only data, whose length must be that of `bytes`. `name` is that of the
+/// object, for errors.
 pub(crate) fn set_constants(
     object: &mut OpenObject,
     name: &'static str,
@@ -94,7 +95,7 @@ pub(crate) fn set_constants(
 }
 
 /// Returns the number of possible CPUs, which is the number of entries of maps that have one for
-/// each CPU.
+/// each CPU; 1 if it is unknown.
 pub(crate) fn possible_processors() -> u32 {
     libbpf_rs::num_possible_cpus().map_or(1, |count| count as u32)
 }
@@ -120,7 +121,8 @@ fn load_error(program: &'static str, error: &libbpf_rs::Error) -> XdpError {
     XdpError::Load { program, source, detail }
 }
 
-/// Returns true if this thread has the capabilities to load XDP programs.
+/// Returns true if this thread has the capabilities to load XDP programs: `CAP_BPF` and
+/// `CAP_NET_ADMIN`.
 fn can_load_programs() -> bool {
     Capabilities::effective()
         .is_ok_and(|held| held.has(Capability::Bpf) && held.has(Capability::NetAdmin))

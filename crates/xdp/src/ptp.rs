@@ -7,7 +7,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use zerocopy::IntoBytes;
 
 use crate::abi::{
-    PTP_MONITOR_MAX, PTP_PORT_HYBRID, PTP_PORT_MONITOR, PTP_PORT_MULTICAST, PtpMonitorClientKey,
+    PTP_MONITOR_MAX, PTP_PORT_HYBRID, PTP_PORT_MONITOR, PTP_PORT_MULTICAST, PtpMonitorClientPrefix,
     PtpPortFields, PtpPortKey, ptp_monitor_len,
 };
 use crate::object;
@@ -21,7 +21,7 @@ pub enum PtpTransport {
     Ipv4,
     /// UDP over IPv6.
     Ipv6,
-    /// Ethernet.
+    /// Ethernet without IP.
     Ethernet,
 }
 
@@ -39,12 +39,12 @@ impl PtpTransport {
 /// `MONITOR_PARTS`: packets of one reply to `NetSync` Monitor.
 const MONITOR_PARTS: u32 = 3;
 
-/// A port in master state, with the fields for replies to delay requests.
+/// PTP port in master state, with the fields for replies to delay requests.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PtpPort {
-    /// Clock identity.
+    /// Clock identity of the port, eight bytes.
     pub clock: u64,
-    /// Port number.
+    /// Port number in the port identity, from 1.
     pub port: u16,
     /// PTP domain.
     pub domain: u8,
@@ -56,18 +56,19 @@ pub struct PtpPort {
     pub multicast: bool,
     /// True if unicast requests in hybrid mode are answered.
     pub hybrid: bool,
-    /// MAC address of the interface.
+    /// MAC address of the interface, to which unicast requests must be addressed.
     pub mac: [u8; 6],
     /// Source address of multicast replies; ignored over Ethernet.
     pub address: IpAddr,
-    /// TLV for replies to `NetSync` Monitor, if these requests are answered. A TLV with an address
-    /// of another transport is not sent.
+    /// TLV for replies to `NetSync` Monitor; without one, or with one whose length does not fit the
+    /// addresses of the transport, these requests are not answered.
     pub monitor: Option<Vec<u8>>,
 }
 
 impl Responder {
-    /// Answers delay requests that arrive by the interface with this index as `port`; `None` stops
-    /// that. Replies start with the next page update.
+    /// Answers delay requests that arrive by the interface with this index over `transport` as
+    /// `port`; `None` stops that. Requests are passed to the network stack while the clock page is
+    /// expired or unsynchronised.
     pub fn set_ptp_port(
         &self,
         interface: u32,
@@ -86,7 +87,7 @@ impl Responder {
         ignore_not_found(result)
     }
 
-    /// Starts or stops answering requests to an address of this host.
+    /// Starts or stops answering PTP requests to an address of this host over UDP.
     pub fn set_ptp_address(&self, address: IpAddr, serve: bool) -> Result<(), XdpError> {
         let addresses = self.loaded.map("ptp_addresses")?;
         let key = to_ipv6_mapped(address);
@@ -136,8 +137,9 @@ impl Responder {
         all.update(&interface.to_ne_bytes(), &inner, MapFlags::ANY).map_err(failed)
     }
 
-    /// Adds or removes a prefix of clients whose `NetSync` Monitor requests the port of this
-    /// interface and transport answers. Over Ethernet every client is answered.
+    /// Adds (`admit`) or removes a prefix, of this address and length in bits, of clients whose
+    /// `NetSync` Monitor requests the port of this interface and transport answers. Over Ethernet
+    /// every client is answered.
     pub fn set_monitor_client(
         &self,
         interface: u32,
@@ -146,7 +148,7 @@ impl Responder {
         admit: bool,
     ) -> Result<(), XdpError> {
         let port = PtpPortKey { interface, transport: transport as u32 };
-        let mut key = PtpMonitorClientKey {
+        let mut key = PtpMonitorClientPrefix {
             length: 8 * size_of::<PtpPortKey>() as u32 + u32::from(length),
             port,
             address: [0; 16],

@@ -15,7 +15,7 @@ const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/reflector.o"));
 const PTP_NAME: &str = "ptp_reflector";
 const PTP_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/ptp_reflector.o"));
 
-/// `PARTS` of `ptp_monitor.bpf.c`.
+/// `PARTS` of `ptp_monitor.bpf.c`: packets of one reply to `NetSync` Monitor.
 const MONITOR_PARTS: u32 = 3;
 const MONITOR_NAME: &str = "ptp_monitor";
 const MONITOR_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/ptp_monitor.o"));
@@ -27,7 +27,8 @@ pub struct XdpReflector {
 }
 
 impl XdpReflector {
-    /// Loads the program for `port` and attaches it in native mode to the interface.
+    /// Loads the program for IPv4 datagrams to the UDP port `port` and attaches it in native mode
+    /// to the interface.
     pub fn attach(interface: &Interface, port: u16) -> Result<Self, XdpError> {
         let loaded = LoadedBpfObject::load(NAME, OBJECT, |open| {
             object::set_constants(open, NAME, &port.to_be_bytes())
@@ -35,7 +36,7 @@ impl XdpReflector {
         Self::attach_program(loaded, interface)
     }
 
-    /// Loads the program for PTP and attaches it in native mode to the interface.
+    /// Loads the program for PTP delay requests and attaches it in native mode to the interface.
     pub fn attach_ptp(interface: &Interface) -> Result<Self, XdpError> {
         Self::attach_program(LoadedBpfObject::load(PTP_NAME, PTP_OBJECT, |_| Ok(()))?, interface)
     }

@@ -23,7 +23,7 @@ pub struct ReplyDropSettings {
     pub interface: Interface,
     /// Address of the target, which sends them.
     pub target: IpAddr,
-    /// Source ports of the replies: the NTP port, or both PTP ports.
+    /// Source ports of the replies to drop: the NTP port, or both PTP ports.
     pub ports: RangeInclusive<u16>,
     /// Lowest address of the simulated clients' network, of the same IP version as the target.
     pub network: IpAddr,
@@ -37,7 +37,8 @@ pub struct ReplyDropProgram {
     _link: OwnedFd,
 }
 
-/// Read-only data of `reply_drop.bpf.c`.
+/// Read-only data of `reply_drop.bpf.c`. Addresses and mask of an IPv4 network are in the first
+/// four bytes.
 #[derive(IntoBytes, Immutable)]
 #[repr(C)]
 struct ReplyDropConstants {
@@ -49,7 +50,7 @@ struct ReplyDropConstants {
 }
 
 impl ReplyDropProgram {
-    /// Loads the program and attaches it.
+    /// Loads the program and attaches it at tcx ingress of the interface.
     pub fn attach(settings: &ReplyDropSettings) -> Result<Self, XdpError> {
         let constants = ReplyDropConstants {
             target: to_padded_bytes(settings.target),

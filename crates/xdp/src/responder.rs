@@ -43,7 +43,7 @@ pub struct ClockPageUpdate {
     pub root_delay: u32,
     /// Root dispersion in NTP short format.
     pub root_dispersion: u32,
-    /// Reference identifier.
+    /// Reference identifier, as the packet carries it.
     pub reference_id: [u8; 4],
     /// Reference timestamp, 64 bits of NTP time.
     pub reference: u64,
@@ -59,13 +59,14 @@ pub struct StationAddress {
     pub interface: u32,
     /// VLAN tag of the frames; `None` for untagged frames.
     pub vlan: Option<VlanId>,
-    /// Destination of the frames.
+    /// MAC address to which the frames are sent.
     pub mac: MacAddress,
 }
 
 impl StationAddress {
     /// Returns the address at which frames for an interface arrive; frames for a VLAN arrive at the
-    /// underlying interface. `None` if none can arrive.
+    /// underlying interface. `None` if none can arrive: the interface has no MAC address or is
+    /// down, or the underlying interface is unknown or in another network namespace.
     #[must_use]
     pub fn from_link(link: &Link) -> Option<Self> {
         let mac = link.mac.filter(|_| link.up)?;
@@ -77,7 +78,7 @@ impl StationAddress {
     }
 }
 
-/// Action that sends replies.
+/// XDP action by which the responder sends replies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum XdpReplyAction {
     /// `XDP_TX`, the fastest. On a veth the peer end must run an XDP program; otherwise its
@@ -100,9 +101,11 @@ pub enum InterleavedHandling {
 /// Reason for which the responder passed a frame to the network stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PassedReason {
-    /// Not a UDP packet over IP to a listen address and port.
+    /// Not a UDP packet over IP to a listen address and port, or in a VLAN in which this host has
+    /// no interface.
     NotNtp,
-    /// The lengths or the IPv4 checksum are wrong, or bytes follow the datagram.
+    /// The lengths or a checksum are wrong, bytes follow the datagram, or a UDP checksum over IPv6
+    /// is missing.
     Malformed,
     /// A fragment of a packet.
     Fragment,
@@ -156,13 +159,13 @@ impl AdmissionRefusal {
 /// Counts of the responder since it was loaded, over all CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResponderCounts {
-    /// Requests over IPv4 that were answered, including kisses.
+    /// NTP requests over IPv4 that were answered, including kisses.
     pub answered_ipv4: u64,
-    /// Requests over IPv6 that were answered, including kisses.
+    /// NTP requests over IPv6 that were answered, including kisses.
     pub answered_ipv6: u64,
-    /// Requests answered in interleaved mode, included above.
+    /// Requests answered in interleaved mode, part of `answered_ipv4` or `answered_ipv6`.
     pub answered_interleaved: u64,
-    /// Requests answered in symmetric passive mode, included above.
+    /// Requests answered in symmetric passive mode (2), part of `answered_ipv4` or `answered_ipv6`.
     pub answered_symmetric: u64,
     /// Requests that passed rate limits and lists; 0 without either.
     pub admitted: u64,
@@ -212,7 +215,7 @@ impl Responder {
         ))
     }
 
-    /// Attaches the program for this reply path and handling of interleaved requests to the
+    /// Attaches the program for the reply action `path` and the handling `interleaved` to the
     /// interface.
     pub fn attach(
         &self,
@@ -346,7 +349,7 @@ impl Responder {
         self.page.atomic(0, offset_of!(ClockPage, listen_epoch)).fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Returns the counts since loading.
+    /// Returns the sum of the counts of all CPUs since loading.
     #[must_use]
     pub fn counts(&self) -> ResponderCounts {
         let mut counts = ResponderCounts::default();
@@ -370,7 +373,7 @@ impl Responder {
         counts
     }
 
-    /// Returns the requests answered since loading, indexed by CPU number.
+    /// Returns the NTP requests answered since loading, including kisses, indexed by CPU number.
     #[must_use]
     pub fn answered_by_core(&self) -> Vec<u64> {
         let states = (0..self.states.entries()).map(|processor| self.states.read(processor));

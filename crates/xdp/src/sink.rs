@@ -21,7 +21,8 @@ pub struct CountingSink {
 }
 
 impl CountingSink {
-    /// Loads the program for `port` and attaches it in native mode to the interface.
+    /// Loads the program for IPv4 datagrams to the UDP port `port` and attaches it in native mode
+    /// to the interface.
     pub fn attach(interface: &Interface, port: u16) -> Result<Self, XdpError> {
         let processors = possible_processors();
         let loaded = LoadedBpfObject::load(NAME, OBJECT, |open| {
@@ -33,7 +34,7 @@ impl CountingSink {
         Ok(Self { _attachment: attachment, counts, _loaded: loaded })
     }
 
-    /// Returns the frames counted since the program was loaded.
+    /// Returns the number of frames counted and dropped since the program was loaded.
     #[must_use]
     pub fn frames(&self) -> u64 {
         (0..self.counts.entries())

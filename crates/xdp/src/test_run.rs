@@ -15,7 +15,7 @@ const PASS_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/pass.o"));
 /// Action that an XDP program returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum XdpAction {
-    /// Aborted by an error.
+    /// Aborted by an error (`XDP_ABORTED`), or any action not listed here.
     Aborted,
     /// Dropped.
     Drop,
@@ -27,16 +27,17 @@ pub enum XdpAction {
     Redirect,
 }
 
-/// Result of a program's run over a frame.
+/// Result of a test run of a program over one frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TestRunOutcome {
     /// Action that the program returned.
     pub verdict: XdpAction,
-    /// The frame as the program left it.
+    /// Frame as the program left it.
     pub frame: Vec<u8>,
 }
 
-/// Runs `program` once over `frame`.
+/// Runs `program` once over `frame` and returns its action and the changed frame, which may be up
+/// to 256 bytes longer. Nothing is sent.
 pub(crate) fn run_once(program: BorrowedFd<'_>, frame: &[u8]) -> Result<TestRunOutcome, XdpError> {
     let mut out = vec![0_u8; frame.len() + 256];
     let mut options = bpf_test_run_opts {

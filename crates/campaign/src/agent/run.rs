@@ -52,7 +52,7 @@ pub struct AgentOptions {
     pub labels: BTreeMap<String, String>,
     /// Addresses at which the jobs of other agents reach this host, preferred one first.
     pub addresses: Vec<IpAddr>,
-    /// Capabilities.
+    /// Capabilities that the agent publishes.
     pub capabilities: AgentCapabilities,
     /// Policy on what the agent may run.
     pub policy: AgentPolicy,
@@ -95,11 +95,11 @@ pub enum AgentError {
     System(#[from] io::Error),
 }
 
-/// Event of the main loop.
+/// Event that the main loop of an agent handles.
 pub(super) enum AgentLoopEvent {
     /// New assignment of this agent; `Ok(None)` if the order was deleted.
     AssignmentRead(Result<Option<Assignment>, AssignmentError>),
-    /// Event of a campaign's processes.
+    /// Event of the job executor, for the order of this campaign.
     Job(CampaignId, job::JobEvent),
     /// Line to log.
     Log(String),

@@ -64,7 +64,7 @@ pub enum AgentAction {
 #[derive(Clone, Default, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PersistentState {
-    /// Restart count (see [`AgentStateMachine::incarnation`]).
+    /// Incarnation of the last start (see [`AgentStateMachine::incarnation`]).
     pub incarnation: u64,
     /// Ended campaigns, most recent last.
     pub over: VecDeque<CampaignId>,
@@ -110,7 +110,7 @@ struct CurrentOrder {
     since_ns: u64,
 }
 
-/// Readings of the two clocks, in ns.
+/// Readings of an agent's two clocks, in ns.
 #[derive(Clone, Copy, Debug)]
 pub struct AgentClockReadings {
     /// UTC since 1970.
@@ -167,7 +167,7 @@ impl AgentStateMachine {
         self.incarnation
     }
 
-    /// Returns the campaign of the current order.
+    /// Returns the campaign of the current order; `None` if there is no order.
     #[must_use]
     pub fn busy(&self) -> Option<&CampaignId> {
         self.current.as_ref().map(|current| &current.order.campaign)

@@ -127,7 +127,8 @@ impl Controller<'_> {
 
     /// Resolves a write conflict on an agent's order: the order was changed by this controller, if
     /// its request succeeded but the response was lost, or belongs to another campaign. Returns
-    /// true if the order must be written again.
+    /// true if the order must be written again. An order of another campaign that is in use is an
+    /// error if `command` is `None`.
     async fn is_rewrite_needed(
         &mut self,
         name: &AgentName,
@@ -177,8 +178,8 @@ impl Controller<'_> {
         Ok(true)
     }
 
-    /// Deletes the orders, except those of lost agents: these get an abandon command, which the
-    /// agent executes if it returns.
+    /// Deletes the written orders, except those of lost agents: these get an abandon command, which
+    /// the agent executes if it returns. Errors are ignored.
     pub(super) async fn release(&mut self) {
         for (name, issued) in self.issued_orders.iter().filter(|(_, issued)| issued.revision != 0) {
             if self.lost.contains(name) {

@@ -80,7 +80,8 @@ impl CampaignState {
         packing::pack(self).unwrap_or_default()
     }
 
-    /// Parses the state. `Err` holds the version of horolog that wrote it, if it is another one.
+    /// Parses the state. `Err` holds the version of horolog that wrote it, or `another version` if
+    /// that cannot be read.
     pub(super) fn unpack(packed: &[u8], version: &str) -> Result<Self, String> {
         let unknown = || "another version".to_owned();
         let text = packing::unpack(packed, BYTES_MAX).ok().flatten().ok_or_else(unknown)?;

@@ -35,8 +35,8 @@ impl ClockExchange {
     }
 }
 
-/// Returns why agents cannot start together at a time `lead` from now, in one line; `None` if all
-/// clocks differ by less than `lead`.
+/// Returns why agents cannot start together at a time `lead` from now, in one line; `None` if no
+/// clock is known to differ by `lead` or more.
 pub(super) fn clock_problem(exchanges: &[ClockExchange], lead: Duration) -> Option<String> {
     let worst = exchanges.iter().max_by_key(|exchange| exchange.offset_min_ns().unsigned_abs())?;
     let ahead = Duration::from_nanos(worst.offset_min_ns().unsigned_abs());

@@ -44,7 +44,7 @@ impl IssuedOrder {
     }
 }
 
-/// Campaign in progress.
+/// Controller of a campaign in progress.
 pub(super) struct Controller<'a> {
     pub(super) options: ControllerOptions,
     pub(super) event_sink: &'a dyn Fn(&CampaignProgressEvent<'_>),
@@ -91,7 +91,7 @@ impl Controller<'_> {
         self.options.utc_ns()
     }
 
-    /// Runs the campaign from orders to outcomes.
+    /// Runs the campaign from orders to outcomes, and returns the results.
     pub(super) async fn drive(&mut self) -> Result<CollectedResults, CampaignError> {
         (self.event_sink)(&CampaignProgressEvent::Begun(&self.id, &self.placement));
         if !self.is_started() {

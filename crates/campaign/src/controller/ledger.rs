@@ -35,14 +35,14 @@ pub struct Ledger {
     pub unexpected: u64,
 }
 
-/// Content of an ingested report.
+/// Addition to the ledger by a report.
 #[derive(Clone, PartialEq, Debug)]
 pub enum IngestedReport {
     /// Event of an agent.
     Event(AgentName, OrderEvent),
     /// Outcome of a job.
     Outcome(JobId),
-    /// The report repeats a known event or outcome, or is unexpected.
+    /// The report repeats a known event or outcome, is unexpected, or is a best-effort event.
     Ignored,
 }
 

@@ -30,9 +30,9 @@ pub(super) struct AgentReportReader {
     /// Creation time of the stream to which the position belongs: UTC, in ns since 1970.
     created_ns: i128,
     progress_events: Subscriber,
-    /// Messages of unknown agents.
+    /// Number of messages of unknown agents.
     pub(super) unknown_agent_messages: u64,
-    /// Messages that are no reports.
+    /// Number of messages that are no reports.
     pub(super) unreadable: u64,
 }
 
@@ -68,7 +68,8 @@ impl AgentReportReader {
         Ok(())
     }
 
-    /// Returns the reports completed since the last read, each with the agent named in its subject.
+    /// Reads up to [`BATCH`] messages and returns the reports that they complete, each with the
+    /// agent named in its subject.
     pub(super) async fn read(
         &mut self,
         store: &BrokerStore,

@@ -28,8 +28,8 @@ pub(super) enum ControllerWaitOutcome {
 }
 
 impl Controller<'_> {
-    /// Reads reports until `is_done` returns true, at most for `timeout`; times when the broker is
-    /// unreachable do not count.
+    /// Reads reports until `is_done` returns true or a stop is requested, at most for `timeout`;
+    /// times when the broker is unreachable do not count.
     pub(super) async fn wait(
         &mut self,
         timeout: Duration,
@@ -145,7 +145,8 @@ impl Controller<'_> {
         }
     }
 
-    /// Repeats a request until the broker responds.
+    /// Repeats a request until the broker responds; fails if it is unreachable for longer than the
+    /// broker timeout.
     pub(super) async fn with_retry<T>(
         &mut self,
         request: impl AsyncFn(&BrokerStore) -> Result<T, NatsError>,
@@ -210,7 +211,7 @@ impl Controller<'_> {
     }
 }
 
-/// Timeout, longer than the heartbeat interval of agents.
+/// Longest wait for new heartbeats of the agents; longer than the interval of heartbeats.
 const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(6);
 
 impl Controller<'_> {

@@ -91,7 +91,7 @@ pub struct ServiceNotReady {
 /// Requested state of the processes of an order; it only ever increases.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum RequestedJobGroupState {
-    /// Processes run.
+    /// All jobs continue.
     Continue = 0,
     /// Jobs that are not services end; services continue.
     Stop = 1,
@@ -105,7 +105,7 @@ struct JobGroupContext {
     agent: AgentName,
     event_sink: JobEventSink,
     control: AtomicU8,
-    /// True if services must end because all other jobs have ended.
+    /// True if services must end, after [`JobGroup::finish`].
     is_finished: AtomicBool,
     /// Time at which services are terminated even without a command.
     service_deadline: Mutex<Instant>,

@@ -17,7 +17,8 @@ use horolog_sys::alarm_clock::SleepClock;
 use horolog_sys::process::{ProcessHandle, kill_group, signal_group};
 use horolog_sys::signal::Signal;
 use horolog_sys::spawn::{
-    CancelHandle, DefaultScheduling, SpawnCommand, SpawnEnvironment, SpawnedProgram, spawn,
+    CancelHandle, DefaultScheduling, SpawnCommand, SpawnEnvironmentAndStreams, SpawnedProgram,
+    spawn,
 };
 use tempfile::TempDir;
 
@@ -66,7 +67,7 @@ struct JobSupervisor<'a> {
     context: &'a JobGroupContext,
     job: &'a Job,
     readiness_notifier: Option<ServiceReadinessSender>,
-    /// Time at which its work began, UTC in ns since 1970.
+    /// Time at which the work of the job began, UTC in ns since 1970; `None` before.
     started_ns: Option<i64>,
     /// Deadline of the job; `None` for a service, whose deadline the group has.
     deadline: Option<Instant>,
@@ -195,8 +196,11 @@ impl PreparedJob {
         };
         let inherited_variables =
             std::env::vars_os().filter(|(name, _)| !is_replaced_variable(name));
-        let spawn_environment =
-            SpawnEnvironment::new(output, errors, inherited_variables.chain(own_variables))?;
+        let spawn_environment = SpawnEnvironmentAndStreams::new(
+            output,
+            errors,
+            inherited_variables.chain(own_variables),
+        )?;
         let command = SpawnCommand::new(self.environment.program.as_os_str(), &self.argv, true)?
             .with_environment(spawn_environment);
         let attempt =

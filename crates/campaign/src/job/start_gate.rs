@@ -20,7 +20,8 @@ use std::process;
 use horolog_sys::affinity::{SchedulingParameters, set_timer_slack_ns, timer_slack_ns};
 use horolog_sys::alarm_clock::SleepClock;
 
-/// Name of the environment variable.
+/// Environment variable of the start gate: process ID of the creator, start time (UTC, in ns since
+/// 1970) and path of the notification socket.
 pub(super) const START_GATE_VARIABLE: &str = "HOROLOG_GATE";
 /// Prefix of the notification to the creator: actual start time, UTC in ns since 1970.
 pub(super) const STARTED: &str = "PASSED=";
@@ -28,7 +29,7 @@ pub(super) const STARTED: &str = "PASSED=";
 /// kernel's own threads.
 const PRIORITY: i32 = 40;
 
-/// Value of the environment variable.
+/// Parsed value of [`START_GATE_VARIABLE`].
 #[derive(Debug, PartialEq, Eq)]
 struct StartGateVariable {
     /// Process that created this one.

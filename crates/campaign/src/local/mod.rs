@@ -36,8 +36,8 @@ const LINK_NETWORK: (Ipv4Addr, u8) = (Ipv4Addr::new(192, 0, 2, 0), 24);
 const LINK_NETWORK_V6: (Ipv6Addr, u8) = (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32);
 /// Longest time until a service is ready.
 const READY_TIMEOUT: Duration = Duration::from_secs(20);
-/// Lead of the start time, in ns, in which all processes are created: a constant, and a share for
-/// each job.
+/// Constant part of the lead of the start time, in ns, in which all processes are created;
+/// [`LEAD_PER_JOB_NS`] is added for each job.
 const LEAD_NS: i64 = 250_000_000;
 const LEAD_PER_JOB_NS: i64 = 10_000_000;
 /// Interval of checks for the end of the run.
@@ -94,7 +94,7 @@ pub struct LocalCampaignOptions {
     pub addresses: LabAddressFamily,
 }
 
-/// Address family of lab hosts.
+/// Address family of the traffic between lab hosts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LabAddressFamily {
     /// IPv4 addresses.
@@ -103,7 +103,7 @@ pub enum LabAddressFamily {
     V6,
 }
 
-/// Observer of a run.
+/// Observer of a campaign in lab hosts.
 pub trait CampaignObserver {
     /// Receives an event of an agent.
     fn event(&mut self, agent: &AgentName, event: &OrderEvent);

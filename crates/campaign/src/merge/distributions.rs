@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{InstanceOutcome, MergeFailures};
 
-/// Largest number of reported paths.
+/// Largest number of JSON paths with a merged distribution.
 const PATHS_MAX: usize = 256;
 /// Largest depth of the search in a record.
 const DEPTH_MAX: usize = 12;

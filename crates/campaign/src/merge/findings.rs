@@ -12,7 +12,7 @@ use crate::plan::Plan;
 /// Spread of the actual start times above which a finding is added, in ns.
 const SPREAD_MAX_NS: u64 = 5_000_000;
 
-/// Context of the run.
+/// Facts about the campaign from which its findings follow.
 pub(super) struct CampaignFindingsContext<'a> {
     pub(super) plan: &'a Plan,
     pub(super) local: bool,
@@ -93,7 +93,8 @@ fn lost_agent_findings(
     by_agent.into_iter().map(lost).collect()
 }
 
-/// Returns the finding on a part that did not complete; `None` if it did.
+/// Returns the finding on a part that did not complete; `None` if it did, if it has no outcome, or
+/// if it was abandoned because the campaign was interrupted.
 fn failed_part_finding(
     context: &CampaignFindingsContext<'_>,
     part: &InstanceOutcome<'_>,

@@ -23,7 +23,7 @@ use serde::de::DeserializeOwned;
 
 use crate::id::{CampaignId, JobId};
 use crate::order::{JobEnd, JobOutcome};
-use crate::placement::{Colocation, PlacedJob, Placement};
+use crate::placement::{ColocationTarget, PlacedJob, Placement};
 use crate::plan::{Plan, Role};
 use crate::role::RoleKind;
 
@@ -175,11 +175,11 @@ impl MergeFailures<'_> {
 fn campaign_instance(part: InstanceOutcome<'_>, placement: &Placement) -> CampaignInstanceResult {
     let PlacedJob { agent, address, job, colocation } = part.placed;
     let to = match colocation {
-        Colocation::Pair(_, other) => {
+        ColocationTarget::Pair(_, other) => {
             let other = placement.jobs.iter().find(|placed| placed.job.id == *other);
             other.map(|placed| placed.agent.to_string())
         }
-        Colocation::None | Colocation::With(_) => None,
+        ColocationTarget::None | ColocationTarget::With(_) => None,
     };
     let (end, status, message) = end_status(part.outcome.as_ref());
     let mut record = CampaignInstanceResult {

@@ -9,11 +9,11 @@ use horolog_record::{
 };
 
 use super::{InstanceOutcome, MergeFailures};
-use crate::placement::Colocation;
+use crate::placement::ColocationTarget;
 
 /// Key of rows that are merged: payload length in bytes, and bits of the load ratio. The bits of
 /// non-negative floating-point numbers sort like the numbers.
-type PathRowKey = (u64, u64);
+type LengthAndLoadKey = (u64, u64);
 
 pub(super) fn merge(
     role_parts: &[&InstanceOutcome<'_>],
@@ -21,7 +21,7 @@ pub(super) fn merge(
     failures: &mut MergeFailures<'_>,
 ) -> MergedResults {
     let mut pairs = Vec::new();
-    let mut by_key: BTreeMap<PathRowKey, Vec<PathUdpRow>> = BTreeMap::new();
+    let mut by_key: BTreeMap<LengthAndLoadKey, Vec<PathUdpRow>> = BTreeMap::new();
     for part in role_parts {
         let Some(result) = part.parse_result::<PathUdpResult>(failures) else { continue };
         let to = far_end_agent(part, parts, &result);
@@ -62,8 +62,10 @@ fn far_end_agent(
     result: &PathUdpResult,
 ) -> String {
     let is_far = |other: &&InstanceOutcome<'_>| match &part.placed.colocation {
-        Colocation::Pair(_, to) => other.placed.job.id == *to,
-        Colocation::None | Colocation::With(_) => other.placed.address == result.target.address,
+        ColocationTarget::Pair(_, to) => other.placed.job.id == *to,
+        ColocationTarget::None | ColocationTarget::With(_) => {
+            other.placed.address == result.target.address
+        }
     };
     let far = parts.iter().find(is_far);
     far.map_or_else(|| result.target.address.to_string(), |far| far.placed.agent.to_string())

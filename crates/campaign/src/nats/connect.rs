@@ -85,7 +85,7 @@ pub enum NatsError {
          address that is not link-local"
     )]
     Zone(String),
-    /// An address includes a password.
+    /// An address includes a user name or a password.
     #[error(
         "the address of the NATS server contains a user or password, visible to every user of this \
          machine; use --user and --password-file, --nkey or --creds"
@@ -117,7 +117,7 @@ pub enum NatsError {
         /// Reason.
         why: String,
     },
-    /// Authentication fails.
+    /// The server refuses the credentials.
     #[error(
         "the NATS server at {0} refused these credentials; choose others with --creds, --nkey, or \
          --user and --password-file"
@@ -207,7 +207,7 @@ impl BrokerOptions {
     ///
     /// # Errors
     ///
-    /// [`NatsError::Address`] or [`NatsError::SecretInAddress`].
+    /// [`NatsError::Address`], [`NatsError::Zone`] or [`NatsError::SecretInAddress`].
     pub fn check(&self) -> Result<(), NatsError> {
         self.addresses().map(drop)
     }

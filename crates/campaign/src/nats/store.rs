@@ -62,7 +62,7 @@ pub struct StoredValue {
     pub bytes: Vec<u8>,
 }
 
-/// Message of the stream.
+/// Message of the stream of reports.
 #[derive(Clone, Debug)]
 pub struct StoredMessage {
     /// Sequence number in the stream.
@@ -73,7 +73,7 @@ pub struct StoredMessage {
     pub bytes: Vec<u8>,
 }
 
-/// Outcome of a write.
+/// Outcome of a conditional write to a bucket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WriteOutcome {
     /// Written with this revision.
@@ -223,7 +223,7 @@ impl BrokerStore {
         with_timeout("subscribe", self.client.subscribe(wakeup_subject(name))).await
     }
 
-    /// Returns the state of a campaign.
+    /// Returns the state of a campaign; `None` if none is stored.
     pub async fn campaign(&self, id: &CampaignId) -> Result<Option<StoredValue>, NatsError> {
         read_value(&self.campaigns, id.as_str()).await
     }
@@ -290,7 +290,7 @@ impl BrokerStore {
     /// Returns true if the campaign existed and was deleted.
     pub async fn was_deleted(&self, id: &CampaignId) -> Result<bool, NatsError> {
         let entry = self.campaigns.entry(id.as_str());
-        let entry = with_timeout("read the last stored report", entry).await?;
+        let entry = with_timeout("read the state of the campaign", entry).await?;
         Ok(entry.is_some_and(|entry| entry.operation != Operation::Put))
     }
 

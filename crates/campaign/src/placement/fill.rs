@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use super::{AgentCandidate, Colocation, PlacedJob, Placement, PlacementError};
+use super::{AgentCandidate, ColocationTarget, PlacedJob, Placement, PlacementError};
 use crate::id::{JobId, RoleName};
 use crate::order::{Job, VALUES_MAX};
 use crate::plan::{
@@ -22,7 +22,7 @@ const TIME: &str = "time";
 #[derive(Clone, Debug)]
 struct RoleInstance {
     agent: usize,
-    colocation: Colocation,
+    colocation: ColocationTarget,
     /// Index of the agent of the other instance of a pair.
     far_agent: Option<usize>,
 }
@@ -75,14 +75,14 @@ fn known_instances(
         RoleInstanceSpec::Count { .. } => {
             let one = |agent: &usize| RoleInstance {
                 agent: *agent,
-                colocation: Colocation::None,
+                colocation: ColocationTarget::None,
                 far_agent: None,
             };
             Some(agents_by_role.get(&role.name)?.iter().map(one).collect())
         }
         RoleInstanceSpec::ForEach(other) => {
             let one = |(index, base): (usize, &RoleInstance)| {
-                let colocation = Colocation::With(job_id(other, index));
+                let colocation = ColocationTarget::With(job_id(other, index));
                 RoleInstance { agent: base.agent, colocation, far_agent: None }
             };
             Some(known.get(other)?.iter().enumerate().map(one).collect())
@@ -92,7 +92,7 @@ fn known_instances(
             let indices = (0..all.len()).flat_map(|from| (0..all.len()).map(move |to| (from, to)));
             let pair = |(from, to): (usize, usize)| RoleInstance {
                 agent: all[from].agent,
-                colocation: Colocation::Pair(job_id(other, from), job_id(other, to)),
+                colocation: ColocationTarget::Pair(job_id(other, from), job_id(other, to)),
                 far_agent: Some(all[to].agent),
             };
             Some(indices.filter(|(from, to)| from != to).map(pair).collect())
@@ -146,7 +146,7 @@ impl TemplateResolver<'_> {
     }
 
     /// Returns the address at which agent `from` reaches agent `to`: the preferred address of `to`
-    /// in an address family that `from` has as well.
+    /// in an address family that `from` has as well, or its first address if they share no family.
     fn address(&self, from: usize, to: usize) -> IpAddr {
         let addresses = &self.agents[to].addresses;
         let is_shared = |address: &&IpAddr| {

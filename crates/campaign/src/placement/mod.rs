@@ -58,13 +58,13 @@ pub struct PlacedJob {
     /// Job of the instance.
     pub job: Job,
     /// Colocation with instances of another role.
-    pub colocation: Colocation,
+    pub colocation: ColocationTarget,
 }
 
 /// Colocation of an instance with the instances of its `for-each` or `for-each-pair` role.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Colocation {
-    /// The role has a count.
+pub enum ColocationTarget {
+    /// No colocation: the role has a count.
     None,
     /// The instance runs on the agent of this one (`for-each`).
     With(JobId),
@@ -145,7 +145,8 @@ pub fn agents_needed(plan: &Plan) -> usize {
 ///
 /// # Errors
 ///
-/// The first role that lacks agents, or an option that is invalid with its references resolved.
+/// The first role that lacks suitable agents, roles that must be apart and lack different agents,
+/// or an option that is invalid with its references resolved.
 pub fn assign_roles(
     plan: &Plan,
     candidates: &[AgentCandidate],

@@ -109,8 +109,8 @@ fn pairs_run_on_the_first_of_each() {
         ]
     );
     let of = |text: &str| text.parse::<JobId>().unwrap();
-    assert_eq!(placement.jobs[4].colocation, Colocation::Pair(of("ends.1"), of("ends.3")));
-    assert_eq!(placement.jobs[9].colocation, Colocation::With(of("ends.1")));
+    assert_eq!(placement.jobs[4].colocation, ColocationTarget::Pair(of("ends.1"), of("ends.3")));
+    assert_eq!(placement.jobs[9].colocation, ColocationTarget::With(of("ends.1")));
     assert_eq!(placement.agents().len(), 3);
 }
 

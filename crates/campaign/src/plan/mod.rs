@@ -32,7 +32,7 @@ pub const DURATION_MAX: Duration = Duration::from_mins(10);
 /// Default for the largest clock offset of an agent.
 pub const OFFSET_MAX: Duration = Duration::from_millis(1);
 
-/// Valid plan.
+/// Plan that was parsed and checked.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Plan {
     /// Plan name.
@@ -69,7 +69,7 @@ pub struct Role {
     pub(crate) options: Vec<RoleOption>,
 }
 
-/// Option of a role.
+/// Option of a role in a plan, with its line and the templates of its values.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct RoleOption {
     pub(crate) spec: &'static RoleOptionSpec,
@@ -107,7 +107,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Returns the role of this name.
+    /// Returns the role of this name; `None` if the plan has none.
     #[must_use]
     pub fn role(&self, name: &RoleName) -> Option<&Role> {
         self.roles.iter().find(|role| role.name == *name)

@@ -304,7 +304,7 @@ fn parse_difference(text: &str) -> Option<i64> {
     }
 }
 
-/// Contents of the file.
+/// Contents of a plan file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct RawPlan {
@@ -320,7 +320,7 @@ pub(super) struct RawPlan {
     pub(super) role: Vec<RawRole>,
 }
 
-/// Role in the file.
+/// Role in a plan file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct RawRole {

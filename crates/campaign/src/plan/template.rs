@@ -34,7 +34,8 @@ pub(crate) enum TemplateReference {
     From,
     /// `{to}`: address of the other instance of a pair.
     To,
-    /// `{role}`, `{role.2}`, `{role.all}`, `{role.share}`: addresses of a role's instances.
+    /// `{role}`, `{role.2}`, `{role.all}`, `{role.share}`: addresses of a role's instances;
+    /// `{role}` is the same as `{role.1}`.
     Role(RoleName, InstanceSelector),
 }
 

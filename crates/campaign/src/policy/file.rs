@@ -13,7 +13,7 @@ use super::{AgentPolicy, POLICY_SCHEMA, RoleBounds, unmap_ipv4};
 use crate::file_error::{FileContentError, line_at_offset};
 use crate::role::{ParsedOptionValue, RoleKind, RoleOptionType};
 
-/// Contents of the file.
+/// Contents of a policy file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct RawAgentPolicy {

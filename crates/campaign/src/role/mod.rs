@@ -142,7 +142,7 @@ impl RoleKind {
         table::option_specs(self)
     }
 
-    /// Returns the option of this name.
+    /// Returns the option of this name; `None` if the kind has none.
     #[must_use]
     pub fn option(self, name: &str) -> Option<&'static RoleOptionSpec> {
         self.options().iter().find(|option| option.name == name)

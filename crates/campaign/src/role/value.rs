@@ -69,7 +69,7 @@ pub enum PolicyBoundKind {
     Time,
 }
 
-/// Parsed value.
+/// Parsed value of an option.
 #[derive(Clone, PartialEq, Debug)]
 pub enum ParsedOptionValue {
     /// Address, with or without a port.
@@ -84,7 +84,7 @@ pub enum ParsedOptionValue {
     Number(u64),
     /// Word, list or task file, unchanged.
     Text(String),
-    /// Boolean.
+    /// Boolean; false for the word `none` in place of cores or a task file.
     Switch(bool),
 }
 
@@ -111,7 +111,8 @@ impl RoleOptionType {
         }
     }
 
-    /// Returns the kind of policy bound that applies; `None` if the values are not bounded.
+    /// Returns the kind of policy bound that the type names; `None` if it names none. A network has
+    /// none, but the policy checks it against its targets.
     #[must_use]
     pub const fn bound(self) -> Option<PolicyBoundKind> {
         match self {

@@ -144,7 +144,8 @@ fn is_exposed(address: IpAddr) -> bool {
 }
 
 /// Reads the counts of all running horolog servers on this host, or of the one with the status
-/// socket `status_socket`. A server that is not read before `deadline` yields an error.
+/// socket `status_socket`. A server that is not read before `deadline` yields an error; if the
+/// search for servers fails, the list is empty.
 fn query_servers(status_socket: Option<&Path>, deadline: Instant) -> Vec<ServerCountsResult> {
     let found = status_socket.map_or_else(status::find_socket, |path| Ok(path.to_owned()));
     let paths = match found {
@@ -165,7 +166,8 @@ fn query_server(path: &Path, deadline: Instant) -> ServerCountsResult {
     Ok(server_counts(&status))
 }
 
-/// Returns the sums of requests and replies over the socket and the XDP engine.
+/// Returns the numbers of requests received, answered and rejected by limits, each summed over the
+/// socket and the XDP engine.
 fn server_counts(status: &ServerStatus) -> ServerCounts {
     ServerCounts {
         program: "horolog".to_owned(),

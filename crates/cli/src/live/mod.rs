@@ -10,13 +10,13 @@ pub(crate) mod web;
 use std::io::{self, IsTerminal};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use horolog_probe::path::PathObserver;
+use horolog_probe::path::PathRowObserver;
 use horolog_record::{Finding, LivePartSummary, LiveRun, LiveSnapshot, LiveState};
 
 use crate::failure::CommandFailure;
 
 pub(crate) use layout::layout;
-pub(crate) use screen::{KeyAction, ScrollView};
+pub(crate) use screen::{ScrollView, ScrollViewAction};
 pub(crate) use sparkline::{SparklineHistory, bar};
 pub(crate) use view::{SharedStateView, TerminalView};
 
@@ -89,7 +89,7 @@ impl LiveFeed {
     }
 }
 
-impl PathObserver for LiveFeed {
+impl PathRowObserver for LiveFeed {
     fn snapshot(&self, snapshot: LiveSnapshot) {
         self.lock_run().snapshots.push(snapshot);
     }

@@ -9,7 +9,7 @@ use ratatui::widgets::Paragraph;
 
 /// Action that a terminal event requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum KeyAction {
+pub(crate) enum ScrollViewAction {
     /// Draw again: the scroll position or the terminal's size may have changed.
     Draw,
     /// End the view.
@@ -58,13 +58,13 @@ impl ScrollView {
 
     /// Handles a terminal event: `q`, Esc and Ctrl-C end the view; the arrow, page, Home and End
     /// keys scroll.
-    pub(crate) fn handle_event(&mut self, event: &Event) -> KeyAction {
-        let Event::Key(key) = event else { return KeyAction::Draw };
+    pub(crate) fn handle_event(&mut self, event: &Event) -> ScrollViewAction {
+        let Event::Key(key) = event else { return ScrollViewAction::Draw };
         let page = self.rows.saturating_sub(1).max(1);
         self.first_line = match key.code {
-            KeyCode::Char('q') | KeyCode::Esc => return KeyAction::End,
+            KeyCode::Char('q') | KeyCode::Esc => return ScrollViewAction::End,
             KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => {
-                return KeyAction::End;
+                return ScrollViewAction::End;
             }
             KeyCode::Up => self.first_line.saturating_sub(1),
             KeyCode::Down => self.first_line.saturating_add(1),
@@ -74,7 +74,7 @@ impl ScrollView {
             KeyCode::End => usize::MAX,
             _ => self.first_line,
         };
-        KeyAction::Draw
+        ScrollViewAction::Draw
     }
 }
 
@@ -119,7 +119,7 @@ mod tests {
         terminal.backend().to_string()
     }
 
-    fn press(screen: &mut ScrollView, code: KeyCode) -> KeyAction {
+    fn press(screen: &mut ScrollView, code: KeyCode) -> ScrollViewAction {
         screen.handle_event(&Event::Key(KeyEvent::from(code)))
     }
 
@@ -139,7 +139,7 @@ mod tests {
             (KeyCode::Home, 1),
             (KeyCode::Up, 1),
         ] {
-            assert_eq!(press(&mut screen, key), KeyAction::Draw);
+            assert_eq!(press(&mut screen, key), ScrollViewAction::Draw);
             let text = drawn(&mut screen, 11);
             assert!(
                 text.contains(&format!("lines {begin} to {} of", begin + 9)),
@@ -152,11 +152,11 @@ mod tests {
     #[test]
     fn q_escape_and_control_c_end_it() {
         let mut screen = ScrollView::default();
-        assert_eq!(press(&mut screen, KeyCode::Char('q')), KeyAction::End);
-        assert_eq!(press(&mut screen, KeyCode::Esc), KeyAction::End);
-        assert_eq!(press(&mut screen, KeyCode::Char('c')), KeyAction::Draw);
+        assert_eq!(press(&mut screen, KeyCode::Char('q')), ScrollViewAction::End);
+        assert_eq!(press(&mut screen, KeyCode::Esc), ScrollViewAction::End);
+        assert_eq!(press(&mut screen, KeyCode::Char('c')), ScrollViewAction::Draw);
         let control_c = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-        assert_eq!(screen.handle_event(&Event::Key(control_c)), KeyAction::End);
+        assert_eq!(screen.handle_event(&Event::Key(control_c)), ScrollViewAction::End);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use ratatui::crossterm::terminal::{
 use ratatui::text::Line;
 use ratatui::{Frame, Terminal};
 
-use super::{KeyAction, ScrollView, require_stderr_terminal};
+use super::{ScrollView, ScrollViewAction, require_stderr_terminal};
 use crate::failure::CommandFailure;
 use crate::output;
 
@@ -134,7 +134,7 @@ fn wait_for_draw(screen: &mut ScrollView, stop: &AtomicBool) -> io::Result<()> {
     let next_draw = Instant::now() + DRAW_INTERVAL;
     while !stop.load(Ordering::Relaxed) && Instant::now() < next_draw {
         if event::poll(POLL_INTERVAL)? {
-            if screen.handle_event(&event::read()?) == KeyAction::End {
+            if screen.handle_event(&event::read()?) == ScrollViewAction::End {
                 output::request_stop();
             }
             return Ok(());

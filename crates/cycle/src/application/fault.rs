@@ -21,8 +21,8 @@ impl<'a> NodeFaultInjector<'a> {
         Self { plan, node, rng }
     }
 
-    /// Returns the factor of computation in a period released at `due_ns` of the run, and the
-    /// indices of the faults that cause it.
+    /// Returns the factor by which the active slow faults multiply the computation of a period
+    /// released at `due_ns` of the run (1 if none is active), and the indices of these faults.
     pub(super) fn compute_factor(&self, due_ns: u64) -> (f64, impl Iterator<Item = u16> + '_) {
         let slow_faults = move || {
             (0..).zip(&self.plan.faults).filter(move |(_, fault)| {
@@ -35,8 +35,9 @@ impl<'a> NodeFaultInjector<'a> {
         (factor, slow_faults().map(|(at, _)| at))
     }
 
-    /// Returns the disposition of a message in a period released at `due_ns` of the run, and the
-    /// index of the fault that causes it, if any.
+    /// Draws the disposition of a message in a period released at `due_ns` of the run: that of the
+    /// first active message fault whose share the draw meets, with its index in the plan; otherwise
+    /// `Sent` and `None`.
     pub(super) fn disposition(&mut self, due_ns: u64) -> (MessageDisposition, Option<u16>) {
         let node = self.node;
         let active_faults = (0..).zip(&self.plan.faults).filter(move |(_, fault)| {

@@ -14,7 +14,7 @@ use super::plan::{
 };
 use crate::task::{DEFAULT_PRIORITY, TaskSetError as Wrong, check_name};
 
-/// Longest file that is read, in bytes.
+/// Largest size of a test file that is read, in bytes.
 pub const FILE_MAX: u64 = 1 << 20;
 /// Required value of `schema` in a file: name and version of the format.
 const SCHEMA: &str = "horolog.test/2";
@@ -115,7 +115,7 @@ impl ApplicationTestPlan {
     ///
     /// # Errors
     ///
-    /// The file is invalid; the error names the line.
+    /// The file is invalid; the error names the line, unless it concerns the plan as a whole.
     pub fn parse(text: &str) -> Result<Self, Wrong> {
         Self::parse_with(text, None, None)
     }
@@ -124,7 +124,7 @@ impl ApplicationTestPlan {
     ///
     /// # Errors
     ///
-    /// The file is invalid; the error names the line.
+    /// The file is invalid; the error names the line, unless it concerns the plan as a whole.
     pub fn parse_with(text: &str, nodes: Option<u16>, time_ns: Option<u64>) -> Result<Self, Wrong> {
         let raw: RawTestPlan = toml::from_str(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
@@ -372,7 +372,7 @@ impl TestPlanReader<'_> {
         })
     }
 
-    /// Checks that a fault has the fields of its kind, and no others.
+    /// Checks that a fault has all fields that its kind requires, and only those that it supports.
     fn check_fields(&self, spanned: &Spanned<RawFault>, kind: FaultKind) -> Result<(), Wrong> {
         use FaultKind::{DataError, End, Late, LateMessage, Lost, LostMessage, Slow, Stop};
         let raw = spanned.get_ref();
@@ -428,13 +428,14 @@ impl TestPlanReader<'_> {
         Ok(state)
     }
 
-    /// Checks a name, which is used in tables and messages.
+    /// Returns a name, after the check that tables and messages need.
     fn name(&self, name: &Spanned<String>) -> Result<String, Wrong> {
         check_name(name.get_ref()).map_err(|why| self.error_at(name, why))?;
         Ok(name.get_ref().clone())
     }
 
-    /// Checks a label, which may contain spaces as well.
+    /// Returns a label if it has 1 to [`LABEL_MAX`] characters, not only spaces and without control
+    /// characters.
     fn label(&self, label: &Spanned<String>) -> Result<String, Wrong> {
         let text = label.get_ref();
         let is_plain = !text.trim().is_empty() && !text.chars().any(char::is_control);
@@ -462,7 +463,8 @@ impl TestPlanReader<'_> {
     }
 }
 
-/// Parses a time that may be a fraction of a nanosecond, such as the computation for a byte.
+/// Returns a time in ns, with its fraction if it is written in ns (such as `0.25ns`); 0 if the text
+/// is no time, which the caller has excluded.
 fn fractional_ns(text: &str) -> f64 {
     let number = text.strip_suffix("ns").and_then(|number| number.trim().parse::<f64>().ok());
     let whole = || text::duration(text).map_or(0.0, |time| time.as_secs_f64() * 1e9);

@@ -13,13 +13,13 @@ use crate::predict::{CostInput, source};
 pub(super) struct ApplicationTestEnd {
     /// True if the user ended the run early.
     pub(super) is_interrupted: bool,
-    /// True if the run was ended because it took much longer than planned.
+    /// True if the run was stopped because nodes had not finished 1 s after the planned end.
     pub(super) is_truncated: bool,
-    /// Nodes that exited unexpectedly, with the reason.
+    /// Names of the nodes that exited unexpectedly, and the reasons.
     pub(super) exited: Vec<(String, String)>,
-    /// Nodes that a fault of the plan killed.
+    /// Names of the nodes that a fault of the plan killed.
     pub(super) killed: Vec<String>,
-    /// Nodes that did not finish within the grace period.
+    /// Names of the nodes that did not finish within the grace period after the stop.
     pub(super) stuck: Vec<String>,
     /// Number of missed deadlines that no fault can explain.
     pub(super) missed_unexplained: u64,
@@ -39,7 +39,7 @@ pub(super) fn findings(
         findings.extend(run.faults.iter().filter_map(fault_finding));
     }
     add_end_findings(ending, &mut findings);
-    // The scorecard uses medians; they need no more values than are available.
+    // The median, because the scorecard uses no tail percentiles, which would need more values.
     findings.extend(source::source_findings(measured, &result.host, CyclePredictPercentile::P50));
     findings
 }

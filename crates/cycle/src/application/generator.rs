@@ -21,7 +21,7 @@ use super::script::{InjectedReportFaultKind, ScheduledSimulatedReport, Simulated
 
 /// Longest sleep between two checks of the stop flag.
 const POLL_INTERVAL: Span = Span::from_ms(20);
-/// Largest number of reports sent between two checks.
+/// Largest number of reports sent between two checks of the stop flag.
 const BATCH: usize = 256;
 /// Longest single wait for space in a full send buffer.
 const SEND_BUFFER_WAIT: Duration = Duration::from_micros(500);
@@ -30,12 +30,13 @@ const SEND_BUFFER_WAIT: Duration = Duration::from_micros(500);
 pub(super) struct SimulatedReportSenderOutcome {
     /// Record of each source.
     pub(super) sources: Vec<CycleTestReportSource>,
-    /// For each fault, number of injections and time of the first one, in ns of the run.
+    /// For each fault, number of injections and planned send time of the first one, in ns of the
+    /// run.
     pub(super) faults: Vec<(u64, Option<u64>)>,
 }
 
-/// Opens a socket for each source. Nodes attribute a damaged report to its source by this socket's
-/// address.
+/// Opens a socket for each source and returns it with its local address, by which nodes attribute a
+/// damaged report to its source.
 pub(super) fn open_sockets(plan: &ApplicationTestPlan) -> io::Result<Vec<(Socket, SocketAddr)>> {
     let open = |_| {
         let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
@@ -72,8 +73,9 @@ pub(super) struct SimulatedReportSender<'a> {
 }
 
 impl<'a> SimulatedReportSender<'a> {
-    /// Sends to these addresses of the nodes, from `begin` until two periods before the end of the
-    /// plan, so that the nodes can still process all reports.
+    /// Creates a sender to these addresses of the nodes, from `begin` until two periods before the
+    /// end of the plan, so that the nodes can still process all reports. `load` multiplies the
+    /// rates.
     pub(super) fn new(
         plan: &'a ApplicationTestPlan,
         load: f64,
@@ -95,10 +97,12 @@ impl<'a> SimulatedReportSender<'a> {
         }
     }
 
-    /// Sends until all reports are sent or `stop` is set, then announces the ends of the sources.
+    /// Sends the reports until the end of the schedule or until `stop` is set, then announces the
+    /// ends of the sources. Reports that are still unsent at the end of the schedule are counted as
+    /// not sent.
     pub(super) fn run(mut self, stop: &AtomicBool) -> SimulatedReportSenderOutcome {
-        // The sources take precedence over the nodes. If the priority is refused, the recorded send
-        // lateness shows it.
+        // The sources take precedence over the nodes, unless these have priority 99. If the
+        // priority is refused, the recorded send lateness shows it.
         let priority = i32::from(self.plan.priority).clamp(1, 98) + 1;
         let _ = SchedulingParameters::fifo(priority, true).apply();
         while !stop.load(Ordering::Relaxed) {
@@ -174,7 +178,8 @@ impl<'a> SimulatedReportSender<'a> {
         }
     }
 
-    /// Sends the first `len` bytes of the buffer; returns true if they were sent.
+    /// Sends the first `len` bytes of the buffer from a source to a node; returns true if one of at
+    /// most two attempts succeeded.
     fn send_datagram(&self, source: u16, node: u16, len: usize) -> bool {
         let (socket, _) = &self.sockets[usize::from(source)];
         let Some(to) = self.nodes.get(usize::from(node)) else { return false };
@@ -200,7 +205,8 @@ impl<'a> SimulatedReportSender<'a> {
         }
     }
 
-    /// Sends each node the number of its reports, so that it detects the loss of the last ones too.
+    /// Sends each node, for each source, the number of its reports, so that it detects the loss of
+    /// the last ones too.
     fn send_ends(&mut self) {
         let ends: Vec<_> = self.script.end_numbers().collect();
         for (source, node, number) in ends {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::report::{SimulatedReportError, SimulatedReportHeader};
+use super::report::{ReportDatagramError, SimulatedReportHeader};
 
 /// Largest number of missing reports remembered for each source, in case they still arrive.
 const MISSING_MAX: usize = 4_096;
@@ -27,7 +27,7 @@ pub(super) enum ReceivedReportClass {
         /// Number of its reports that are newly missing.
         lost: u64,
     },
-    /// Damaged report; the source is the one whose socket received it.
+    /// Damaged report, and the source from whose address it came, if known.
     Damaged(Option<u16>),
     /// Datagram that is not a report.
     Foreign,
@@ -36,9 +36,10 @@ pub(super) enum ReceivedReportClass {
 /// Position of a report in its source's sequence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum SequenceOrder {
-    /// Follows the highest number so far, after this number of missing reports.
+    /// Follows the highest number so far, after this number of missing reports that no damaged
+    /// report explains.
     NewHighest(u64),
-    /// Had been counted as missing.
+    /// Report that was missing until now.
     Reordered,
     /// Duplicate, or too old to decide.
     Duplicate,
@@ -58,7 +59,8 @@ struct SourceSequenceState {
 }
 
 impl ReceivedReportClassifier {
-    /// Creates the state; `late_after_ns` is the largest permitted age of each source's reports.
+    /// Creates the classifier; `late_after_ns` holds the largest permitted age of each source's
+    /// reports, in ns.
     pub(super) fn new(late_after_ns: impl IntoIterator<Item = u64>) -> Self {
         let tracker = |late_after_ns| SourceSequenceState {
             late_after_ns,
@@ -69,7 +71,7 @@ impl ReceivedReportClassifier {
         Self { sources: late_after_ns.into_iter().map(tracker).collect() }
     }
 
-    /// Classifies a datagram. `from` is the source whose socket received it, `now_ns` the time of
+    /// Classifies a datagram. `from` is the source from whose address it came, `now_ns` the time of
     /// reception in ns of `CLOCK_MONOTONIC`.
     pub(super) fn classify(
         &mut self,
@@ -79,14 +81,14 @@ impl ReceivedReportClassifier {
     ) -> ReceivedReportClass {
         let report = match SimulatedReportHeader::parse(datagram) {
             Ok(report) => report,
-            Err(SimulatedReportError::Damaged) => {
+            Err(ReportDatagramError::Damaged) => {
                 let from = from.filter(|from| usize::from(*from) < self.sources.len());
                 if let Some(from) = from {
                     self.sources[usize::from(from)].damaged += 1;
                 }
                 return ReceivedReportClass::Damaged(from);
             }
-            Err(SimulatedReportError::Foreign) => return ReceivedReportClass::Foreign,
+            Err(ReportDatagramError::Foreign) => return ReceivedReportClass::Foreign,
         };
         let source = report.source;
         let Some(tracker) = self.sources.get_mut(usize::from(source)) else {

@@ -38,7 +38,8 @@ impl<'a> FaultInjectionMesh<'a> {
         }
     }
 
-    /// Processes new arrivals, and detects nodes that have timed out.
+    /// Processes new arrivals, detects nodes that have timed out, and excludes them from waits.
+    /// Without an instrument, only processes arrivals.
     pub(super) fn process_received(&mut self, period: u64, sink: DetectionSink<'_>) {
         self.mesh.process_received();
         // Without messages and barriers no node can time out.
@@ -60,7 +61,8 @@ impl<'a> FaultInjectionMesh<'a> {
         self.report_received(sink);
     }
 
-    /// Runs the message exchange and the barrier of a stage. Returns the index of a fault once for
+    /// Runs the message exchange and the barrier of a stage. `due_ns` is the release of the period
+    /// in ns of the run, `deadline` the end of the waits. Returns the index of a fault once for
     /// each injection.
     pub(super) fn synchronise(
         &mut self,

@@ -23,7 +23,7 @@ use crate::entry::PeriodEntry;
 use crate::node::mesh::{self, Mesh};
 use crate::node::periods::{self, ClockReleaseTimer};
 use crate::node::{
-    MeshTestInstrument, NodeSharedMemory, REGION, StartGate, StartInstant, next_line, ping_end,
+    FirstRelease, MeshTestInstrument, NodeSharedMemory, REGION, StartGate, next_line, ping_end,
     read_line, schedule, write_line,
 };
 use crate::ring::RingWriter;
@@ -65,11 +65,13 @@ pub(super) struct ApplicationStartCommand {
     pub(super) sources: Vec<SocketAddr>,
 }
 
-/// Executes the order on standard input until all periods are over.
+/// Executes the order on standard input until all periods are over or the run is stopped. A failed
+/// preparation is a reply, not an error.
 ///
 /// # Errors
 ///
-/// Standard input has no valid order, or standard output is closed.
+/// Standard input has no valid order or start command, the shared memory is missing or too small,
+/// the thread cannot be started, or standard output is closed.
 pub fn serve() -> io::Result<()> {
     let mut input = io::stdin().lock();
     let order: ApplicationNodeOrder = read_line(&mut input)?;
@@ -149,7 +151,7 @@ fn run_periods(
 ) {
     let writer = RefCell::new(writer);
     let mut releases = ClockReleaseTimer::new(
-        StartInstant::Monotonic(start.begin_ns),
+        FirstRelease::Monotonic(start.begin_ns),
         0,
         order.plan.period_ns,
         0,

@@ -12,7 +12,7 @@ const EVENT_MARKER: u64 = 0xa5;
 /// Encoding of an absent source or node.
 const NO_ID: u16 = u16::MAX;
 
-/// Kind of an event.
+/// Detection or injection that an event reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NodeFaultEventKind {
     /// Detection of this kind, about this source or node if known.
@@ -24,7 +24,7 @@ pub(crate) enum NodeFaultEventKind {
 /// Fault event of a node in a period: a detection or an injection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct NodeFaultEvent {
-    /// Kind of the event.
+    /// Detection or injection that the event reports.
     pub(crate) kind: NodeFaultEventKind,
     /// Number of the period, from 0.
     pub(crate) period: u64,

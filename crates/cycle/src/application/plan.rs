@@ -19,7 +19,7 @@ const PERIOD_MIN_NS: u64 = 1_000_000;
 const RATE_MAX: f64 = 100_000.0;
 /// Longest report, in bytes: one datagram.
 pub(super) const REPORT_MAX: u64 = 60_000;
-/// Longest computation of a stage, in ns.
+/// Upper limit of each of a stage's times of computation (fixed, per report, per byte), in ns.
 const COMPUTE_MAX_NS: u64 = 10_000_000_000;
 /// Error text for policy deadline, which tests do not support.
 pub(super) const DEADLINE_POLICY_ERROR: &str = "write policy fifo, rr or other: execution times depend on \
@@ -28,7 +28,7 @@ pub(super) const DEADLINE_POLICY_ERROR: &str = "write policy fifo, rr or other: 
 /// State of the periods for which the plan names none.
 pub(super) const DEFAULT_STATE: &str = "plain";
 
-/// Plan of a test.
+/// Plan of an application test.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ApplicationTestPlan {
     /// Name of the application.
@@ -47,13 +47,15 @@ pub struct ApplicationTestPlan {
     pub priority: u8,
     /// Cores to which nodes are pinned, in turn; empty for no pinning.
     pub cores: Vec<usize>,
-    /// Largest number of reports that a node receives in a period.
+    /// Largest number of usable reports that a node takes in a period.
     pub budget: u32,
     /// Number of consecutive periods without any disturbance that count as recovery.
     pub steady: u32,
-    /// Number of periods without a message after which a node has timed out.
+    /// Number of periods without a message or barrier arrival of a node beyond which it has timed
+    /// out.
     pub node_timeout: u32,
-    /// Shortest wait for another node that is reported as a detection, in ns.
+    /// Wait for other nodes in a stage, in ns, above which the straggler is reported as a
+    /// detection.
     pub response_limit_ns: u64,
     /// Seed of the random numbers.
     pub seed: u64,
@@ -89,7 +91,8 @@ pub struct PipelineStage {
     pub late_after_ns: u64,
     /// True if all nodes wait for each other at the end.
     pub barrier: bool,
-    /// Timeout of the wait for other nodes, in ns; `None` to wait until the next release.
+    /// Timeout of the wait for other nodes, in ns from the end of the computation, but not beyond
+    /// the next release; `None` to wait until the next release.
     pub wait_ns: Option<u64>,
 }
 
@@ -98,7 +101,7 @@ pub struct PipelineStage {
 pub struct SimulatedSource {
     /// Name of the source.
     pub name: String,
-    /// Mean rate, in reports per second.
+    /// Mean rate, in reports per second; of a ramp, the rate at the start.
     pub rate: f64,
     /// Distribution of the reports over time.
     pub profile: ArrivalProfile,
@@ -122,7 +125,8 @@ pub enum ArrivalProfile {
     Poisson,
     /// In bursts of this number of reports.
     Burst(u32),
-    /// At a rate that changes linearly from that of the source to this one.
+    /// At a rate that changes linearly over the run from that of the source to this one, in reports
+    /// per second.
     Ramp(f64),
 }
 
@@ -146,14 +150,14 @@ pub enum ReportDeliveryMode {
     All,
 }
 
-/// Fault to be injected.
+/// Fault of the plan, to be injected: its kind, time, target and extent.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct FaultSpec {
     /// Kind of the fault.
     pub kind: FaultKind,
     /// Start, in ns of the run.
     pub at_ns: u64,
-    /// Duration, in ns.
+    /// Duration, in ns; 0 for [`FaultKind::End`].
     pub for_ns: u64,
     /// Index of the affected source, from 0; `None` for all.
     pub source: Option<u16>,
@@ -181,7 +185,7 @@ pub struct RunStateSpec {
 }
 
 impl ApplicationTestPlan {
-    /// Returns the number of periods of each node.
+    /// Returns the number of periods of each node: the whole periods in the duration, at least 1.
     #[must_use]
     pub const fn period_count(&self) -> u64 {
         let cycles = self.time_ns / self.period_ns;
@@ -201,7 +205,8 @@ impl ApplicationTestPlan {
         Ok(self)
     }
 
-    /// Returns this plan with another duration and without faults, for the trials of a search.
+    /// Returns this plan without faults and states, for the trials of a search, with the duration
+    /// `time_ns`, or one period if that is longer.
     #[must_use]
     pub fn without_faults(&self, time_ns: u64) -> Self {
         let time_ns = time_ns.max(self.period_ns);

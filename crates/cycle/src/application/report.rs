@@ -25,7 +25,7 @@ pub struct SimulatedReportHeader {
     pub is_end: bool,
     /// Index of the source.
     pub source: u16,
-    /// Number of the report.
+    /// Number of the report, counted by its source for each node from 0.
     pub number: u64,
     /// Intended send time, in ns of `CLOCK_MONOTONIC`.
     pub due_ns: i64,
@@ -35,7 +35,7 @@ pub struct SimulatedReportHeader {
 
 /// Reason for which a datagram is not a valid report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SimulatedReportError {
+pub enum ReportDatagramError {
     /// The checksum is wrong.
     Damaged,
     /// The datagram is shorter than a header, or its header is invalid with a correct checksum.
@@ -65,13 +65,13 @@ impl SimulatedReportHeader {
     /// # Errors
     ///
     /// The datagram is damaged, or not a report.
-    pub fn parse(datagram: &[u8]) -> Result<Self, SimulatedReportError> {
-        let bytes = datagram.first_chunk::<HEADER_LEN>().ok_or(SimulatedReportError::Foreign)?;
+    pub fn parse(datagram: &[u8]) -> Result<Self, ReportDatagramError> {
+        let bytes = datagram.first_chunk::<HEADER_LEN>().ok_or(ReportDatagramError::Foreign)?;
         let long = |at: usize| bytes[at..].first_chunk().copied().unwrap_or_default();
         let word =
             |at: usize| u32::from_be_bytes(bytes[at..].first_chunk().copied().unwrap_or_default());
         if word(CHECKSUM_OFFSET) != checksum(datagram) {
-            return Err(SimulatedReportError::Damaged);
+            return Err(ReportDatagramError::Damaged);
         }
         let is_valid = bytes[..4] == MAGIC
             && bytes[4] <= 1
@@ -79,7 +79,7 @@ impl SimulatedReportHeader {
             && word(32) as usize == datagram.len()
             && word(36) == 0;
         if !is_valid {
-            return Err(SimulatedReportError::Foreign);
+            return Err(ReportDatagramError::Foreign);
         }
         Ok(Self {
             is_end: bytes[4] == 1,
@@ -142,7 +142,7 @@ mod tests {
             let mut bytes = written(report, &data);
             let bit = bit.index(bytes.len() * 8);
             bytes[bit / 8] ^= 1 << (bit % 8);
-            prop_assert_eq!(SimulatedReportHeader::parse(&bytes), Err(SimulatedReportError::Damaged));
+            prop_assert_eq!(SimulatedReportHeader::parse(&bytes), Err(ReportDatagramError::Damaged));
         }
 
         #[test]
@@ -153,16 +153,16 @@ mod tests {
 
     #[test]
     fn what_is_not_ours_is_refused() {
-        assert_eq!(SimulatedReportHeader::parse(b"hello"), Err(SimulatedReportError::Foreign));
+        assert_eq!(SimulatedReportHeader::parse(b"hello"), Err(ReportDatagramError::Foreign));
         let report =
             SimulatedReportHeader { is_end: false, source: 1, number: 2, due_ns: 3, sent_ns: 4 };
         let cut = &written(report, &[7; 9])[..50];
-        assert_eq!(SimulatedReportHeader::parse(cut), Err(SimulatedReportError::Damaged));
+        assert_eq!(SimulatedReportHeader::parse(cut), Err(ReportDatagramError::Damaged));
         // Whole by its checksum, and of another kind.
         let mut other = written(report, &[]);
         other[4] = 7;
         let right = checksum(&other);
         other[CHECKSUM_OFFSET..].copy_from_slice(&right.to_be_bytes());
-        assert_eq!(SimulatedReportHeader::parse(&other), Err(SimulatedReportError::Foreign));
+        assert_eq!(SimulatedReportHeader::parse(&other), Err(ReportDatagramError::Foreign));
     }
 }

@@ -31,7 +31,8 @@ use crate::run::child::NodeChildProcess;
 
 /// Time from the last node's report that it is ready to the first release.
 const START_DELAY: Span = Span::from_ms(100);
-/// Additional time if nodes exchange messages, in which they measure the network's baseline.
+/// Addition to [`START_DELAY`] with several nodes, in which they measure the latency of the
+/// network.
 const BASELINE_TIME: Span = Span::from_ms(300);
 /// Interval between two collections of entries.
 const COLLECT_INTERVAL: Span = Span::from_ms(10);
@@ -43,7 +44,7 @@ const GRACE_PERIOD: Span = Span::from_ms(1_000);
 /// Timeout for a node to become ready.
 const READY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Options of a test.
+/// Options of an application test.
 #[derive(Clone, Debug)]
 pub struct ApplicationTestOptions {
     /// Program that calls [`super::node::serve`] when it is started with `arguments`.
@@ -104,7 +105,7 @@ pub enum ApplicationTestError {
 
 /// Observer of a test.
 pub trait ApplicationTestObserver {
-    /// Receives a snapshot, several times a second.
+    /// Receives a snapshot, about four times a second and at the end.
     fn snapshot(&mut self, snapshot: &ApplicationTestSnapshot<'_>);
     /// Returns true if the test must stop now.
     fn is_stop_requested(&self) -> bool;
@@ -165,7 +166,8 @@ pub(super) struct ApplicationTestOutcome {
     pub(super) ending: ApplicationTestEnd,
 }
 
-/// Runs a plan once at a load.
+/// Runs a plan once. `load` multiplies the rates of reports and the fixed computation; `label` is
+/// for the snapshots.
 pub(super) fn run_once(
     options: &ApplicationTestOptions,
     plan: &ApplicationTestPlan,
@@ -209,7 +211,7 @@ pub(super) fn run_once(
     Ok(collector.into_test_run(load, generator_outcome))
 }
 
-/// Process of a node.
+/// Process of a node, with its report that it is ready and, if it exited early, its exit reason.
 struct ApplicationNodeProcess {
     name: String,
     child: NodeChildProcess<Result<ApplicationNodeReady, String>>,
@@ -350,7 +352,8 @@ impl<'a> ApplicationTestCollector<'a> {
         (ClockMonotonic.now() - self.begin).as_ns().max(0).unsigned_abs()
     }
 
-    /// Requests all nodes to end at their next releases, and resumes stopped ones so that they can.
+    /// Drops the pending actions, requests all nodes to end at their next releases, and resumes
+    /// stopped ones so that they can.
     fn stop_nodes(&mut self) {
         self.pending_actions.clear();
         for node in &self.nodes {
@@ -498,7 +501,7 @@ fn scheduled_actions(plan: &ApplicationTestPlan) -> Vec<ScheduledFaultAction> {
     actions
 }
 
-/// Snapshot of a run.
+/// Snapshot of a run of an application test in progress.
 #[derive(Debug)]
 pub struct ApplicationTestSnapshot<'a> {
     /// Label of the run, with its load.
@@ -515,7 +518,7 @@ pub struct ApplicationTestSnapshot<'a> {
     pub faults: &'a [CycleTestFault],
 }
 
-/// Snapshot of a node.
+/// Values of a node in a snapshot of an application test.
 #[derive(Clone, PartialEq, Debug)]
 pub struct NodeSnapshot {
     /// Name of the node.

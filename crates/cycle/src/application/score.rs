@@ -21,7 +21,8 @@ use crate::predict::{CostInput, CostRecord};
 
 /// Upper bounds of a cost, as shares of the deadline, for the grades excellent, good and fair.
 pub const COST_BOUNDS: [f64; 3] = [0.001, 0.01, 0.1];
-/// Upper bounds of the ratio of other time to computation, for excellent, good and fair.
+/// Upper bounds, for excellent, good and fair, of communication relative to computation
+/// (granularity) and of the excess of the largest computation over the mean (load strategy).
 pub const IDLE_BOUNDS: [f64; 3] = [0.01, 0.1, 1.0];
 
 /// Returns the grade of a share by its upper bounds.
@@ -80,7 +81,8 @@ fn cost_score(
     }
 }
 
-/// Grades a ratio of other time to computation.
+/// Returns the row of a granularity or load strategy; `value` holds the ratio, the graded share and
+/// the basis. Without a value, the row has no grade.
 fn ratio_score(scale: Scale, value: Option<(f64, f64, &str)>) -> ScorecardRow {
     let absent = "not measured: a single node, or nothing was computed or sent";
     let share = value.map(|(_, share, _)| share);

@@ -19,7 +19,7 @@ const DELAYED_MAX: usize = 65_536;
 /// Report to be sent, or lost on purpose.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct ScheduledSimulatedReport {
-    /// Time at which the report is sent, in ns of the run.
+    /// Time at which the report is sent, in ns of the run; the due time if it is lost on purpose.
     pub(super) send_ns: u64,
     /// Intended send time without an injected delay, in ns of the run.
     pub(super) due_ns: u64,
@@ -80,8 +80,8 @@ struct SimulatedSourceState<'a> {
 }
 
 impl<'a> SimulatedReportSchedule<'a> {
-    /// Creates the schedule for this factor of the plan's rates; no report is scheduled from
-    /// `until_ns` on.
+    /// Creates the schedule for this factor of the plan's rates; no report is due from `until_ns`
+    /// (in ns of the run) on, but late ones may still be sent then.
     pub(super) fn new(plan: &'a ApplicationTestPlan, load: f64, until_ns: u64) -> Self {
         let source_state = |(at, source): (u64, &'a SimulatedSource)| {
             let nodes = if source.nodes.is_empty() {
@@ -137,7 +137,8 @@ impl<'a> SimulatedReportSchedule<'a> {
         all.min_by(|a, b| self.sources[*a].due_ns.total_cmp(&self.sources[*b].due_ns))
     }
 
-    /// Removes and returns the next report to be sent, if its time has come.
+    /// Removes and returns the next report to be sent, or lost on purpose; `None` if none is due by
+    /// `now_ns`.
     pub(super) fn pop_due(&mut self, now_ns: u64) -> Option<ScheduledSimulatedReport> {
         loop {
             if let Some(report) = self.ready.pop() {
@@ -161,7 +162,8 @@ impl<'a> SimulatedReportSchedule<'a> {
         }
     }
 
-    /// Injects the errors into a report; `None` if it is held back to be sent late.
+    /// Injects at most one fault into a report, the first of the plan that matches; `None` if the
+    /// report is held back to be sent late.
     fn inject_error(
         &mut self,
         report: ScheduledSimulatedReport,

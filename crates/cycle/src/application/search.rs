@@ -1,6 +1,6 @@
-//! Search for the largest load without a missed deadline, by the rate search of [`horolog_stats`]:
-//! its rate is the work of this number of periods per second, and a period that misses its deadline
-//! counts as a lost packet.
+//! Search for the largest load without a missed deadline, by the rate search of [`horolog_stats`].
+//! Its rate is the load times the number of periods that all nodes together have per second; a
+//! period that misses its deadline, and a lost or late report, count as lost packets.
 
 use std::time::Duration;
 
@@ -19,12 +19,12 @@ const TRIALS_MAX: usize = 60;
 /// Relative difference below which two loads are the same.
 const LOAD_TOLERANCE: f64 = 1e-6;
 
-/// Parameters of a search.
+/// Parameters of a search for the largest load.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ApplicationSearchOptions {
     /// Smallest load tried, as a factor of the plan's rates and fixed computation.
     pub from: f64,
-    /// Largest load tried.
+    /// Largest load tried, as a factor of the plan's rates and fixed computation.
     pub to: f64,
     /// Largest relative distance between the final bounds.
     pub width: f64,
@@ -42,7 +42,7 @@ pub(super) struct ApplicationSearchOutcome {
     pub(super) is_interrupted: bool,
 }
 
-/// Searches for the largest load without a missed deadline.
+/// Searches for the largest load without a missed deadline, in trials without faults and states.
 pub(super) fn search(
     options: &ApplicationTestOptions,
     search_options: &ApplicationSearchOptions,
@@ -117,7 +117,8 @@ fn config(search_options: &ApplicationSearchOptions, least_ns: u64, nominal: f64
     }
 }
 
-/// Summarises a run as a trial at its load.
+/// Summarises a run as a trial at its load. Periods that were not run and reports that were lost or
+/// late count as missed.
 fn trial(run: &CycleTestRunResult, load: f64, duration: Duration) -> CycleTestTrial {
     let planned: u64 = run.nodes.iter().map(|node| node.planned).sum();
     let in_time_count: u64 = run.nodes.iter().map(|node| node.periods - node.missed).sum();

@@ -23,8 +23,8 @@ use crate::ring::RingWriter;
 use crate::synthetic_load::{SyntheticLoad, units_of};
 use crate::task::ComputeAmount;
 
-/// Number of datagrams read for each report of the budget, because those of other senders are
-/// skipped.
+/// Upper limit of the datagrams read for each report of the budget; those that are not usable
+/// reports of this test do not count towards the budget.
 const READS_PER_REPORT: usize = 4;
 
 /// Work of a node in a period: all stages of the plan.
@@ -123,7 +123,8 @@ impl<'a> PipelineWork<'a> {
         }
     }
 
-    /// Computes for the stage and for the reports of the period.
+    /// Computes for the stage and for the reports received so far in the period, multiplied by
+    /// active slow faults.
     fn run_computation(&mut self, stage: &PipelineStage, due_ns: u64) {
         let UsableReportTotals { reports, bytes } = self.intake_totals;
         let of_reports = stage.per_report_ns as f64 * reports as f64;
@@ -134,7 +135,8 @@ impl<'a> PipelineWork<'a> {
         self.load.run(units_of(ns, self.unit_ns));
     }
 
-    /// Receives and classifies the reports that have arrived, up to the budget.
+    /// Receives and classifies the reports that have arrived, until as many usable ones as the
+    /// budget.
     fn receive_reports(&mut self) -> UsableReportTotals {
         let mut totals = UsableReportTotals::default();
         let SimulatedReportReceiver { socket, sources, intake, envelope, bytes } =

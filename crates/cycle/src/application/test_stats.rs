@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use horolog_record::{
     CycleTestDetection, CycleTestDetectionKind as Kind, CycleTestFault,
-    CycleTestFaultKind as FaultKind, CycleTestFirstDetection, CycleTestStage, CycleTestStateCounts,
-    DetectionCount, Distribution,
+    CycleTestFaultKind as FaultKind, CycleTestFirstDetection, CycleTestStageTimes,
+    CycleTestStateCounts, DetectionCount, Distribution,
 };
 use horolog_stats::Recorder;
 
@@ -18,7 +18,7 @@ use crate::entry::{PeriodEntry, PeriodEntryKind};
 /// Largest number of detections stored for each fault, to find the first one after its injection.
 const FIRST_MAX: usize = 4_096;
 
-/// Stats of a node.
+/// Stats of a node's periods in an application test.
 #[derive(Default)]
 pub(super) struct NodeStats {
     pub(super) periods: u64,
@@ -66,7 +66,7 @@ struct PeriodCompletion {
     is_disturbed: bool,
 }
 
-/// Stats of a run.
+/// Stats of a run of an application test.
 pub(super) struct ApplicationTestStats<'a> {
     plan: &'a ApplicationTestPlan,
     begin_ns: i64,
@@ -166,7 +166,8 @@ impl<'a> ApplicationTestStats<'a> {
         }
     }
 
-    /// Adds injections of a fault; the first of them occurred at `first_ns` of the run.
+    /// Adds `count` injections of a fault; the first of them occurred at `first_ns` of the run.
+    /// Does nothing if `count` is 0.
     pub(super) fn add_injections(&mut self, fault: usize, count: u64, first_ns: u64) {
         if let Some(stats) = self.faults.get_mut(fault).filter(|_| count > 0) {
             stats.injected += count;
@@ -271,11 +272,11 @@ impl<'a> ApplicationTestStats<'a> {
         self.states.iter().filter(|(_, stats)| stats.periods > 0).map(record).collect()
     }
 
-    /// Returns the record of each stage.
-    pub(super) fn stages(&self) -> Vec<CycleTestStage> {
+    /// Returns the record of each stage: its mean times over all its entries.
+    pub(super) fn stages(&self) -> Vec<CycleTestStageTimes> {
         let record = |(stage, stats): (&super::plan::PipelineStage, &PipelineStageStats)| {
             let mean = |sum: u128| sum as f64 / stats.entries.max(1) as f64;
-            CycleTestStage {
+            CycleTestStageTimes {
                 name: stage.name.clone(),
                 computation_ns: mean(stats.computation_ns),
                 communication_ns: mean(stats.communication_ns),
@@ -286,8 +287,9 @@ impl<'a> ApplicationTestStats<'a> {
         self.plan.stages.iter().zip(&self.stages).map(record).collect()
     }
 
-    /// Returns the load imbalance: the largest mean computation of a node over the mean of all,
-    /// minus 1. `None` for a single node.
+    /// Returns the load imbalance: the largest mean computation of a node over the mean of all
+    /// nodes that completed periods, minus 1. `None` with fewer than two such nodes or without
+    /// computation.
     pub(super) fn imbalance(&self) -> Option<f64> {
         let means: Vec<f64> =
             self.nodes.iter().filter_map(NodeStats::computation_mean_ns).collect();
@@ -315,7 +317,8 @@ impl<'a> ApplicationTestStats<'a> {
         }
     }
 
-    /// Returns the record of each fault.
+    /// Returns the record of each fault: its injections and detections, the first detection and the
+    /// recovery.
     pub(super) fn faults(&self) -> Vec<CycleTestFault> {
         self.plan
             .faults
@@ -375,7 +378,7 @@ impl PipelineStageStats {
     }
 }
 
-/// Returns the name of a node.
+/// Returns the name of a node: `node1` for index 0.
 pub(super) fn node_name(node: u16) -> String {
     format!("node{}", u32::from(node) + 1)
 }

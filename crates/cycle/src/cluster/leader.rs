@@ -19,7 +19,7 @@ use crate::entry::PeriodEntry;
 use crate::node::{NodeOrder, NodeReady, NodeReply, NodeStartCommand};
 use crate::run::child::{INTERRUPTED_REASON, NoReply, receive_until};
 
-/// Timeout of a member that sends no messages.
+/// Timeout of a member that sends no messages, and of a write to it.
 const MEMBER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout of a pending member's first message.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
@@ -41,7 +41,7 @@ pub(crate) struct LeaderListener {
     _clock: NtpResponder,
 }
 
-/// Node on another host.
+/// Node on another host, as the leader controls it over the connection to its member.
 #[derive(Debug)]
 pub(crate) struct RemoteNode {
     /// Name of the node, as sent by the member.
@@ -71,8 +71,8 @@ impl LeaderListener {
     }
 
     /// Waits until `count` members have joined, and returns them sorted by name, because the order
-    /// of arrival is random. `should_stop` receives the present number; when it returns true, the
-    /// members are refused and the result is `None`.
+    /// of arrival is random. `should_stop` receives the number of members so far; when it returns
+    /// true, their runs are cancelled and the result is `None`.
     pub(crate) fn accept_members(
         &self,
         count: usize,
@@ -130,11 +130,11 @@ struct PendingMember {
 
 /// Outcome of the check of a pending member.
 enum JoinOutcome {
-    /// It has joined.
+    /// Member that has joined.
     Joined(Box<RemoteNode>),
-    /// It has not sent its first message.
+    /// Connection without a first message so far.
     Pending(PendingMember),
-    /// It was refused or invalid, and its connection is closed.
+    /// Refused or invalid; the connection is closed.
     Rejected,
 }
 
@@ -172,7 +172,8 @@ fn refusal(protocol: u32, name: &str, members: &[RemoteNode]) -> Option<String> 
 }
 
 impl RemoteNode {
-    /// Creates a pending member, and the thread that reads its messages.
+    /// Creates a pending member, and the thread that reads its messages; `None` if the connection
+    /// or the thread cannot be set up.
     fn new(stream: TcpStream, address: SocketAddr) -> Option<Self> {
         stream.set_nonblocking(false).ok()?;
         stream.set_nodelay(true).ok()?;
@@ -215,7 +216,7 @@ impl RemoteNode {
         self.stream.flush()
     }
 
-    /// Sends the order of the next run.
+    /// Discards what was collected in the last run, and sends the order of the next.
     pub(crate) fn send_order(&mut self, order: &NodeOrder) -> io::Result<()> {
         let tasks = order.set.tasks().len();
         self.entries = vec![Vec::new(); tasks];
@@ -225,7 +226,9 @@ impl RemoteNode {
         self.send_message(&LeaderMessage::Order(order.clone()))
     }
 
-    /// Waits until the node is ready and its clock was measured, or could not be.
+    /// Waits until the node is ready and its clock was measured, or could not be. The error is the
+    /// reason: the node failed, disconnected or did not reply in time, its tasks differ from the
+    /// order, or the user interrupted the run.
     pub(crate) fn await_ready(
         &mut self,
         timeout: Duration,
@@ -257,7 +260,8 @@ impl RemoteNode {
         !self.clocks.is_empty() || self.clock_unknown.is_some()
     }
 
-    /// Returns the clock measurements of the run in order, or the reason for their absence.
+    /// Returns the stored clock measurements of the run in order; the error is the reason of the
+    /// latest failure if none succeeded.
     pub(crate) fn clocks(&self) -> Result<&[NodeClockOffset], &str> {
         match &self.clock_unknown {
             Some(why) if self.clocks.is_empty() => Err(why),
@@ -362,7 +366,8 @@ fn natural_sort_key(name: &str) -> (&str, usize, &str, &str) {
     (words, number.len(), number, name)
 }
 
-/// Returns true if a node may have this name, which is used in tables and files.
+/// Returns true if a node may have this name, which is used in tables and files: 1 to 32 ASCII
+/// letters, digits, `-`, `_` and `.`.
 pub(crate) fn is_valid_name(name: &str) -> bool {
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     (1..=32).contains(&name.len()) && name.chars().all(is_allowed)

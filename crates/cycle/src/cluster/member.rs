@@ -49,7 +49,7 @@ pub struct MemberOptions<'a> {
     pub name: String,
     /// True if tasks may start programs.
     pub allows_commands: bool,
-    /// Offset injected into the clock, in ns.
+    /// Offset injected into the node's clock, in ns.
     pub clock_injected_ns: i64,
     /// Measures the offset of this host's clock from the leader's, which replies to NTP at the
     /// address of the leader.
@@ -60,7 +60,7 @@ pub struct MemberOptions<'a> {
     pub is_stop_requested: &'a dyn Fn() -> bool,
 }
 
-/// Reason for which a member cannot take part in a run or its part ended.
+/// Reason for which a member cannot take part in a run, or its part ended early.
 #[derive(Debug, Error)]
 pub enum MemberError {
     /// The leader cannot be reached.
@@ -81,7 +81,7 @@ pub enum MemberError {
     /// The leader cancelled the start; the text is the reason.
     #[error("the run did not begin: {0}")]
     Cancelled(String),
-    /// The connection to the leader was lost during a run.
+    /// The connection to the leader was lost before or during a run.
     #[error("the connection to the leader was lost")]
     Disconnected,
     /// An operation of the system failed.
@@ -90,12 +90,12 @@ pub enum MemberError {
 }
 
 /// Joins the leader and executes its orders until the leader has finished or the member must stop.
-/// Returns the number of runs.
+/// Returns the number of executed orders.
 ///
 /// # Errors
 ///
-/// The leader is unreachable or refuses the member, the member cannot execute an order, or the
-/// connection is lost.
+/// The leader is unreachable, refuses the member or cancels the run, the member cannot execute an
+/// order, or the connection is lost before or during a run.
 pub fn join(member: &MemberOptions<'_>) -> Result<usize, MemberError> {
     let stream = connect(member)?;
     stream.set_nodelay(true)?;
@@ -171,7 +171,9 @@ impl MemberSession<'_> {
         self.stream.flush()
     }
 
-    /// Executes the order of one run.
+    /// Executes the order of one run: starts the node, replies to the leader, and forwards the
+    /// node's entries until all tasks have ended, the node has exited, or the leader stops the
+    /// start.
     fn execute_order(&mut self, order: &NodeOrder) -> Result<(), MemberError> {
         let starts_process =
             |work: &TaskWork| matches!(work, TaskWork::Command(_) | TaskWork::Program(_));

@@ -78,8 +78,8 @@ fn process_request(socket: &Socket, envelope: &mut MsghdrBuffers, bytes: &mut [u
     }
 }
 
-/// Returns the reply to a client request without extension fields and MAC; `None` for any other
-/// packet.
+/// Returns the reply to a client request of version 1 to 4 without extension fields and MAC; `None`
+/// for any other packet.
 fn build_reply(
     request: &[u8],
     received_at: Timestamp<Utc>,

@@ -62,7 +62,7 @@ impl CrossNodeStats {
         }
     }
 
-    /// Adds an entry of a node.
+    /// Adds a node's entry of a period or superstep; other kinds of entries are ignored.
     pub(crate) fn add(&mut self, node: usize, entry: &PeriodEntry) {
         let step = match entry.kind {
             PeriodEntryKind::Step(step) => usize::from(step),

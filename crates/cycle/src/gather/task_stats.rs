@@ -107,7 +107,8 @@ impl TaskStats {
         }
     }
 
-    /// Adds an entry.
+    /// Adds an entry; those of supersteps are ignored, because the entry of the period includes
+    /// them.
     pub(crate) fn add(&mut self, entry: &PeriodEntry) {
         match entry.kind {
             PeriodEntryKind::Period => self.add_period(entry),
@@ -154,8 +155,8 @@ impl TaskStats {
         self.last_entry = Some(*entry);
     }
 
-    /// Returns the ratio of execution time to period of the last counted period, and true if it
-    /// missed its deadline. `None` before the first.
+    /// Returns the ratio of execution time to period of the last period that was not abandoned, and
+    /// true if it missed its deadline. `None` before the first.
     pub(crate) fn last_ratio(&self) -> Option<(f64, bool)> {
         let ratio = |entry: PeriodEntry| {
             (entry.execution_ns as f64 / self.period_ns as f64, entry.is_missed(self.deadline_ns))
@@ -163,8 +164,8 @@ impl TaskStats {
         self.last_entry.map(ratio)
     }
 
-    /// Returns the mean overhead of a period beyond computation. `latency_ns` is the latency of a
-    /// minimum-size message.
+    /// Returns the mean overhead of a period beyond computation; all 0 before the first period.
+    /// `latency_ns` is the latency of a minimum-size message.
     pub(crate) fn overhead(&self, latency_ns: Option<u64>) -> ParallelOverhead {
         if self.periods == 0 {
             return ParallelOverhead::default();

@@ -79,28 +79,34 @@ impl<'a> PeriodicCommand<'a> {
     }
 }
 
-/// Waits for a program to exit. The error kind is `TimedOut` after `timeout` and `Interrupted` when
-/// `stop` is no longer 0. In all cases the remaining processes of its group are killed.
+/// Waits for a program to exit, then kills the remaining processes of its group. If `timeout`
+/// expires (error kind `TimedOut`) or `stop` is no longer 0 (`Interrupted`), kills the whole group.
+/// After an error of the wait itself nothing is killed.
 fn wait_for_exit(mut child: Child, timeout: Duration, stop: &AtomicU64) -> io::Result<ExitStatus> {
-    let handle = ProcessHandle::open(child.id())?;
-    let started = Instant::now();
-    let result = loop {
-        let remaining = timeout.saturating_sub(started.elapsed());
-        if handle.wait(remaining.min(POLL_INTERVAL))? {
-            break Ok(());
-        }
-        if stop.load(Ordering::Relaxed) != 0 {
-            break Err(io::ErrorKind::Interrupted.into());
-        }
-        if remaining.is_zero() {
-            break Err(io::ErrorKind::TimedOut.into());
-        }
-    };
+    let result = wait_for_end(&child, timeout, stop);
     // The group ID cannot be reused before the child is waited for. Killing an empty group fails,
     // which is harmless.
     let _ = kill_group(child.id());
     let status = child.wait()?;
     result.map(|()| status)
+}
+
+/// Waits for a program to end, for `timeout` at most or until `stop` is no longer 0.
+fn wait_for_end(child: &Child, timeout: Duration, stop: &AtomicU64) -> io::Result<()> {
+    let handle = ProcessHandle::open(child.id())?;
+    let started = Instant::now();
+    loop {
+        let remaining = timeout.saturating_sub(started.elapsed());
+        if handle.wait(remaining.min(POLL_INTERVAL))? {
+            return Ok(());
+        }
+        if stop.load(Ordering::Relaxed) != 0 {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        if remaining.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+    }
 }
 
 impl PeriodWork for PeriodicCommand<'_> {

@@ -21,7 +21,7 @@ const TIMED_OUT: u64 = 3;
 const NOT_STARTED: u64 = 4;
 const STATE: u64 = 5;
 
-/// Reason for the failure of a task.
+/// Reason for the failure of a task's command or program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum TaskFailure {
     /// The program is no longer usable.

@@ -31,12 +31,12 @@ const MESSAGES_PER_PEER_MAX: usize = 8;
 /// Period and superstep within it.
 pub(crate) type SuperstepId = (u64, u16);
 
-/// State of a peer.
+/// Latest barrier arrival and messages received from a peer.
 #[derive(Default)]
 struct PeerState {
     latest_arrival: Option<(SuperstepId, i64)>,
     messages: Vec<PartialMessage>,
-    /// Latest period of any arrival or message from it.
+    /// Latest period of any barrier arrival or message fragment from the peer.
     latest_period: Option<u64>,
 }
 
@@ -109,7 +109,8 @@ impl Mesh {
         self.instrument.as_deref_mut()
     }
 
-    /// Returns the latest period of any arrival or message from a node.
+    /// Returns the latest period of any barrier arrival or message fragment from a node; `None`
+    /// before the first.
     pub(crate) fn latest_period(&self, node: u16) -> Option<u64> {
         self.peers.get(usize::from(node))?.latest_period
     }
@@ -135,7 +136,8 @@ impl Mesh {
         (nodes > 1).then(|| (self.own_index + distance) % nodes)
     }
 
-    /// Sends a message and waits for those of the peers until the deadline.
+    /// Sends a message and waits until the deadline for those of the peers that send to this node
+    /// in the same step, except ignored ones.
     pub(crate) fn exchange(
         &mut self,
         step_id: SuperstepId,
@@ -160,7 +162,8 @@ impl Mesh {
         })
     }
 
-    /// Announces the arrival at a barrier to the peers, and waits for theirs until the deadline.
+    /// Announces the arrival at a barrier to the peers, and waits until the deadline for the
+    /// arrivals of those that are not ignored.
     pub(crate) fn barrier(
         &mut self,
         step_id: SuperstepId,
@@ -311,15 +314,16 @@ impl Mesh {
             // The error belongs to an earlier datagram that could not be delivered.
             Err(_) => return Some(false),
         };
-        let header = DatagramHeader::from_bytes(&bytes[..received.len]);
-        // A datagram must come from the address of the node that it names.
-        let is_from_node = |header: &DatagramHeader| {
-            let known = self.addresses.get(usize::from(header.node)).zip(received.remote);
-            known
-                .is_some_and(|(known, from)| (known.ip(), known.port()) == (from.ip(), from.port()))
-        };
-        let header = header.filter(is_from_node);
+        let header = self.header_from_node(&bytes[..received.len], received.remote);
         Some(header.is_some_and(|header| self.process_header(&header)))
+    }
+
+    /// Parses a datagram from the address `remote`; `None` unless that is the address of the node
+    /// that it names.
+    fn header_from_node(&self, bytes: &[u8], remote: Option<SocketAddr>) -> Option<DatagramHeader> {
+        let header = DatagramHeader::from_bytes(bytes)?;
+        let (known, from) = self.addresses.get(usize::from(header.node)).zip(remote)?;
+        ((known.ip(), known.port()) == (from.ip(), from.port())).then_some(header)
     }
 
     fn process_header(&mut self, header: &DatagramHeader) -> bool {
@@ -426,10 +430,13 @@ impl Mesh {
     /// returns false if it was not among them.
     fn receive_pong(&mut self, sent: Timestamp<Monotonic>) -> bool {
         let mut bytes = [0; HEADER_LEN + FRAGMENT_LEN];
-        while let Ok(len) =
-            datagram::receive(self.socket.as_fd(), &mut bytes, WaitMode::NonBlocking)
-        {
-            let Some(header) = DatagramHeader::from_bytes(&bytes[..len]) else { continue };
+        while let Ok(received) = self.envelope.receive_with_source(
+            self.socket.as_fd(),
+            &mut bytes,
+            WaitMode::NonBlocking,
+        ) {
+            let header = self.header_from_node(&bytes[..received.len], received.remote);
+            let Some(header) = header else { continue };
             if header.kind == DatagramKind::Pong && header.sent_ns == sent.as_ns() {
                 return true;
             }

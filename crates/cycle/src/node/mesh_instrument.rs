@@ -21,7 +21,7 @@ const RECEIVED_MAX: usize = 1_024;
 /// Largest number of delayed datagrams that wait to be sent.
 const DELAYED_MAX: usize = 16_384;
 
-/// Disposition of a message.
+/// Treatment of a message that a node is to send.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) enum MessageDisposition {
     /// Sent at once.
@@ -44,7 +44,8 @@ pub(crate) struct ReceivedMessage {
     pub(crate) transit_ns: u64,
 }
 
-/// Instrument of one node's mesh.
+/// Instrument of one node's mesh: what happens to its messages, which messages arrived, and which
+/// nodes are not waited for.
 pub(crate) struct MeshTestInstrument {
     /// Disposition of the next message to each node.
     pub(crate) dispositions: Vec<MessageDisposition>,
@@ -52,7 +53,7 @@ pub(crate) struct MeshTestInstrument {
     pub(crate) ignored: Vec<bool>,
     /// Messages received since the last collection.
     pub(crate) received: Vec<ReceivedMessage>,
-    /// Nodes that were missing in the last exchange.
+    /// Nodes that were missing in the last exchange or barrier.
     pub(crate) missing: Vec<u16>,
     /// Arrival of the datagram being processed, in ns since 1970.
     arrived_ns: i64,
@@ -88,7 +89,7 @@ impl MeshTestInstrument {
     }
 
     /// Drops or delays a datagram as its message's disposition requires. Returns false if the mesh
-    /// must send it now.
+    /// must send it now, also because too many delayed datagrams wait.
     pub(super) fn try_intercept(&self, node: u16, bytes: &[u8], to: SocketAddr) -> bool {
         match self.dispositions.get(usize::from(node)).copied().unwrap_or_default() {
             MessageDisposition::Sent => false,
@@ -104,7 +105,7 @@ impl MeshTestInstrument {
         self.ignored.get(usize::from(node)).copied().unwrap_or(false)
     }
 
-    /// Receives a datagram and notes its arrival.
+    /// Receives a datagram without waiting and notes its arrival.
     pub(super) fn receive(
         &mut self,
         socket: &Socket,
@@ -116,7 +117,8 @@ impl MeshTestInstrument {
         Ok(received)
     }
 
-    /// Records a message, the last fragment of which was just received.
+    /// Records a message, the last fragment of which was just received; discards it if
+    /// [`RECEIVED_MAX`] messages wait for collection.
     pub(super) fn record_message(&mut self, node: u16, step_id: SuperstepId, sent_ns: i64) {
         let transit_ns = self.arrived_ns.saturating_sub(sent_ns).max(0).unsigned_abs();
         if self.received.len() < RECEIVED_MAX {
@@ -125,7 +127,8 @@ impl MeshTestInstrument {
     }
 }
 
-/// Sends delayed datagrams at their times, until the sending end of the channel is closed.
+/// Sends delayed datagrams at their times (all at once if more than [`DELAYED_MAX`] wait), until
+/// the sending end of the channel is closed.
 fn send_delayed(socket: &Socket, delayed: &Receiver<DelayedDatagram>) {
     let mut waiting: Vec<DelayedDatagram> = Vec::new();
     loop {

@@ -45,7 +45,7 @@ use crate::task::{Policy, SchedulingSpec, Task, TaskWork};
 pub(crate) use failure::{FAILURE_WORDS, TaskFailure};
 pub(crate) use mesh_instrument::{MeshTestInstrument, MessageDisposition};
 pub use order::{
-    LINE_MAX, NodeOrder, NodeReady, NodeReply, NodeStartCommand, StartInstant, TaskReady,
+    FirstRelease, LINE_MAX, NodeOrder, NodeReady, NodeReply, NodeStartCommand, TaskReady,
 };
 pub use shared::{NodeSharedMemory, REGION, region_words};
 pub(crate) use start_gate::StartGate;
@@ -53,11 +53,13 @@ pub(crate) use start_gate::StartGate;
 /// Time before the first release in which nodes send no pings.
 const PING_FREE_TIME: Span = Span::from_ms(20);
 
-/// Executes the orders on standard input until all periods are over.
+/// Executes the order on standard input until all periods are over or the run is stopped. A failed
+/// preparation is a reply, not an error.
 ///
 /// # Errors
 ///
-/// Standard input has no valid order, or standard output is closed.
+/// Standard input has no valid order or start command, the shared memory is missing or too small, a
+/// thread cannot be started, or standard output is closed.
 pub fn serve() -> io::Result<()> {
     let mut input = io::stdin().lock();
     let order: NodeOrder = read_line(&mut input)?;
@@ -110,7 +112,7 @@ fn collect_ready(
     replies.into_iter().collect::<Option<_>>().ok_or_else(|| "a task replied twice".to_owned())
 }
 
-/// Reads a message to a node's process, one line of JSON.
+/// Reads an order, one line of JSON; the end of the input is an error.
 pub(crate) fn read_line<T: DeserializeOwned>(input: &mut impl BufRead) -> io::Result<T> {
     next_line(input)?.ok_or_else(|| {
         io::Error::other(
@@ -130,14 +132,14 @@ pub(crate) fn next_line<T: DeserializeOwned>(input: &mut impl BufRead) -> io::Re
     Ok(Some(serde_json::from_str(&line)?))
 }
 
-/// Writes a reply, one line of JSON.
+/// Writes a reply to standard output, one line of JSON.
 pub(crate) fn write_line(reply: &impl Serialize) -> io::Result<()> {
     let mut output = io::stdout().lock();
     writeln!(output, "{}", serde_json::to_string(reply)?)?;
     output.flush()
 }
 
-/// Context of a task's thread.
+/// Order, task and shared state with which a task's thread prepares and runs.
 struct TaskContext<'a> {
     order: &'a NodeOrder,
     index: usize,
@@ -154,7 +156,7 @@ struct PreparedTask<'a> {
     release_socket: Option<Socket>,
 }
 
-/// Work of a prepared task.
+/// Work of a prepared task; supersteps have a socket for messages if they exchange any.
 enum PreparedWork<'a> {
     Steps(Box<SuperstepWork>, Option<Socket>),
     Server(PollingServer),
@@ -284,9 +286,9 @@ impl<'a> TaskContext<'a> {
         match release_socket {
             Some(socket) => {
                 let token = match start.begin {
-                    StartInstant::Signalled { token, .. } => token,
+                    FirstRelease::Signalled { token, .. } => token,
                     // No release packets are sent in these cases.
-                    StartInstant::Monotonic(_) | StartInstant::Utc(_) => 0,
+                    FirstRelease::Monotonic(_) | FirstRelease::Utc(_) => 0,
                 };
                 let last = releases.release_time(self.period_count());
                 self.run_periods(
@@ -344,14 +346,15 @@ impl<'a> TaskContext<'a> {
     }
 }
 
-/// Returns the instant at which nodes stop sending pings before the first release.
+/// Returns the instant at which nodes stop sending pings before the first release, at the earliest
+/// now.
 pub(crate) fn ping_end(begin: Timestamp<Monotonic>) -> Timestamp<Monotonic> {
     (begin - PING_FREE_TIME).max(ClockMonotonic.now())
 }
 
 /// Returns the reservation of a task under `SCHED_DEADLINE`: its worst-case execution time if
 /// known, or one and a half times its computation (half the deadline if that is unknown), plus the
-/// overhead of the kernel and of measuring.
+/// overhead of the kernel and of measuring; at most the deadline.
 fn reservation(task: &Task, compute_ns: Option<u64>) -> DeadlineReservation {
     const OVERHEAD_NS: u64 = 100_000;
     let estimated_ns = compute_ns.map_or(task.deadline_ns / 2, |ns| ns.saturating_mul(3) / 2);
@@ -363,9 +366,10 @@ fn reservation(task: &Task, compute_ns: Option<u64>) -> DeadlineReservation {
     }
 }
 
-/// Schedules this thread as requested, if permitted. With `reset_on_fork` its children run under
-/// `SCHED_OTHER`. [`AgentPolicy::Deadline`] uses the reservation. The core is only reported, since
-/// the thread has already been pinned.
+/// Schedules this thread as requested, if permitted; otherwise it stays under `SCHED_OTHER`, and
+/// the result holds the error. With `reset_on_fork` its children run under `SCHED_OTHER`.
+/// [`Policy::Deadline`] needs the reservation. The core is only reported, since the thread has
+/// already been pinned.
 pub(crate) fn schedule(
     requested: SchedulingSpec,
     reset_on_fork: bool,

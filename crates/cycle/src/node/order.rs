@@ -16,7 +16,7 @@ pub const LINE_MAX: u64 = 4 << 20;
 /// speeds.
 const READY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Order to a node.
+/// Order to a node's process: the tasks to run, and the conditions of the run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NodeOrder {
     /// Task set of the run.
@@ -84,11 +84,12 @@ pub struct NodeReady {
 pub struct TaskReady {
     /// Scheduling of the task's thread.
     pub scheduling: TaskScheduling,
-    /// Cost of the measurement itself.
+    /// Measured cost of measuring: of a clock reading, and of a period without work.
     pub cost: CycleMeasurementCost,
-    /// Duration of one unit of the built-in load, in ns.
+    /// Duration of one unit of the built-in load, in ns; `None` if the task does not use the load.
     pub unit_ns: Option<f64>,
-    /// Units of the built-in load in a period or, for a polling server, in one event.
+    /// Units of the built-in load in a period or, for a polling server, in one event; `None` if the
+    /// task does not use the load.
     pub units: Option<u64>,
     /// UDP port for messages, if the task receives any.
     pub port: Option<u16>,
@@ -100,7 +101,7 @@ pub struct TaskReady {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NodeStartCommand {
     /// First release of a task whose offset is 0.
-    pub begin: StartInstant,
+    pub begin: FirstRelease,
     /// For each task, its message addresses on the nodes, in the order of the nodes; empty if it
     /// receives none.
     pub peers: Vec<Vec<SocketAddr>>,
@@ -108,7 +109,7 @@ pub struct NodeStartCommand {
 
 /// Instant of the first release, with its clock.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub enum StartInstant {
+pub enum FirstRelease {
     /// `CLOCK_MONOTONIC` of the host that all nodes share, in ns.
     Monotonic(i64),
     /// UTC, in ns since 1970.

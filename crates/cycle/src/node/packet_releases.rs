@@ -56,8 +56,8 @@ impl<'a> PacketReleaseSource<'a> {
         Self { socket, envelope, clock, token, last_expected, stop }
     }
 
-    /// Receives the next packet of this run: its period (`None` at the end of releases) and its
-    /// arrival. `None` if no such packet was received.
+    /// Receives the next packet, and returns its period (`None` at the end of releases) and its
+    /// arrival. `None` if no packet of this run came within [`POLL_INTERVAL`].
     fn receive(&mut self) -> Option<(Option<u64>, Timestamp<Monotonic>)> {
         let mut bytes = [0; HEADER_LEN];
         let received =

@@ -1,6 +1,6 @@
-//! Periods of one task: wait for each release, do the work, publish the outcome. No period is
-//! skipped: a task that is late for a release starts at once. The source of releases and the work
-//! are parameters, so that tests need no clock.
+//! Periods of one task: wait for each release, do the work, publish the outcome. A task that is
+//! late for a release starts at once and skips no period; only a source of releases can skip some.
+//! The source and the work are parameters, so that tests need no clock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,7 +8,7 @@ use horolog_record::CycleMeasurementCost;
 use horolog_sys::clock::{ClockMonotonic, sleep_until};
 use horolog_time::{Clock, Monotonic, Span, Timestamp, Utc};
 
-use super::order::StartInstant;
+use super::order::FirstRelease;
 use super::system_clock::SystemClockConverter;
 use crate::entry::{PeriodEntry, PeriodEntryKind, PeriodOutcome};
 use crate::ring::{RING_WORDS, RingWriter};
@@ -242,20 +242,20 @@ impl<'a> ClockReleaseTimer<'a> {
     /// Creates the releases from `begin` plus the task's offset on, one per period, by a clock that
     /// is ahead by `injected_ns` on purpose.
     pub(crate) fn new(
-        begin: StartInstant,
+        begin: FirstRelease,
         offset_ns: u64,
         period_ns: u64,
         injected_ns: i64,
         stop: &'a AtomicU64,
     ) -> Self {
         let (begin, utc) = match begin {
-            StartInstant::Monotonic(ns) => (Timestamp::from_ns(ns), None),
-            StartInstant::Utc(ns) => {
+            FirstRelease::Monotonic(ns) => (Timestamp::from_ns(ns), None),
+            FirstRelease::Utc(ns) => {
                 let (utc, mut clock) = (Timestamp::from_ns(ns), SystemClockConverter::new());
                 (to_monotonic(utc, &mut clock), Some((utc, clock)))
             }
             // Expected arrivals of the packets.
-            StartInstant::Signalled { in_ns, .. } => {
+            FirstRelease::Signalled { in_ns, .. } => {
                 (ClockMonotonic.now() + Span::from_ns(in_ns.cast_signed()), None)
             }
         };
@@ -332,7 +332,7 @@ pub(crate) fn measure_overhead(work: &mut impl PeriodWork) -> CycleMeasurementCo
     let past = ClockMonotonic.now() - Span::from_ms(1_000);
     let stop = AtomicU64::new(0);
     let mut releases =
-        ClockReleaseTimer::new(StartInstant::Monotonic(past.as_ns()), 0, 1, 0, &stop);
+        ClockReleaseTimer::new(FirstRelease::Monotonic(past.as_ns()), 0, 1, 0, &stop);
     let begun = ClockMonotonic.now();
     run((OVERHEAD_PERIODS, past), &mut releases, work, &mut publish);
     let taken_ns = (ClockMonotonic.now() - begun).as_ns().unsigned_abs();
@@ -490,10 +490,10 @@ mod tests {
     fn releases_go_on_by_the_period_and_a_clock_ahead_has_them_earlier() {
         let never = AtomicU64::new(0);
         let mut plain =
-            ClockReleaseTimer::new(StartInstant::Monotonic(5_000), 70, 1_000, 0, &never);
+            ClockReleaseTimer::new(FirstRelease::Monotonic(5_000), 70, 1_000, 0, &never);
         assert_eq!([0, 1, 2].map(|cycle| plain.release_time(cycle).as_ns()), [5_070, 6_070, 7_070]);
         let mut ahead =
-            ClockReleaseTimer::new(StartInstant::Monotonic(5_000), 0, 1_000, 300, &never);
+            ClockReleaseTimer::new(FirstRelease::Monotonic(5_000), 0, 1_000, 300, &never);
         assert_eq!((ahead.release_time(1).as_ns(), ahead.begin().as_ns()), (5_700, 5_000));
     }
 
@@ -502,7 +502,7 @@ mod tests {
         let never = AtomicU64::new(0);
         let now = horolog_sys::clock::ClockRealtime.now();
         let mut releases =
-            ClockReleaseTimer::new(StartInstant::Utc(now.as_ns()), 0, 1_000, 0, &never);
+            ClockReleaseTimer::new(FirstRelease::Utc(now.as_ns()), 0, 1_000, 0, &never);
         for instant in [releases.release_time(0), releases.begin()] {
             assert!((ClockMonotonic.now() - instant).as_ns().abs() < 1_000_000_000);
         }

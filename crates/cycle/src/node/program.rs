@@ -46,7 +46,8 @@ pub(crate) enum ProgramFailure {
          computation|communication|idle|barrier, state NAME, end and end failed"
     )]
     UnknownMark,
-    /// The program sent a mark in the wrong order.
+    /// The program sent a mark in the wrong order or before the release, or does not read its
+    /// commands.
     #[error("mark out of order; the order is ready, then begin to end for each release")]
     OutOfOrder,
     /// The program reported a state that the task does not list.
@@ -89,7 +90,8 @@ pub(crate) struct MarkedProgram<'a> {
 
 impl<'a> MarkedProgram<'a> {
     /// Starts the program and waits until it is ready, at most `timeout` and only while `stop` is
-    /// 0. The program inherits the core, policy and priority of this thread.
+    /// 0; the error is the reason. The program inherits the core, policy and priority of this
+    /// thread.
     pub(crate) fn start(
         program: &TaskProgram,
         timeout: Duration,
@@ -147,8 +149,8 @@ impl<'a> MarkedProgram<'a> {
         })
     }
 
-    /// Receives the next mark and its time. The error is the failure, or `None` if the run is
-    /// stopped.
+    /// Receives the next mark before `deadline`, and its time. The error is the failure, or `None`
+    /// if the run is stopped.
     fn receive_mark(
         &mut self,
         deadline: Instant,
@@ -317,9 +319,9 @@ impl PeriodMarks {
 /// Longest wait of the receiving thread for one mark.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Measures how long a program needs to send a mark, including the wake-up of the receiving thread:
-/// the median of many trials. Both threads have the core, policy and priority of this one, as a
-/// program and its receiver do.
+/// Measures how long a program needs to send a mark, in ns, including the wake-up of the receiving
+/// thread: the median of the trials in which that thread was woken, or of all if it never was. Both
+/// threads have the core, policy and priority of this one, as a program and its receiver do.
 pub(crate) fn mark_ns() -> io::Result<u64> {
     let mut trials = mark_trials()?;
     if trials.iter().any(|trial| trial.is_woken) {

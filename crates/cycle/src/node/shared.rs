@@ -12,7 +12,7 @@ pub const REGION: i32 = 3;
 const HEADER_WORDS: usize = 8;
 const STOP_OFFSET: usize = 0;
 const TASK_WORDS: usize = FAILURE_OFFSET + FAILURE_WORDS + RING_WORDS;
-/// Offsets of a task's words before its ring.
+/// Offset, in a task's words, of the one that is not 0 after its end.
 const ENDED_OFFSET: usize = 0;
 const LATENCY_OFFSET: usize = 1;
 const CLOCK_STEPS_OFFSET: usize = 2;

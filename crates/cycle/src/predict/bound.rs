@@ -122,7 +122,8 @@ impl<'a> AnalysedTaskSet<'a> {
             .collect()
     }
 
-    /// Returns the tasks of the same or a higher level that can share a core with this one.
+    /// Returns the other tasks of the same or a higher level that can share a core with that of
+    /// `row`.
     pub(super) fn higher_priority(
         &self,
         row: &TaskDemand<'_>,
@@ -175,8 +176,9 @@ impl<'a> AnalysedTaskSet<'a> {
         self.higher_priority(row).map(recurring_work).collect()
     }
 
-    /// Returns the costs of the core other than tasks. A task that can migrate between cores,
-    /// because of tasks before it or because it waits, meets the work in progress on each of them.
+    /// Returns the costs of the task's core. A task that can migrate between cores, because of
+    /// tasks before it or because it waits, meets the recurring work of all cores and the work in
+    /// progress on each of them.
     fn core_costs(&self, row: &TaskDemand<'_>) -> CoreCosts {
         let is_unpinned = row.task.schedule.core.is_none();
         let stays = row.demand.segments.iter().all(|one| one.dispatches == 1)
@@ -264,7 +266,8 @@ impl<'a> AnalysedTaskSet<'a> {
     /// Returns true if all tasks under `SCHED_DEADLINE` meet their deadlines by the density test:
     /// their densities, including blocking, and the other work of the core sum up to at most 1.
     /// That is sufficient for earliest deadline first on one core (Liu and Layland 1973; Liu 2000
-    /// for densities) and on several (Goossens, Funk and Baruah 2003).
+    /// for densities) and on several (Goossens, Funk and Baruah 2003). Returns false without such
+    /// tasks.
     fn is_feasible_by_density(&self) -> bool {
         let rows =
             || self.task_demands.iter().filter(|row| row.task.schedule.policy == Policy::Deadline);
@@ -399,7 +402,7 @@ impl BoundTermSums {
         all.map(|(kind, ns)| CyclePredictTerm { kind, ns })
     }
 
-    /// Returns the largest term; the first of equal ones.
+    /// Returns the largest term, the first of equal ones; `None` if all are 0.
     fn largest(&self) -> Option<CyclePredictTerm> {
         self.terms().rev().max_by_key(|term| term.ns)
     }

@@ -5,7 +5,7 @@ use horolog_record::{CyclePredictCost, CyclePredictCostKind as Kind, CyclePredic
 
 use super::window::RecurringWork;
 
-/// All costs of a host.
+/// All costs of a host, each with the measurement that it is from.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct HostCosts {
     list: Vec<CyclePredictCost>,
@@ -27,7 +27,7 @@ pub(super) struct CoreCosts {
     pub(super) switch_ns: u64,
     /// Longest start latency, in ns.
     pub(super) release_ns: u64,
-    /// Scheduler tick.
+    /// Scheduler tick; empty if its cost is unknown.
     pub(super) scheduler: Vec<RecurringWork>,
     /// Interrupts and, for sched-other tasks, other threads.
     pub(super) interrupts: Vec<RecurringWork>,
@@ -79,7 +79,7 @@ impl HostCosts {
 
     /// Returns the costs of a task on this core, or on any core for `None`. Other threads affect
     /// only sched-other tasks. A core without measurements has the worst values of all measured
-    /// cores.
+    /// cores; a cost that was never measured counts as 0.
     pub(super) fn core_costs(&self, core: Option<usize>, is_sched_other: bool) -> CoreCosts {
         let longest =
             |kind| self.costs_on_core(kind, core).iter().map(|cost| cost.ns).max().unwrap_or(0);

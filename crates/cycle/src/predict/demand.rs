@@ -33,7 +33,7 @@ impl DemandSegment {
 }
 
 impl PeriodDemand {
-    /// Returns the sum of a value over all segments, in ns.
+    /// Returns the sum of a value over all segments.
     pub(super) fn sum(&self, of: impl Fn(&DemandSegment) -> u64) -> u64 {
         self.segments.iter().map(of).fold(0, u64::saturating_add)
     }
@@ -46,7 +46,8 @@ impl PeriodDemand {
         })
     }
 
-    /// Returns the demand of a task that runs on each of `nodes` nodes.
+    /// Returns the demand of a task that runs on each of `nodes` nodes; fails if its execution time
+    /// is unknown.
     pub(super) fn from_task(
         task: &Task,
         costs: &HostCosts,

@@ -62,8 +62,8 @@ fn verdict_finding(task: &CyclePredictTaskResult) -> Option<Finding> {
     }
 }
 
-/// Returns a finding for each core on which pinned tasks demand more than is available, and one for
-/// all cores together.
+/// Returns a finding for each core on which pinned tasks demand more than is available, and one if
+/// all tasks demand more than all cores offer and one of them is not pinned.
 fn overload_findings(plan: &AnalysedTaskSet<'_>, costs: &HostCosts) -> Vec<Finding> {
     // The time that other threads take from sched-other tasks is not counted: it can be regained.
     let interference_share = |row: &TaskDemand<'_>| {

@@ -60,7 +60,8 @@ impl MeasuredRuns {
     }
 
     /// Adds the measurements to the predictions of the set's tasks. Returns findings about exceeded
-    /// bounds, and about tasks that differ between the file and the measurements.
+    /// bounds, about tasks that differ between the file and the measurements or are in only one of
+    /// them, and about refused policies.
     pub fn compare_with_bounds(
         &self,
         set: &TaskSet,
@@ -77,7 +78,8 @@ impl MeasuredRuns {
             .collect()
     }
 
-    /// Returns the merged measurements of a task; `None` if there are none.
+    /// Returns the measurements of a task over all runs (sums of periods, maxima of times); `None`
+    /// if there are none.
     fn merged_values(&self, task: &Task) -> Option<CyclePredictTaskMeasurement> {
         let mut all = self.tasks.iter().filter(|ran| ran.matches(task)).map(|ran| &ran.values);
         let mut merged = all.next()?.clone();

@@ -19,7 +19,8 @@ use crate::task::Policy;
 /// Number of periods beyond which a bound is discarded.
 const PERIODS_MAX: u64 = 100;
 
-/// Returns R by equation (3) as published; `None` if the iteration exceeds [`PERIODS_MAX`] periods.
+/// Returns R by equation (3) as published; `None` if the iteration exceeds [`PERIODS_MAX`] periods
+/// or does not converge.
 pub(super) fn published_bound(
     plan: &AnalysedTaskSet<'_>,
     row: &TaskDemand<'_>,

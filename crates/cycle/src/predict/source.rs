@@ -216,8 +216,9 @@ impl CostExtractor<'_> {
         result.os_noise.iter().flat_map(of).collect()
     }
 
-    /// Returns the cost of the tick, taken to be as long as the median gap; longer ticks are in the
-    /// classes of gaps. Without gaps it is shorter than the threshold of a gap.
+    /// Returns the cost of the tick, taken to be as long as the median gap, but no longer than the
+    /// longest gap that no thread caused; longer ticks are in the classes of gaps. Without such
+    /// gaps, it is the threshold of a gap. Empty if the interval of the tick is unknown.
     fn tick_cost(&self, core: &OsNoise, tick: Option<&Tick>) -> Vec<CyclePredictCost> {
         let Some(Tick { every_ns, description: figure }) = tick else { return Vec::new() };
         let gaps = core.gap_ns.as_ref().filter(|_| core.by_others.gaps > 0);
@@ -233,9 +234,9 @@ impl CostExtractor<'_> {
         }]
     }
 
-    /// Returns the costs of the gaps of one kind, by class, the shortest class first. The size of a
-    /// class is known only for all kinds together, so the gaps of this kind are taken to be the
-    /// longest.
+    /// Returns the costs of the gaps of one kind, by class, the shortest class first; classes above
+    /// the percentile `worst` are omitted. The size of a class is known only for all kinds
+    /// together, so the gaps of this kind are taken to be the longest.
     fn gap_costs(
         &self,
         core: &OsNoise,
@@ -289,7 +290,8 @@ fn is_serious(finding: &Finding) -> bool {
     finding.severity >= Severity::Warning
 }
 
-/// Returns the share of values above the percentile, in ten-thousandths.
+/// Returns the share of values above the percentile, in ten-thousandths; for the maximum, that of
+/// P99.99.
 const fn share_above(worst: Worst) -> u64 {
     match worst {
         Worst::P50 => 5_000,
@@ -300,7 +302,8 @@ const fn share_above(worst: Worst) -> u64 {
     }
 }
 
-/// Returns true if there are too few values for the percentile to be below the maximum.
+/// Returns true if there are too few values for the percentile (for the maximum, P99.99) to be
+/// below the maximum.
 fn has_few_values(times: &Distribution, worst: Worst) -> bool {
     times.count.saturating_mul(share_above(worst)) < SHARES_SUM
 }

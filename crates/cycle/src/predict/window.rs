@@ -51,7 +51,8 @@ impl RecurringWork {
     }
 }
 
-/// Returns the shortest window that contains `base_ns` and the largest interference in it.
+/// Returns the shortest window that contains `base_ns` and the largest interference in it; fails if
+/// it is longer than `limit_ns`.
 pub(super) fn safe_window(
     base_ns: u64,
     interference: &[RecurringWork],

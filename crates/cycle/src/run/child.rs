@@ -126,7 +126,8 @@ impl NodeChildProcess {
     ///
     /// # Errors
     ///
-    /// The node reported a failure or nothing; the text is the reason.
+    /// The node reported a failure, a number of tasks that differs from the order, or nothing; the
+    /// text is the reason.
     pub(crate) fn await_ready(
         &mut self,
         timeout: Duration,
@@ -141,7 +142,8 @@ impl NodeChildProcess {
 }
 
 impl<A> NodeChildProcess<A> {
-    /// Returns a handle of the process, for signals.
+    /// Returns a handle of the process, for signals; fails with `NotFound` if the process is known
+    /// to have exited.
     pub(crate) fn handle(&self) -> io::Result<ProcessHandle> {
         // The process ID cannot be reused before the process is waited for.
         if self.exit_status.is_some() {

@@ -197,7 +197,8 @@ fn failure_reason(task: &CycleTaskResult) -> String {
     format!("{before}: {fault}")
 }
 
-/// Adds the finding that names the straggler.
+/// Adds a finding for each shared task with a straggler: the node that was the last in most
+/// periods, if the others waited long for it.
 fn add_straggler_findings(
     run: &CycleRunResult,
     signal: ReleaseSignal,
@@ -235,7 +236,7 @@ fn add_straggler_findings(
     }
 }
 
-/// Returns the period of a task.
+/// Returns the period of a task, in ns; `None` if no node has the task.
 fn period_ns(run: &CycleRunResult, task: &str) -> Option<f64> {
     let mut tasks = run.nodes.iter().flat_map(|node| &node.tasks);
     tasks.find(|one| one.name == task).map(|one| one.period_ns as f64)
@@ -265,7 +266,8 @@ fn lagging_clock_cause(
     })
 }
 
-/// Returns the cause and the advice if nodes of one host share one core for a task.
+/// Returns the cause and the advice if the straggler and other nodes on this host are pinned to one
+/// core for a task.
 fn shared_core_cause(
     run: &CycleRunResult,
     straggler: usize,

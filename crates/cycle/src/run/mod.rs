@@ -29,7 +29,7 @@ use single_run::{RunEndReason, SingleRun};
 
 /// Largest number of nodes of a run.
 pub const NODES_MAX: u16 = 256;
-/// Options of the runs.
+/// Options of one or more runs of a task set.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
     /// Program that calls [`crate::node::serve`] when it is started with `arguments`.
@@ -174,7 +174,8 @@ pub struct TaskSnapshot {
     pub node: String,
     /// Name of the task.
     pub task: String,
-    /// Ratio of execution time to period in the last counted period; 0 before the first.
+    /// Ratio of execution time to period in the last period that was not abandoned; 0 before the
+    /// first.
     pub ratio: f64,
     /// Periods counted so far.
     pub periods: u64,
@@ -186,7 +187,7 @@ pub struct TaskSnapshot {
 pub trait RunObserver {
     /// Receives the number of members that have joined, and of those that are expected.
     fn joined(&mut self, members: usize, of: usize);
-    /// Receives a snapshot, several times a second.
+    /// Receives a snapshot after each collection, about 50 times a second.
     fn snapshot(&mut self, snapshot: &RunSnapshot<'_>);
     /// Receives the outcome of a period, superstep or event.
     fn log(&mut self, line: &PeriodLogLine<'_>);
@@ -198,7 +199,8 @@ pub trait RunObserver {
 ///
 /// # Errors
 ///
-/// The first run cannot start, or not all members joined.
+/// The members' address cannot be listened on, not all members joined, the user stopped before they
+/// had, or the first run cannot start.
 pub fn run(options: &RunOptions, observer: &mut dyn RunObserver) -> Result<CycleResult, RunError> {
     let started = rfc3339_now();
     let no_replacement = [None];
@@ -361,7 +363,7 @@ fn gather_members(
     Ok(JoinedMembers { members, leader: Some(leader) })
 }
 
-/// Returns the name of a node on this host.
+/// Returns the name of a node on this host: `node1` for index 0.
 fn node_name(node: u16) -> String {
     format!("node{}", node + 1)
 }

@@ -20,7 +20,7 @@ use crate::task::{Task, TaskSet, TaskWork};
 /// network.
 const REMOTE_EXTRA_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Node of a run.
+/// Node of a run as the collector controls it, with the stats of its tasks.
 pub(super) struct NodeHandle<'a> {
     pub(super) name: String,
     link: NodeConnection<'a>,
@@ -34,7 +34,7 @@ pub(super) struct NodeHandle<'a> {
     pub(super) exit_reason: Option<String>,
 }
 
-/// Connection to a node.
+/// Connection to a node: to its process on this host, or to its member on another.
 enum NodeConnection<'a> {
     Local(Box<NodeChildProcess>),
     Remote(&'a mut RemoteNode),
@@ -126,7 +126,9 @@ impl<'a> NodeHandle<'a> {
         address
     }
 
-    /// Checks that the offset of the node's clock, with its error bound, is at most `max_ns`.
+    /// Checks that the offset of the node's clock plus its error bound is at most `max_ns`; fails
+    /// also if the clock could not be measured. The first measurement of the run counts; for a node
+    /// on this host, the injected offset.
     pub(super) fn check_clock(&self, max_ns: u64) -> Result<(), RunError> {
         let NodeConnection::Remote(remote) = &self.link else {
             let ahead = crate::cluster::NodeClockOffset { ahead_ns: self.injected_ns, error_ns: 0 };
@@ -216,7 +218,8 @@ impl<'a> NodeHandle<'a> {
         }
     }
 
-    /// Records the exit of a node before all its tasks had finished.
+    /// Processes the messages of a node on another host, and records the exit of a node before all
+    /// its tasks had finished.
     pub(super) fn check_exit(&mut self) {
         let exit_reason = match &mut self.link {
             NodeConnection::Local(child) => child.exit_reason(),
@@ -308,7 +311,8 @@ impl<'a> NodeHandle<'a> {
     }
 }
 
-/// Returns the tasks of a node, with its factor of computation and pinned to its core.
+/// Returns the tasks of a node: with their computation multiplied if the node is slowed
+/// ([`RunOptions::slow`]), and pinned to one core if cores are given, which nodes use in turn.
 fn task_set_of(options: &RunOptions, set: &TaskSet, node: usize) -> TaskSet {
     let slow = options.slow.iter().find(|(slow, _)| usize::from(*slow) == node);
     let set = slow.map_or_else(|| set.clone(), |(_, factor)| set.multiplied(*factor));

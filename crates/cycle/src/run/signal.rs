@@ -22,7 +22,8 @@ use crate::node::datagram::{DatagramHeader, DatagramKind, HEADER_LEN};
 const SIGNAL_PRIORITY: i32 = 99;
 /// Longest sleep between two checks of the stop flag.
 const POLL_INTERVAL: Span = Span::from_ms(50);
-/// Pause before each repetition of the end-of-releases packet, because a datagram may be lost.
+/// Pause before each of the end-of-releases packets, of which there are several because a datagram
+/// may be lost.
 const END_PACKET_PAUSES: [Span; 3] = [Span::from_ms(1), Span::from_ms(10), Span::from_ms(100)];
 
 /// Releases of a task, and the receivers of its packets.

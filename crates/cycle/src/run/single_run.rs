@@ -13,19 +13,21 @@ use super::{PeriodLogLine, RunError, RunObserver, RunOptions, RunSnapshot, TaskS
 use crate::cluster::RemoteNode;
 use crate::gather::cross_node::CrossNodeStats;
 use crate::gather::task_stats::TaskStats;
-use crate::node::{NodeStartCommand, StartInstant};
+use crate::node::{FirstRelease, NodeStartCommand};
 use crate::ring::COLLECT_INTERVAL_NS;
 use crate::task::{Task, TaskSet, TaskWork};
 
 /// Time from the last node's report that it is ready to the first release.
 const START_DELAY: Span = Span::from_ms(100);
-/// Additional time if nodes exchange messages, in which they measure the network's baseline.
+/// Addition to [`START_DELAY`] if nodes exchange messages, in which they measure the latency of the
+/// network.
 const BASELINE_TIME: Span = Span::from_ms(400);
-/// Additional time if nodes are on several hosts, to deliver the start command to each.
+/// Addition to [`START_DELAY`] if nodes are on several hosts, to deliver the start command to each.
 const REMOTE_START_DELAY: Span = Span::from_ms(500);
 /// Interval between two collections. A ring holds the entries of many intervals.
 const COLLECT_INTERVAL: Duration = Duration::from_nanos(COLLECT_INTERVAL_NS);
-/// Time beyond the planned end after which a run is stopped; also the grace period after that.
+/// Time beyond the planned end after which a run is stopped, without the timeout of commands and
+/// programs, which is added; also the grace period after that.
 const END_GRACE_PERIOD: Span = Span::from_ms(2_000);
 
 /// Reason for the end of a run.
@@ -44,7 +46,7 @@ pub(super) enum RunEndReason {
     },
     /// A task ended before its last period.
     TaskAbandoned {
-        /// Name of its node.
+        /// Name of the task's node.
         node: String,
         /// Name of the task.
         task: String,
@@ -53,7 +55,7 @@ pub(super) enum RunEndReason {
     NotStarted(String),
     /// A task had not finished long after the planned end.
     TaskStuck {
-        /// Name of its node.
+        /// Name of the task's node.
         node: String,
         /// Name of the task.
         task: String,
@@ -80,12 +82,14 @@ pub(super) struct SingleRun<'a> {
     signal_stats: Option<ReleaseSignalCounts>,
     begin: Timestamp<Monotonic>,
     total: Span,
-    /// Additional wait after `total` for the nodes to finish.
+    /// Wait after `total` for the nodes to finish: [`END_GRACE_PERIOD`] and, with commands or
+    /// programs, their timeout.
     end_timeout: Span,
 }
 
 impl<'a> SingleRun<'a> {
-    /// Prepares all nodes and sends them the start command.
+    /// Prepares all nodes, checks their clocks if clocks release the periods of a cluster, sends
+    /// them the start command, and starts the thread of the release signal if packets are used.
     pub(super) fn start(
         options: &RunOptions,
         set: &'a TaskSet,
@@ -120,11 +124,11 @@ impl<'a> SingleRun<'a> {
         let begin = ClockMonotonic.now() + start_delay;
         let token = signal::random_token();
         let start = if options.signal_by_packet {
-            StartInstant::Signalled { in_ns: start_delay.as_ns().cast_unsigned(), token }
+            FirstRelease::Signalled { in_ns: start_delay.as_ns().cast_unsigned(), token }
         } else if options.cluster.is_some() {
-            StartInstant::Utc((ClockRealtime.now() + start_delay).as_ns())
+            FirstRelease::Utc((ClockRealtime.now() + start_delay).as_ns())
         } else {
-            StartInstant::Monotonic(begin.as_ns())
+            FirstRelease::Monotonic(begin.as_ns())
         };
         let start_command = NodeStartCommand { begin: start, peers };
         nodes.iter_mut().try_for_each(|node| node.send_start(&start_command))?;

@@ -7,7 +7,7 @@ use super::STATE_MAX;
 /// Longest name of a task, in bytes.
 const NAME_MAX: usize = 32;
 
-/// Error of a set of tasks.
+/// Reason for which a set of tasks or its file is invalid, with the location.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TaskSetError {
     location: ErrorLocation,

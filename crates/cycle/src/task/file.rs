@@ -9,7 +9,7 @@ use super::{
     SuperstepMessage, Task, TaskProgram, TaskSet, TaskSetError, TaskWork,
 };
 
-/// Longest file that is read, in bytes.
+/// Largest size of a task file that is read, in bytes.
 pub const FILE_MAX: u64 = 1 << 20;
 /// Default real-time priority.
 pub const DEFAULT_PRIORITY: u8 = 80;
@@ -70,7 +70,7 @@ impl TaskSet {
     ///
     /// # Errors
     ///
-    /// The file is invalid; the error names the line.
+    /// The file is invalid; the error names the line, or for a duplicate name the task.
     pub fn parse(text: &str) -> Result<Self, TaskSetError> {
         let raw: RawTaskFile = toml::from_str(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);

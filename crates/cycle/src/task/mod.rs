@@ -1,6 +1,5 @@
 //! Definition of periodic tasks: their releases, deadlines, scheduling and work in each period.
-//! Values of these types are valid by construction or were checked by [`TaskSet::new`]; nothing
-//! runs here.
+//! [`TaskSet::new`] checks them; [`TaskSet::check`] repeats this after a change. Nothing runs here.
 
 mod error;
 mod file;
@@ -68,9 +67,9 @@ pub struct Task {
 pub struct SchedulingSpec {
     /// Scheduling policy.
     pub policy: Policy,
-    /// Real-time priority, 1 to 99; 0 under [`AgentPolicy::Other`] and [`AgentPolicy::Deadline`].
+    /// Real-time priority, 1 to 99; 0 under [`Policy::Other`] and [`Policy::Deadline`].
     pub priority: u8,
-    /// Core to which it is pinned.
+    /// Core to which the task is pinned; `None` for any core.
     pub core: Option<usize>,
 }
 
@@ -108,7 +107,7 @@ pub struct Superstep {
     pub barrier: bool,
 }
 
-/// Amount of computation.
+/// Computation of a superstep or an event, as a duration or in units of the built-in load.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ComputeAmount {
@@ -176,7 +175,7 @@ impl TaskSet {
     ///
     /// # Errors
     ///
-    /// A task or the set is invalid; the error names it.
+    /// A task or the set is invalid; the error names the task, if one is the cause.
     pub fn new(tasks: Vec<Task>) -> Result<Self, TaskSetError> {
         if tasks.is_empty() || tasks.len() > TASKS_MAX {
             let count = tasks.len();
@@ -205,7 +204,7 @@ impl TaskSet {
     }
 
     /// Returns these tasks under another policy. Tasks without a priority get the default; under
-    /// [`AgentPolicy::Deadline`] no task is pinned to a core, which the kernel would refuse.
+    /// [`Policy::Deadline`] no task is pinned to a core, which the kernel would refuse.
     #[must_use]
     pub fn with_policy(&self, policy: Policy) -> Self {
         let mut set = self.clone();
@@ -234,13 +233,14 @@ impl TaskSet {
     }
 
     /// Returns these tasks with the computation of each superstep divided by the number of nodes,
-    /// rounded up.
+    /// rounded up. Other kinds of work are unchanged.
     #[must_use]
     pub fn divided(&self, nodes: u64) -> Self {
         self.with_amounts(|amount| amount.div_ceil(nodes.max(1)))
     }
 
-    /// Returns these tasks with the computation of each superstep multiplied by `factor`.
+    /// Returns these tasks with the computation of each superstep multiplied by `factor`, rounded.
+    /// Other kinds of work are unchanged.
     #[must_use]
     pub fn multiplied(&self, factor: f64) -> Self {
         self.with_amounts(|amount| (amount as f64 * factor).round() as u64)

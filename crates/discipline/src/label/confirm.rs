@@ -20,7 +20,8 @@ impl PulseLabeller {
     ///
     /// # Errors
     ///
-    /// The reason for which the sentence does not count.
+    /// The reason for which the sentence does not confirm the established count or count towards a
+    /// new one. A sentence that disagrees is an error, but also a vote for another count.
     pub fn add_sentence(&mut self, sentence: &Sentence) -> Result<(), SentenceRejectReason> {
         if !sentence.is_valid {
             return Err(SentenceRejectReason::Void);
@@ -110,7 +111,7 @@ impl PulseLabeller {
     }
 
     /// Compares a sentence with the established count: it confirms the count, or is a vote for
-    /// another.
+    /// another, which is an error even if it replaces the count.
     fn confirm(
         &mut self,
         count: SecondCountAnchor,

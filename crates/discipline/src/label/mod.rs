@@ -25,7 +25,7 @@ use count::SecondCountAnchor;
 const UNCONFIRMED_GAP_MAX: Span = Span::from_ns(10 * NS_PER_S);
 /// Minimum distance of two pulses; closer edges are bounces of one pulse.
 const PULSE_DISTANCE_MIN: Span = Span::from_ms(20);
-/// Maximum and minimum number of pulse widths from which the median is computed.
+/// Maximum number of pulse widths from which the median is computed; the minimum is [`WIDTHS_MIN`].
 const WIDTHS_MAX: usize = 9;
 const WIDTHS_MIN: usize = 3;
 /// Tolerance of the arrival of sentences against a count by sentences alone.

@@ -118,7 +118,7 @@ impl Servo {
 
     /// Suspends commands until [`Self::resume`], but continues to estimate. The returned command,
     /// for `at`, is the frequency correction that only cancels the estimated frequency error,
-    /// without a slew.
+    /// without a slew; `None` if the clock is not steered or has no estimate.
     pub fn suspend(&mut self, at: Timestamp<Monotonic>) -> Option<ServoCommand> {
         let estimate = self.estimate(at).filter(|_| self.settings.is_steering);
         self.settings.is_steering = false;
@@ -129,7 +129,7 @@ impl Servo {
         Some(ServoCommand { frequency_ppb, step: None })
     }
 
-    /// Resumes commands.
+    /// Resumes the commands that [`Self::suspend`] suspended.
     pub fn resume(&mut self) {
         self.settings.is_steering = true;
     }

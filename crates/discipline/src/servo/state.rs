@@ -20,7 +20,8 @@ pub enum SynchronisationState {
     Locked,
     /// Pulses have stopped; the clock runs by the last estimate.
     Holdover,
-    /// The uncertainty of the time is too large.
+    /// The uncertainty of the time is too large, pulses have been absent for too long, or several
+    /// in a row contradict the estimate.
     Unsynchronised,
 }
 
@@ -75,6 +76,6 @@ pub struct ServoEstimate {
 pub struct ServoDecision {
     /// Entry of the clock-error log.
     pub entry: ClockErrorLogEntry,
-    /// Command for the clock, if it is steered and something must change.
+    /// Command for the clock; `None` if it is not steered or has no estimate.
     pub command: Option<ServoCommand>,
 }

@@ -34,7 +34,8 @@ struct Simulation<'a> {
     servo: Servo,
     /// Steered clock.
     steered: ModelledClock,
-    /// Sum of the steps of the steered clock, in ns; the monotonic clock is not stepped.
+    /// Initial offset of the steered clock plus the sum of its steps, in ns; the monotonic clock
+    /// has neither.
     total_steps_ns: f64,
     set_per_pulse: PulseSteppedClock,
     frequency_ppb: f64,

@@ -43,7 +43,7 @@ pub struct ReceiverOutageOutcome {
     /// Seconds from the end of the outage to the recovery; `None` if the clock did not recover.
     pub recovered_after_s: Option<u64>,
     /// Largest absolute error from the recovery to [`SETTLING_S`] after the end of the outage, in
-    /// ns.
+    /// ns; `None` if the recovery is later or absent.
     pub overshoot_ns: Option<i64>,
 }
 

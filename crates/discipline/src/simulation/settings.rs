@@ -49,9 +49,9 @@ pub struct SimulationSettings {
     pub quantisation_ns: f64,
     /// Delay of the timestamps of edges.
     pub latency: TimestampDelay,
-    /// Mean time from its second to a sentence, in ms; `sentence_jitter_ms` is the deviation.
+    /// Mean time from a second to its sentence, in ms.
     pub sentence_lag_ms: f64,
-    /// See `sentence_lag_ms`.
+    /// Standard deviation of the time from a second to its sentence, in ms.
     pub sentence_jitter_ms: f64,
     /// Share of sentences that are wrong by seconds, years or 1024 weeks, come a second late, or
     /// are lost.

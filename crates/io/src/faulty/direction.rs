@@ -118,7 +118,7 @@ impl<A: Copy + Default> TransitQueue<A> {
         wait.min(until_next)
     }
 
-    /// Fills the batch with packets that are ready; returns their number.
+    /// Clears the batch and fills it with packets that are ready; returns their number.
     pub(super) fn fill(&mut self, batch: &mut Batch<A>) -> usize {
         batch.clear();
         while !batch.is_full() {
@@ -140,7 +140,7 @@ impl<A: Copy + Default> TransitQueue<A> {
 
 impl FaultDecider {
     /// Returns true, with this fault's probability, if the fault is to be injected.
-    fn draw_fault(&mut self, probability: impl Fn(&super::FaultProbabilities) -> f64) -> bool {
+    fn draw_fault(&mut self, probability: impl Fn(&super::FaultInjectionPlan) -> f64) -> bool {
         self.random.next_f64() < probability(&self.plan)
     }
 

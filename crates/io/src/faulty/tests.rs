@@ -12,7 +12,7 @@ const PACKETS: u32 = 2_000;
 
 /// Sends numbered packets through a device with these faults; returns what arrived, in order, and
 /// the account.
-fn run(plan: FaultProbabilities) -> (Vec<Vec<u8>>, FaultCounts) {
+fn run(plan: FaultInjectionPlan) -> (Vec<Vec<u8>>, FaultCounts) {
     let clock = Arc::new(SimulatedClock::new(0));
     let link = SimulatedLink {
         clock: Arc::clone(&clock),
@@ -47,10 +47,10 @@ fn numbers(arrived: &[Vec<u8>]) -> Vec<u32> {
 
 /// One fault, at a probability of 1 in 10, and its count.
 fn one_fault(
-    set: impl Fn(&mut FaultProbabilities),
+    set: impl Fn(&mut FaultInjectionPlan),
     count: impl Fn(&FaultCounts) -> u64,
 ) -> Vec<Vec<u8>> {
-    let mut plan = FaultProbabilities { seed: 7, ..FaultProbabilities::default() };
+    let mut plan = FaultInjectionPlan { seed: 7, ..FaultInjectionPlan::default() };
     set(&mut plan);
     let (arrived, counts) = run(plan);
     let expected = u64::from(PACKETS) / 10;
@@ -61,7 +61,7 @@ fn one_fault(
 
 #[test]
 fn without_faults_all_pass_in_order() {
-    let (arrived, counts) = run(FaultProbabilities::default());
+    let (arrived, counts) = run(FaultInjectionPlan::default());
     assert_eq!(numbers(&arrived), (0..PACKETS).collect::<Vec<_>>());
     assert_eq!(counts, FaultCounts { packets: PACKETS.into(), ..FaultCounts::default() });
 }
@@ -112,7 +112,7 @@ fn a_received_packet_that_is_late_bears_a_later_timestamp() {
     };
     let [mut left, right] = SimulatedDevice::<()>::pair(&link, [(), ()]);
     let delay_by = Span::from_ms(20);
-    let plan = FaultProbabilities { delay: 1.0, delay_by, ..FaultProbabilities::default() };
+    let plan = FaultInjectionPlan { delay: 1.0, delay_by, ..FaultInjectionPlan::default() };
     let mut receiver = FaultyDevice::new(right, plan, Arc::clone(&clock) as _, 8, 8);
     let mut batch = Batch::new(8, 8);
     assert!(batch.push((), b"late"));
@@ -161,7 +161,7 @@ impl BatchDevice for Mirror {
 fn metadata_of_a_packet_passes_with_it() {
     let clock = Arc::new(SimulatedClock::new(0));
     let plan =
-        FaultProbabilities { delay: 1.0, delay_by: Span::ZERO, ..FaultProbabilities::default() };
+        FaultInjectionPlan { delay: 1.0, delay_by: Span::ZERO, ..FaultInjectionPlan::default() };
     let mut faulty = FaultyDevice::new(Mirror { sent: Vec::new() }, plan, clock, 8, 8);
     let mut batch = Batch::new(8, 8);
     for bytes in [b"plain", b"timed"] {
@@ -181,9 +181,9 @@ proptest! {
     fn packets_are_lost_and_doubled_as_counted_and_never_otherwise(
         seed: u64, loss in 0.0..0.5, duplication in 0.0..0.5, reordering in 0.0..0.5, delay in 0.0..0.5)
     {
-        let plan = FaultProbabilities {
+        let plan = FaultInjectionPlan {
             seed, loss, duplication, reordering, delay, delay_by: Span::from_ms(1),
-            ..FaultProbabilities::default()
+            ..FaultInjectionPlan::default()
         };
         let (arrived, counts) = run(plan);
         prop_assert_eq!(run(plan), (arrived.clone(), counts), "the same seed, the same damage");

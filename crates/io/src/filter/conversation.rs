@@ -1,4 +1,5 @@
-//! Filter of a capture socket: all packets between this host and one other host, or a sample.
+//! Filter of a capture socket: all packets of a conversation between this host and remote ends, or
+//! a sample of them.
 
 use std::net::SocketAddr;
 
@@ -34,8 +35,8 @@ pub struct Conversation {
 }
 
 /// Rule by which the packets of a conversation are sampled: those in which the 32-bit word at the
-/// payload offset of their direction has no bit of `mask` set. If a reply echoes its request's
-/// word, both are sampled or neither.
+/// offset of their direction in the payload (of the UDP datagram or Ethernet frame) has no bit of
+/// `mask` set. If a reply echoes its request's word, both are sampled or neither.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PacketSamplingRule {
     /// Offset of the word in sent packets, in bytes.
@@ -44,19 +45,20 @@ pub struct PacketSamplingRule {
     pub received_offset: u32,
     /// Bits that must be zero; 0 selects every packet.
     pub mask: u32,
-    /// Separate sample of received packets that are not replies, if there are any.
+    /// Separate rule for received packets that are not replies, if there are any; ignored if `mask`
+    /// is 0.
     pub extra: Option<NonReplySamplingRule>,
 }
 
 /// Rule by which received packets that echo no word of a request are sampled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NonReplySamplingRule {
-    /// Kind of a reply: the low four bits of the first payload byte. All other received packets are
-    /// selected by this sample.
+    /// Kind of a reply: the low four bits of the first payload byte. This rule applies to received
+    /// packets of all other kinds.
     pub reply_kind: u8,
-    /// Offset of the selecting word in the payload, in bytes.
+    /// Offset of the 32-bit word in the payload whose bits decide, in bytes.
     pub offset: u32,
-    /// Bits of that word that must be zero.
+    /// Bits of the word at `offset` that must be zero.
     pub mask: u32,
 }
 
@@ -91,9 +93,9 @@ impl Conversation {
         })
     }
 
-    /// Returns the classic BPF program that keeps a sample. With `marks_outgoing`, sent packets are
-    /// recognised by the kernel's packet type, so that packets from other hosts to the same
-    /// multicast group do not match.
+    /// Returns the classic BPF program that keeps a sample of the conversation. With
+    /// `marks_outgoing`, sent packets are recognised by the kernel's packet type, so that packets
+    /// from other hosts to the same multicast group do not match.
     pub(crate) fn program(
         &self,
         sample: &PacketSamplingRule,

@@ -8,7 +8,7 @@ use rustls::pki_types::UnixTime;
 use rustls::{AlertDescription, CertificateError, Error, PeerIncompatible};
 
 /// Description of a failure, and advice on it.
-type FailureAdvice = (String, &'static str);
+type DescribedFailure = (String, &'static str);
 
 const OLD_TLS: &str = "NTS requires TLS 1.3 (RFC 8915, section 3): update the server, or enable \
                        TLS 1.3 there";
@@ -23,7 +23,7 @@ pub(super) fn hint(error: &Error) -> &'static str {
     describe(error).1
 }
 
-fn describe(error: &Error) -> FailureAdvice {
+fn describe(error: &Error) -> DescribedFailure {
     match error {
         Error::InvalidCertificate(error) => describe_certificate_error(error),
         Error::AlertReceived(alert) => describe_alert(*alert),
@@ -41,7 +41,7 @@ fn describe(error: &Error) -> FailureAdvice {
     }
 }
 
-fn describe_alert(alert: AlertDescription) -> FailureAdvice {
+fn describe_alert(alert: AlertDescription) -> DescribedFailure {
     let (what, hint) = match alert {
         AlertDescription::ProtocolVersion => ("it does not support TLS 1.3", OLD_TLS),
         AlertDescription::NoApplicationProtocol => {
@@ -67,7 +67,7 @@ fn describe_alert(alert: AlertDescription) -> FailureAdvice {
     (format!("the server ended the handshake by alert {}: {what}", u8::from(alert)), hint)
 }
 
-fn describe_certificate_error(error: &CertificateError) -> FailureAdvice {
+fn describe_certificate_error(error: &CertificateError) -> DescribedFailure {
     use CertificateError as Bad;
     let expired = "renew it on the server; if it is valid, this host's clock is ahead";
     let early = "this host's clock may be behind; otherwise wait until then";

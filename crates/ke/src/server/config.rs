@@ -83,18 +83,20 @@ pub struct NtsKeLimits {
     pub connections_per_prefix: u32,
     /// Largest rate of new connections from one prefix, per second; 0 is no limit.
     pub rate_per_prefix: u32,
-    /// Number of connections from one prefix that may exceed the rate in a burst.
+    /// Number of connections that one prefix may open at once before the rate applies; 0 counts as
+    /// 1.
     pub burst_per_prefix: u32,
     /// Longest duration of a connection. A compliant client needs three round trips.
     pub timeout: Duration,
     /// Minimum age of a connection that may be closed to make room for a new one at the limit of
-    /// open connections; if none is that old, the new one is refused.
+    /// open connections; if the accepting thread has none that old, the new one is refused.
     pub eviction_age: Duration,
 }
 
 impl Default for NtsKeLimits {
     /// 1024 connections; 64 from one prefix, at 20 per second after a burst of 100, so that an
-    /// office behind one address can start all its clients at once; 5 s per connection.
+    /// office behind one address can start all its clients at once; 5 s per connection, of which 1
+    /// s is safe from closure for a new one.
     fn default() -> Self {
         Self {
             connections: 1024,

@@ -118,8 +118,8 @@ impl NtsKeConnection {
         Ok(length == 0)
     }
 
-    /// Discards input after the response. Reads twice, because the end of the stream usually
-    /// arrives together with the last bytes.
+    /// Discards input after the response; returns its length in bytes, 0 at the end of the stream.
+    /// Reads twice, because the end of the stream usually arrives together with the last bytes.
     fn discard(&mut self) -> io::Result<usize> {
         let mut room = [0; DISCARD_BYTES];
         let length = self.stream.read(&mut room)?;
@@ -211,8 +211,9 @@ impl NtsKeConnection {
         })
     }
 
-    /// Sends the error "bad request" to a client whose request is incomplete at the timeout (RFC
-    /// 8915, section 4.1.3). Bytes that the socket does not accept at once are dropped.
+    /// Sends the error "bad request" to a client whose TLS handshake is complete and whose request
+    /// is not at the timeout (RFC 8915, section 4.1.3). Bytes that the socket does not accept at
+    /// once are dropped.
     pub(crate) fn send_timeout_error(&mut self) {
         if self.outcome.is_none() && !self.tls.is_handshaking() {
             let response = NtsKeResponse::Error(NtsKeErrorCode::BadRequest as u16);

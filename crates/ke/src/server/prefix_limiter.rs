@@ -29,8 +29,8 @@ impl ClientPrefix {
 #[derive(Clone, Copy, Debug)]
 struct PrefixUsage {
     open_connections: u32,
-    /// Theoretical arrival time of the next connection (GCRA): later than now if the rate is
-    /// exceeded.
+    /// Theoretical arrival time of the next connection (GCRA): later than now while recent
+    /// connections are ahead of the rate.
     theoretical_arrival: Instant,
 }
 
@@ -63,7 +63,8 @@ impl PrefixLimiter {
         Self(Mutex::new(PrefixUsageTable { by_prefix: HashMap::new(), last_purge: None }))
     }
 
-    /// Records a new connection, or returns the limit that it would exceed.
+    /// Records a new connection, or returns the limit that it would exceed; [`LimitExceeded::Rate`]
+    /// also if the table has no room for its prefix.
     pub(crate) fn admit(
         &self,
         prefix: ClientPrefix,

@@ -163,7 +163,8 @@ impl NtsKeWorker {
         }
     }
 
-    /// Accepts up to `most` connections from the accept queue.
+    /// Accepts up to `most` connections from the accept queue; pauses accepting after a failure,
+    /// such as a lack of descriptors.
     fn accept_from(&mut self, listener: &NtsKeListeningSocket, most: u32) {
         for _ in 0..most {
             match accept_nonblocking(&listener.socket) {
@@ -304,7 +305,7 @@ impl ConnectionTable {
         Some(connection)
     }
 
-    /// Returns the start and the slot of the oldest connection.
+    /// Returns the start and the slot of the oldest connection; `None` without connections.
     pub(crate) fn oldest(&self) -> Option<(Instant, usize)> {
         self.by_age.first().copied()
     }

@@ -9,7 +9,9 @@ use horolog_wire::ntp::LeapIndicator;
 
 use super::{CheckResult, format_duration};
 
-/// Queries chronyd, ntpd or the kernel, as a server with the source `system` does.
+/// Checks that the offset of the system clock plus its root distance is at most `within`, as
+/// chronyd, ntpd or the kernel reports them (source `system`). Fails if none answers or the clock
+/// is not synchronised.
 pub(super) fn check_clock(within: Span) -> CheckResult {
     let readings = ClockReadings {
         monotonic: ClockMonotonic.now(),

@@ -35,7 +35,8 @@ pub(super) fn check_mount(path: &Path) -> CheckResult {
     }
 }
 
-/// Returns the type of the file system mounted last at the path (`proc_pid_mountinfo(5)`).
+/// Returns the type of the file system mounted last at the path (`proc_pid_mountinfo(5)`); `None`
+/// if none is.
 fn filesystem_at<'a>(table: &'a str, path: &Path) -> Option<&'a str> {
     let entry = |line: &'a str| {
         let (before, after) = line.split_once(" - ")?;

@@ -21,7 +21,7 @@ pub enum Condition {
     Delay(Duration),
     /// A TCP connection is accepted.
     Tcp(Endpoint),
-    /// A UDP port answers.
+    /// A UDP port answers or, with `no-reply=ok`, does not refuse.
     Udp(UdpEndpoint),
     /// A file, directory or device exists.
     File(PathBuf),
@@ -35,7 +35,7 @@ pub enum Condition {
     Command(String),
 }
 
-/// Result of a check.
+/// Result of one check of a [`Condition`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CheckResult {
     /// True if the condition holds.
@@ -70,7 +70,8 @@ impl Condition {
         }
     }
 
-    /// Returns the target of the condition, for the user.
+    /// Returns the parameter of the condition as text for the user: an endpoint, a path, a name, a
+    /// duration or a command line.
     #[must_use]
     pub fn target(&self) -> String {
         match self {
@@ -87,7 +88,8 @@ impl Condition {
     }
 
     /// Checks the condition once. `since_start` is the time since the start of the wait; `timeout`
-    /// limits checks of the network and of commands.
+    /// limits connections, UDP replies and commands, but not name resolution, file access or the
+    /// query of the clock.
     #[must_use]
     pub fn check(&self, since_start: Duration, timeout: Duration) -> CheckResult {
         match self {

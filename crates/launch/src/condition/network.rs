@@ -14,7 +14,7 @@ use super::CheckResult;
 
 const NTP_PORT: u16 = 123;
 const DNS_PORT: u16 = 53;
-/// Largest payload of a datagram over IPv4.
+/// Largest payload of a datagram over IPv4, in bytes.
 const PAYLOAD_MAX: usize = 65_507;
 
 /// Host by name or address, and port.
@@ -86,7 +86,7 @@ impl Endpoint {
 /// UDP port and the request sent to it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UdpEndpoint {
-    /// Host and port.
+    /// Host and port to which the request is sent.
     pub endpoint: Endpoint,
     /// Payload of the request; `None` for the default of the port number.
     request_payload: Option<Vec<u8>>,
@@ -145,7 +145,8 @@ pub(super) fn check_tcp(endpoint: &Endpoint, timeout: Duration) -> CheckResult {
     })
 }
 
-/// Checks that a reply arrives from one of the addresses.
+/// Checks that a reply arrives from one of the addresses or, with `no-reply=ok`, that one of them
+/// does not refuse.
 pub(super) fn check_udp(udp: &UdpEndpoint, timeout: Duration) -> CheckResult {
     let payload = udp.payload();
     try_addresses(&udp.endpoint, timeout, |address, timeout| {

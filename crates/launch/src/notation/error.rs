@@ -22,7 +22,7 @@ pub enum TimeNotationError {
     Repeated {
         /// Kind of the repeated element.
         what: &'static str,
-        /// Second occurrence.
+        /// Word of the second occurrence.
         word: String,
     },
     /// The hour does not exist.
@@ -31,7 +31,7 @@ pub enum TimeNotationError {
     /// The minute or second does not exist.
     #[error("'{0}' has an invalid minute or second; they are 00 to 59")]
     InvalidMinute(String),
-    /// The time is a leap second.
+    /// The second is 60, in a minute that a leap second may end.
     #[error(
         "'{0}' may be a leap second, which the system clock does not represent; write the instant \
          in TAI, such as '2017-01-01T00:00:36 TAI'"
@@ -42,9 +42,9 @@ pub enum TimeNotationError {
     NoSuchDay {
         /// Year, if specified.
         year: Option<i16>,
-        /// Month.
+        /// Month, from 1.
         month: i8,
-        /// Day.
+        /// Day of the month.
         day: i8,
     },
     /// The text after a sign is not an increment.
@@ -53,10 +53,10 @@ pub enum TimeNotationError {
          minutes, hours, days, weeks, months or years, as in 'now + 2 minutes' or 'now + 500ms'"
     )]
     InvalidIncrement(String),
-    /// A month has no day.
+    /// A month is not followed by a day.
     #[error("'{0}' lacks a day, as in 'Oct 22'")]
     MonthWithoutDay(String),
-    /// A complete instant is combined with a day or zone.
+    /// Seconds since 1970 are combined with a day, or with a zone other than UTC and TAI.
     #[error("'{0}' is a complete instant and excludes any time, day or zone")]
     CompleteInstant(String),
 }

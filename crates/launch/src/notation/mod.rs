@@ -40,17 +40,18 @@ pub(crate) enum TimeOfDay {
     Epoch(i64),
 }
 
-/// Day of a notation.
+/// Day as a notation states it, still relative to the present day.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum DaySpec {
     Today,
     Tomorrow,
-    /// First such weekday from today on, or from tomorrow on with `next`.
+    /// First such weekday from today on, but a week later if its time has passed; with `next`, from
+    /// tomorrow on.
     Weekday {
         day: Weekday,
         next: bool,
     },
-    /// Day of this year, or of the next year once it has passed.
+    /// Day of the first year that has it and in which its time has not passed.
     MonthDay {
         month: i8,
         day: i8,
@@ -67,7 +68,7 @@ pub enum Zone {
     Utc,
     /// International Atomic Time.
     Tai,
-    /// Seconds ahead of UTC.
+    /// Fixed offset: seconds ahead of UTC, negative if behind.
     Offset(i32),
 }
 

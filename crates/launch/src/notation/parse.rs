@@ -28,8 +28,8 @@ impl FromStr for TimeNotation {
     }
 }
 
-/// Splits the text into words in lower case. A sign is a word of its own, except in an offset from
-/// UTC.
+/// Splits the text at white space and commas into words in lower case. A plus sign is a word of its
+/// own, except in an offset from UTC; a minus sign is not separated.
 fn split_words(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     for word in text.to_lowercase().split([' ', '\t', '\n', ',']).filter(|word| !word.is_empty()) {

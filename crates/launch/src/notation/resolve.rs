@@ -42,15 +42,15 @@ pub enum InstantResolveError {
     Gap {
         /// Time that does not exist.
         time: DateTime,
-        /// Time zone.
+        /// IANA name of the time zone, or a description without one.
         zone: String,
         /// Time shown by clocks when they are set forward.
         from: DateTime,
-        /// Time shown right after.
+        /// Time shown by clocks right after the change.
         to: DateTime,
-        /// Offset from UTC before.
+        /// Offset from UTC before the change.
         before: Offset,
-        /// Offset from UTC after.
+        /// Offset from UTC after the change.
         after: Offset,
     },
     /// The kernel does not know the TAI offset.
@@ -139,8 +139,8 @@ impl InstantResolver<'_> {
         }
     }
 
-    /// Resolves the time of day on the first matching day, or on the next matching day if that
-    /// instant has passed.
+    /// Resolves the time of day on the day of the notation. Without a day or with a weekday, a time
+    /// that has passed means the next day or the next week.
     fn resolve_day(&self, today: Date, time: Time) -> Result<i64, InstantResolveError> {
         let days_later = |days: i64| {
             let span = Span::new().try_days(days);
@@ -209,7 +209,9 @@ impl InstantResolver<'_> {
         Err(self.notation.out_of_range())
     }
 
-    /// Resolves a civil date and time of the zone, after adding the calendar increments.
+    /// Resolves a civil date and time of the zone: adds the calendar increments, converts the sum
+    /// to an instant, and adds the increments of fixed length. A time that occurs twice means the
+    /// first instant, or the second once the first has passed.
     fn resolve_civil(&self, start: DateTime) -> Result<i64, InstantResolveError> {
         let out_of_range = |_| self.notation.out_of_range();
         let mut civil = start;
@@ -268,7 +270,7 @@ impl InstantResolver<'_> {
     }
 }
 
-/// Formats a time of day to the minute.
+/// Formats a date and time to the minute.
 fn minute(time: DateTime) -> String {
     time.strftime("%Y-%m-%d %H:%M").to_string()
 }

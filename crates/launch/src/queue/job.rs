@@ -15,33 +15,33 @@ pub const JOB_SCHEMA: &str = "horolog.at-job/1";
 /// Largest size of a job file, in bytes; more than any job from a command line needs.
 pub const JOB_LEN_MAX: u64 = 4 << 20;
 
-/// Job in the queue.
+/// Contents of a job file: process, instants and programs of a job, and its end.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct QueuedJob {
-    /// [`JOB_SCHEMA`].
+    /// Name and version of the format, [`JOB_SCHEMA`].
     pub schema: String,
     /// Number in the queue.
     pub id: u32,
-    /// Process that waits.
+    /// Process that waits for the instants and starts the programs.
     #[serde(flatten)]
     pub process: ProcessIdentity,
     /// Time at which the job was queued, RFC 3339.
     pub queued_at: String,
-    /// First instant, in resolved form.
+    /// First instant, as `TimescaleInstant` is displayed.
     pub first: String,
     /// Period between instants, in ns; absent if there is only one instant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub every_ns: Option<u64>,
     /// Programs to run: each with its arguments, or a line for the shell.
     pub programs: Vec<Vec<String>>,
-    /// Working directory.
+    /// Working directory of the programs.
     pub directory: String,
     /// End of the job; absent until it has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<QueuedJobEnd>,
 }
 
-/// End of a job.
+/// Time and exit status of a job that has ended.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct QueuedJobEnd {
     /// Time of the end, RFC 3339.

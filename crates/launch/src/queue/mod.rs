@@ -60,7 +60,7 @@ pub enum JobQueueError {
     NotPrivate {
         /// Directory.
         path: PathBuf,
-        /// Permissions of the directory.
+        /// Permission bits of the directory.
         mode: u32,
     },
     /// The job does not exist.
@@ -71,7 +71,7 @@ pub enum JobQueueError {
     StillRunning(u32, u32),
 }
 
-/// State of a job.
+/// State of a job in the queue, from waiting to ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum JobState {
     /// Waiting for its instant, or its next one.
@@ -80,11 +80,11 @@ pub enum JobState {
     Running,
     /// Process is being started.
     Starting,
-    /// Process is gone without a result: killed, or the host was restarted.
+    /// Process is gone without a result (killed, or the host was restarted), or was never entered.
     Lost,
     /// Ended; its status or output is stored.
     Ended,
-    /// File cannot be read.
+    /// File cannot be read or is not a job of this number, for this reason.
     Unreadable(String),
 }
 
@@ -95,7 +95,7 @@ pub struct JobQueueEntry {
     pub id: u32,
     /// State of the job, by its file and its process.
     pub state: JobState,
-    /// Description, if its file can be read.
+    /// Contents of its file; `None` if that is absent, empty or unreadable.
     pub job: Option<QueuedJob>,
     /// Path of its output, if that file exists.
     pub log: Option<PathBuf>,
@@ -134,12 +134,13 @@ pub struct ClaimedJobNumber {
     pub id: u32,
     /// Job file, still empty.
     pub file: PathBuf,
-    /// Path of its output.
+    /// Path of the file for the job's output.
     pub log: PathBuf,
 }
 
 impl JobQueue {
-    /// Returns the queue of a user: below `XDG_STATE_HOME`, or `~/.local/state`.
+    /// Returns the queue of a user: below `XDG_STATE_HOME`, or `~/.local/state`. Relative paths are
+    /// ignored; an error if neither is usable.
     pub fn default_directory(
         state_home: Option<PathBuf>,
         home: Option<PathBuf>,
@@ -213,7 +214,7 @@ impl JobQueue {
         Err(JobQueueError::Io { path: self.directory.clone(), error })
     }
 
-    /// Writes a job atomically.
+    /// Writes a job's file by replacing it at once, so that readers never see a part of it.
     pub fn write(&self, job: &QueuedJob) -> Result<(), JobQueueError> {
         let path = self.job_path(job.id);
         let write = || {
@@ -232,8 +233,8 @@ impl JobQueue {
         Ok(RunningJobLock { file, is_locked: false })
     }
 
-    /// Records the end of a job, with its exit status if it has one, and removes an empty log. A
-    /// job that succeeded without output is removed.
+    /// Records the end of a job, with its exit status if it has one, and removes an empty log. The
+    /// job is removed if it succeeded without output, or if its end cannot be stored.
     pub fn finish(&self, id: u32, status: Option<i32>) {
         let log = self.log_path(id);
         let is_log_empty = fs::metadata(&log).is_ok_and(|log| log.len() == 0);
@@ -297,7 +298,9 @@ impl JobQueue {
         modified_at.is_ok_and(|made| made.elapsed().is_ok_and(|age| age < START_TIMEOUT))
     }
 
-    /// Terminates a job, with its programs if they run, and removes its files. Returns its entry.
+    /// Sends SIGTERM to the process of a waiting or running job, waits for its end, and removes the
+    /// job's files. Returns the entry as it was before; an error if the job has not ended within
+    /// [`END_TIMEOUT`].
     pub fn cancel(&self, id: u32) -> Result<JobQueueEntry, JobQueueError> {
         let entry = self.entry(id);
         if entry.state == JobState::Ended && entry.job.is_none() && entry.log.is_none() {

@@ -19,7 +19,7 @@ pub struct ProcessIdentity {
     pub pid: u32,
     /// Start time, in clock ticks since boot.
     pub start_ticks: u64,
-    /// Boot ID.
+    /// Boot ID of the kernel, which identifies the boot from which `start_ticks` counts.
     pub boot_id: String,
 }
 

@@ -30,7 +30,7 @@ pub(super) struct LatencyPreparations {
 
 impl LatencyPreparations {
     /// Sets a real-time priority for this thread, which the threads that start programs inherit,
-    /// and locks memory, both as far as permitted.
+    /// unless it has one already, and locks memory, both as far as permitted.
     pub(super) fn apply(options: &TimedRunOptions) -> io::Result<Self> {
         let default_scheduling = DefaultScheduling::current()?;
         let priority = start_priority(default_scheduling, options.head_start);
@@ -57,7 +57,8 @@ impl LatencyPreparations {
         })
     }
 
-    /// Returns the default scheduling of programs.
+    /// Returns the scheduling of this thread before the preparations, which is the default of
+    /// programs.
     pub(super) const fn default_scheduling(&self) -> DefaultScheduling {
         self.default_scheduling
     }
@@ -66,7 +67,8 @@ impl LatencyPreparations {
         self.scheduling
     }
 
-    /// Returns the priority with which programs are started at an instant.
+    /// Returns the priority with which programs are started at an instant; `None` if this thread
+    /// was real-time already, or if a real-time priority was refused.
     pub(super) const fn start_priority(&self) -> Option<StartPriority> {
         self.start_priority
     }
@@ -85,7 +87,7 @@ impl LatencyPreparations {
         &self.findings
     }
 
-    /// Locks the present memory of this process, shortly before an instant.
+    /// Locks the present memory of this process again, unless locking has failed before.
     pub(super) fn lock_memory(&mut self) {
         if self.memory_locked && self.memory.is_none() {
             self.memory = LockedMemory::lock_present().ok();

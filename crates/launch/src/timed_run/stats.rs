@@ -66,7 +66,8 @@ impl RunStats {
         Self { result, woken, started, steps: (0, Span::ZERO), failed: None, not_started: None }
     }
 
-    /// Records the wake-up at an instant, and the change of the system clock during the wait.
+    /// Records the wake-up at an instant; a change of the system clock during the wait counts as a
+    /// step if it is at least [`STEP_MIN`].
     pub(super) fn record_wake(&mut self, instant_ns: i64, now_ns: i64, clock_change: Span) {
         self.result.met += 1;
         self.woken.record(latency_ns(instant_ns, now_ns));
@@ -83,7 +84,7 @@ impl RunStats {
         self.result.missed = self.result.missed.saturating_add(instants);
     }
 
-    /// Records the last event of a program.
+    /// Records the exit status or the failed start of a program; other events are ignored.
     pub(super) fn record_last_event(&mut self, index: usize, event: &ProgramEvent) {
         match event {
             ProgramEvent::Ended(status) => self.record_exit(index, *status),

@@ -15,11 +15,11 @@ const QUIET_MIN: Span = Span::from_ms(25);
 /// State of the wait for the last replies.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReplyDrain {
-    /// Send time of the last request.
+    /// Send time of the last request, or the start of the wait.
     pub(super) last_sent: Timestamp<Monotonic>,
-    /// Receive time of the last reply, or the start of the wait.
+    /// Instant at which the wait last found a reply; before the first, the same as `last_sent`.
     pub(super) last_reply: Timestamp<Monotonic>,
-    /// Reply timeout.
+    /// Reply timeout: time after `last_sent` beyond which the wait is over in any case.
     pub(super) timeout: Span,
 }
 

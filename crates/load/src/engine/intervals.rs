@@ -132,7 +132,7 @@ impl IntervalMerger {
     }
 }
 
-/// Merges the intervals of the parts of a mix that run on one thread; those of an only part are
+/// Merges the intervals of the parts of a mix that run on one thread; those of a single part are
 /// passed through.
 pub(super) struct MixIntervalMerger<'a> {
     merger: IntervalMerger,
@@ -177,7 +177,7 @@ impl<'a> MixIntervalMerger<'a> {
         self.intervals.report_progress(elapsed, progress);
     }
 
-    /// Delivers the remaining intervals.
+    /// Delivers the remaining intervals, which not every part has closed.
     pub(super) fn finish(self) {
         self.merger.finish(self.intervals);
     }

@@ -22,8 +22,8 @@ use crate::schedule::LaneSchedule;
 /// Most requests that one system call sends.
 pub(crate) const BATCH: usize = 32;
 
-/// Time before an intended send time during which the thread spins instead of sleeping: the wake-up
-/// latency of a sleep.
+/// Time before an intended send time at which a sleep ends, to allow for the wake-up latency. Until
+/// then the thread polls for replies, and at the end it spins.
 const SPIN_TIME: Span = Span::from_ns(60_000);
 
 /// Time before an intended send time during which the thread does not receive, because a call that
@@ -105,10 +105,12 @@ pub(crate) trait LaneDevice: Send {
     /// Returns the target's datagrams among those that the last [`LaneDevice::receive`] received.
     fn arrivals(&self) -> impl Iterator<Item = TargetDatagram<'_>>;
 
-    /// Returns the datagrams that the kernel dropped for lack of room since the port was opened.
+    /// Returns the number of datagrams that the kernel dropped for lack of room since the device
+    /// was opened.
     fn dropped(&mut self) -> io::Result<u64>;
 
-    /// Returns the ICMP port-unreachable messages from the target since the port was opened.
+    /// Returns the number of ICMP port-unreachable messages from the target since the device was
+    /// opened.
     fn port_closed(&self) -> u64;
 }
 
@@ -175,7 +177,8 @@ impl<P: LaneDevice, C: LaneClock> LaneTrial<'_, P, C> {
         Ok(())
     }
 
-    /// At the end of an interval, counts its drops and delivers the intervals that can be closed.
+    /// At the end of an interval, counts its drops, renews [`LaneTrial::realtime_ahead`], and
+    /// delivers the intervals that can be closed.
     fn close_due_intervals(
         &mut self,
         now: Timestamp<Monotonic>,
@@ -303,7 +306,7 @@ impl<P: LaneDevice, C: LaneClock> LaneTrial<'_, P, C> {
         Ok(total)
     }
 
-    /// Waits for the last replies.
+    /// Receives until every request is answered or [`ReplyDrain::is_over`] is true.
     fn drain(&mut self) -> io::Result<()> {
         let last_sent = self.tracker.last_sent();
         let mut drain = ReplyDrain { last_sent, last_reply: last_sent, timeout: self.timeout };

@@ -21,7 +21,8 @@ pub(crate) enum MulticastMembership {
 }
 
 impl MulticastMembership {
-    /// Joins the group to which the replies of `plan` are sent; `None` if they are sent by unicast.
+    /// Joins the group to which the replies of `plan` are sent; `None` if they are sent by unicast
+    /// or the target is this host.
     pub(crate) fn join(plan: &RunPlan) -> Result<Option<Self>, EngineError> {
         let group = plan.ptp.and_then(|ptp| ptp.multicast_group(plan.target.ip()));
         let (Some(group), Route::Link(link)) = (group, &plan.route) else { return Ok(None) };

@@ -76,11 +76,11 @@ pub enum EngineError {
     /// The engine does not support the target or an option, or is unavailable here.
     #[error("engine '{}' is unavailable: {reason}; {remedy}", engine.name())]
     Unavailable {
-        /// The engine.
+        /// Engine that was requested or tried.
         engine: Kind,
-        /// Reason.
+        /// Reason, as a clause.
         reason: String,
-        /// Remedy.
+        /// Remedy, which follows the reason after a semicolon.
         remedy: String,
     },
     /// A UDP socket could not be opened.
@@ -104,12 +104,12 @@ pub enum EngineError {
     /// No schedule has this rate and duration.
     #[error("{rate:e} requests/s over {duration_s} s cannot be scheduled; choose another rate")]
     Rate {
-        /// Requests per second.
+        /// Rate, in requests per second.
         rate: f64,
-        /// Seconds.
+        /// Duration of the trial, in seconds.
         duration_s: f64,
     },
-    /// Requests cannot be authenticated.
+    /// The NTS sessions of a lane cannot be set up.
     #[error(transparent)]
     Nts(#[from] NtsError),
     /// The duplicate window would be too large.

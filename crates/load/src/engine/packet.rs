@@ -35,7 +35,7 @@ use crate::request::{FrameTemplate, LaneFrameParameters, PtpFrameParameters, Req
 use crate::target::{FirstLink, Route};
 use crate::trailer::RequestTrailer;
 
-/// Buffer length for a received frame: any except jumbo frames.
+/// Buffer length for a received frame, in bytes: enough for any but a jumbo frame.
 pub(super) const RECEIVE_LEN: usize = 2048;
 
 /// Receive buffer requested for each lane, in bytes. The kernel charges about 800 bytes for a small
@@ -59,8 +59,8 @@ pub(crate) struct LanePacketSocket<D: BatchDevice<Address = ()>> {
 }
 
 impl<D: BatchDevice<Address = ()>> LanePacketSocket<D> {
-    /// Creates the device; payloads of requests have at most `payload_max` bytes, or the length of
-    /// a plain request if that is longer.
+    /// Creates a lane's socket over `device`, with room for plain requests and for payloads of up
+    /// to `payload_max` bytes.
     pub(crate) fn new(device: D, plan: &LaneFrameParameters, payload_max: usize) -> Self {
         let template = FrameTemplate::new(plan);
         let mut requests = Batch::new(BATCH, template.bytes().len() + payload_max);
@@ -152,7 +152,7 @@ impl<D: BatchDevice<Address = ()> + DropCountingDevice + Send> LaneDevice for La
     }
 }
 
-/// Engine over packet sockets.
+/// Engine that sends Ethernet frames with IP packets of simulated clients through packet sockets.
 pub struct PacketEngine {
     plan: RunPlan,
     lanes: Vec<Lane<LanePacketSocket<PacketSocketDevice>>>,

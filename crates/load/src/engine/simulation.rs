@@ -17,7 +17,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use horolog_io::{
-    Batch, BatchDevice, Endpoints, FaultCounts, FaultProbabilities, FaultyDevice, SimulatedDevice,
+    Batch, BatchDevice, Endpoints, FaultCounts, FaultInjectionPlan, FaultyDevice, SimulatedDevice,
     SimulatedLink,
 };
 use horolog_record::{InvalidReplyReason, RequestSpacing};
@@ -143,7 +143,7 @@ struct SimulatedPath<A: PayloadEncapsulation> {
 impl<A: PayloadEncapsulation> SimulatedPath<A> {
     fn new(
         clock: &Arc<SimulatedClock>,
-        faults: FaultProbabilities,
+        faults: FaultInjectionPlan,
         behaviour: ServerBehaviour,
     ) -> Self {
         let link = SimulatedLink {
@@ -268,7 +268,7 @@ fn frame_plan() -> LaneFrameParameters {
 }
 
 impl SimulatedLane<LanePacketSocket<SimulatedPath<()>>> {
-    fn with_frames(faults: FaultProbabilities, behaviour: ServerBehaviour) -> Self {
+    fn with_frames(faults: FaultInjectionPlan, behaviour: ServerBehaviour) -> Self {
         let clock = Arc::new(SimulatedClock::new(START_NS));
         let port =
             LanePacketSocket::new(SimulatedPath::new(&clock, faults, behaviour), &frame_plan(), 0);
@@ -285,7 +285,7 @@ impl SimulatedLane<LaneUdpSockets<SimulatedPath<Endpoints>>> {
         let clock = Arc::new(SimulatedClock::new(START_NS));
         let mut port = LaneUdpSockets::new(4, 0);
         for _ in 0..CLIENTS {
-            port.sockets.push(SimulatedPath::new(&clock, FaultProbabilities::default(), behaviour));
+            port.sockets.push(SimulatedPath::new(&clock, FaultInjectionPlan::default(), behaviour));
         }
         Self::new(clock, port, 32)
     }
@@ -349,8 +349,8 @@ impl<P: LaneDevice> SimulatedLane<P> {
     }
 }
 
-fn faults(counts: impl Fn(&mut FaultProbabilities)) -> FaultProbabilities {
-    let mut plan = FaultProbabilities { seed: 42, ..FaultProbabilities::default() };
+fn faults(counts: impl Fn(&mut FaultInjectionPlan)) -> FaultInjectionPlan {
+    let mut plan = FaultInjectionPlan { seed: 42, ..FaultInjectionPlan::default() };
     counts(&mut plan);
     plan
 }
@@ -375,7 +375,7 @@ fn assert_clean(counts: &TrialCounts) {
 
 #[test]
 fn a_perfect_server_is_counted_as_perfect_through_frames_and_sockets() {
-    assert_clean(&SimulatedLane::with_frames(FaultProbabilities::default(), answer).run_trial());
+    assert_clean(&SimulatedLane::with_frames(FaultInjectionPlan::default(), answer).run_trial());
     assert_clean(&SimulatedLane::with_sockets(answer).run_trial());
 }
 
@@ -422,7 +422,7 @@ fn each_fault_of_the_server_is_counted_under_its_name() {
             _ => vec![(now, reply)],
         }
     }
-    let mut scene = SimulatedLane::with_frames(FaultProbabilities::default(), faulty);
+    let mut scene = SimulatedLane::with_frames(FaultInjectionPlan::default(), faulty);
     let trials = [scene.run_trial(), scene.run_trial()];
     for counts in &trials {
         let count = |reason: InvalidReplyReason| counts.invalid[reason as usize];
@@ -442,7 +442,7 @@ fn each_fault_of_the_server_is_counted_under_its_name() {
 
 #[test]
 fn sequence_numbers_wrap_without_a_loss() {
-    let mut scene = SimulatedLane::with_frames(FaultProbabilities::default(), answer);
+    let mut scene = SimulatedLane::with_frames(FaultInjectionPlan::default(), answer);
     scene.carried.registered =
         u64::from(LaneClients::in_turn(CLIENTS, 0, 1, 1).sequence_end()) * 3 - 1000;
     assert_clean(&scene.run_trial());
@@ -450,7 +450,7 @@ fn sequence_numbers_wrap_without_a_loss() {
 
 #[test]
 fn the_time_in_a_token_wraps_without_a_loss() {
-    let mut scene = SimulatedLane::with_frames(FaultProbabilities::default(), answer);
+    let mut scene = SimulatedLane::with_frames(FaultInjectionPlan::default(), answer);
     let reach = 1_i64 << crate::token::TIME_BITS;
     let next_wrap = (START_NS / reach + 1) * reach;
     scene.clock.advance(Span::from_ns(next_wrap - START_NS - 50_000_000));
@@ -459,7 +459,7 @@ fn the_time_in_a_token_wraps_without_a_loss() {
 
 #[test]
 fn the_lateness_of_a_sender_that_cannot_keep_up_is_counted() {
-    let mut scene = SimulatedLane::with_frames(FaultProbabilities::default(), answer);
+    let mut scene = SimulatedLane::with_frames(FaultInjectionPlan::default(), answer);
     scene.rate = 1_000_000.0;
     scene.path().send_cost = Span::from_ns(4_000);
     let counts = scene.run_trial();

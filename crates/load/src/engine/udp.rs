@@ -30,7 +30,7 @@ const TOO_MANY_FILES: i32 = 24;
 
 /// A device that counts the packets it dropped.
 pub(crate) trait DropCountingDevice {
-    /// Returns the packets dropped for lack of room since the device was opened.
+    /// Returns the number of packets dropped for lack of room since the device was opened.
     fn dropped(&mut self) -> io::Result<u64>;
 }
 

@@ -21,7 +21,7 @@ use crate::plan::{RunPlan, TrialPlan};
 use crate::ptp::REQUEST_LEN_MAX;
 use crate::request::RequestTimestamps;
 
-/// Longest UDP payload of a frame that is not a jumbo frame: a reply may carry any TLV.
+/// Longest UDP payload, in bytes, of a frame that is not a jumbo frame: a reply may carry any TLV.
 const REPLY_LEN_MAX: usize = 1472;
 
 /// Event and general socket of one PTP client.
@@ -125,7 +125,8 @@ pub struct PtpUdpEngine {
 }
 
 impl PtpUdpEngine {
-    /// Opens the sockets.
+    /// Opens the sockets, and joins the group to which replies are sent, if they are multicast. An
+    /// error if the plan has no PTP options.
     pub fn open(plan: &RunPlan) -> Result<Self, EngineError> {
         let Some(ptp) = plan.ptp else {
             return Err(unavailable_error(

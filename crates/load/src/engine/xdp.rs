@@ -34,8 +34,8 @@ use crate::plan::{RunPlan, TrialPlan};
 use crate::request_tracker::TrialCounts;
 use crate::schedule::{self, FRACTION_BITS};
 
-/// Rate in requests per second above which one more lane is used. A lane that also receives its
-/// replies keeps its schedule well beyond this rate.
+/// Largest rate of one lane, in requests per second; above it, another lane is used. A lane that
+/// also receives its replies keeps its schedule well beyond this rate.
 const LANE_RATE_MAX: f64 = 1e6;
 
 /// Interval at which lanes are checked for their end and the trial for its state.
@@ -61,7 +61,8 @@ struct MixPartGenerator {
     plan: RunPlan,
     /// Sequence number with which each lane continues in the next trial.
     next_sequences: Vec<u32>,
-    /// Number of sequence numbers, from 0 on, that each lane has used so far.
+    /// Number of sequence numbers, from 0 on, that each lane has used so far; `u32::MAX` once they
+    /// have wrapped.
     used_sequences: Vec<u32>,
     /// Keeps this host in the group that replies are sent to.
     _membership: Option<MulticastMembership>,
@@ -262,7 +263,7 @@ impl MixPartGenerator {
         cores.iter().map(|&core| self.generator.lane(core as u32).sent).sum()
     }
 
-    /// Waits for the last replies.
+    /// Waits until all `sent` requests are answered or [`ReplyDrain::is_over`] is true.
     fn drain(&self, sent: u64, trial: &RunningMixPart<'_>) {
         let last_sent = ClockMonotonic.now();
         let mut drain =
@@ -294,8 +295,9 @@ impl MixPartGenerator {
         cores.iter().map(|&core| left(&self.generator.lane(core as u32))).sum()
     }
 
-    /// Returns the counts of a trial that belong to no interval. At a constant rate they include
-    /// the send times of the first and last request.
+    /// Returns the counts of a trial that belong to no interval: planned requests that were not
+    /// sent, and the counts of each client. At a constant rate also those sent, as planned, and the
+    /// send times of the first and last request.
     fn trial_counts(&self, cores: &[usize], trial: &RunningMixPart<'_>) -> TrialCounts {
         let planned = self.unsent_requests(cores, trial);
         let mut counts = TrialCounts { planned, ..TrialCounts::default() };

@@ -333,10 +333,10 @@ fn interleaved_part(trial: &Trial) -> &Trial {
     part.map_or(trial, |part| &part.trial)
 }
 
-/// Reports basic replies in interleaved mode. Considers only trials that began after every client
-/// had received two replies, since servers may keep no state after a client's first request, and
-/// that lost almost nothing, since a client that misses a reply refers to a timestamp that the
-/// server may have discarded.
+/// Reports basic replies in interleaved mode, or a run with fewer than two requests for each
+/// client. Considers only trials before which clients had received two replies each on average,
+/// since servers may keep no state after a client's first request, and that lost almost nothing,
+/// since a client that misses a reply refers to a timestamp that the server may have discarded.
 pub(super) fn basic_replies(
     trials: &[TrialWithCounts<'_>],
     context: &RunFindingInputs<'_>,
@@ -508,7 +508,7 @@ pub(super) fn unanswered_clients(trials: &[TrialWithCounts<'_>]) -> Option<Findi
     )
 }
 
-/// Reports compliant loss.
+/// Reports loss of compliant clients from [`COMPLIANT_LOSS_MIN`] on.
 pub(super) fn compliant_loss(trials: &[TrialWithCounts<'_>]) -> Option<Finding> {
     let loss_ratio = |observed: &TrialWithCounts<'_>| {
         let ratio = observed

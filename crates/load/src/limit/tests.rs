@@ -12,7 +12,7 @@ use crate::plan::TrialPlan;
 use crate::request_tracker::TrialCounts;
 use crate::trial;
 
-fn limit(text: &str) -> LoadLimit {
+fn limit(text: &str) -> LoadMetricLimit {
     text.parse().unwrap()
 }
 
@@ -71,7 +71,7 @@ fn figures_have_the_unit_of_their_metric() {
 
 #[test]
 fn an_invalid_limit_is_refused_with_what_is_valid() {
-    let refusal = |text: &str| text.parse::<LoadLimit>().unwrap_err().to_string();
+    let refusal = |text: &str| text.parse::<LoadMetricLimit>().unwrap_err().to_string();
     for (text, expected) in [
         ("", "METRIC>VALUE"),
         ("loss", "METRIC>VALUE"),
@@ -172,8 +172,8 @@ fn an_nts_ke_search_is_judged_by_its_result() {
 proptest! {
     #[test]
     fn any_text_is_read_or_refused_in_one_line(text in "\\PC{0,40}|[a-z0-9.<>=% -]{0,20}") {
-        match text.parse::<LoadLimit>() {
-            Ok(limit) => prop_assert_eq!(limit.text().parse::<LoadLimit>(), Ok(limit)),
+        match text.parse::<LoadMetricLimit>() {
+            Ok(limit) => prop_assert_eq!(limit.text().parse::<LoadMetricLimit>(), Ok(limit)),
             Err(error) => prop_assert!(!error.to_string().contains('\n')),
         }
     }

@@ -62,7 +62,7 @@ impl LaneSession {
     }
 
     /// Takes a cookie for the next request. Returns the number of placeholders, and true if the
-    /// cookie was used before.
+    /// cookie was used before. Sessions that always reuse their cookie return `(0, false)`.
     fn prepare_next(&mut self) -> (usize, bool) {
         let (Some(most), Some(client)) = (self.placeholders_max, &mut self.client) else {
             return (0, false);
@@ -138,8 +138,8 @@ impl LaneSessions {
         &self.request[..len]
     }
 
-    /// Adopts the renewed sessions, unless their requests would be too long for the engine's
-    /// buffers.
+    /// Adopts the renewed sessions, unless their number differs or their requests would be too long
+    /// for the engine's buffers.
     fn adopt_renewed(&mut self) {
         self.generation = self.renewal.generation();
         let sessions =
@@ -215,7 +215,7 @@ impl fmt::Debug for LaneSessions {
 /// Reason for which a reply to an authenticated request is invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NtsReplyError {
-    /// Longer than its request.
+    /// Longer than the longest request of the session.
     TooLong,
     /// Not authentic, or refused by the server.
     Invalid(ReplyError),

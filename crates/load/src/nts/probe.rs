@@ -11,11 +11,11 @@ use horolog_sys::zone;
 use horolog_time::NtpTimestamp;
 use horolog_wire::ntp::{HEADER_LEN, Header};
 
-/// Reply timeout.
+/// Reply timeout of the test request.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Returns false if the reply to one request proves that the server has other keys; true if they
-/// match or no reply arrives.
+/// Returns false if the reply to one request proves that the server has other keys; true otherwise,
+/// also if no reply arrives or the request cannot be sent.
 pub(super) fn may_fit(keys: &SessionKeys, cookies: &[Vec<u8>], target: SocketAddr) -> bool {
     let answer = cookies.first().and_then(|cookie| exchange_request(keys, cookie, target));
     !matches!(answer, Some(Err(ReplyError::CookieRefused | ReplyError::Forged)))

@@ -15,7 +15,8 @@ use super::{NtsError, SessionSecrets};
 
 /// Interval at which the lanes' counters are checked.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// Ticks with requests and without an authentic reply after which an outage is assumed.
+/// Number of successive checks with requests and without an authentic reply after which an outage
+/// is assumed; the first check does not count.
 const OUTAGE_CHECKS: u32 = 2;
 /// Shortest and longest pause between two renewal attempts (RFC 8915, section 4.2). The pause grows
 /// by half after each attempt, until a reply is authentic.
@@ -187,7 +188,8 @@ struct NtsOutageDetector {
 }
 
 impl NtsOutageDetector {
-    /// Compares the totals with those of the last check; returns true if an outage is assumed.
+    /// Compares the totals of authenticated requests sent and of authentic replies with those of
+    /// the last check; returns true if an outage is assumed.
     fn check(&mut self, sealed: u64, authentic: u64) -> bool {
         let (before, answered) = std::mem::replace(&mut self.last, (sealed, authentic));
         match (sealed > before, authentic > answered) {

@@ -1,4 +1,4 @@
-//! Checks of options and their combinations, before anything is resolved.
+//! Checks of options and their combinations, which need no target and no engine.
 
 use std::time::Duration;
 

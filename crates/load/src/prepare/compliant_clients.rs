@@ -40,7 +40,8 @@ pub(super) fn check_options(
     Err(LoadError::CompliantClients(reason))
 }
 
-/// Returns the option that compliant clients of a PTP master do not support.
+/// Returns the reason why compliant clients cannot send these PTP requests, for the user; `None` if
+/// they can.
 fn unsupported_by_ptp(
     ptp: &PtpRequestOptions,
     compliant: &CompliantClientOptions,
@@ -59,7 +60,8 @@ fn unsupported_by_ptp(
 }
 
 /// Returns the network of compliant clients: the configured one, or an unused subnet of the load's
-/// network, of which `clients` addresses are in use. `None` without compliant clients.
+/// network, of which `clients` addresses are in use. `None` without compliant clients or without
+/// simulated clients. An error if the network is too small or overlaps the load's clients.
 pub(super) fn compliant_network(
     opener: &EngineOpener<'_>,
     (load_network, clients): (Option<SimulatedClientNetwork>, u32),

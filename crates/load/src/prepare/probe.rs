@@ -56,7 +56,7 @@ pub(super) fn open_named(kind: Kind, open: OpenEngineFn<'_>) -> Result<PreparedL
 
 /// Opens the first engine of [`PREFERENCE`] that can be opened and receives replies. If none does,
 /// opens the udp engine, which needs no return route; if simulated clients are required, the first
-/// engine that could be opened.
+/// engine that could be opened; if only compliant clients exclude the udp engine, returns an error.
 pub(super) fn open_best(
     options: &LoadOptions,
     open: OpenEngineFn<'_>,
@@ -152,7 +152,7 @@ fn xdp_frames_lost(other: &PreparedLoad) -> EngineError {
     let other = other.engine.kind().name();
     engine::unavailable_error(
         Kind::Xdp,
-        format!("requests of engine '{name}' received no reply, those of engine '{other}' did"),
+        format!("requests sent by XDP on {name} received no reply, those of engine '{other}' did"),
         &format!(
             "the driver or the link behind it loses XDP frames (a veth: enable GRO at the peer end \
              or attach an XDP program there); or use --engine {other}"

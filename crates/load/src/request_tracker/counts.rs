@@ -55,8 +55,9 @@ pub struct TrialCounts {
     pub outages: Option<Vec<Outage>>,
     /// Time from the intended send time to the receipt of the reply, in ns.
     pub rtt: Recorder,
-    /// Response time of the server: its transmit minus its receive timestamp in basic replies, in
-    /// ns.
+    /// Response time of the server, in ns: its transmit minus its receive timestamp. An interleaved
+    /// reply states that of an earlier reply; of a NetSync Monitor request it is the time to the
+    /// Sync.
     pub response: Recorder,
     /// Send lateness, in ns.
     pub lateness: Recorder,
@@ -127,6 +128,7 @@ impl TrialCounts {
     }
 
     /// Adds the counts of another lane in the same trial, or of the same lane in another interval.
+    /// The counts of clients are appended; of outages, only the common periods remain.
     pub fn merge(&mut self, other: &Self) {
         self.planned += other.planned;
         self.sent += other.sent;

@@ -88,7 +88,8 @@ impl OpenIntervalCounts {
         &mut self.open[last]
     }
 
-    /// Closes the first interval if it ended `timeout` before `now`.
+    /// Closes the first interval if it ended more than `timeout` before `now` and a later one is
+    /// open.
     pub(super) fn close_first(
         &mut self,
         now: Timestamp<Monotonic>,

@@ -103,8 +103,8 @@ struct PtpReplyArrival {
 }
 
 impl PtpRequestTracker {
-    /// Creates a tracker that distinguishes `reach` requests; `master` is the port that answered in
-    /// earlier trials.
+    /// Creates a tracker. With several replies to a request it distinguishes the latest `reach`
+    /// requests, limited by [`PENDING_MAX`]; `master` is the port that answered in earlier trials.
     pub(super) fn new(
         expected: PtpMessageVerifier,
         reach: u64,

@@ -15,7 +15,7 @@ use super::TargetError;
 /// (`mcast_solicit`, `retrans_time_ms`).
 const NEIGHBOUR_TIMEOUT: Duration = Duration::from_millis(3_500);
 
-/// Route to a target.
+/// Route to a target: within this host, or by a link.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Route {
     /// The target is an address of this host, so no frame is sent.
@@ -37,8 +37,7 @@ pub struct FirstLink {
     pub source: IpAddr,
     /// Address of the router; `None` if the target is on the link.
     pub gateway: Option<IpAddr>,
-    /// MAC addresses of the interface and the next hop; `None` if it has none or they were not
-    /// requested.
+    /// MAC addresses of the interface and the next hop; `None` if they were not requested.
     pub macs: Option<LinkMacs>,
 }
 

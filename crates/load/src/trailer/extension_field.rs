@@ -14,7 +14,7 @@ const LAST_FIELD_LEN_MIN: usize = 28;
 /// Longest body, in bytes: one that leaves a packet within an Ethernet frame.
 const BODY_LEN_MAX: usize = 1024;
 
-/// One extension field.
+/// NTP extension field: type, and body without padding.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ExtensionField {
     kind: u16,

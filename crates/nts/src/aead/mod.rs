@@ -12,9 +12,9 @@ use siv::SivKey;
 
 /// Length of an authentication tag, in bytes.
 pub(crate) const TAG_LEN: usize = 16;
-/// The longest nonce of any algorithm.
+/// Length of the longest nonce generated here, of any algorithm, in bytes.
 pub(crate) const NONCE_LEN_MAX: usize = 16;
-/// The longest key of any algorithm.
+/// Length of the longest key of any algorithm, in bytes.
 pub(crate) const KEY_LEN_MAX: usize = 32;
 
 /// AEAD algorithm; its discriminant is the number in IANA's AEAD registry.
@@ -57,7 +57,7 @@ impl AeadAlgorithm {
         self as u16
     }
 
-    /// Length of a key, in bytes.
+    /// Returns the length of a key, in bytes.
     #[must_use]
     pub const fn key_len(self) -> usize {
         match self {
@@ -66,7 +66,8 @@ impl AeadAlgorithm {
         }
     }
 
-    /// Length of the nonces generated here, in bytes. AES-SIV accepts others as well.
+    /// Returns the length of the nonces generated here, in bytes. AES-SIV accepts any other length
+    /// than 0 as well.
     #[must_use]
     pub const fn nonce_len(self) -> usize {
         match self {
@@ -75,8 +76,8 @@ impl AeadAlgorithm {
         }
     }
 
-    /// Minimum length of a request's nonce and additional padding together, in bytes (`N_REQ` in
-    /// RFC 8915, section 5.6).
+    /// Returns the minimum length of a request's nonce and its paddings together, in bytes (`N_REQ`
+    /// in RFC 8915, section 5.6).
     pub(crate) const fn nonce_space_min(self) -> usize {
         self.nonce_len()
     }
@@ -89,7 +90,8 @@ impl AeadAlgorithm {
         }
     }
 
-    /// Offset of the text in a buffer to be sealed: after the tag (SIV) or before it, in bytes.
+    /// Returns the offset of the text in a buffer to be sealed, in bytes: after the tag (SIV) or
+    /// before it.
     pub(crate) const fn text_offset(self) -> usize {
         match self {
             Self::AesSivCmac256 => TAG_LEN,
@@ -114,8 +116,9 @@ impl AeadKey {
         }
     }
 
-    /// Seals `buffer` in place. It holds the text at [`AeadAlgorithm::text_offset`], and
-    /// [`TAG_LEN`] bytes for the tag. `None` if the nonce's length is invalid.
+    /// Seals `buffer` in place, with the associated data `data`. The buffer holds the text at
+    /// [`AeadAlgorithm::text_offset`], and [`TAG_LEN`] bytes for the tag. `None` if it is shorter
+    /// than a tag or the nonce's length is invalid for the algorithm.
     pub(crate) fn seal(&self, nonce: &[u8], data: &[u8], buffer: &mut [u8]) -> Option<()> {
         if let Self::GcmSiv(key) = self {
             let (text, tag) = buffer.split_last_chunk_mut::<TAG_LEN>()?;
@@ -131,9 +134,9 @@ impl AeadKey {
         Some(())
     }
 
-    /// Authenticates and decrypts `sealed`, writes the plaintext to the front of `text`, and
-    /// returns its length in bytes. `None` if `sealed` is not authentic or `text` is too short; the
-    /// content of `text` is then invalid.
+    /// Authenticates and decrypts `sealed`, whose associated data is `data`, writes the plaintext
+    /// to the front of `text`, and returns its length in bytes. `None` if `sealed` is not authentic
+    /// or `text` is too short; the content of `text` is then invalid.
     pub(crate) fn open(
         &self,
         nonce: &[u8],

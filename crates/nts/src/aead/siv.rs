@@ -75,7 +75,7 @@ pub(crate) struct S2vInput<'a> {
 }
 
 /// Computes the synthetic initialisation vectors of up to [`BATCH`] inputs, each at its input's
-/// index in `out`.
+/// index in `out`; for `None`, a block of zeros.
 ///
 /// All inputs take the same steps in the same code, which keeps the code small: it runs only once
 /// per batch, so instruction fetches matter.
@@ -196,7 +196,7 @@ impl S2vState {
 
 /// Returns the message whose MAC is the vector: `text` with `sum` xored into its end (`xorend` in
 /// RFC 5297, section 2.4) or, if it is shorter than a block, the padded text xored with doubled
-/// `sum`.
+/// `sum`. Its blocks that differ from `text` are stored in `last`, the final one masked for CMAC.
 fn vector_input<'t>(
     text: &'t [u8],
     sum: LittleEndianBlock,

@@ -48,22 +48,23 @@ const UNSUPPORTED_TYPES: [&str; 22] = [
 /// ```
 ///
 /// The identifier is a number from 1 to 4,294,967,295, the type one of AES128, AES256, SHA1,
-/// SHA256, SHA384, SHA512. The key is `HEX:` and hexadecimal digits, or `ASCII:` and text. Without
-/// such a prefix it is hexadecimal if only then its length is that of the type, or if it has more
-/// than 20 characters, all of them hexadecimal digits (as in ntpd); text otherwise. The addresses
-/// name the hosts that may serve time with the key (`ntp.keys(5)`); they are not enforced here.
+/// SHA256, SHA384, SHA512, or an alias. The key is `HEX:` and hexadecimal digits, or `ASCII:` and
+/// text. Without such a prefix, pairs of hexadecimal digits are a key in hexadecimal: for the AES
+/// types unless as text they have the length of the type, for the others if there are more than 20
+/// digits (as in ntpd). Anything else is text. The addresses name the hosts that may serve time
+/// with the key (`ntp.keys(5)`); they are not enforced here.
 #[derive(Debug)]
 pub struct KeyFile {
     /// Usable keys; of several lines with the same identifier, only the first.
     pub keys: KeyTable,
-    /// The unusable lines.
+    /// Lines without a usable key, with the reasons.
     pub unused: UnusedKeyFileLines,
 }
 
-/// Lines of a key file that contain no usable key, with the reasons. Formatted as one line, without
-/// any content of the file.
+/// Lines of a key file that contain no usable key, with the reasons. Formatted as one line that
+/// names the first 20 of them and contains no part of a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct UnusedKeyFileLines(Vec<(usize, KeyFileErrorKind)>);
+pub struct UnusedKeyFileLines(Vec<(usize, KeyFileLineError)>);
 
 /// Largest number of lines named in a message.
 const NAMED_LINES_MAX: usize = 20;
@@ -99,14 +100,15 @@ impl fmt::Display for UnusedKeyFileLines {
 
 /// Reason why a line of a key file contains no usable key.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
-pub enum KeyFileErrorKind {
-    /// The line does not have three words.
+pub enum KeyFileLineError {
+    /// The line does not have three words, or a fourth one that is no list of addresses.
     #[error("{0} words; write an identifier, a type and a key")]
     WordCount(usize),
     /// The first word is not an identifier.
     #[error("the identifier is not a number from 1 to 4294967295")]
     BadId,
-    /// MD5, whose digests can be forged.
+    /// Key of type MD5, whose digests can be forged; a line of an identifier and one other word
+    /// also is such a key in chrony.
     #[error("MD5 is not supported (RFC 8573): create a key of type AES128 or SHA256")]
     Md5,
     /// The type is supported only by other programs.
@@ -124,9 +126,9 @@ pub enum KeyFileErrorKind {
     /// An earlier line has the same identifier.
     #[error("key {id} is already defined in line {first}; remove one of the two")]
     DuplicateId {
-        /// The identifier.
+        /// Identifier that both lines have.
         id: u32,
-        /// The line of the first key with it.
+        /// Number of the line with the first key of that identifier, from 1.
         first: usize,
     },
 }
@@ -146,7 +148,7 @@ impl KeyFile {
                     if first == line {
                         keys.push(key);
                     } else {
-                        unused.push((line, KeyFileErrorKind::DuplicateId { id, first }));
+                        unused.push((line, KeyFileLineError::DuplicateId { id, first }));
                     }
                 }
                 Err(fault) => unused.push((line, fault)),
@@ -156,7 +158,7 @@ impl KeyFile {
     }
 }
 
-fn parse_line(line: &[u8]) -> Result<Option<SymmetricKey>, KeyFileErrorKind> {
+fn parse_line(line: &[u8]) -> Result<Option<SymmetricKey>, KeyFileLineError> {
     let line = line.trim_ascii();
     if line.first().is_some_and(|first| b"#%;!".contains(first)) {
         return Ok(None);
@@ -172,10 +174,10 @@ fn parse_line(line: &[u8]) -> Result<Option<SymmetricKey>, KeyFileErrorKind> {
         [id, kind, key, addresses] if are_addresses(addresses) => (id, kind, key),
         _ => return Err(word_count_error(&words)),
     };
-    let id = parse_identifier(id).filter(|id| *id > 0).ok_or(KeyFileErrorKind::BadId)?;
+    let id = parse_identifier(id).filter(|id| *id > 0).ok_or(KeyFileLineError::BadId)?;
     let algorithm = parse_algorithm(kind)?;
     let bytes = key_bytes(key, algorithm)?;
-    SymmetricKey::new(id, algorithm, &bytes).map(Some).map_err(KeyFileErrorKind::BadKey)
+    SymmetricKey::new(id, algorithm, &bytes).map(Some).map_err(KeyFileLineError::BadKey)
 }
 
 fn parse_identifier(word: &[u8]) -> Option<u32> {
@@ -192,34 +194,34 @@ fn are_addresses(word: &[u8]) -> bool {
 }
 
 /// Returns the error for a wrong number of words. In chrony, a line of two words is an MD5 key.
-fn word_count_error(words: &[&[u8]]) -> KeyFileErrorKind {
+fn word_count_error(words: &[&[u8]]) -> KeyFileLineError {
     match words {
         [id, key] if parse_identifier(id).is_some() && parse_algorithm(key).is_err() => {
-            KeyFileErrorKind::Md5
+            KeyFileLineError::Md5
         }
-        _ => KeyFileErrorKind::WordCount(words.len()),
+        _ => KeyFileLineError::WordCount(words.len()),
     }
 }
 
-fn parse_algorithm(kind: &[u8]) -> Result<MacAlgorithm, KeyFileErrorKind> {
-    let kind = str::from_utf8(kind).map_err(|_| KeyFileErrorKind::BadType)?;
+fn parse_algorithm(kind: &[u8]) -> Result<MacAlgorithm, KeyFileLineError> {
+    let kind = str::from_utf8(kind).map_err(|_| KeyFileLineError::BadType)?;
     if let Some(algorithm) = MacAlgorithm::from_name(kind) {
         return Ok(algorithm);
     }
     // One-letter types of old versions of ntpd: M is MD5; A, N and S are formats of DES keys.
     match kind.to_ascii_uppercase().as_str() {
-        "MD5" | "M" => Err(KeyFileErrorKind::Md5),
-        "A" | "N" | "S" => Err(KeyFileErrorKind::UnsupportedType("DES")),
+        "MD5" | "M" => Err(KeyFileLineError::Md5),
+        "A" | "N" | "S" => Err(KeyFileLineError::UnsupportedType("DES")),
         kind => Err(UNSUPPORTED_TYPES
             .into_iter()
             .find(|other| *other == kind)
-            .map_or(KeyFileErrorKind::BadType, KeyFileErrorKind::UnsupportedType)),
+            .map_or(KeyFileLineError::BadType, KeyFileLineError::UnsupportedType)),
     }
 }
 
-fn key_bytes(key: &[u8], algorithm: MacAlgorithm) -> Result<Zeroizing<Vec<u8>>, KeyFileErrorKind> {
+fn key_bytes(key: &[u8], algorithm: MacAlgorithm) -> Result<Zeroizing<Vec<u8>>, KeyFileLineError> {
     if let Some(digits) = key.strip_prefix(b"HEX:") {
-        return parse_hex(digits).ok_or(KeyFileErrorKind::BadHex);
+        return parse_hex(digits).ok_or(KeyFileLineError::BadHex);
     }
     if let Some(text) = key.strip_prefix(b"ASCII:") {
         return Ok(Zeroizing::new(text.to_vec()));

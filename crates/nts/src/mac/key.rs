@@ -81,7 +81,8 @@ impl MacAlgorithm {
         }
     }
 
-    /// Returns the required length of a key, in bytes; `None` if any length is valid.
+    /// Returns the required length of a key, in bytes; `None` if any length from 1 to 2048 is
+    /// valid.
     #[must_use]
     pub const fn key_len(self) -> Option<usize> {
         match self {
@@ -213,7 +214,7 @@ fn keyed_hash<D: Digest>(key: &[u8], covered: &[u8], digest: &mut [u8; DIGEST_LE
 
 impl fmt::Debug for SymmetricKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Key")
+        f.debug_struct("SymmetricKey")
             .field("id", &self.id)
             .field("algorithm", &self.algorithm)
             .finish_non_exhaustive()

@@ -5,7 +5,7 @@
 mod file;
 mod key;
 
-pub use file::{KeyFile, KeyFileErrorKind, UnusedKeyFileLines};
+pub use file::{KeyFile, KeyFileLineError, UnusedKeyFileLines};
 pub use key::{KeyError, MacAlgorithm, SymmetricKey};
 
 use core::fmt;
@@ -37,7 +37,7 @@ pub enum MacRefusal {
 /// Verified MAC of a packet: its key, and the length of its digest.
 #[derive(Clone, Copy, Debug)]
 pub struct AuthenticMac<'a> {
-    /// The key.
+    /// Key by which the MAC was verified.
     pub key: &'a SymmetricKey,
     /// Length of the digest, complete or truncated, in bytes.
     pub digest_len: usize,
@@ -52,7 +52,7 @@ impl AuthenticMac<'_> {
     }
 }
 
-/// Keys by identifier.
+/// Symmetric keys, found by their identifiers.
 #[derive(Default)]
 pub struct KeyTable {
     /// Ordered by identifier.
@@ -86,8 +86,8 @@ impl KeyTable {
         self.keys.binary_search_by_key(&id, SymmetricKey::id).ok().and_then(|at| self.keys.get(at))
     }
 
-    /// Verifies the MAC at the end of `packet`. It covers all bytes before it: header and extension
-    /// fields.
+    /// Verifies the MAC at the end of `packet`, which covers the header and the extension fields
+    /// before the MAC.
     pub fn verify(&self, packet: &[u8]) -> Result<AuthenticMac<'_>, MacRefusal> {
         let rest = packet.get(HEADER_LEN..).ok_or(MacRefusal::NoMac)?;
         let at = HEADER_LEN + mac_offset(rest).ok_or(MacRefusal::NoMac)?;

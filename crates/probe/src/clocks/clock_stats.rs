@@ -37,7 +37,7 @@ impl OffsetOrigin {
     }
 }
 
-/// Accumulator of the readings of one clock.
+/// Readings of one clock, and the error of its latest failed reading.
 #[derive(Debug, Default)]
 pub(super) struct ClockStats {
     samples: Vec<ClockSample>,
@@ -52,8 +52,8 @@ impl ClockStats {
         }
     }
 
-    /// Returns the result of a clock for `count` slots; `name` and `interval` are those of the
-    /// options.
+    /// Returns the record of the clock `name` after `count` slots, `interval` apart; `from_first`
+    /// is true for a clock with its own epoch.
     pub(super) fn result(
         self,
         name: &ClockName,
@@ -105,7 +105,7 @@ pub(super) struct StepDetector {
 
 impl StepDetector {
     /// Adds a reading of `CLOCK_REALTIME` minus `CLOCK_MONOTONIC`; records a step if it disagrees
-    /// with the previous one.
+    /// with the earlier ones, up to [`STEPS_MAX`] steps.
     pub(super) fn add_offset(&mut self, slot: u64, now: ClockOffset) {
         let held = *self.latest.get_or_insert(now);
         if !held.agrees(now) && self.steps.len() < STEPS_MAX {

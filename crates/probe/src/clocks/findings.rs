@@ -3,7 +3,8 @@
 use horolog_record::{ClockCompareResult, Finding, FindingCode, Severity};
 use horolog_sys::adjtimex::KernelClockStatus;
 
-/// Returns all findings, in no order.
+/// Returns the findings of a comparison, in no order; `kernel` is `None` if the kernel's clock
+/// state cannot be read.
 pub(super) fn all_findings(
     result: &ClockCompareResult,
     kernel: Option<KernelClockStatus>,

@@ -38,8 +38,8 @@ pub struct ClockCompareOptions {
     pub command: Vec<String>,
 }
 
-/// Readings of all clocks in one slot, in the order of the options. `None` if a clock has no new
-/// reading, such as no pulse since the last slot.
+/// Readings of all clocks in one slot, in the order of the options: `None` if a clock has no new
+/// reading, such as no pulse since the last slot; an error if it cannot be read.
 pub type SlotReadings = Vec<io::Result<Option<ClockSample>>>;
 
 /// Clock comparison with its clocks open.
@@ -53,7 +53,8 @@ impl ClockComparison {
     ///
     /// # Errors
     ///
-    /// If a clock does not exist or cannot be used.
+    /// If a clock does not exist or cannot be used, or a PHC on TAI needs the kernel's TAI offset,
+    /// which is unset.
     pub fn open(options: ClockCompareOptions) -> Result<Self, ClockOpenError> {
         let clocks = options.clocks.iter().map(reader::open_clock).collect::<Result<_, _>>()?;
         Ok(Self { options, clocks })
@@ -89,8 +90,8 @@ impl ClockComparison {
         })
     }
 
-    /// Reads all clocks in each slot and returns the result; calls `progress` with the number of
-    /// slots read so far.
+    /// Reads all clocks in each slot, until all slots are done or `is_over` returns true, and
+    /// returns the result; calls `progress` after each slot with the number of slots read so far.
     pub fn run(mut self, progress: &dyn Fn(u64), is_over: &dyn Fn() -> bool) -> ClockCompareResult {
         let started = rfc3339_now();
         let mut stats: Vec<_> = self.clocks.iter().map(|_| ClockStats::default()).collect();
@@ -126,8 +127,8 @@ impl ClockComparison {
     }
 }
 
-/// Calls `each` in each slot of a time grid that starts now, until `count` slots are done or
-/// `is_over` returns true. Returns the number of slots.
+/// Calls `each` with the number of each slot of a time grid that starts now, until `count` slots
+/// are done or `is_over` returns true. Returns the number of slots done.
 pub fn run_each_interval(
     interval: Duration,
     count: u64,

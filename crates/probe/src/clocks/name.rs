@@ -1,5 +1,5 @@
-//! Parser of clock names: `raw`, `monotonic`, `tai`, `/dev/ptpN`, `/dev/ppsN`, each optionally
-//! followed by `,KEY=VALUE`. Whether the clock exists is checked when it is opened.
+//! Parser of clock names: `raw`, `monotonic`, `tai`, and `/dev/ptpN` and `/dev/ppsN`, which may be
+//! followed by options, `,KEY=VALUE`. Whether the clock exists is checked when it is opened.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use horolog_record::ComparedClockKind;
 use horolog_sys::clock_pair::KernelClockId;
 use thiserror::Error;
 
-/// Invalid clock name.
+/// Reason why a clock name is invalid.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum ClockNameError {
     /// Unknown kind of clock.
@@ -44,7 +44,7 @@ pub(super) enum ClockDevice {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PhcTimescale {
     Utc,
-    /// TAI minus UTC in seconds; `None` takes the kernel's value.
+    /// TAI, with TAI minus UTC in seconds; `None` takes the kernel's value.
     Tai(Option<i32>),
 }
 

@@ -21,12 +21,12 @@ pub enum ClockOpenError {
     Device {
         /// Clock name.
         name: String,
-        /// Advice.
+        /// Cause in words, by the kind of `error`.
         hint: &'static str,
         /// Error of the system.
         error: io::Error,
     },
-    /// Clock on TAI, but the kernel's TAI offset is not set.
+    /// PHC on TAI without `tai-offset`, while the kernel's TAI offset is unset.
     #[error("{0}: the kernel's TAI offset is unset; add tai-offset=37, or scale=utc")]
     TaiUnknown(String),
 }
@@ -83,8 +83,8 @@ pub(super) fn open_clock(name: &ClockName) -> Result<Box<dyn ReadableClock>, Clo
     })
 }
 
-/// Returns the reading of a clock (`utc_ns`) that was read between two readings of the system
-/// clock; their midpoint is the reading's time.
+/// Returns the reading of a clock that was read between two readings of the system clock; their
+/// midpoint is the reading's time. `utc_ns` is what the clock showed, converted to UTC.
 fn reading_between(before: Timestamp<Utc>, utc_ns: i64, after: Timestamp<Utc>) -> OffsetReading {
     let half_ns = (after - before).as_ns() / 2;
     let at_ns = before.as_ns() + half_ns;

@@ -3,7 +3,7 @@
 use horolog_sys::clock::ClockMonotonic;
 use horolog_time::Clock;
 
-/// Number of readings; with that many a few interrupts do not affect the median.
+/// Number of calls of which the median is taken; with that many a few interrupts do not affect it.
 const READING_COUNT: usize = 1_001;
 
 /// Returns the median cost of reading `CLOCK_MONOTONIC`, in ns.

@@ -14,7 +14,7 @@ use horolog_record::{
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Observer of rows while they are measured.
-pub trait PathObserver: Sync {
+pub trait PathRowObserver: Sync {
     /// Called with a snapshot of the current row, twice a second, and once when the row is
     /// complete.
     fn snapshot(&self, snapshot: LiveSnapshot);
@@ -50,7 +50,7 @@ impl PathLiveSampler {
     /// Passes snapshots to the observer until `is_done` is set.
     pub(super) fn sample_until(
         &self,
-        observer: &dyn PathObserver,
+        observer: &dyn PathRowObserver,
         current_row: CurrentRowPlan<'_>,
         slots: &ProgressSlots,
         is_done: &AtomicBool,
@@ -107,7 +107,7 @@ impl PathLiveSampler {
     /// Reports a completed row and adds its counts to the totals.
     pub(super) fn report_row(
         &mut self,
-        observer: &dyn PathObserver,
+        observer: &dyn PathRowObserver,
         current_row: CurrentRowPlan<'_>,
         counts: LiveCounts,
         row: LivePartSummary,
@@ -134,7 +134,7 @@ pub(super) struct RecordingObserver(
 );
 
 #[cfg(test)]
-impl PathObserver for RecordingObserver {
+impl PathRowObserver for RecordingObserver {
     fn snapshot(&self, snapshot: LiveSnapshot) {
         self.0.lock().unwrap().0.push(snapshot);
     }

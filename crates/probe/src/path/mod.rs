@@ -8,7 +8,7 @@ pub mod stall;
 pub mod tcp;
 pub mod udp;
 
-pub use live_sampler::PathObserver;
+pub use live_sampler::PathRowObserver;
 
 /// Formats a time in ns with three significant digits and its unit.
 pub(crate) fn format_time(ns: u64) -> String {

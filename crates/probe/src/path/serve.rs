@@ -31,12 +31,12 @@ pub struct FarEndListenError {
     pub address: SocketAddr,
     /// Error of the system.
     pub source: io::Error,
-    /// Advice.
+    /// Advice to the user.
     pub advice: &'static str,
 }
 
 impl FarEndListenError {
-    /// Returns the error with the usual advice.
+    /// Returns the error with advice by the kind of `source`.
     #[must_use]
     pub fn new(part: &'static str, address: SocketAddr, source: io::Error) -> Self {
         let advice = match source.kind() {
@@ -54,7 +54,7 @@ impl FarEndListenError {
 /// Counts of a service, by name.
 pub type FarEndServiceCounts = BTreeMap<&'static str, u64>;
 
-/// Running service.
+/// Thread of a far-end service, with the service's name and address.
 #[derive(Debug)]
 pub struct RunningFarEndService {
     /// Service name.
@@ -111,7 +111,8 @@ impl RunningFarEnd {
         self.services.iter().find(|part| part.thread.is_finished())
     }
 
-    /// Stops all services and returns name, address and counts of each.
+    /// Stops all services and returns name, address and counts of each; the counts are empty if its
+    /// thread panicked.
     #[must_use]
     pub fn shut_down(self) -> Vec<(&'static str, SocketAddr, FarEndServiceCounts)> {
         self.stop.store(true, Ordering::Relaxed);

@@ -46,7 +46,7 @@ pub enum DatagramClass {
     Duplicate,
     /// Reply to a request that had timed out or was abandoned.
     Late,
-    /// Invalid datagram.
+    /// Invalid datagram, with the reason.
     Invalid(InvalidReplyReason),
 }
 
@@ -96,8 +96,8 @@ impl NtpClient {
         }
     }
 
-    /// Returns the header of the next request and makes it the open one. The timestamps are random,
-    /// so that they reveal nothing about this host's clock.
+    /// Returns the header of the next request and makes it the open one. Its transmit and receive
+    /// timestamps are random, so that they reveal nothing about this host's clock.
     pub fn next_request(&mut self, slot: u64, random: [u64; 2]) -> Header {
         self.abandon_request();
         // Distinct and nonzero, since 0 stands for an unknown time.

@@ -12,7 +12,7 @@ use super::options::{COUNT, COUNT_MAX, INTERVAL_LONG, INTERVAL_MIN, INTERVAL_POL
 /// Reason why a query cannot start.
 #[derive(Debug, Error)]
 pub enum QueryError {
-    /// No target has an address.
+    /// No target has an address, or a target's address is not unicast.
     #[error(transparent)]
     Target(#[from] TargetNameError),
     /// Number of targets out of range.
@@ -41,10 +41,10 @@ pub enum QueryError {
         long = Span::from(INTERVAL_LONG)
     )]
     IntervalTooShort(IpAddr),
-    /// Missing interface.
+    /// Interface that does not exist on this host.
     #[error("interface '{0}' not found; 'ip link' lists them")]
     NoInterface(String),
-    /// Invalid NTS options.
+    /// NTS options that cannot be used, with the reason.
     #[error("cannot request NTS keys: {0}")]
     Nts(String),
     /// Random numbers not available.

@@ -12,7 +12,7 @@ const SLOTS_MAX: u64 = 4_000_000;
 /// ends.
 const CLOCK_READ_ERROR_NS: i64 = 10_000;
 
-/// Returns the summary of one quantity of all samples.
+/// Returns the summary of one quantity of all samples; `None` without samples.
 pub(crate) fn summary(
     samples: &[ExchangeSample],
     quantity: fn(&ExchangeSample) -> i64,
@@ -60,7 +60,8 @@ pub(crate) fn fit_drift(samples: &[ExchangeSample]) -> Option<ClockDrift> {
     stability::fit_drift(&samples.iter().map(point).collect::<Vec<_>>())
 }
 
-/// Returns the Allan deviation of the offsets at octaves of the interval.
+/// Returns the Allan deviation of the offsets at octaves of the interval; none for more than
+/// [`SLOTS_MAX`] slots.
 pub(crate) fn allan_deviations(
     samples: &[ExchangeSample],
     interval: Duration,

@@ -142,7 +142,7 @@ fn no_reply_finding(
     ))
 }
 
-/// Returns the number of received datagrams that were no valid replies.
+/// Returns the number of invalid datagrams and kisses received.
 fn other_replies(counts: &QueryCounts) -> u64 {
     counts.invalid.values().chain(counts.kisses.values()).fold(0, |sum, n| sum.saturating_add(*n))
 }
@@ -249,7 +249,7 @@ fn algorithm_finding(servers: &[QueryServerResult]) -> Option<Finding> {
     ))
 }
 
-/// Returns true if a server was not polled for lack of NTS keys.
+/// Returns true if the polls of a server ended, or never began, for lack of NTS keys.
 fn has_no_keys(server: &QueryServerResult) -> bool {
     server.ended.as_ref().is_some_and(|end| end.reason == QueryEndReason::NoKeys)
 }

@@ -23,7 +23,8 @@ const COMPARISON_INTERVAL: Duration = Duration::from_millis(250);
 pub(crate) trait NicClock: Send {
     /// Compares the PHC with the system clock unless a recent comparison exists.
     fn compare_if_due(&mut self);
-    /// Converts a hardware timestamp to the system clock; `None` if it is of another NIC.
+    /// Converts a hardware timestamp to the system clock; `None` if it is of another NIC or cannot
+    /// be converted.
     fn convert(&self, time: HardwareTimestamp) -> Option<PacketTimestamp>;
     /// Returns the description of the PHC for the result.
     fn describe(&self) -> PhcTimestampSource;

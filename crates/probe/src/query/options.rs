@@ -12,7 +12,8 @@ pub const COUNT: u64 = 8;
 pub const COUNT_MAX: u64 = 1_000_000;
 /// Maximum number of servers, each of which has a thread.
 pub const TARGETS_MAX: usize = 64;
-/// Default interval between exchanges with servers at private addresses.
+/// Default interval between exchanges with servers at private addresses, or at public ones that the
+/// user has confirmed to own.
 pub const INTERVAL_PRIVATE: Duration = Duration::from_millis(200);
 /// Minimum and default interval between exchanges with a public server.
 pub const INTERVAL_POLITE: Duration = Duration::from_secs(1);
@@ -29,7 +30,7 @@ pub struct QueryNtsOptions {
     pub ke_server: Option<TargetName>,
     /// Name expected in the NTS-KE server's certificate; `None` for the server's host name.
     pub name: Option<String>,
-    /// Trusted certificates.
+    /// Certificates that are trusted for NTS-KE servers.
     pub trust: TrustAnchors,
     /// AEAD algorithms to offer, in order of preference.
     pub algorithms: Vec<AeadAlgorithm>,

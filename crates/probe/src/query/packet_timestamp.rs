@@ -7,9 +7,9 @@ use horolog_time::{Span, Timestamp, Utc};
 /// Instant at which a packet was sent or received, on the system clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PacketTimestamp {
-    /// Instant.
+    /// Instant of sending or reception.
     pub at: Timestamp<Utc>,
-    /// Source.
+    /// Component that took the timestamp.
     pub source: TimestampSource,
     /// Possible error of the conversion from another clock.
     pub conversion_error: Span,
@@ -41,7 +41,7 @@ impl PacketTimestamp {
     }
 }
 
-/// Returns the rank of a source by its distance from the wire.
+/// Returns the rank of a source by its distance from the wire, higher for a nearer one.
 pub(crate) const fn source_rank(source: TimestampSource) -> u8 {
     match source {
         TimestampSource::User => 0,

@@ -71,7 +71,7 @@ impl PollPlan {
 pub(crate) struct PollOptions {
     /// NTP version of the requests.
     pub(crate) version: u8,
-    /// Interleaved mode.
+    /// True to use interleaved mode (RFC 9769).
     pub(crate) interleaved: bool,
     /// Timeout of a reply.
     pub(crate) timeout: Duration,
@@ -122,7 +122,7 @@ enum DatagramEffect {
     /// Cookie refused (NTSN). The refusal is not authenticated, so the wait for a genuine reply
     /// continues until the next exchange (RFC 8915, section 5.7).
     CookieRefused,
-    /// No effect.
+    /// No effect on the exchange; the datagram was only counted.
     NoEffect,
 }
 
@@ -293,7 +293,8 @@ impl<'a, D: BatchDevice<Address = Endpoints>> ServerPoller<'a, D> {
         }
     }
 
-    /// Receives the datagrams that arrive within `wait`; returns their number.
+    /// Waits up to `wait` for datagrams and appends up to [`BATCH_DATAGRAMS`] of them to
+    /// `unprocessed`; returns their number.
     fn receive_datagrams(&mut self, wait: Duration) -> io::Result<usize> {
         let count = self.device.receive(&mut self.batch, wait)?;
         let user_t4 = PacketTimestamp::user(self.clock.utc());

@@ -9,7 +9,7 @@ use horolog_wire::ntp::{AssociationMode, Header, ReplyStatus};
 /// Fields of a request that identify its reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SentRequest {
-    /// NTP version.
+    /// NTP version of the request.
     pub version: u8,
     /// Transmit field, the origin timestamp of a reply in basic mode.
     pub transmit: NtpTimestamp,
@@ -23,7 +23,7 @@ pub struct SentRequest {
 /// Valid reply to a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QueryReply {
-    /// Header.
+    /// Header of the reply.
     pub header: Header,
     /// True in interleaved mode: the transmit timestamp is that of the previous reply.
     pub interleaved: bool,
@@ -45,7 +45,7 @@ pub enum ReplyVerdict {
     Reply(QueryReply),
     /// Kiss-o'-Death with its code (RFC 5905, section 7.4).
     Kiss([u8; 4]),
-    /// No valid reply.
+    /// No valid reply, with the reason.
     Invalid(InvalidReplyReason),
 }
 

@@ -36,7 +36,7 @@ use super::poller::{
 use super::server_stats::PolledServerStats;
 use super::session::{NtsAssociation, NtsAssociationError};
 
-/// Longest interval.
+/// Longest interval between exchanges.
 const INTERVAL_MAX: Duration = Duration::from_hours(1);
 /// Delay from opening the sockets to the first exchange, since the kernel starts timestamping with
 /// a delay.
@@ -80,6 +80,11 @@ struct ServerPollSetup {
 impl Query {
     /// Checks the options and resolves the names. A name that cannot be resolved is an error only
     /// if that applies to all.
+    ///
+    /// # Errors
+    ///
+    /// If an option is invalid, an address is not unicast, or the interval is too short for a
+    /// public server.
     pub fn prepare(options: QueryOptions) -> Result<Self, QueryError> {
         check_options(&options)?;
         let targets: Vec<_> =
@@ -351,7 +356,7 @@ fn server_result(
 }
 
 /// Returns the server's stated error bound in ns (half the root delay plus root dispersion); `None`
-/// if it is not synchronised.
+/// without a valid reply, or if any reply was unsynchronised.
 fn stated_error_bound_ns(server: &QueryServerResult) -> Option<u64> {
     let state = server.server_state.as_ref().filter(|_| server.counts.unsynchronised == 0)?;
     Some((state.root_delay_ns / 2).saturating_add(state.root_dispersion_ns))
@@ -380,7 +385,7 @@ fn resolve_target(name: &TargetName, options: &QueryOptions) -> QueryTarget {
     QueryTarget { name: name.clone(), address }
 }
 
-/// Returns the minimum interval for public servers and this number of exchanges.
+/// Returns the minimum interval for `count` exchanges with a public server.
 const fn public_interval_min(count: u64) -> Duration {
     if count > COUNT { INTERVAL_LONG } else { INTERVAL_POLITE }
 }

@@ -42,8 +42,8 @@ impl PolledServerStats {
         1 << self.rate_kisses
     }
 
-    /// Counts a Kiss-o'-Death and acts on it: RATE doubles the interval, DENY and RSTR end the
-    /// polls (RFC 5905, section 7.4).
+    /// Counts a Kiss-o'-Death and acts on it: RATE doubles the interval, and ends the polls after
+    /// [`RATE_KISSES_MAX`] times; DENY and RSTR end the polls (RFC 5905, section 7.4).
     pub(crate) fn apply_kiss(&mut self, code: [u8; 4]) {
         let name = String::from_utf8_lossy(&code).into_owned();
         match &code {
@@ -68,7 +68,7 @@ impl PolledServerStats {
         self.unanswered_at_end += 1;
     }
 
-    /// Counts a valid reply.
+    /// Counts a valid reply and stores the server state in it.
     pub(crate) fn count_reply(&mut self, header: &Header, interleaved: bool) {
         self.counts.received += 1;
         self.unanswered_at_end = 0;
@@ -122,8 +122,9 @@ fn server_state(header: &Header) -> QueriedServerState {
     }
 }
 
-/// Formats a reference identifier: text for a primary or unsynchronised server; otherwise four
-/// bytes in dotted form, an IPv4 address or a hash of an IPv6 address (RFC 5905, section 7.3).
+/// Formats a reference identifier: printable text of a primary or unsynchronised server as such;
+/// otherwise four bytes in dotted form, an IPv4 address or a hash of an IPv6 address (RFC 5905,
+/// section 7.3).
 fn reference_id(stratum: u8, id: [u8; 4]) -> String {
     let text = id.split(|byte| *byte == 0).next().unwrap_or_default();
     let is_text = !text.is_empty()

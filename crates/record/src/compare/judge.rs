@@ -2,7 +2,7 @@
 
 use super::CompareVerdict;
 
-/// Smallest increase of a loss ratio that is reported; a smaller one is insignificant even if the
+/// Smallest threshold of a change of a loss ratio: a change up to it is insignificant even if the
 /// ratio doubled.
 const LOSS_INCREASE_MIN: f64 = 0.001;
 

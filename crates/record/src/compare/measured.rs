@@ -1,6 +1,6 @@
 //! Comparable metrics of a result: distributions of times, ratios of events to trials, rates,
 //! single times, and offsets with their error bounds. Time series and samples are not compared,
-//! since these metrics summarise them.
+//! since these metrics summarise them; of a query's samples, the delays are a distribution.
 
 use std::collections::BTreeMap;
 
@@ -139,7 +139,8 @@ pub(super) fn is_informational(path: &str) -> bool {
     MEASURING_SIDE_SUFFIXES.iter().any(|end| kind.ends_with(end))
 }
 
-/// Returns all metrics of a result, by path.
+/// Returns the metrics of a result, by path: all but those of time series, of single samples, of
+/// trials above the rate that a search found, and of damaged histograms.
 pub(super) fn metrics_by_path(result: &Value) -> BTreeMap<String, MeasuredValue> {
     let mut all = BTreeMap::new();
     let paths = objects_with_paths(result);
@@ -192,7 +193,8 @@ pub(super) fn metrics_by_path(result: &Value) -> BTreeMap<String, MeasuredValue>
     all
 }
 
-/// Returns for each search the path prefix of its trials and the rate that it found.
+/// Returns for each search the path prefix of its trials and its lower bound; searches without one
+/// are omitted.
 fn search_rates(paths: &[ResultObject<'_>]) -> Vec<(String, f64)> {
     let searches = paths.iter().filter_map(|path| {
         let prefix = path.name.strip_suffix("search")?;
@@ -267,7 +269,9 @@ fn item_number(path: &str, field: &str) -> Option<f64> {
     rest.split([',', ']']).next()?.parse().ok()
 }
 
-/// Returns the rate that a search found, or the rate of a transfer; larger is better.
+/// Returns the rate that a search found (0 if it ended without one), the rate of a transfer, or
+/// the reply rate of an overload or of a repetition of `bench cores`; larger is better. `None` for
+/// other objects.
 fn find_rate(name: &str, kind: &str, fields: &JsonFields) -> Option<SingleValue> {
     let is_search = kind == "search" || kind.ends_with(".search");
     if is_search {
@@ -296,7 +300,8 @@ fn find_rate(name: &str, kind: &str, fields: &JsonFields) -> Option<SingleValue>
     single.filter(|rate| *rate >= 0.0).map(SingleValue::from_reading)
 }
 
-/// Returns the offset between two clocks and its error bound, in ns.
+/// Returns the offset between two clocks and its error bound, in ns, of a server, clock or trial;
+/// `None` for other objects.
 fn find_offset(kind: &str, fields: &JsonFields) -> Option<(f64, f64)> {
     let nested_number = |name: &str, figure: &str| number(fields.get(name)?.as_object()?, figure);
     if kind == "servers[]" {
@@ -315,7 +320,8 @@ fn find_offset(kind: &str, fields: &JsonFields) -> Option<(f64, f64)> {
     None
 }
 
-/// Returns the delays of a server's samples.
+/// Returns the delays of a server's samples, in ns; `None` for other objects, without samples, or
+/// if a delay is missing or negative.
 fn sample_delays(kind: &str, fields: &JsonFields) -> Option<Histogram> {
     let samples = (kind == "servers[]").then(|| fields.get("samples")?.as_array()).flatten()?;
     let mut histogram = Histogram::new();

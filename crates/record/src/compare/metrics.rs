@@ -45,8 +45,8 @@ fn collect_values(runs: &[&Value]) -> ValuesByPath {
     all
 }
 
-/// Compares the paths that all runs have. A path missing in some run of a side counts as present
-/// only on the other side.
+/// Compares the paths that all runs have. Any other path is listed for each side of which some run
+/// has it.
 pub(super) fn compare(earlier: &[&Value], later: &[&Value], threshold: f64) -> ComparedMetrics {
     let (mut before, after) = (collect_values(earlier), collect_values(later));
     let (mut metrics, mut only_later) = (Vec::new(), Vec::new());
@@ -105,7 +105,8 @@ fn compare_path(
 }
 
 /// Compares a metric whose attempt failed in some runs: worse if it failed in a larger share of the
-/// later runs. Returns `None` if it failed in all runs.
+/// later runs, better if in a smaller one, otherwise unclear. Returns `None` if it failed in all
+/// runs.
 fn compare_attempts(path: &str, both: [&[MeasuredValue]; 2]) -> Option<ComparedMetric> {
     let share = |runs: &[MeasuredValue]| {
         runs.iter().filter(|one| one.is_failed()).count() as f64 / runs.len() as f64
@@ -185,7 +186,7 @@ fn ratio(interval: ConfidenceInterval) -> MetricChangeBounds {
 
 /// Returns the bounds of a relative change. For one run on each side they follow from the bounds of
 /// the searches; for several runs from the spread of the values, and a bound is unknown if a search
-/// has no bound on that side.
+/// has no bound on that side. `None` if there are too few values.
 fn single_value_bounds(
     before: &[SingleValue],
     after: &[SingleValue],

@@ -49,7 +49,8 @@ pub(super) struct ResultObject<'a> {
     pub(super) fields: &'a Map<String, Value>,
 }
 
-/// Returns all objects of a result with their paths, each before its children.
+/// Returns the objects of a result with their paths, each before its children, down to a depth of
+/// [`DEPTH_MAX`].
 pub(super) fn objects_with_paths(result: &Value) -> Vec<ResultObject<'_>> {
     let mut all = Vec::new();
     collect_objects(result, "", DEPTH_MAX, &mut all);
@@ -139,8 +140,9 @@ pub(super) fn as_distribution(fields: &Map<String, Value>) -> Option<Distributio
     (!distribution.histogram.is_empty()).then_some(distribution)
 }
 
-/// Returns the numbers in a result with their paths, such as `trials[intended_rate=1000].sent`.
-/// Time series and samples are excluded: they are long, and their items have no identity.
+/// Returns the numbers in a result with their paths, such as `trials[intended_rate=1000].sent`:
+/// those of all objects, including the points of time series and samples, and the items of lists
+/// of plain numbers outside time series and samples.
 #[must_use]
 pub fn numeric_values(result: &Value) -> Vec<(String, f64)> {
     let mut all = Vec::new();
@@ -160,7 +162,8 @@ pub fn numeric_values(result: &Value) -> Vec<(String, f64)> {
     all
 }
 
-/// Returns the items of a list that contains only numbers; nothing for other values.
+/// Returns the items of a list that contains only numbers, with their paths; nothing for other
+/// values.
 fn list_items(name: &str, value: &Value) -> Vec<(String, f64)> {
     let items = value.as_array().map_or(&[][..], Vec::as_slice);
     let number =

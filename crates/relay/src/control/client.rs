@@ -32,12 +32,13 @@ pub enum ControlClientError {
     /// The response is not that of a relay of this version.
     #[error("{0} does not answer as a relay of this version: {1}")]
     InvalidResponse(PathBuf, String),
-    /// The relay refused the request.
+    /// The relay refused the request, or did not confirm the change: its reason, and the class.
     #[error("{0}")]
     Refused(String, ControlRefusalClass),
 }
 
-/// Sends a request to the relay at `path`; returns its state if requested.
+/// Sends a request to the relay at `path`; returns its state for [`ControlRequest::List`], `None`
+/// for a change that was applied.
 pub fn request(
     path: &Path,
     request: &ControlRequest,

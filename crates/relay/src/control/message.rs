@@ -16,7 +16,7 @@ pub(super) const REQUEST_BYTES_MAX: usize = 128 << 10;
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum ControlRequest {
-    /// The table and the counts.
+    /// Request for the table and the counts.
     List,
     /// Addition of a group.
     AddGroup {
@@ -32,7 +32,7 @@ pub enum ControlRequest {
     AddChildren {
         /// Name of the group.
         group: String,
-        /// Their addresses.
+        /// Addresses of the children to add.
         #[serde(deserialize_with = "fields::addresses")]
         children: Vec<SocketAddr>,
     },
@@ -40,7 +40,7 @@ pub enum ControlRequest {
     RemoveChildren {
         /// Name of the group.
         group: String,
-        /// Their addresses.
+        /// Addresses of the children to remove.
         #[serde(deserialize_with = "fields::addresses")]
         children: Vec<SocketAddr>,
     },
@@ -52,7 +52,8 @@ pub enum ControlRequest {
 pub enum ControlRefusalClass {
     /// The request is invalid.
     Request,
-    /// This host lacks something that the relay needs.
+    /// Any other reason: this host lacks something that the relay needs, other changes are in
+    /// progress, or a thread has not applied the change in time.
     Host,
 }
 
@@ -64,7 +65,8 @@ pub enum ControlResponse {
     Done,
     /// The state of the relay.
     Listing(Box<RelayListing>),
-    /// Nothing was changed.
+    /// Refused or failed request. Nothing was changed, unless a thread has not applied the change
+    /// in time ([`RelayError::NotApplied`]) or could not be woken.
     Refused {
         /// The reason, in one line.
         reason: String,
@@ -92,7 +94,8 @@ impl ControlRequest {
         serde_json::to_string(self).unwrap_or_default() + "\n"
     }
 
-    /// Applies the requested change to the specification of a table.
+    /// Applies the requested change to the specification of a table, without checking the result;
+    /// [`Self::List`] changes nothing. After an error the specification may be partly changed.
     pub fn edit(self, spec: &mut RoutingTableSpec) -> Result<(), RoutingTableError> {
         match self {
             Self::List => {}

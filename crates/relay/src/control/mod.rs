@@ -1,6 +1,7 @@
 //! Control interface: one request line of JSON for each connection to a Unix socket, and one
-//! response line. It can change the receivers of copies, but neither the permitted destinations nor
-//! the rates: these are set by the table file.
+//! response line. It can add and remove groups and children, but change neither the permitted
+//! destinations nor the limits of the table file; a group that it adds brings its own sources and
+//! rate.
 
 mod client;
 mod message;

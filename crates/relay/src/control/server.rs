@@ -27,7 +27,7 @@ const MODE: u32 = 0o600;
 /// Reason for which there is no control socket.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlSocketError {
-    /// Another relay uses it.
+    /// Another relay uses the socket.
     #[error("{0} is the socket of another relay; choose another with --socket")]
     InUse(PathBuf),
     /// The socket could not be created.
@@ -39,7 +39,7 @@ pub enum ControlSocketError {
 }
 
 /// Returns the default path of a relay's control socket: `/run/horolog/relay/control.sock` for
-/// root, the same below `$XDG_RUNTIME_DIR` for other users, who have none if that is not set.
+/// root, the same below `$XDG_RUNTIME_DIR` for other users; `None` for these if it is not set.
 #[must_use]
 pub fn default_path() -> Option<PathBuf> {
     let root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
@@ -53,7 +53,8 @@ pub fn default_path() -> Option<PathBuf> {
 pub struct ControlServer(UnixResponder);
 
 impl ControlServer {
-    /// Serves `relay` at `path`, to the owner of the process only.
+    /// Serves `relay` at `path`, to the owner of the process only; an error if another process
+    /// serves that socket, or it cannot be created.
     pub fn start(path: &Path, relay: Arc<Relay>) -> Result<Self, ControlSocketError> {
         let client_count = Arc::new(AtomicUsize::new(0));
         let accept_client = move |stream: UnixStream| {

@@ -35,17 +35,17 @@ pub trait CopySender: std::fmt::Debug + std::marker::Send {
     );
 }
 
-/// Kind of a socket engine.
+/// System call by which a socket engine sends copies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SocketEngineKind {
-    /// One system call for each child, as usual for host-based multicast.
+    /// One sendto(2) for each copy, as usual for host-based multicast.
     Send,
-    /// One system call for many copies.
+    /// One sendmmsg(2) for many copies.
     Sendmmsg,
 }
 
 impl SocketEngineKind {
-    /// Returns its name.
+    /// Returns the engine's name: that of its system call, `send` for sendto(2).
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    ChildListing, GroupListing, IngressInterfaceListing, LimitsListing, RelayListing, SCHEMA,
+    ChildListing, GroupListing, LimitsListing, RelayListing, SCHEMA, XdpInterfaceListing,
     XdpLimits, metrics, render_text,
 };
 
@@ -28,8 +28,8 @@ fn listing() -> RelayListing {
             }),
         },
         interfaces: vec![
-            IngressInterfaceListing { name: "eth0".into(), refused: None },
-            IngressInterfaceListing { name: "tun0".into(), refused: Some("no native XDP".into()) },
+            XdpInterfaceListing { name: "eth0".into(), refused: None },
+            XdpInterfaceListing { name: "tun0".into(), refused: Some("no native XDP".into()) },
         ],
         send_interface: Some("relay0".into()),
         groups: vec![GroupListing {

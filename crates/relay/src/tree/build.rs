@@ -16,11 +16,11 @@ pub enum TreeBuildError {
         others(*.more)
     )]
     Unreached {
-        /// One of them.
+        /// Name of the first node without a path.
         name: String,
-        /// Number of the others.
+        /// Number of other nodes without a path.
         more: usize,
-        /// Children that a node may have.
+        /// Largest number of children that a node may have.
         degree_max: usize,
     },
     /// The tree is invalid.
@@ -47,7 +47,7 @@ fn others(count: usize) -> String {
 /// arrival time, over all tree nodes with fewer than `degree_max` children. A node's next copy
 /// leaves after those of its present children. Then each node's children are put into the order
 /// that makes D smallest for the tree found: the one with the longest path below it first. O(n² log
-/// n) time, O(n²) memory.
+/// n) time, O(n²) memory. An error names a node to which no path was found.
 ///
 /// If all pairs have the same delay, no tree has a smaller D. Of 4,000 trees over five nodes with
 /// link delays and processing times from the same distribution, the median had a D of 1.04 times
@@ -110,7 +110,8 @@ struct TreeMember {
     neighbours_joined: usize,
 }
 
-/// Builds a star: the root serves all others, the farthest first.
+/// Builds a star: the root serves all others, the farthest first. An error if the delay to a node
+/// is unknown.
 pub fn star_tree(pairs: &PairDelays, root: usize) -> Result<Tree, TreeBuildError> {
     let count = pairs.names().len();
     let mut edges: Vec<TreeEdge> =
@@ -123,7 +124,8 @@ pub fn star_tree(pairs: &PairDelays, root: usize) -> Result<Tree, TreeBuildError
     Ok(Tree::new(pairs.names(), &edges)?)
 }
 
-/// Builds a chain: each node serves one other, the nearest that is not in the chain yet.
+/// Builds a chain: each node serves one other, the nearest that is not in the chain yet. An error
+/// if the delay from a node to every remaining one is unknown.
 pub fn chain_tree(pairs: &PairDelays, root: usize) -> Result<Tree, TreeBuildError> {
     let mut unserved: Vec<usize> = (0..pairs.names().len()).filter(|at| *at != root).collect();
     let (mut from, mut edges) = (root, Vec::with_capacity(unserved.len()));

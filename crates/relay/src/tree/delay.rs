@@ -80,7 +80,7 @@ pub fn tree_delays(tree: &Tree, engine: &EngineProcessingTimes) -> TreeDelays {
     TreeDelays { tree_ns: node_ns[slowest_leaf], slowest_leaf, mean_ns, node_ns }
 }
 
-/// Returns d(u, v), in ns; `None` if `v` is not below `u`.
+/// Returns d(u, v), in ns; 0 if `u` is `v`, `None` if `v` is not below `u`.
 #[must_use]
 pub fn delay_between(
     tree: &Tree,

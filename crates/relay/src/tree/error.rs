@@ -21,7 +21,7 @@ impl TreeFileError {
     }
 }
 
-/// Longest name of a node.
+/// Maximum length of a node's name, in bytes.
 const NAME_MAX: usize = 64;
 
 /// Checks the name of a node; the error is the reason. Valid names need no quoting in a file.

@@ -77,7 +77,7 @@ impl TreeFile {
         Ok(Self { tree, engines })
     }
 
-    /// Renders the tree as a file. Times have a resolution of a thousandth of a nanosecond.
+    /// Renders the tree as a file, with times in µs at full precision.
     #[must_use]
     pub fn to_toml(&self) -> String {
         let nodes = self.tree.nodes();

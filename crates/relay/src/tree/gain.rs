@@ -33,9 +33,10 @@ pub struct RegularTreeReplacementGain {
     /// ns.
     pub processing_ns: f64,
     /// Value of the published formula, in which n is the number of all nodes, in ns; too large,
-    /// because `log_m` of that exceeds the depth.
+    /// because `log_m` of that exceeds the depth. `None` if `degree` is below 2.
     pub all_nodes_ns: Option<f64>,
-    /// Value with n as the number of leaves, whose logarithm is the depth: exact, in ns.
+    /// Value with n as the number of leaves, whose logarithm is the depth: exact, in ns. `None` if
+    /// `degree` is below 2.
     pub leaves_ns: Option<f64>,
 }
 
@@ -155,7 +156,8 @@ fn largest_delays_below(tree: &Tree, old: &TreeDelays) -> Vec<f64> {
     largest
 }
 
-/// Returns, for each node, the largest delay of a leaf outside its subtree, in ns.
+/// Returns, for each node, the largest delay of a leaf outside its subtree, in ns; −∞ if there is
+/// none.
 fn largest_delay_elsewhere(tree: &Tree, largest_below: &[f64]) -> Vec<f64> {
     let mut elsewhere = vec![f64::NEG_INFINITY; tree.nodes().len()];
     for (at, node) in tree.nodes().iter().enumerate() {

@@ -113,7 +113,7 @@ impl PairDelays {
         self.delays_from(from)[to]
     }
 
-    /// Returns the index of a node.
+    /// Returns the index of the node with this name; `None` if there is none.
     #[must_use]
     pub fn index_of(&self, name: &str) -> Option<usize> {
         self.names.iter().position(|known| known == name)

@@ -39,7 +39,7 @@ pub enum TreeShapeError {
     SelfLoop {
         /// Index of the edge.
         edge: usize,
-        /// The node.
+        /// Name of the node.
         name: String,
     },
     /// A node with two parents.
@@ -47,7 +47,7 @@ pub enum TreeShapeError {
     TwoParents {
         /// Index of the second edge to the node.
         edge: usize,
-        /// The node.
+        /// Name of the node with two parents.
         child: String,
         /// Parent by the first edge.
         first: String,
@@ -64,7 +64,7 @@ pub enum TreeShapeError {
         /// Child of the duplicate edge.
         child: String,
     },
-    /// A cycle.
+    /// Nodes that form a cycle, as text.
     #[error("the edges contain a cycle: {0}; remove one of them")]
     Cycle(String),
     /// Every node has a parent, so there is a cycle and no root.
@@ -78,9 +78,9 @@ pub enum TreeShapeError {
 /// Edge from a parent to a child; nodes are identified by their indices in a list.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct TreeEdge {
-    /// The parent.
+    /// Index of the parent.
     pub from: usize,
-    /// The child.
+    /// Index of the child.
     pub to: usize,
     /// The transmission delay c, in ns.
     pub delay_ns: f64,
@@ -91,7 +91,7 @@ pub struct TreeEdge {
 pub struct TreeNode {
     /// Name of the node.
     pub name: String,
-    /// The node above it; the root has none.
+    /// Index of the parent in the tree; `None` for the root.
     pub parent: Option<usize>,
     /// Index among the parent's children, in the order in which they are served.
     pub child_index: usize,
@@ -111,8 +111,8 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Makes the tree of these nodes and edges. The children of a node are served in the order of
-    /// the edges. Names are for messages and are not compared.
+    /// Makes the tree of these nodes and edges; an error if they are not one. The children of a
+    /// node are served in the order of the edges. Names are for messages and are not compared.
     ///
     /// # Panics
     ///
@@ -158,8 +158,10 @@ impl Tree {
         Ok(Self { nodes })
     }
 
-    /// Makes the tree whose inner nodes all have `degree` children and whose leaves are all `depth`
-    /// edges from the root. Nodes are named by their number, level by level, from 0 on.
+    /// Makes the tree whose inner nodes all have `degree` children, whose leaves are all `depth`
+    /// edges from the root, and whose edges all have this delay. Nodes are named by their number,
+    /// level by level, from 0 on. An error for a degree or depth of 0, or more than [`NODES_MAX`]
+    /// nodes.
     pub fn regular(degree: usize, depth: usize, delay_ns: f64) -> Result<Self, TreeShapeError> {
         if degree == 0 || depth == 0 {
             return Err(TreeShapeError::ZeroDegreeOrDepth);
@@ -178,7 +180,7 @@ impl Tree {
         Self::new(&names, &edges)
     }
 
-    /// Returns its nodes.
+    /// Returns the nodes in level order, the root first.
     #[must_use]
     pub fn nodes(&self) -> &[TreeNode] {
         &self.nodes
@@ -228,7 +230,8 @@ impl Tree {
     }
 }
 
-/// Returns, for each node, the edge from its parent; `None` for nodes without a parent.
+/// Returns, for each node, the edge from its parent; `None` for nodes without a parent. An error
+/// for a loop, a duplicate edge or a second parent.
 fn parent_edges<'a>(
     names: &[String],
     edges: &'a [TreeEdge],
@@ -262,7 +265,7 @@ fn parent_edges<'a>(
     Ok(parents)
 }
 
-/// Returns the index of the only node without a parent.
+/// Returns the index of the only node without a parent; an error if there are several or none.
 fn find_root(names: &[String], parents: &[Option<&TreeEdge>]) -> Result<usize, TreeShapeError> {
     let mut roots = (0..names.len()).filter(|at| parents[*at].is_none());
     match (roots.next(), roots.next()) {
@@ -274,7 +277,8 @@ fn find_root(names: &[String], parents: &[Option<&TreeEdge>]) -> Result<usize, T
     }
 }
 
-/// Returns the nodes of the first cycle, as text.
+/// Returns the first cycle as text, with at most [`CYCLE_NODES_SHOWN`] nodes; empty if there is
+/// none.
 fn describe_cycle(names: &[String], parents: &[Option<&TreeEdge>]) -> String {
     // Start of the walk that first visited each node. A walk that returns to one of its own nodes
     // has found a cycle.

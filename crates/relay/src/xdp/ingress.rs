@@ -1,4 +1,4 @@
-//! Ingress interfaces of groups' packets, with the programs attached there.
+//! Interfaces to which the XDP programs are attached: mainly the ingress of groups' packets.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -15,9 +15,10 @@ use crate::{Group, RoutingTable};
 /// the table, because the obstacle may have gone.
 const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Ingress interface of groups' packets.
+/// Interface to which the XDP programs are to be attached: ingress of groups' packets, egress that
+/// accepts redirected frames only with a program, or the send interface.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct IngressInterfaceListing {
+pub struct XdpInterfaceListing {
     /// Name of the interface.
     pub name: String,
     /// Reason for which all packets of the interface go to the sockets; absent if the XDP programs
@@ -26,19 +27,20 @@ pub struct IngressInterfaceListing {
     pub refused: Option<String>,
 }
 
-/// Ingress of a group's packets.
+/// Known ingress of a group's packets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GroupIngress {
-    /// Index of the interface, if the packets arrive by exactly one.
+    /// Index of the interface, if a multicast group's packets arrive by exactly one; otherwise
+    /// `None`, and any is accepted.
     pub(super) sole_interface: Option<u32>,
 }
 
-/// Ingress interfaces, with the attempt to attach the programs to each.
+/// Interfaces to which the programs are to be attached, with the latest attempt for each.
 #[derive(Debug)]
-pub(super) struct IngressInterfaces {
+pub(super) struct XdpProgramInterfaces {
     /// Names of the interfaces to be used; if empty, those that the groups need.
     configured: Vec<String>,
-    /// Index of the send interface, on which the relay injects packets.
+    /// Index of the send interface, on which the relay injects packets; `None` without one.
     send_interface_index: Option<u32>,
     attempts: BTreeMap<u32, AttachAttempt>,
     /// Groups of the latest table, to detect a change of the table.
@@ -52,7 +54,7 @@ struct AttachAttempt {
     attached: Result<Attachment, String>,
 }
 
-impl IngressInterfaces {
+impl XdpProgramInterfaces {
     pub(super) const fn new(configured: Vec<String>) -> Self {
         Self {
             configured,
@@ -72,9 +74,10 @@ impl IngressInterfaces {
         attempt.is_some_and(|tried| tried.attached.is_ok())
     }
 
-    /// Attaches the programs to the ingress interfaces of groups' packets, and detaches them from
-    /// those no longer used. An interface that refused them is tried again at each change of the
-    /// table, periodically, and when it has been created anew.
+    /// Attaches the programs to the ingress interfaces of groups' packets, to the send interface,
+    /// and to egress interfaces that need a program; detaches them from those no longer used,
+    /// unless they are merely down. An interface that refused the programs is tried again at each
+    /// change of the table, periodically, and when it has been created anew.
     pub(super) fn sync(
         &mut self,
         relay: &RelayPrograms,
@@ -184,7 +187,8 @@ impl IngressInterfaces {
         Err(refusal.or(down).unwrap_or_else(no_interface))
     }
 
-    /// Returns the interfaces by which a group's packets arrive.
+    /// Returns the interfaces by which a group's packets arrive, sorted by index: only those with a
+    /// MAC address and, if any are configured, only these.
     fn ingress_links<'a>(&self, group: &Group, route_cache: &'a RouteCache) -> Vec<&'a Link> {
         let listen = group.spec.listen;
         let is_configured =
@@ -210,8 +214,8 @@ impl IngressInterfaces {
         links
     }
 
-    pub(super) fn listing(&self) -> Vec<IngressInterfaceListing> {
-        let to_listing = |tried: &AttachAttempt| IngressInterfaceListing {
+    pub(super) fn listing(&self) -> Vec<XdpInterfaceListing> {
+        let to_listing = |tried: &AttachAttempt| XdpInterfaceListing {
             name: tried.name.clone(),
             refused: tried.attached.as_ref().err().cloned(),
         };

@@ -26,8 +26,8 @@ use crate::limits::{cap_leads, copy_tolerance_ns};
 use crate::route_cache::RouteCache;
 use crate::table::{CHILDREN_MAX, GROUPS_MAX};
 use crate::{ChildCounts, CopyDrop, Group, GroupCounts, PacketRefusal, RoutingTable};
-pub use ingress::IngressInterfaceListing;
-use ingress::IngressInterfaces;
+pub use ingress::XdpInterfaceListing;
+use ingress::XdpProgramInterfaces;
 use offload::GroupMapEntries;
 pub(crate) use offload::RING_FRAMES_MIN;
 
@@ -66,7 +66,7 @@ type InjectableGroups = Mutex<HashMap<SocketAddr, u32>>;
 
 struct XdpEngineState {
     relay: RelayPrograms,
-    ingress: IngressInterfaces,
+    ingress: XdpProgramInterfaces,
     /// Groups that the XDP programs have, by their address.
     offloaded: HashMap<SocketAddr, InKernelGroup>,
     /// Reasons for which the programs do not have the other groups, by group index.
@@ -82,7 +82,7 @@ struct InKernelGroup {
 
 impl std::fmt::Debug for XdpEngineState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("State").field("entrances", &self.ingress).finish_non_exhaustive()
+        f.debug_struct("XdpEngineState").field("ingress", &self.ingress).finish_non_exhaustive()
     }
 }
 
@@ -110,7 +110,7 @@ impl XdpEngine {
         let injectable = Arc::<InjectableGroups>::default();
         let state = XdpEngineState {
             relay,
-            ingress: IngressInterfaces::new(interfaces.to_vec()),
+            ingress: XdpProgramInterfaces::new(interfaces.to_vec()),
             offloaded: HashMap::new(),
             refusals: HashMap::new(),
             injectable: Arc::clone(&injectable),
@@ -159,8 +159,8 @@ impl XdpEngine {
         CounterGuard { state: lock(&self.state), _readers: reader_guard }
     }
 
-    /// Applies the table to the programs, with the present routes. A concurrent reader waits for
-    /// one group at most.
+    /// Applies the table to the programs, with the present routes. A concurrent reader waits at
+    /// most for the attachment to the interfaces, or for one group.
     pub(crate) fn sync(&self, table: &RoutingTable, route_cache: &RouteCache) {
         let (removed, additions) = self.lock_state().plan_changes(table, route_cache);
         // Removals make room for additions.
@@ -181,7 +181,8 @@ pub(crate) struct CounterGuard<'a> {
 }
 
 impl CounterGuard<'_> {
-    /// Returns the programs' counts of a group and its children.
+    /// Returns the counts of a group and of its children, in their order, by the programs: present
+    /// counts, and those retained from earlier.
     pub(crate) fn counts(&self, group: &Group) -> (GroupCounts, Vec<ChildCounts>) {
         let listen = group.spec.listen;
         let (mut group_counts, mut child_counts) = (GroupCounts::default(), HashMap::new());
@@ -204,7 +205,8 @@ impl CounterGuard<'_> {
         (group.xdp_counters.counts() + group_counts, children.collect())
     }
 
-    /// Returns the reason for which the programs do not have a group; `None` if they do.
+    /// Returns the reason for which the programs do not have a group, also if that is not decided
+    /// yet; `None` if they have it.
     pub(crate) fn refusal(&self, group: &Group) -> Option<String> {
         if self.is_offloaded(group) {
             return None;
@@ -223,8 +225,8 @@ impl CounterGuard<'_> {
         offloaded.is_some_and(|taken| taken.group.index == group.index)
     }
 
-    /// Returns the ingress interfaces of groups' packets.
-    pub(crate) fn interfaces(&self) -> Vec<IngressInterfaceListing> {
+    /// Returns the interfaces to which the programs are to be attached.
+    pub(crate) fn interfaces(&self) -> Vec<XdpInterfaceListing> {
         self.state.ingress.listing()
     }
 }
@@ -282,7 +284,7 @@ impl XdpEngineState {
     }
 
     /// Removes a group from the programs, so that all its packets go to the sockets, and retains
-    /// its counts.
+    /// its counts, which are lost if the programs report an error.
     fn remove_group(&mut self, listen: SocketAddr) {
         let Some(offloaded) = self.offloaded.remove(&listen) else { return };
         lock(&self.injectable).remove(&listen);
@@ -351,7 +353,7 @@ fn to_child_counts(counts: &RelayChildCounts) -> ChildCounts {
 }
 
 fn to_group_counts(counts: &RelayGroupCounts) -> GroupCounts {
-    use horolog_xdp::RelayRefusal as Below;
+    use horolog_xdp::RelayDropReason as Below;
     let mut refused = [0; PacketRefusal::ALL.len()];
     for (reason, count) in Below::ALL.iter().zip(counts.refused) {
         let reason = match reason {

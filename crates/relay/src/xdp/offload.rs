@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU64;
 
 use horolog_sys::netlink::Link;
-use horolog_xdp::{Interface, RELAY_LENGTH_MAX, RelayChild, RelayGroup, RelayLimit};
+use horolog_xdp::{Interface, RELAY_LENGTH_MAX, RelayChild, RelayGroup, RelayPacketRateLimit};
 
 use crate::limits::{cost_ns, packet_tolerance_ns};
 use crate::route_cache::RouteCache;
@@ -74,7 +74,7 @@ pub(super) fn plan_offload(
         children.push(routed_child(child, group, route_cache, link, route.source)?);
     }
     let rate = NonZeroU64::new(cost_ns(1, spec.rate));
-    let limit = rate.map(|interval_ns| RelayLimit {
+    let limit = rate.map(|interval_ns| RelayPacketRateLimit {
         interval_ns,
         tolerance_ns: packet_tolerance_ns(spec.rate),
     });
@@ -147,7 +147,7 @@ fn routed_child(
 }
 
 /// Returns the destination addresses of a group's packets: for one that listens on all addresses of
-/// this host, those on which no other group listens.
+/// this host, those but the loopback's on which no other group listens.
 fn group_addresses(
     table: &RoutingTable,
     listen: SocketAddr,

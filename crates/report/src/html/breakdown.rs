@@ -5,9 +5,9 @@ use horolog_record::CampaignResult;
 use super::bars::{bar, row, table};
 use super::escape::each;
 use super::sections::paragraph;
-use crate::breakdown::{self, RoleBreakdown};
+use crate::breakdown::{self, RoleRanking};
 
-/// Maximum number of bars per role; the others are only in its table.
+/// Maximum number of bars per role; of the others only the number is stated.
 const BARS_MAX: usize = 40;
 
 /// Returns the bars for each role whose breakdown has several rows.
@@ -15,7 +15,7 @@ pub(crate) fn breakdowns(result: &CampaignResult) -> String {
     each(breakdown::breakdowns(result), |bars| drawn(&bars))
 }
 
-fn drawn(bars: &RoleBreakdown) -> String {
+fn drawn(bars: &RoleRanking) -> String {
     let rows = each(bars.all.iter().take(BARS_MAX), |breakdown_row| {
         let share = (bars.full > 0.0).then(|| breakdown_row.size / bars.full);
         row(&breakdown_row.name, breakdown_row.numbers.each_ref().map(String::as_str), &bar(share))

@@ -16,7 +16,8 @@ pub(crate) struct PlotLabels {
     pub(crate) described_by: &'static str,
 }
 
-/// Returns the histogram; one line for each distribution whose histogram can be read.
+/// Returns the histogram, one series of bars per distribution; a series is empty if its histogram
+/// cannot be read.
 pub(crate) fn histogram(target: &PlotLabels, distributions: &[(String, &Distribution)]) -> Plot {
     let series =
         distributions.iter().map(|(label, distribution)| histogram_series(label, distribution));

@@ -208,7 +208,7 @@ const SERVE_PLOTS: &[LivePlot] = &[
     },
 ];
 
-/// Returns the page.
+/// Returns the live page of an operation of this kind, as HTML.
 #[must_use]
 pub fn live(kind: LivePageKind) -> String {
     let (name, heading, note, page) = match kind {

@@ -71,7 +71,7 @@ pub(crate) enum PlotUnit {
     Rate,
     /// A share from 0 to 1.
     Share,
-    /// Ratio of two values.
+    /// Ratio of two values, shown with `×`.
     Times,
     /// Nanoseconds.
     Ns,
@@ -88,9 +88,9 @@ pub(crate) enum PlotUnit {
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "lowercase", tag = "scale")]
 pub(crate) enum AxisScale {
-    /// Linear.
+    /// Linear scale.
     Linear,
-    /// Linear, starting at 0.
+    /// Linear scale that starts at 0.
     Zero,
     /// Logarithmic, for values above 0.
     Log,
@@ -101,7 +101,7 @@ pub(crate) enum AxisScale {
 /// Line across the plot with a label.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct PlotMark {
-    /// Axis to which `at` refers.
+    /// Axis to which `at` refers: `x` or `y`.
     pub(crate) axis: &'static str,
     pub(crate) at: f64,
     pub(crate) label: String,
@@ -125,8 +125,9 @@ pub(crate) struct PlotSeries {
 }
 
 impl PlotSeries {
-    /// Creates a series from points in any order. If two share their x, the higher y is kept: the
-    /// plots show losses and delays, and the worse one must stay visible.
+    /// Creates a series from points in any order; those that are not finite are omitted. If two
+    /// share their x, the higher y is kept: the plots show losses and delays, and the worse one
+    /// must stay visible.
     pub(crate) fn new(label: String, mut points: Vec<(f64, f64)>) -> Self {
         points.retain(|(x, y)| x.is_finite() && y.is_finite());
         points.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.total_cmp(&a.1)));

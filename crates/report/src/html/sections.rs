@@ -147,7 +147,8 @@ pub(crate) fn columns(lists: &[String]) -> String {
     format!("<div class=\"columns\">\n{}</div>\n", lists.concat())
 }
 
-/// Returns the words of a command, quoted where necessary.
+/// Returns the words of a command; empty ones and those with white space or a single quote are
+/// quoted as for a shell.
 pub(crate) fn command_line(words: &[String]) -> String {
     let quoted = |word: &String| {
         if word.is_empty() || word.contains(|c: char| c.is_whitespace() || c == '\'') {

@@ -113,7 +113,7 @@ pub(crate) fn loss_over_time(result: &LoadResult, described_by: &'static str) ->
     }
 }
 
-/// Round-trip percentiles over time.
+/// Returns the plot of round-trip percentiles over time, one line per percentile.
 pub(crate) fn latency_over_time(result: &LoadResult, described_by: &'static str) -> Plot {
     const FIGURES: [(&str, IntervalLatencySelector); 5] = [
         ("p50", |rtt| rtt.p50),
@@ -143,7 +143,8 @@ pub(crate) fn latency_over_time(result: &LoadResult, described_by: &'static str)
     }
 }
 
-/// Requests sent and replies received, over time.
+/// Returns the plot of the requests sent and answered per second over time, without the last
+/// interval of an interrupted run.
 pub(crate) fn rate_over_time(result: &LoadResult, described_by: &'static str) -> Plot {
     let interval_s = result.series.as_ref().map_or(f64::NAN, |series| series.interval_s);
     let series = |label: &str, count: fn(&LoadSeriesPoint) -> u64| {
@@ -215,7 +216,7 @@ pub(crate) const fn loss_axis() -> PlotAxis {
     }
 }
 
-/// Returns the plot of times by percentile, one curve per distribution with a readable histogram.
+/// Returns the plot of times by percentile, one curve per distribution.
 pub(crate) fn percentiles(
     id: &'static str,
     title: &'static str,
@@ -303,14 +304,15 @@ pub(crate) fn rate_axis(runs: &[NamedRun<'_>]) -> PlotAxis {
     }
 }
 
-/// Returns a mark at the rate found; `None` for several runs.
+/// Returns a mark at the best rate of a single run; `None` for several runs or without such a rate.
 fn rate_mark(runs: &[NamedRun<'_>]) -> Option<PlotMark> {
     let [(_, run)] = runs else { return None };
     let at = BestRate::of(run).held().filter(|rate| rate.is_finite() && *rate > 0.0)?;
     Some(PlotMark { axis: "x", at, label: format!("best: {}", human_rate(at)) })
 }
 
-/// Returns a mark at the allowed loss ratio; `None` for searches with different goals.
+/// Returns a mark at the allowed loss ratio; `None` if the goals differ, one run is no search, or
+/// the goal allows no loss.
 fn goal_mark(runs: &[NamedRun<'_>]) -> Option<PlotMark> {
     let mut goals = runs.iter().map(|(_, run)| run.search.as_ref().map(|s| s.goal_loss_ratio));
     let first = goals.next()??;

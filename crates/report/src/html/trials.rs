@@ -57,8 +57,9 @@ const TIMES: [TrialColumn; 13] = [
     ("send lateness", "max", |t| time(t.lateness_ns.as_ref(), |d| d.max)),
 ];
 
-/// Returns the table of all trials in the order in which they ran: outcomes of the requests, and
-/// latencies. Columns that contain only 0 are omitted to save width.
+/// Returns two tables of all trials in the order in which they ran: outcomes of the requests, and
+/// latencies. Each part of a mix has a row below its trial. Columns that contain only 0 are
+/// omitted, except those in [`ALWAYS`] and [`ALWAYS_TITLES`].
 pub(crate) fn trials(result: &LoadResult, id: &str) -> String {
     let bound = lower_bound_trial(result);
     let rows: Vec<_> = result

@@ -16,7 +16,7 @@ use crate::units::{ABSENT, full_count, human_ns, period_ns};
 const TABLE: &str = "latency";
 const TITLES: [&str; 8] = ["count", "min", "mean", "p50", "p90", "p99", "p99.9", "max"];
 const NAME_WIDTH: usize = 13;
-/// Maximum length of a program that is shown.
+/// Maximum length, in characters, of a program's command line that is shown.
 const PROGRAM_MAX: usize = 40;
 
 impl DescribeResult for AtResult {

@@ -112,7 +112,7 @@ const PUBLISHED: &str = "published";
 /// server has a dash instead.
 const NOT_TRIED: &str = "";
 
-/// Table as text.
+/// Table of measured and published values, with all cells as text.
 #[derive(Debug, PartialEq, Eq)]
 struct TextTable {
     title: String,
@@ -166,7 +166,8 @@ fn response_row(result: &BenchCoresResult, rate: f64) -> Vec<String> {
     std::iter::once(number(rate)).chain(ours).chain(published).collect()
 }
 
-/// Returns table 2: the capacity on each number of cores, and the gain by the last core.
+/// Returns table 2: the capacity on each number of cores, and the gain of its mean over the number
+/// before.
 fn capacities(result: &BenchCoresResult) -> TextTable {
     let titles = ["minimum", "maximum", "mean", "gain"];
     let columns = std::iter::once("cores").chain(titles).chain(titles);

@@ -48,7 +48,8 @@ impl DescribeResult for BenchNtsResult {
     }
 }
 
-/// Returns the capacity of the most threads with the most authenticated requests.
+/// Returns the capacity with the highest share of authenticated requests, of the most threads with
+/// that share.
 fn headline(result: &BenchNtsResult) -> Headline {
     let most = result.capacities.iter().max_by_key(|one| (one.authenticated_percent, one.threads));
     Headline {
@@ -163,7 +164,8 @@ fn cpu(one: Option<&NtsCapacity>) -> String {
     ns.map_or_else(|| ABSENT.to_owned(), |ns| human_ns(ns.round() as u64))
 }
 
-/// Returns a row for each search; ratios are relative to the first one with as many threads.
+/// Returns the table for a page, a row for each search; ratios are relative to the first one with
+/// as many threads.
 fn page_table(result: &BenchNtsResult) -> String {
     let rows = each(&result.capacities, |one| {
         let same = result.capacities.iter().find(|first| first.threads == one.threads);

@@ -115,7 +115,8 @@ fn copy_bars(result: &BenchRelayResult, size: usize, style: &TableStyle) -> Vec<
     bars("copies per second by children and engine", &cells.map(bar).collect::<Vec<_>>(), style)
 }
 
-/// Returns the columns of names; on a narrow terminal, they are as wide as the longest name.
+/// Returns the column of names for a wide and for a narrow terminal, with the same width; a longer
+/// name has a line of its own.
 fn names(title: &'static str, width: usize) -> [GridColumn<'static>; 2] {
     [GridColumn::left(title, width), GridColumn::left(title, width)]
 }

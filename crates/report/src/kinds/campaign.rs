@@ -6,7 +6,7 @@ use horolog_record::{
     Distribution, LimitingSide, MergedResults, PathRequestCounts, StartAccuracy,
 };
 
-use crate::breakdown::{RoleBreakdownRow, breakdowns};
+use crate::breakdown::{RoleRankingRow, breakdowns};
 use crate::document::{
     BlockContent, DescribeResult, DistributionSet, Headline, ResultDocument, run_of,
 };
@@ -99,7 +99,7 @@ fn lines(result: &CampaignResult, style: &TableStyle) -> Vec<String> {
     }
     for one in breakdowns(result) {
         let [_, first, second] = one.titles;
-        let bar = |row: &RoleBreakdownRow| {
+        let bar = |row: &RoleRankingRow| {
             let [a, b] = &row.numbers;
             TextBar::plain(row.name.clone(), Some(row.size), format!("{first} {a}, {second} {b}"))
         };
@@ -114,7 +114,7 @@ fn lines(result: &CampaignResult, style: &TableStyle) -> Vec<String> {
     lines
 }
 
-/// Returns columns as wide as their content.
+/// Returns the lines of a table whose columns are as wide as their content.
 fn grid(figures: &RoleFigures, style: &TableStyle) -> Vec<String> {
     let width = |index: usize, title: &str| {
         let cells = figures.rows.iter().filter_map(|(_, cells)| cells.get(index));
@@ -146,7 +146,7 @@ fn merged_table((number, figures): (usize, &RoleFigures)) -> String {
     paragraph(&figures.caption) + &headed(&id, &caption, (name, titles), &rows)
 }
 
-/// Returns the merged distributions by name.
+/// Returns the first [`LINES_MAX`] merged distributions by name; relays have none.
 fn distributions(result: &CampaignResult) -> DistributionSet<'_> {
     let mut all = Vec::new();
     for role in &result.roles {
@@ -411,7 +411,8 @@ fn counted(count: u64, one: &str, many: &str) -> String {
     format!("{} {}", full_count(count), if count == 1 { one } else { many })
 }
 
-/// Returns the cells of deliveries, which are in no figure.
+/// Returns sentences on agents that were not used and on results and messages that are in no
+/// figure.
 fn delivered(delivery: &CampaignExclusions) -> Vec<String> {
     let unusable = delivery.unusable.iter();
     let unusable: Vec<_> =
@@ -427,7 +428,8 @@ fn delivered(delivery: &CampaignExclusions) -> Vec<String> {
     unusable.into_iter().chain(left).collect()
 }
 
-/// Returns the rate up to which servers replied.
+/// Returns a sentence on the rate up to which servers replied and on what limited it; `None` if the
+/// role is no load or its capacity is unknown.
 fn up_to(role: &CampaignRoleResult) -> Option<String> {
     let MergedResults::Load { capacity: Some(capacity), .. } = &role.merged else { return None };
     let lost = |share: f64| format!("{}%", (share * 1e4).round() / 1e2);
@@ -455,7 +457,8 @@ fn up_to(role: &CampaignRoleResult) -> Option<String> {
     Some(format!("{}: {answered} with at most {max} loss; {gave_way}.", role.role))
 }
 
-/// Returns the plan, and the agreement of the start times, in sentences.
+/// Returns sentences on the plan and its parameters, the capacities, what was not counted, and the
+/// start latency.
 fn sentences(result: &CampaignResult) -> Vec<String> {
     let agents: std::collections::BTreeSet<_> =
         result.parts.iter().map(|part| part.agent.as_str()).collect();

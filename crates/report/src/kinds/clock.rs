@@ -28,8 +28,8 @@ use crate::units::{
     ABSENT, figure_texts, full_count, human_ns, long_time, mean_ns, percent, seconds,
 };
 
-/// Titles and widths of columns on a terminal in descending order of importance, with their indices
-/// in [`figure_texts`].
+/// Titles of the columns on a terminal in descending order of importance, each with its index in
+/// [`figure_texts`].
 const COLUMNS: [(&str, usize); 10] = [
     ("deviation", 1),
     ("mean", 0),
@@ -234,7 +234,7 @@ fn shapes(result: &ClockSimulateResult, style: &TableStyle) -> Vec<String> {
     lines
 }
 
-/// Returns the plot of each clock's error, the largest in each group of points.
+/// Returns the plot of the largest absolute error of each interval, one line per method.
 fn over_time(result: &ClockSimulateResult) -> Plot {
     let series = |method: &DisciplineResult| {
         let points = method.series.iter().map(|stretch| {
@@ -267,8 +267,8 @@ fn stability(result: &ClockSimulateResult) -> Vec<(&str, &[AllanDeviation])> {
     result.methods.iter().map(|one| (method_name(one.kind), one.allan.as_slice())).collect()
 }
 
-/// Shortens a text: a clock that followed a wrong sentence may be years off, for which there is no
-/// room in seconds.
+/// Shortens a time in whole seconds that is too long for a cell to whole days: a clock that
+/// followed a wrong sentence may be years off.
 fn fitted(text: &str) -> String {
     const DAY_S: i64 = 86_400;
     let seconds = || text.strip_suffix(" s")?.replace(',', "").parse::<i64>().ok();

@@ -76,7 +76,7 @@ impl DescribeResult for ClockLogResult {
     }
 }
 
-/// Returns the last offset of the clock with the most lines.
+/// Returns the last offset of the clock with the most offsets.
 fn headline(result: &ClockLogResult) -> Headline {
     let most = result.clocks.iter().max_by_key(|clock| clock.offsets.len());
     let last = most.and_then(|clock| clock.offsets.last());
@@ -145,7 +145,7 @@ fn counts(result: &ClockLogResult) -> Vec<String> {
     result.clocks.iter().flat_map(of_clock).chain(restarts).collect()
 }
 
-/// Returns offset and frequency over time.
+/// Returns sparklines of offset, frequency and correction over time.
 fn shapes(result: &ClockLogResult, style: &TableStyle) -> Vec<String> {
     let row = |name: String, points: &[ClockLogPoint], unit| {
         let points = points.iter().map(|point| (point.at_s, point.value)).collect();

@@ -23,7 +23,7 @@ const NAME_WIDTH: usize = 44;
 const NAME_WIDTH_MIN: usize = 20;
 /// Maximum number of paths that only one of both has, listed on a terminal.
 const NAMED_MAX: usize = 4;
-/// Maximum number of metrics whose change is plotted; the most significant are selected.
+/// Maximum number of metrics whose change is plotted: those with the largest bounds.
 const DRAWN_MAX: usize = 40;
 /// Smallest change up to which the axis can be linear; it is logarithmic beyond the knee.
 const KNEE_MIN: f64 = 1e-3;
@@ -289,7 +289,8 @@ fn by_number(figures: &[ComparedMetric]) -> Vec<&ComparedMetric> {
 /// Metric, and lower and upper end of the bar that represents its change.
 type MetricChangeBar<'a> = (&'a ComparedMetric, f64, f64);
 
-/// Returns the bounds of each change on one axis, with the threshold on either side of no change.
+/// Returns bars from the lower to the upper bound of each change on one axis, largest first, with
+/// the threshold on either side of no change. Offsets and changes without both bounds are omitted.
 fn changes(result: &RunsCompareResult) -> String {
     let mut known: Vec<MetricChangeBar<'_>> = result
         .metrics
@@ -396,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn one_run_of_each_says_nothing_about_their_variation() {
+    fn single_runs_have_no_variation() {
         let mut result: RunsCompareResult = fixture::sample("compare");
         (result.earlier_repeats, result.later_repeats) = (Vec::new(), Vec::new());
         let text = result.text(&TableStyle { colour: false, width: 100 });

@@ -403,8 +403,8 @@ fn cost(task: &CycleTaskResult) -> String {
     }
 }
 
-/// Returns the comparison of a task of the first node between scheduling policies. Under `deadline`
-/// the kernel does not pin tasks to cores.
+/// Returns a phrase on the cores of the first node's task with index `at` if the runs compare
+/// scheduling policies; otherwise `None`. Under `deadline` the kernel does not pin tasks to cores.
 fn compared(result: &CycleResult, at: usize) -> Option<String> {
     result.runs.iter().any(|run| run.policy.is_some()).then(|| {
         let tasks = result.runs.iter().filter_map(|run| run.nodes.first()?.tasks.get(at));
@@ -465,7 +465,7 @@ fn cross_node_sentences(result: &CycleResult) -> Vec<String> {
         .collect()
 }
 
-/// Returns a sentence on the largest measured clock offset of a node.
+/// Returns a sentence on the largest measured clock offset of a node; `None` without measurements.
 fn clock(node: &CycleNodeResult) -> Option<String> {
     let furthest = node.clocks.iter().max_by_key(|clock| clock.ahead_ns.unsigned_abs())?;
     let count = node.clocks.len();

@@ -28,7 +28,7 @@ const METHOD: &str = "Published: equation (3) of Hao, Xue and Qin 2010 with its 
      Share: safe bound to deadline.";
 
 const MEASURED: &str = "measured";
-/// Maximum number of cores whose costs are listed separately.
+/// Number of the core from which on costs are only counted in the text.
 const CORES_SHOWN: usize = 8;
 
 const WIDTH: usize = 13;
@@ -176,7 +176,8 @@ fn parts(task: &CyclePredictTaskResult, bound: &CyclePredictBound, longest: f64)
     })
 }
 
-/// Returns the colour of a term. The plots have one colour less than there are terms.
+/// Returns the colour of a term as a CSS declaration. The plots have one colour less than there are
+/// terms.
 fn colour(term: Term) -> String {
     match term {
         Term::Interrupts => "background:var(--muted)".to_owned(),
@@ -253,7 +254,8 @@ fn terms(result: &CyclePredictResult) -> Vec<Term> {
     Term::ALL.into_iter().filter(is_there).collect()
 }
 
-/// Returns the bounds of all tasks with their names, for each task the safe bound first.
+/// Returns the bounds that have terms with their names and tasks, for each task the safe bound
+/// first.
 fn bounds(
     result: &CyclePredictResult,
 ) -> Vec<(String, &CyclePredictTaskResult, &CyclePredictBound)> {
@@ -281,7 +283,7 @@ fn term_rows(result: &CyclePredictResult) -> Vec<(String, Vec<String>)> {
     bounds(result).into_iter().map(row).collect()
 }
 
-/// Returns the heading: the kind of prediction and the number of tasks.
+/// Returns the heading: the number of tasks in time, of all tasks, and of those without a verdict.
 fn heading(result: &CyclePredictResult) -> String {
     let of = |verdict| result.tasks.iter().filter(|task| task.verdict == verdict).count();
     let in_time = of(CyclePredictVerdict::Schedulable) as u64;
@@ -335,7 +337,7 @@ fn measured(task: &CyclePredictTaskResult) -> Option<String> {
     ))
 }
 
-/// Returns one line per kind and core on the costs of the host.
+/// Returns one line for each kind, core and source of the host's costs.
 fn cost_lines(result: &CyclePredictResult) -> Vec<String> {
     let is_shown = |cost: &&CyclePredictCost| cost.core.is_none_or(|core| core < CORES_SHOWN);
     let shown: Vec<&CyclePredictCost> = result.costs.iter().filter(is_shown).collect();

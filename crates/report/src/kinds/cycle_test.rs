@@ -2,7 +2,7 @@
 
 use horolog_record::{
     CycleTestFault, CycleTestNodeResult, CycleTestReportSource, CycleTestResult,
-    CycleTestRunResult, CycleTestSearch, CycleTestStage, CycleTestStateCounts, Distribution,
+    CycleTestRunResult, CycleTestSearch, CycleTestStageTimes, CycleTestStateCounts, Distribution,
     LimitUnit, ScorecardRow, SearchEndReason,
 };
 
@@ -266,7 +266,7 @@ fn node_cells(node: &CycleTestNodeResult) -> [String; 7] {
 
 /// Returns a row for each stage.
 fn stage_rows(run: &CycleTestRunResult) -> NamedRows {
-    let cells = |stage: &CycleTestStage| {
+    let cells = |stage: &CycleTestStageTimes| {
         [stage.computation_ns, stage.communication_ns, stage.idle_ns, stage.barrier_ns]
             .map(mean_ns)
             .to_vec()
@@ -305,7 +305,7 @@ fn trial_rows(search: &CycleTestSearch) -> NamedRows {
     search.trials.iter().map(row).collect()
 }
 
-/// Formats a load, such as `1.25`.
+/// Formats a load factor with three decimals, such as `1.250`.
 fn factor(load: f64) -> String {
     if load.is_finite() { format!("{load:.3}") } else { ABSENT.to_owned() }
 }

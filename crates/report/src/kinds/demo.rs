@@ -273,8 +273,9 @@ fn server((index, candidate): (usize, &DemoCandidateResult)) -> String {
     )
 }
 
-/// Returns the findings of a demonstration: its own, then those of its servers. A finding of
-/// several servers is listed once, with the names of all.
+/// Returns the findings of a demonstration: its own, then those of its servers. Findings with the
+/// same code and severity are listed once, as that of the first server with the names of the
+/// others.
 fn all_findings(result: &DemoResult) -> Vec<Finding> {
     let mut all = result.findings.clone();
     let mut kinds: Vec<(Finding, Vec<&str>)> = Vec::new();

@@ -78,7 +78,7 @@ impl MeasuredResult for HostAllResult {
     }
 }
 
-/// Returns the documents of the parts that have a result, in the order in which they ran.
+/// Returns the documents of the parts that have a result, the interfaces last.
 fn parts(result: &HostAllResult) -> Vec<DocumentBlock<'_>> {
     let named = [
         ("Clocks", result.clock.as_ref().map(DescribeResult::document)),
@@ -347,7 +347,7 @@ const fn verdict_sentence(verdict: HostVerdict) -> &'static str {
     }
 }
 
-/// Returns the origin of one of the worst findings: `timer`, `interrupt and 2 more of this kind`.
+/// Returns the origin of one of the worst findings: `timer`, `interrupt, and 2 more of this kind`.
 fn origin(worst: &RankedFinding) -> String {
     let part = worst.part.map_or("all", HostMeasurementKind::name);
     match worst.others {

@@ -120,7 +120,7 @@ fn is_measured(result: &HostDelayResult, setting: usize) -> bool {
     cells_of(result, setting).any(|cell| cell.overshoot_ns.is_some())
 }
 
-/// Returns the setting in words, with its timer slack.
+/// Returns the setting in words, with its timer slack or the reason why it was not measured.
 fn setting(result: &HostDelayResult, index: usize) -> String {
     let setting = &result.settings[index];
     let name = setting_name(setting);
@@ -136,7 +136,7 @@ fn setting(result: &HostDelayResult, index: usize) -> String {
     }
 }
 
-/// Returns the cells of a setting.
+/// Returns the measurements under a setting, given by its index.
 fn cells_of(
     result: &HostDelayResult,
     setting: usize,
@@ -144,7 +144,7 @@ fn cells_of(
     result.cells.iter().filter(move |cell| cell.setting == setting)
 }
 
-/// Returns the cell of a function and a delay under a setting.
+/// Returns the measurement of a function at a delay in ns under a setting.
 fn cell_at(
     result: &HostDelayResult,
     setting: usize,
@@ -177,7 +177,8 @@ fn settings(result: &HostDelayResult, style: &TableStyle) -> Vec<String> {
     (0..result.settings.len()).flat_map(lines).collect()
 }
 
-/// Returns a row for each function: the median at each delay, and the worst of all delays.
+/// Returns a row for each function: the median at as many delays as fit (at least two), and the
+/// worst p99 and maximum of all delays.
 fn overshoots(result: &HostDelayResult, index: usize, style: &TableStyle) -> Vec<String> {
     let mut delays = delays(result);
     let room = style.width.saturating_sub(NAME_WIDTH + WORST.len() * (CELL_WIDTH + 1));
@@ -375,7 +376,7 @@ const fn verdict_words(verdict: DelayClaimVerdict) -> (char, &'static str) {
     }
 }
 
-/// Returns the numbers of claims that hold and that do not.
+/// Returns a sentence with the number of claims by verdict.
 fn tally(result: &HostDelayResult) -> String {
     let count = |verdict| result.claims.iter().filter(|claim| claim.verdict == verdict).count();
     format!(

@@ -1,5 +1,5 @@
-//! Document of a result of `horolog host interrupt`: latencies of the handlers by repetition, as in
-//! the paper, and the OS noise of each core.
+//! Document of a result of `horolog host interrupt`: latencies of the handlers, their means by
+//! repetition, and the OS noise of each core.
 
 use horolog_record::{
     HostInterruptResult, LimitUnit, OsNoise, OsNoiseGap, OsNoiseGapSummary, TimerHandlerKind,
@@ -247,7 +247,7 @@ fn handler_name(handler: &TimerHandlerLatency) -> String {
     format!("{kind}, core {}", handler.core)
 }
 
-/// Returns the mean latencies of a handler's repetitions, as in the paper; `None` without any.
+/// Returns the mean latency of each repetition of a handler, in words; `None` without any.
 fn repetitions(handler: &TimerHandlerLatency) -> Option<String> {
     let means: Vec<_> = handler.repetitions.iter().map(|one| mean_ns(one.mean_ns)).collect();
     (!means.is_empty()).then(|| {

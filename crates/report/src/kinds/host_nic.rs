@@ -73,7 +73,7 @@ fn advice<'a>(heading: &'static str, all: Vec<&'a NicRecommendation>) -> Documen
     BlockContent::Custom(Box::new(lines), markup).under(heading).first_on_page()
 }
 
-/// Returns all facts.
+/// Returns all facts in groups, without empty groups.
 fn groups(result: &HostNicResult) -> Vec<FactGroup> {
     let mut groups = vec![
         FactGroup { title: "NIC", facts: nic_facts(result) },

@@ -1,5 +1,5 @@
 //! Document of a result of `horolog host switch`: cost of a switch by `sched_yield` by repetition,
-//! as in the paper, and the ping-pongs.
+//! as in Hao, Xue and Qin 2010, and the ping-pongs.
 
 use horolog_record::{
     ContextSwitchPeer, ContextSwitchPlacement, Distribution, HandoverMechanism, HostSwitchResult,

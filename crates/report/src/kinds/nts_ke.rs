@@ -131,7 +131,7 @@ fn below_rows(result: &NtsKeResult, style: &TableStyle) -> Vec<String> {
 }
 
 /// Returns failures and times by rate, and the distribution of times at the highest rate without a
-/// failure.
+/// failure, or in the first trial if all have failures.
 fn drawn(result: &NtsKeResult, style: &TableStyle) -> Vec<String> {
     let sent = || result.trials.iter().filter(|trial| trial.sent > 0);
     let share = |trial: &NtsKeTrial| trial.lost as f64 / trial.sent as f64;

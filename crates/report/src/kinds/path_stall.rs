@@ -350,7 +350,7 @@ impl GroupedStallRow<'_> {
     }
 }
 
-/// Explanation of folded cells.
+/// Explanation of the rows that stand for several batches.
 const FOLDED: &str = "Batches with the same option and mechanism are shown by the \
                                  worst one; --json and --html contain all.";
 
@@ -536,7 +536,8 @@ fn watched(watch: &WatchedTraffic) -> String {
     text
 }
 
-/// Returns the number of connections that there was no room for.
+/// Returns the number of connections that there was no room for, in words; `at least` if it reaches
+/// the limit of the count.
 #[must_use]
 pub fn not_followed(missed: u64) -> String {
     let least = if missed < CONNECTIONS_MISSED_MAX { "" } else { "at least " };

@@ -18,7 +18,7 @@ use crate::table::TableStyle;
 use crate::table::shapes::{TextBar, bars};
 use crate::units::{ABSENT, full_count, human_ns, mean_ns, per_second};
 
-/// Columns, of which the last are omitted first on a narrow terminal.
+/// Titles and widths of the columns; those that do not fit on a terminal continue below.
 const LATENCY: [(&str, usize); 12] = [
     ("mean", 8),
     ("p50", 8),
@@ -123,7 +123,8 @@ impl MeasuredResult for PathTcpResult {
     judgement_of_fields!();
 }
 
-/// Returns the round trip of the smallest message.
+/// Returns the median round trip of the first message size that has any; without one, the highest
+/// byte rate.
 fn headline(result: &PathTcpResult) -> Headline {
     let least = result.latency.iter().find_map(|one| Some((one, one.rtt_ns.as_ref()?)));
     if let Some((one, rtt)) = least {
@@ -172,7 +173,7 @@ fn bandwidth_table(result: &PathTcpResult) -> NamedRowTable {
     }
 }
 
-/// Returns sparklines of latency and bandwidth over the message size.
+/// Returns bars of latency and bandwidth, one per message size and, for bandwidth, direction.
 fn shapes(result: &PathTcpResult, style: &TableStyle) -> Vec<String> {
     let half = |ns: u64| ns as f64 / 2.0;
     let latency = result.latency.iter().map(|row| {
@@ -350,7 +351,7 @@ pub(crate) fn end(end: Option<&PathEndFacts>) -> String {
     if known.is_empty() { "host unknown".to_owned() } else { known.join("; ") }
 }
 
-/// Returns the use of connections, in a line.
+/// Returns the number of connections, the time per row and the socket options, in a line.
 fn settings(result: &PathTcpResult) -> String {
     let settings = &result.settings;
     let switches = [

@@ -108,7 +108,7 @@ fn row_name(row: &PathUdpRow) -> String {
     if load > 0.0 { format!("{length} bytes, R {load}") } else { format!("{length} bytes") }
 }
 
-/// Returns the loss, and the round trip of the first row.
+/// Returns the loss over all rows, and the round trip of the first row with replies.
 fn headline(result: &PathUdpResult) -> Headline {
     let sum = |count: fn(&PathRequestCounts) -> u64| {
         result.rows.iter().map(|row| count(&row.counts)).fold(0, u64::saturating_add)
@@ -175,8 +175,7 @@ fn round_trips(result: &PathUdpResult, names_zero: bool) -> Vec<(String, &Distri
     named.collect()
 }
 
-/// Returns the plot of T over the datagram length; empty unless rows with the same load differ in
-/// length.
+/// Returns the plot of T, half the round trip, over the datagram length, of the rows without load.
 fn by_length(result: &PathUdpResult) -> Plot {
     let is_plain = |row: &&PathUdpRow| row.load.planned_ratio == 0.0;
     let series = |name: &str, time: fn(&Distribution) -> f64| {
@@ -313,7 +312,7 @@ fn details(result: &PathUdpResult, index: usize, row: &PathUdpRow) -> Vec<String
     lines
 }
 
-/// Returns the cost of the measurement, and the clocks on which times are based.
+/// Returns the cost of the measurement, and whether one-way delays use kernel timestamps.
 fn cost(result: &PathUdpResult) -> String {
     let ns = |ns: f64| amount(ns).map_or_else(|| ABSENT.to_owned(), |ns| format!("{ns:.0} ns"));
     let timestamp_note = match result.timestamps {

@@ -30,9 +30,10 @@ use crate::units::{
 
 /// Number of samples up to which no statistics are shown.
 const FEW: usize = 8;
-/// Maximum length of a name next to other columns.
+/// Maximum width of the name column, in characters.
 const NAME_MAX: usize = 46;
-/// Maximum number of samples per server that the embedded JSON contains.
+/// Maximum number of samples of a server that the embedded JSON contains; if there are more, all
+/// are omitted.
 const SAMPLES_MAX: usize = 1_000;
 
 const NOTE: &str = "Statistics are exact, over all samples. Offset is equation (6), ((T2 − T1) + \

@@ -91,7 +91,7 @@ fn node_max(engine: &RelayTreeEngineDelays, statistic: fn(&Distribution) -> u64)
     all?.into_iter().max().map(|ns| ns as f64)
 }
 
-/// Returns the arrival at the last node.
+/// Returns the delay of the last node by the model of the first engine, and the gain of the second.
 fn headline(result: &RelayTreeResult) -> Headline {
     let first = result.engines.first();
     let gain = result.engines.get(1).zip(first).map_or_else(String::new, |(other, first)| {
@@ -125,7 +125,8 @@ fn last_leaves(result: &RelayTreeResult, on_page: bool) -> DistributionSet<'_> {
 
 const WIDTH: usize = 9;
 
-/// Returns the delay of each node except the root by the model, and the arrival at the last leaf.
+/// Returns bars of the delay of each node except the root by the model, with both engines if there
+/// are two.
 fn drawn(result: &RelayTreeResult, style: &TableStyle) -> Vec<String> {
     let delay = |engine: Option<&RelayTreeEngineDelays>, at| engine?.delays_ns.get(at).copied();
     let (first, second) = (result.engines.first(), result.engines.get(1));
@@ -194,8 +195,8 @@ fn by_delay(result: &RelayTreeResult) -> Plot {
     }
 }
 
-/// Returns the nodes that are drawn, each after its rank in the order of the model with the first
-/// engine.
+/// Returns pairs (rank, node index) of the nodes that are drawn, at most [`POINTS_MAX`], ranked by
+/// delay in the model of the first engine.
 pub(crate) fn ranked(result: &RelayTreeResult) -> Vec<(usize, usize)> {
     let mut order: Vec<usize> = (0..result.nodes.len()).collect();
     if let Some(first) = result.engines.first() {
@@ -235,7 +236,7 @@ const MEASURING: &str = "Measured delays start when the root has a packet and en
      separately, with the tree cut below it, to timestamp arrivals at relaying nodes. Lab links \
      have no delay of their own: forwarding is work of the sender, and part of its processing.";
 
-/// Figure of a node: its title, and its function.
+/// Metric of nodes: its title, and the function that returns it in ns for a node's index.
 pub(crate) type NodeMetric = (&'static str, fn(&RelayTreeResult, usize) -> Option<f64>);
 
 /// Returns the titles of the figures that a result has of its nodes.
@@ -321,7 +322,8 @@ pub(crate) fn measured(
     result.engines.get(engine)?.measured.as_ref()?.nodes.get(at)?.as_ref()
 }
 
-/// Returns the gain by an inner node alone; a leaf has no engine to be replaced.
+/// Returns the gain by an inner node alone; `None` for a leaf, which has no engine to be replaced,
+/// and if no gain was computed.
 pub(crate) fn gained(
     result: &RelayTreeResult,
     at: usize,

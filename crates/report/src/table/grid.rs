@@ -84,13 +84,13 @@ pub(crate) struct GridCell {
 }
 
 impl GridCell {
-    /// Creates a cell without a mark.
+    /// Creates a cell without emphasis.
     pub(crate) const fn plain(text: String) -> Self {
         Self { text, tone: CellTone::Plain }
     }
 }
 
-/// Returns the total width of all groups.
+/// Returns the total width of all groups in characters, with the separators between them.
 pub(crate) fn width(groups: &[GridColumnGroup<'_>]) -> usize {
     let groups_width: usize = groups.iter().map(GridColumnGroup::width).sum();
     groups_width + RULE.len() * groups.len().saturating_sub(1)

@@ -60,7 +60,7 @@ impl LoadColumnGroup {
     }
 }
 
-/// Modes with NTP requests.
+/// Modes with NTP requests, also those to a reflector.
 const NTP: [RequestMode; 4] =
     [RequestMode::NtpBasic, RequestMode::NtpInterleaved, RequestMode::NtpNts, RequestMode::Echo];
 

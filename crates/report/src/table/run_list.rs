@@ -1,19 +1,19 @@
 //! Terminal list of stored runs, one line each.
 
-use horolog_record::{RunList, StoredRun};
+use horolog_record::{StoredRun, StoredRunList};
 
 use super::TableStyle;
 use super::grid::{self, CellTone, GridCell, GridColumn, GridColumnGroup};
 use crate::units::full_count;
 
-/// Minimum width of the columns before the command.
+/// Minimum width of the column of commands, unless all are shorter.
 const COMMAND_MIN: usize = 16;
-/// Length of `2026-01-01T00:00:00`.
+/// Length in characters of an instant such as `2026-01-01T00:00:00`.
 const INSTANT: usize = 19;
 
 /// Returns the lines for the terminal, without a newline at the end.
 #[must_use]
-pub fn run_list(list: &RunList, style: &TableStyle) -> String {
+pub fn run_list(list: &StoredRunList, style: &TableStyle) -> String {
     if list.runs.is_empty() {
         return format!("No matching run in {}.", list.store);
     }
@@ -90,7 +90,7 @@ fn findings_text(run: &StoredRun) -> String {
     phrases.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the command without the directory of its program, cut to the given width.
+/// Returns the command without its first word, the program, cut to `width` characters.
 fn cut(command: &str, width: usize) -> String {
     let words = command.split_once(' ').map_or("", |(_, words)| words);
     let text: String = words.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
@@ -105,7 +105,7 @@ fn cut(command: &str, width: usize) -> String {
 mod tests {
     use super::*;
 
-    fn list() -> RunList {
+    fn list() -> StoredRunList {
         let run = |id, name: Option<&str>, [errors, warnings]: [u64; 2], command: &str| StoredRun {
             id,
             key: "00ff00ff00ff00ff".to_owned(),
@@ -128,7 +128,7 @@ mod tests {
             ),
             run(11, None, [0, 1], "horolog \u{1b}[2J"),
         ];
-        RunList { schema: "horolog.runs/1".to_owned(), store: "runs.sqlite".to_owned(), runs }
+        StoredRunList { schema: "horolog.runs/1".to_owned(), store: "runs.sqlite".to_owned(), runs }
     }
 
     #[test]
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn no_run_is_a_sentence() {
-        let text = run_list(&RunList { runs: Vec::new(), ..list() }, &TableStyle::default());
+        let text = run_list(&StoredRunList { runs: Vec::new(), ..list() }, &TableStyle::default());
         assert!(text.contains("No matching run in runs.sqlite"));
     }
 }

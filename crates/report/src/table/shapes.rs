@@ -1,6 +1,6 @@
 //! Graphs in a few terminal lines: sparklines, bars, and distributions of times. Values with units
-//! accompany each, so that nothing need be estimated. Only ASCII is used, so that they look the
-//! same in every locale. A graph has at least two values.
+//! accompany each, so that nothing need be estimated. They are drawn in ASCII only, so that they
+//! look the same in every locale. A graph has at least two values.
 
 mod bars;
 mod distribution;

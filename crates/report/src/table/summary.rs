@@ -59,8 +59,8 @@ pub(crate) fn finding(
     lines
 }
 
-/// Returns the number of further ones, and their trials: `; and 2 more of this kind, in trials 3,
-/// 5`
+/// Returns the number of further findings of a group, and their trials: `; and 2 more of this kind,
+/// in trials 3, 5`. Empty without further findings.
 fn others(group: &FindingGroup<'_>) -> String {
     let trials: Vec<_> = group
         .others
@@ -77,8 +77,8 @@ fn others(group: &FindingGroup<'_>) -> String {
     }
 }
 
-/// Wraps a text in lines of at most the style's width: the first begins with `first`, the others
-/// with `rest`.
+/// Wraps a text in lines of at most the style's width, but between 20 and [`LINE_MAX`] columns: the
+/// first begins with `first`, the others with `rest`. Longer words are not broken.
 pub(crate) fn wrapped(text: &str, first: &str, rest: &str, style: &TableStyle) -> Vec<String> {
     let width = style.width.clamp(20, LINE_MAX);
     let mut lines = Vec::new();

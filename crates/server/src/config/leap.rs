@@ -19,8 +19,9 @@ pub const SMEARS: RangeInclusive<Duration> =
 /// apparent only after the leap.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum SystemLeapBehaviour {
-    /// The kernel or a daemon steps the clock within half a second of the leap. If a disciplined
-    /// clock does not step, the server reports itself as unsynchronised for an hour.
+    /// The kernel or a daemon steps the clock within half a second of the leap, or within two
+    /// seconds if the kernel has the leap pending. If a disciplined clock does not step, the server
+    /// reports itself as unsynchronised for an hour.
     #[default]
     Steps,
     /// The clock does not step, and the daemon slews the second away afterwards at an unknown rate.
@@ -34,7 +35,8 @@ pub enum SystemLeapBehaviour {
 /// Options for leap seconds, stepped or smeared.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LeapConfig {
-    /// File with the list of leap seconds; without one, the kernel's leap state applies.
+    /// File with the list of leap seconds; without one, leap seconds are those of the kernel and of
+    /// the selected source.
     pub file: Option<PathBuf>,
     /// TAI minus UTC at the start, in seconds; by default from the list, a source or the kernel.
     pub tai_offset_s: Option<i16>,

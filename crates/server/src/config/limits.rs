@@ -21,7 +21,8 @@ pub(super) const LIMIT_BURSTS: RangeInclusive<u32> = 1..=10_000;
 /// times are unambiguous up to 104 days.
 pub(super) const LIMIT_IDLES: RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_hours(30 * 24);
-/// Longest time in which a burst may accumulate, in days, for the same reason.
+/// Longest time in which a burst may accumulate, in days: the limiter's stored times are
+/// unambiguous up to 104 days.
 pub(super) const BURST_DAYS_MAX: f64 = 30.0;
 const DAY_S: f64 = 86_400.0;
 /// Maximum number of stored clients: they take 2 GB for limits, and 4 GB for interleaved mode.
@@ -42,7 +43,8 @@ pub struct LimitsConfig {
     /// intervals of up to 17 minutes (poll 10), and must not lose their slots to a flood of new
     /// clients.
     pub idle: Duration,
-    /// Number of clients with slots of 8 bytes each, rounded up to a power of two.
+    /// Number of clients to store for rate limits, in slots of 8 bytes; rounded up to a power of
+    /// two.
     pub clients: usize,
     /// Bits of an IPv4 address that identify a client.
     pub ipv4_prefix: u8,
@@ -53,7 +55,8 @@ pub struct LimitsConfig {
     pub allow: Vec<Prefix>,
     /// Prefixes that are not served. The longest matching prefix of both lists decides.
     pub deny: Vec<Prefix>,
-    /// True to send a RATE kiss to a client that exceeds its limit: one for each answered request.
+    /// True to send a RATE kiss to a client that exceeds its limit: at most one until the next
+    /// request of the client is admitted.
     pub kiss_rate: bool,
     /// True to send DENY kisses to denied clients: at most 1,000 per second in total.
     pub kiss_deny: bool,

@@ -1,4 +1,4 @@
-//! Options for metrics and privileges, and their rules.
+//! Options for metrics, the live page and privileges, and their rules.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use horolog_http::AccessPolicy;
 
 use super::ConfigError;
 
-/// Options for metrics and privileges.
+/// Options for the metrics endpoint, the live page, the sandbox and the user.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct MetricsAndPrivilegesConfig {
     /// Address at which to answer `GET /metrics` and `GET /healthz`; none by default.
@@ -34,10 +34,10 @@ pub struct ServerLivePageConfig {
     pub page: String,
 }
 
-/// Sandboxing of a process.
+/// Restriction of the files and system calls of a process, and of its capabilities.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum SandboxMode {
-    /// No sandbox.
+    /// No restriction, except that a switch of the user drops capabilities.
     #[default]
     Off,
     /// All parts that the kernel supports; the status reports those in force.

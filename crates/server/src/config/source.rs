@@ -7,7 +7,7 @@ use horolog_time::{Span, Timestamp, Utc};
 
 use super::ConfigError;
 
-/// Options for time sources.
+/// Options for time sources: the sources, and what is announced of the selected one.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SourceConfig {
     /// Time sources to select from. Without any, the kernel's report at each page update is used;

@@ -14,7 +14,7 @@ pub struct TimestampsConfig {
 }
 
 impl Default for TimestampsConfig {
-    /// Uses the kernel's timestamps.
+    /// Uses the kernel's receive and transmit timestamps on all interfaces.
     fn default() -> Self {
         Self { transmit: true, hardware: Vec::new() }
     }
@@ -58,7 +58,7 @@ pub enum InterleavedEngineSelection {
     Socket,
 }
 
-/// Options for interleaved mode and transmit timestamps.
+/// Options for interleaved mode: number of stored clients and answering engine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct InterleavedConfig {
     /// Number of clients to store, rounded up to a power of two; each takes 16 bytes for XDP and 16

@@ -37,7 +37,7 @@ use crate::LimitsConfig;
 use crate::address_hash::{AddressHashKey, address_words};
 use list::PrefixLists;
 
-/// Memory per client, in bytes.
+/// Memory per stored client of the rate-limit table, in bytes.
 pub const LIMIT_BYTES_PER_CLIENT: usize = size_of::<AtomicU64>();
 
 const WAYS: usize = 4;
@@ -114,7 +114,7 @@ pub enum Admission {
 #[repr(C, align(32))]
 struct AtomicLimitTableSet([AtomicU64; WAYS]);
 
-/// State of the clients, shared by a limiter and its successors.
+/// State of the clients, shared by a limiter and its successors with other rules.
 #[derive(Debug)]
 struct LimiterState {
     key: AddressHashKey,
@@ -170,8 +170,8 @@ impl Limiter {
         }
     }
 
-    /// Decides on a request of this class from `source` at `now`, and charges the client, or the
-    /// bucket of new clients.
+    /// Decides on a request of this class from `source` at `now`. An admitted request is charged to
+    /// its client, or to the bucket of new clients.
     #[must_use]
     pub fn judge(
         &self,
@@ -301,7 +301,8 @@ const fn time_units(ns: u64) -> u64 {
     ns >> UNIT_SHIFT & ARRIVAL_MASK
 }
 
-/// Charges a shared bucket (GCRA, in ns). Returns false, without a charge, if the bucket is empty.
+/// Charges a shared bucket (GCRA, times in ns) with `interval`. Returns false, without a charge, if
+/// the bucket is ahead of `now_ns` by more than `tolerance`.
 fn charge(arrival: &AtomicU64, interval: u64, tolerance: u64, now_ns: u64) -> bool {
     let at = arrival.load(Ordering::Relaxed).max(now_ns);
     let is_within = at - now_ns <= tolerance;

@@ -17,8 +17,8 @@ const NEW_CLIENT_TOLERANCE: Duration = Duration::from_secs(1);
 const DENY_KISSES_PER_S: f64 = 1_000.0;
 
 impl LimitsConfig {
-    /// Returns the rules for clients in the integer units of both engines. The caller sets the
-    /// epoch.
+    /// Returns the rules for clients in the integer units of both engines, with epoch 0; the caller
+    /// sets the epoch.
     #[must_use]
     pub fn rules(&self) -> LimitRules {
         let interval = self.rate.map_or(0, |rate| (ns_per_request(rate) >> UNIT_SHIFT).max(1));
@@ -79,7 +79,8 @@ impl LimitsConfig {
     }
 }
 
-/// Returns the settings for loading the XDP program, without redirection to `AF_XDP` sockets.
+/// Returns the settings for loading the XDP program, without redirection to `AF_XDP` sockets and
+/// NetSync Monitor.
 #[must_use]
 pub fn responder_settings(
     key: AddressHashKey,

@@ -1,6 +1,7 @@
-//! Metrics from a server's status. Every number of the status becomes a sample, so that none is
-//! omitted: [`METRICS`] specifies name, kind and help of the known ones, and any other is exported
-//! under its path in the status. The response times become a histogram.
+//! Metrics from a server's status. Every number of the status becomes a sample, except those that
+//! are skipped on purpose, so that none is forgotten: [`METRICS`] specifies name, kind and help of
+//! the known ones, and any other is exported under its path in the status. The response times
+//! become a histogram.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -16,11 +17,11 @@ use prometheus_client::registry::Registry;
 use serde_json::Value;
 
 use crate::response::BOUNDS_NS;
-use crate::{ResponseTimes, ServerStatus};
+use crate::{ResponseTimeHistogram, ServerStatus};
 
 type Labels = Vec<(String, String)>;
 
-/// Kind of a metric's samples.
+/// Kind of a metric, by which its numbers are exported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum SampleKind {
     Counter,
@@ -51,7 +52,7 @@ struct MetricSpec {
 
 /// Location of a metric's numbers in the status.
 enum MetricStatusPath {
-    /// Number at this path, or all numbers below it.
+    /// Number at this path, or the numbers of a list or of a label-keyed object there.
     Path(&'static str),
     /// Numbers of one object, distinguished by a label: name of the label, path of the object, and
     /// for each number its key and label value.
@@ -246,7 +247,7 @@ const METRICS: [MetricSpec; 56] = [
     counter("calibration_steps", "/calibration/steps", "Steps made by the calibration"),
     counter("sources_rejected", "/sources/rejected", "Implausible times of sources, by reason"),
     gauge("resident_bytes", "/resident_bytes", "Resident memory"),
-    // Exported by the histogram in `super::render`.
+    // Exported as a histogram by `ResponseTimesInSeconds`.
     skipped("/counters/response_times/bounds_ns"),
     skipped("/counters/response_times/counts"),
     skipped("/counters/response_times/sum_ns"),
@@ -270,13 +271,14 @@ const LABEL_KEYED_OBJECTS: [(&str, &str); 8] = [
 ];
 /// Lists of objects in which only these texts become labels, because the other texts change.
 const STABLE_LABELS: [(&str, [&str; 2]); 1] = [("/sources/rejected", ["name", "verdict"])];
-/// Lists whose indices become values of this label.
+/// Lists whose indices become values of a label, with the name of the label. It is `index` for
+/// other lists.
 const INDEX_LABELLED_LISTS: [(&str, &str); 1] = [("/xdp_answered_by_core", "core")];
 /// Numbers in lists of objects that identify the object, and so become labels.
 const IDENTIFYING_NUMBERS: [&str; 3] = ["thread", "core", "tau_s"];
 
-/// Returns the names of the metrics in [`METRICS`] and of the histogram, each with its label.
-/// Labels made from the texts of lists are not included.
+/// Returns the names of the exported metrics in [`METRICS`] and of the histogram, each with its
+/// label if it has one. Labels made from the texts of lists are not included.
 #[must_use]
 pub fn metric_names() -> BTreeSet<String> {
     let exported = METRICS.iter().filter(|known| known.kind != SampleKind::Skipped);
@@ -302,7 +304,7 @@ pub(super) fn render_status(status: &ServerStatus) -> String {
     render_json(&status.to_json(), status.counters.response_times)
 }
 
-fn render_json(status: &Value, times: ResponseTimes) -> String {
+fn render_json(status: &Value, times: ResponseTimeHistogram) -> String {
     let mut families = MetricFamilies::default();
     families.walk("", status, &Vec::new());
     let mut registry = Registry::with_prefix("horolog");
@@ -400,8 +402,8 @@ fn with_label(labels: &Labels, key: &str, value: &str) -> Labels {
     labels.iter().cloned().chain([more]).collect()
 }
 
-/// Returns name and kind of the metric for a path without specification; nanoseconds become
-/// seconds.
+/// Returns name and kind of the metric for a path without specification: a gauge, in seconds if the
+/// path ends in `_ns`.
 fn metric_of_path(path: &str) -> (String, SampleKind) {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     let name: String = path.trim_start_matches('/').chars().map(plain).collect();
@@ -433,13 +435,13 @@ impl Collector for MetricFamilies {
     }
 }
 
-/// Name of the metric, without the common prefix.
+/// Name of the metric of response times, without the common prefix `horolog_`.
 const NAME: &str = "response_seconds";
 const HELP: &str = "From the receive to the transmit timestamp of replies of the socket engine";
 
-/// Response times in seconds.
+/// Collector that exports response times as a histogram in seconds.
 #[derive(Debug)]
-struct ResponseTimesInSeconds(ResponseTimes);
+struct ResponseTimesInSeconds(ResponseTimeHistogram);
 
 impl Collector for ResponseTimesInSeconds {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
@@ -545,7 +547,7 @@ mod tests {
     #[test]
     fn what_is_not_known_here_is_exported_all_the_same() {
         let json = json!({ "nts": { "opened": 3 }, "labels": [{ "name": "a\"b\\c\nd", "n": 1 }] });
-        let text = render_json(&json, ResponseTimes::default());
+        let text = render_json(&json, ResponseTimeHistogram::default());
         assert_lines(&text, &["horolog_nts_opened 3.0"]);
         assert!(
             text.lines().all(|line| line.starts_with(['#', 'h'])),
@@ -556,7 +558,7 @@ mod tests {
     #[test]
     fn buckets_hold_all_that_is_not_longer() {
         let mut status = sample();
-        status.counters.response_times = ResponseTimes::default();
+        status.counters.response_times = ResponseTimeHistogram::default();
         for ns in [700, 1_500, 1_800, 2_500_000_000] {
             status.counters.response_times.count(Span::from_ns(ns));
         }

@@ -22,7 +22,8 @@ use crate::{ClockPage, SystemVariables};
 const LEAP_REPORT_DELAY: Span = Span::from_ms(10_000);
 
 impl ClockPageBuilder {
-    /// Adopts the present reading of the sources.
+    /// Adopts the present result of the sources, and the confirmed time. While the result is being
+    /// written, the last one stays.
     pub(crate) fn update_from_sources(&mut self, sources: &SharedSourceState) -> &mut Self {
         if let Some(source_reading) = sources.reading(ClockMonotonic.now()) {
             self.source_reading = source_reading;
@@ -31,8 +32,9 @@ impl ClockPageBuilder {
         self
     }
 
-    /// Passes to the sources' thread the notice from the last page, if any, and the leap seconds
-    /// since the start.
+    /// Passes to the sources' thread the notice from the last page, if any, and, unless the served
+    /// time is that of a test, the number of leap seconds since the start and the leap data of the
+    /// server itself.
     pub(crate) fn report_to_sources(&mut self, sources: &SharedSourceState) {
         if let Some(notice) = self.jump_notice.take() {
             sources.push_notice(notice);
@@ -43,8 +45,9 @@ impl ClockPageBuilder {
         }
     }
 
-    /// Returns the leap seconds that the server itself knows. A source whose leap data was supplied
-    /// to it is trusted less.
+    /// Returns the leap data of the server itself: TAI minus UTC by the configuration or the list,
+    /// whether there is an unexpired list, and the next leap second if that list contains it. Empty
+    /// if the system clock is smeared. A source whose leap data was supplied to it is trusted less.
     pub(super) fn update_known_leaps(&self, outputs: &LeapOutputs) -> ServerLeapSeconds {
         if self.config.leap_seconds.system == SystemLeapBehaviour::Smears {
             return ServerLeapSeconds::default();
@@ -59,7 +62,8 @@ impl ClockPageBuilder {
         }
     }
 
-    /// Returns TAI minus UTC as reported by the selected source, in seconds.
+    /// Returns TAI minus UTC as reported by the selected source, in seconds; `None` if it reports
+    /// none, or no source is selected.
     pub(super) fn source_tai_minus_utc_s(&self) -> Option<i32> {
         match self.source_reading {
             SourceSelectionOutcome::Selected(report) => report.tai_minus_utc_s,
@@ -75,7 +79,8 @@ impl ClockPageBuilder {
         }
     }
 
-    /// Returns the next leap second that the selected source received from satellites.
+    /// Returns the next leap second that the selected source received from satellites; `None` if
+    /// the served time is that of a test.
     pub(super) fn source_next_leap(&self) -> Option<LeapSecond> {
         match self.source_reading {
             SourceSelectionOutcome::Selected(report) if !self.config.has_test_time() => {
@@ -85,7 +90,8 @@ impl ClockPageBuilder {
         }
     }
 
-    /// Returns the offset of true time from the system clock, by the selected source.
+    /// Returns the offset of true time from the system clock at `now`, by the selected source; zero
+    /// without one.
     pub(super) fn correction(&self, now: Timestamp<Monotonic>) -> Span {
         match &self.source_reading {
             SourceSelectionOutcome::Selected(report) => report.offset_at(now),
@@ -93,7 +99,8 @@ impl ClockPageBuilder {
         }
     }
 
-    /// Returns the rate at which [`Self::correction`] changes, in ppb.
+    /// Returns the rate at which [`Self::correction`] changes at `now`, in ppb; zero without a
+    /// selected source.
     pub(super) fn frequency_ppb(&self, now: Timestamp<Monotonic>) -> i64 {
         match &self.source_reading {
             SourceSelectionOutcome::Selected(report) => report.rate_ppb_at(now),
@@ -106,8 +113,9 @@ impl ClockPageBuilder {
         Self { guard: JumpGuard::with_plausibility(rules), ..self }
     }
 
-    /// Compares the time to be served with that of the last page, and detects jumps and implausible
-    /// times. Without a usable source there is nothing to compare.
+    /// Compares the time to be served with that of the last page, and records jumps and implausible
+    /// times with their notices. If sources are configured but none is usable, there is nothing to
+    /// compare, and the last verdict stays.
     pub(super) fn check_continuity(
         &mut self,
         reading: &SystemClockReading,
@@ -139,8 +147,9 @@ impl ClockPageBuilder {
         self.jumped = !judgement.is_trusted();
     }
 
-    /// Returns the leap indicator reported by the selected source, unless a list takes precedence
-    /// or the report may date from before the last leap second.
+    /// Returns the leap indicator reported by the selected source; [`LeapIndicator::None`] if there
+    /// is no such source, a list takes precedence, the system clock is smeared, or the report may
+    /// date from before the last leap second.
     pub(super) fn source_leap(&self, outputs: &LeapOutputs) -> LeapIndicator {
         let is_old = outputs
             .latest
@@ -156,7 +165,10 @@ impl ClockPageBuilder {
         }
     }
 
-    /// Returns the system variables of the selected source, with the leap indicator `leap`.
+    /// Returns the system variables of the selected source at `now`, with the leap indicator `leap`
+    /// and with the configured values that replace those of the source. They are those of an
+    /// unsynchronised clock if `leap` says so, or if the source does and no leap indicator is
+    /// configured.
     pub(super) fn source_variables(
         &self,
         report: &SourceEstimate,
@@ -186,8 +198,8 @@ impl ClockPageBuilder {
         }
     }
 
-    /// Returns the root distance of a page at `now`: by the selected source, or half the root delay
-    /// plus the root dispersion.
+    /// Returns the root distance of a page at `now`: by the selected source, unless there is none
+    /// or a root dispersion is configured; then half the root delay plus the root dispersion.
     pub(super) fn root_distance(&self, page: &ClockPage, now: Timestamp<Monotonic>) -> Span {
         let claimed = page.variables;
         match &self.source_reading {
@@ -215,7 +227,8 @@ impl ClockPageBuilder {
     }
 }
 
-/// Returns the notice about a verdict on the continuity of time, if any.
+/// Returns the notice about a verdict on the continuity of time, with the time `utc` to be served;
+/// `None` if nothing has changed.
 fn notice(judgement: JumpVerdict, utc: Timestamp<Utc>) -> Option<String> {
     match judgement {
         JumpVerdict::Jumped(by) => Some(format!(

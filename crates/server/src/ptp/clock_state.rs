@@ -80,14 +80,16 @@ const ACCURACIES_NS: [i64; 17] = [
     10_000_000_000,
 ];
 
-/// Returns the accuracy code of a clock with the error bound `bound` (table 5).
+/// Returns the accuracy code of a clock with the error bound `bound`: the code of the next limit
+/// above it, 0x31 above 10 s (table 5).
 #[must_use]
 pub fn accuracy(bound: Span) -> u8 {
     let index = ACCURACIES_NS.partition_point(|&ns| ns < bound.as_ns().saturating_abs());
     0x20 + index as u8
 }
 
-/// Returns the error bound of an accuracy code; `None` if it is unknown or above 10 s.
+/// Returns the error bound of an accuracy code; `None` if the code is not one from 0x20 to 0x30 (25
+/// ns to 10 s).
 pub(super) fn accuracy_bound(accuracy: u8) -> Option<Span> {
     let index = usize::from(accuracy).checked_sub(0x20)?;
     ACCURACIES_NS.get(index).copied().map(Span::from_ns)
@@ -99,17 +101,17 @@ pub(super) fn accuracy_bound(accuracy: u8) -> Option<Span> {
 pub enum PortState {
     /// Interface down or without carrier: nothing can be sent or received.
     Faulty = 2,
-    /// Not sending, and receiving the messages of other masters: after the start, and while the
-    /// clock is unusable.
+    /// Not sending, and receiving the messages of other masters: after the start, after a failure
+    /// of the interface or a change of the timescale, and while the clock is unusable.
     Listening = 4,
-    /// Sending as a master.
+    /// Sending Announce and Sync messages, and answering requests, as a master.
     Master = 6,
     /// Not sending, because there is a better master.
     Passive = 7,
 }
 
 impl PortState {
-    /// Returns its name.
+    /// Returns the name of the state, as in the status.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

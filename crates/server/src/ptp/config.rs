@@ -10,17 +10,17 @@ use super::{ClockSettings, PortSettings, PtpPortTransport, PtpProfile, UnicastGr
 
 /// Range of message intervals, in log2 seconds: from 128 per second to one in 16 s.
 const PTP_LOG_INTERVALS: RangeInclusive<i8> = -7..=4;
-/// Maximum number of simultaneous grants.
+/// Highest permitted value of [`PtpConfig::unicast_grants`].
 const PTP_GRANTS_MAX: usize = 1 << 16;
-/// Maximum number of messages per second that can be granted.
+/// Highest permitted value of [`PtpConfig::unicast_rate`], in messages per second.
 const PTP_RATE_MAX: u32 = 10_000_000;
 
-/// Options for PTP.
+/// Options for PTP: interfaces, transports, profile and the values that replace its defaults.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PtpConfig {
     /// Interfaces on which PTP is served; if empty, PTP is off.
     pub interfaces: Vec<String>,
-    /// Transports on these interfaces.
+    /// Transports of PTP, each with one port on every interface.
     pub transports: Vec<PtpPortTransport>,
     /// Profile, which supplies the defaults.
     pub profile: PtpProfile,
@@ -30,7 +30,7 @@ pub struct PtpConfig {
     pub priority1: u8,
     /// Priority2: ranks clocks of equal quality; lower values win.
     pub priority2: u8,
-    /// Clock class while synchronised; by default derived from the source.
+    /// Clock class; by default derived from the source. While TAI is unknown, at least 13.
     pub clock_class: Option<u8>,
     /// Interval of Announce messages, in log2 seconds; by default that of the profile.
     pub log_announce: Option<i8>,
@@ -43,10 +43,11 @@ pub struct PtpConfig {
     pub one_step: bool,
     /// True to answer NetSync Monitor requests.
     pub monitor: bool,
-    /// Maximum number of simultaneous unicast grants, each for one client and type of message; 0
-    /// disables them.
+    /// Maximum number of simultaneous unicast grants of a port, each for one client and type of
+    /// message; 0 disables them.
     pub unicast_grants: usize,
-    /// Maximum rate granted to all clients together, in messages per second.
+    /// Maximum rate granted to all clients of a port together, in messages per second; a Sync
+    /// counts twice.
     pub unicast_rate: u32,
     /// Prefixes of clients that may get grants; if empty, the networks of the interface.
     pub unicast_allow: Vec<Prefix>,
@@ -146,7 +147,8 @@ impl PtpConfig {
         }
     }
 
-    /// Returns the settings of a port.
+    /// Returns the settings of the port with this number, transport and MAC address: those of the
+    /// profile, with the configured values.
     pub(super) fn port(
         &self,
         number: u16,

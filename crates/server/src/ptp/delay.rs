@@ -64,7 +64,8 @@ impl DelayResponse {
 }
 
 impl DelayResponder<'_> {
-    /// Parses and answers a request (IEEE 1588-2019, clause 11.3.2).
+    /// Parses and answers the bytes of a request received at `receive` (IEEE 1588-2019, clause
+    /// 11.3.2); the error is the reason for which it is refused.
     pub fn respond_to_bytes(
         &self,
         request: &[u8],
@@ -76,7 +77,8 @@ impl DelayResponder<'_> {
         self.respond(&message, context, receive)
     }
 
-    /// Answers a request that passed [`check_message`].
+    /// Answers a request that passed [`check_message`] and was received at `receive`; the error is
+    /// the reason for which it is refused.
     pub(super) fn respond(
         &self,
         request: &Message<'_>,
@@ -126,8 +128,9 @@ fn is_monitor(request: &Message<'_>) -> bool {
 }
 
 impl ClockPort {
-    /// Answers a `Pdelay_Req` in two steps, in every state of the port, unless the clock is
-    /// unusable.
+    /// Answers a `Pdelay_Req` from the link in two steps, in every state of the port, if the port
+    /// uses the peer-to-peer mechanism and the clock is usable; otherwise returns the reason for
+    /// refusal.
     ///
     /// In the standard the `Pdelay_Resp_Follow_Up` carries the correction of the request (clause
     /// 11.4.2). Here the `Pdelay_Resp` carries it, so that the follow-up can be made from that

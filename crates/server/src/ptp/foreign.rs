@@ -14,7 +14,8 @@ pub const FOREIGN_MASTERS_MAX: usize = 5;
 /// Number of Announce intervals after which a master that was received once is removed
 /// (`FOREIGN_MASTER_TIME_WINDOW`).
 const TIME_WINDOW: i64 = 4;
-/// Limits to which a master's Announce interval is clamped, in log2 seconds (annex I.3.2).
+/// Limits to which a master's Announce interval is clamped, in log2 seconds (annex I.3.2), here and
+/// below.
 const LOG_INTERVAL_MIN: i8 = -7;
 const LOG_INTERVAL_MAX: i8 = 4;
 /// Value of `stepsRemoved` from which a master does not qualify (clause 9.3.2.5).
@@ -62,7 +63,7 @@ impl PartialOrd for MasterRank {
 /// Foreign master known from its Announce messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ForeignMasterRecord {
-    /// Rank by the last Announce message.
+    /// Rank of the master by its last Announce message.
     pub rank: MasterRank,
     /// True if a second Announce arrived within the time window (`FOREIGN_MASTER_THRESHOLD`).
     pub qualified: bool,
@@ -95,7 +96,8 @@ impl ForeignMasters {
         self.records.clear();
     }
 
-    /// Processes an Announce message from another clock.
+    /// Stores the sender of an Announce message, or updates its record. Fails if the message does
+    /// not qualify a master, or if there is no room for a further record.
     pub(super) fn process_announce(
         &mut self,
         header: &Header,
@@ -136,8 +138,8 @@ impl ForeignMasters {
         self.replace_worst(record)
     }
 
-    /// Replaces the worst record if the new one is better. Records that are not qualified are
-    /// replaced first.
+    /// Replaces the worst record if the new one has a better rank, otherwise fails. Among the
+    /// stored records, those that are not qualified count as worst.
     fn replace_worst(&mut self, record: ForeignMasterRecord) -> Result<(), PtpRefusal> {
         let worst = self.records.iter_mut().max_by_key(|known| (!known.qualified, known.rank));
         match worst {
@@ -154,19 +156,19 @@ impl ForeignMasters {
         foreign.last_announce_at + Span::from_ns(foreign.interval.as_ns().saturating_mul(intervals))
     }
 
-    /// Removes the masters that have timed out.
+    /// Removes the masters that have timed out by `now`.
     pub(super) fn expire(&mut self, now: Timestamp<Monotonic>) {
         let mut records = std::mem::take(&mut self.records);
         records.retain(|foreign| now < self.expiry(foreign));
         self.records = records;
     }
 
-    /// Returns the time at which the next master times out; `None` if there is none.
+    /// Returns the earliest time at which a master times out; `None` if there is none.
     pub(super) fn next_expiry(&self) -> Option<Timestamp<Monotonic>> {
         self.records.iter().map(|foreign| self.expiry(foreign)).min()
     }
 
-    /// Returns the best qualified master.
+    /// Returns the best qualified master; `None` if none is qualified.
     pub(super) fn best(&self) -> Option<&ForeignMasterRecord> {
         self.records.iter().filter(|foreign| foreign.qualified).min_by_key(|foreign| foreign.rank)
     }

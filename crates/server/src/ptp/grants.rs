@@ -14,9 +14,9 @@ const LOG_INTERVAL_MAX: i8 = 10;
 
 /// Maximum number of grants of one address, which may represent several ports and clocks.
 const PEER_GRANTS: usize = 64;
-/// Divisor for the share of the rate limit that one address may use, and the rate in messages per
-/// second that it may use in any case.
+/// Divisor for the share of the rate limit that one address may use.
 const PEER_RATE_SHARE: u64 = 16;
+/// Rate that one address may use even if its share is less, in messages per second.
 const PEER_RATE_MIN: u64 = 512;
 /// Delay of the first message after the request, at most.
 const FIRST_MESSAGE_DELAY: Span = Span::from_ms(125);
@@ -60,7 +60,7 @@ impl UnicastGrant {
     }
 }
 
-/// Message to send now.
+/// Message of a grant that is to be sent now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct DueMessage {
     pub(super) client: GrantHolder,
@@ -68,7 +68,7 @@ pub(super) struct DueMessage {
     pub(super) sequence_id: u16,
 }
 
-/// Grants of a port.
+/// Unicast grants of a port, with the schedule of their messages.
 #[derive(Clone, Debug)]
 pub(super) struct Grants {
     settings: UnicastGrantLimits,
@@ -78,7 +78,8 @@ pub(super) struct Grants {
     cost: u64,
 }
 
-/// Returns the cost of a grant: its messages in 2^10 s, doubled for Sync because of `Follow_Up`.
+/// Returns the cost of a grant: its number of messages in 2^10 s, doubled for Sync because of
+/// `Follow_Up`.
 const fn cost(kind: MessageType, log_interval: i8) -> u64 {
     let each = if matches!(kind, MessageType::Sync) { 2 } else { 1 };
     each << (LOG_INTERVAL_MAX - log_interval)
@@ -92,8 +93,9 @@ impl Grants {
         Self { settings, by_key: BTreeMap::new(), queue: BTreeSet::new(), cost: 0 }
     }
 
-    /// Grants or renews messages; returns the duration in seconds. The duration may be shorter than
-    /// requested; if anything else cannot be granted, the result is `None`.
+    /// Grants or renews messages of type `kind` to a client, at an interval in log2 seconds;
+    /// returns the granted duration in seconds. The duration may be shorter than requested; if
+    /// anything else cannot be granted, the result is `None` and an earlier grant stays.
     pub(super) fn request(
         &mut self,
         client: GrantHolder,
@@ -144,7 +146,8 @@ impl Grants {
         Some(duration_s)
     }
 
-    /// Returns number and cost of the other grants of the client's address.
+    /// Returns the number of the other grants of the client's address, and their cost in units of
+    /// [`cost`].
     fn peer_usage(&self, client: GrantHolder, except: &GrantKey) -> (usize, u64) {
         let least =
             GrantHolder { address: client.address.with_local_unspecified(), clock: 0, port: 0 };
@@ -202,7 +205,7 @@ impl Grants {
         }
     }
 
-    /// Returns the time of the next message or expiry; `None` without grants.
+    /// Returns the time of the next message or expiry of a grant; `None` without grants.
     pub(super) fn next_due(&self) -> Option<Timestamp<Monotonic>> {
         self.queue.first().map(|&(at, _)| at)
     }
@@ -228,7 +231,7 @@ impl Grants {
         queue == self.queue && sum == self.cost
     }
 
-    /// Returns the total rate of all grants, in messages per second.
+    /// Returns the total rate of all grants, in messages per second; a Sync counts twice.
     pub(super) fn rate(&self) -> f64 {
         self.cost as f64 / RATE_UNIT_COST as f64
     }

@@ -46,7 +46,7 @@ impl ManagementResponseData {
         Self::emitted_by(|buffer| data.emit(buffer))
     }
 
-    /// Creates data of one byte and one byte of padding.
+    /// Creates data of `value` and one byte of padding.
     fn from_byte(value: u8) -> Self {
         Self::from_pair(value, 0)
     }
@@ -137,8 +137,8 @@ impl ClockPort {
         }
     }
 
-    /// Returns data of the clock or of this port (table 59); `None` if there are none for this
-    /// identifier.
+    /// Returns the data with this identifier of the clock or of this port (table 59); `None` if
+    /// there are none.
     fn requested_data(
         &self,
         requested_id: u16,

@@ -34,20 +34,21 @@ pub struct ClockPort {
     pub(super) counts: PtpPortCounts,
 }
 
-/// Data of a port for the status.
+/// State of a port at an instant, for the status.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ClockPortStatus {
     /// Identity of the port.
     pub identity: PortIdentity,
     /// State of the port.
     pub state: PortState,
-    /// Better master to which the port yields.
+    /// Better master, because of which the port does not send; `None` if there is none.
     pub better_master: Option<ForeignMasterRecord>,
     /// All stored foreign masters, including the better one.
     pub foreign_masters: Vec<ForeignMasterRecord>,
     /// Number of unicast grants held by clients.
     pub grants: usize,
-    /// Total rate of the grants, in messages per second.
+    /// Total rate of the grants, in messages per second; a Sync counts twice because of its
+    /// `Follow_Up`.
     pub granted_rate: f64,
     /// Message counts.
     pub counts: PtpPortCounts,
@@ -94,7 +95,7 @@ impl ClockPort {
         self.state
     }
 
-    /// Returns the data of the port for the status.
+    /// Returns the state of the port, given the present state of its clock.
     #[must_use]
     pub fn view(&self, clock: &PtpClockState) -> ClockPortStatus {
         ClockPortStatus {
@@ -252,7 +253,8 @@ impl ClockPort {
     }
 }
 
-/// Values of the parent data set while nothing is measured (clauses 8.2.3.4 and 8.2.3.5).
+/// Values of the parent data set while nothing is measured (clauses 8.2.3.4 and 8.2.3.5), here and
+/// below.
 const UNKNOWN_VARIANCE: u16 = 0xffff;
 const UNKNOWN_PHASE_CHANGE_RATE: u32 = 0x7fff_ffff;
 
@@ -293,7 +295,7 @@ impl PtpPortCounts {
         self.sent[(bits & 0xf) as usize] += 1;
     }
 
-    /// Counts a refusal.
+    /// Counts a refusal of a message, or of a single request in one.
     pub(super) const fn count_refused(&mut self, reason: PtpRefusal) {
         self.refused[reason as usize] += 1;
     }

@@ -71,7 +71,7 @@ impl PtpRefusal {
     /// Number of reasons.
     pub const COUNT: usize = 18;
 
-    /// Returns its name in counters.
+    /// Returns the name of the reason in counters.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -4,7 +4,7 @@
 use horolog_wire::ethernet::MacAddress;
 use horolog_wire::ptp::PortIdentity;
 
-/// Transport of one port.
+/// Transport of PTP messages of one port.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum PtpPortTransport {
     /// UDP over IPv4 (annex C).
@@ -37,7 +37,7 @@ pub enum DelayMechanism {
 }
 
 impl DelayMechanism {
-    /// Returns the code in messages.
+    /// Returns the code of the mechanism in messages (table 21).
     #[must_use]
     pub const fn number(self) -> u8 {
         match self {
@@ -58,7 +58,7 @@ pub enum PtpProfile {
     G8275_2,
 }
 
-/// Unknown profile.
+/// Error of parsing a name that is not that of a supported profile.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "unknown profile '{0}'; choose default-e2e, default-p2p or g8275.2 (not g8275.1, power or \
@@ -81,7 +81,7 @@ impl PtpProfile {
     /// All profiles.
     pub const ALL: [Self; 3] = [Self::DefaultE2e, Self::DefaultP2p, Self::G8275_2];
 
-    /// Returns the name in options.
+    /// Returns the name of the profile in options.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -101,7 +101,7 @@ impl PtpProfile {
         }
     }
 
-    /// Returns the default domain.
+    /// Returns the default domain of the profile.
     #[must_use]
     pub const fn default_domain(self) -> u8 {
         match self {
@@ -110,7 +110,7 @@ impl PtpProfile {
         }
     }
 
-    /// Returns the permitted domains.
+    /// Returns the domains that the profile permits.
     #[must_use]
     pub const fn domains(self) -> std::ops::RangeInclusive<u8> {
         match self {
@@ -119,7 +119,7 @@ impl PtpProfile {
         }
     }
 
-    /// Returns the delay mechanism of its clients.
+    /// Returns the delay mechanism of the clients in the profile.
     #[must_use]
     pub const fn delay(self) -> DelayMechanism {
         match self {
@@ -128,7 +128,8 @@ impl PtpProfile {
         }
     }
 
-    /// Returns true if its ports use multicast; otherwise clients request unicast messages.
+    /// Returns true if the ports of the profile use multicast; otherwise clients request unicast
+    /// messages.
     #[must_use]
     pub const fn multicast(self) -> bool {
         !matches!(self, Self::G8275_2)
@@ -164,7 +165,7 @@ impl PtpProfile {
 /// Settings common to all ports of a clock.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClockSettings {
-    /// Clock identity.
+    /// Clock identity, eight bytes (EUI-64).
     pub identity: u64,
     /// Domain number.
     pub domain: u8,
@@ -200,7 +201,7 @@ impl ClockSettings {
     }
 }
 
-/// Settings of a port.
+/// Settings of a PTP port: its identity on the network, message intervals, modes and limits.
 #[allow(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PortSettings {
@@ -216,7 +217,7 @@ pub struct PortSettings {
     pub log_sync: i8,
     /// Minimum interval between a client's `Delay_Req` messages, in log2 seconds.
     pub log_min_delay_req: i8,
-    /// Number of intervals without an Announce after which a master times out.
+    /// Number of Announce intervals without an Announce after which a master times out.
     pub announce_receipt_timeout: u8,
     /// True if the port sends to the multicast group and processes messages to it.
     pub multicast: bool,
@@ -228,7 +229,7 @@ pub struct PortSettings {
     pub monitor: bool,
     /// Limits of unicast grants.
     pub unicast: UnicastGrantLimits,
-    /// Protocol address in network byte order, for management messages.
+    /// Protocol address in network byte order, for messages; only the first 16 bytes are used.
     pub address: Vec<u8>,
     /// MAC address of the interface.
     pub mac: MacAddress,
@@ -247,17 +248,18 @@ impl PortSettings {
 pub struct UnicastGrantLimits {
     /// Maximum number of grants, each for one client and type of message.
     pub grants_max: usize,
-    /// Maximum total rate, in messages per second.
+    /// Maximum total rate, in messages per second; a Sync counts twice because of its `Follow_Up`.
     pub rate_max: u32,
     /// Maximum duration of a grant, in seconds.
     pub duration_max_s: u32,
-    /// Shortest message interval, in log2 seconds.
+    /// Shortest message interval that is granted, in log2 seconds.
     pub log_interval_min: i8,
 }
 
 impl UnicastGrantLimits {
-    /// Limits for 512 clients with 64 Sync messages and delay requests per second each; intervals
-    /// and durations are those of G.8275.2 (table A.5).
+    /// Default limits: 4,096 grants and 65,536 messages per second, such as 512 clients with 64
+    /// Sync messages per second each, which count twice. Intervals and durations are those of
+    /// G.8275.2 (table A.5).
     pub const DEFAULT: Self =
         Self { grants_max: 4096, rate_max: 65_536, duration_max_s: 1000, log_interval_min: -7 };
 }

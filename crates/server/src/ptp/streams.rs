@@ -18,7 +18,7 @@ pub(super) struct PtpMessageSchedule {
 }
 
 impl PtpMessageSchedule {
-    /// Creates a schedule whose first message is due at `next_due`.
+    /// Creates a schedule with this interval in log2 seconds, whose first message is due at `next`.
     pub(super) const fn new(log_interval: i8, next: Timestamp<Monotonic>) -> Self {
         Self { next_due: next, interval: interval_from_log(log_interval), sequence_id: 0 }
     }
@@ -38,7 +38,8 @@ impl PtpMessageSchedule {
 }
 
 impl ClockPort {
-    /// Makes the state decision and sends the messages that are due at `now`.
+    /// Makes the state decision and, if the port is a master, sends the messages that are due at
+    /// `now`.
     pub fn process_due(
         &mut self,
         clock: &PtpClockState,
@@ -104,8 +105,8 @@ impl ClockPort {
         compose::send_message(out, &mut self.counts, to, &message, true);
     }
 
-    /// Sends the follow-up of an event message of this port, of which the bytes and the transmit
-    /// time are passed.
+    /// Sends the follow-up of a two-step Sync or `Pdelay_Resp` of this port, of which the bytes,
+    /// the destination and the transmit time `at` are passed. Other messages have none.
     pub fn process_transmitted(
         &mut self,
         message: &[u8],

@@ -47,7 +47,7 @@ pub(crate) struct BoundServerLivePage {
     page: String,
 }
 
-/// Live page that is served. Dropping it stops that.
+/// Live page that is served. Dropping it stops its threads.
 #[derive(Debug)]
 pub(crate) struct ServerLivePage {
     responder: HttpResponder,
@@ -61,7 +61,7 @@ struct SnapshotHistory {
     status: ServerStatus,
 }
 
-/// JSON data for the live page.
+/// JSON data for the live page: the snapshots that it lacks, the status and the warnings.
 #[derive(Serialize)]
 struct ServerLivePayload<'a> {
     schema: &'static str,
@@ -98,7 +98,8 @@ impl ServerLivePage {
     }
 }
 
-/// Serves the live page, if configured.
+/// Serves the live page, if it was opened. The functions return the status without and with the
+/// numbers of stored clients.
 pub(crate) fn start(
     opened: Option<BoundServerLivePage>,
     (status, status_with_clients): (
@@ -165,7 +166,7 @@ fn respond(
 }
 
 impl SnapshotHistory {
-    /// Creates a history of this length, with a snapshot of the first status.
+    /// Creates a history of at most `length` snapshots, with one of the first status.
     fn new(length: usize, status: ServerStatus) -> Self {
         let mut snapshots = RecentItems::new(length);
         snapshots.push(ServerSnapshot::from_status(None, &status));

@@ -4,12 +4,12 @@ use serde::Serialize;
 
 use crate::ServerStatus;
 
-/// Counts of both engines.
+/// Counts since the start, over both engines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 struct SnapshotCounts {
     /// Datagrams received as requests by either engine.
     requests: u64,
-    /// Replies sent.
+    /// Replies sent by both engines.
     replies: u64,
     /// Replies sent by the socket threads.
     by_sockets: u64,
@@ -18,13 +18,14 @@ struct SnapshotCounts {
     /// Datagrams that the kernel dropped because a receive buffer was full; not part of the
     /// requests.
     dropped: u64,
-    /// Requests dropped by rate limits and prefix lists.
+    /// Requests dropped by rate limits and prefix lists of both engines.
     limited: u64,
-    /// Requests not answered for any other reason.
+    /// Requests that the socket threads did not answer for a reason other than rate limits and
+    /// prefix lists.
     ignored: u64,
-    /// Replies in interleaved mode.
+    /// Replies in interleaved mode by both engines.
     interleaved: u64,
-    /// Replies with NTS.
+    /// Replies of the socket threads with NTS.
     nts: u64,
     /// Successful NTS-KE exchanges.
     nts_ke: u64,
@@ -94,8 +95,8 @@ impl SnapshotCounts {
 }
 
 impl ServerSnapshot {
-    /// Returns the snapshot of `status`, with rates since the previous snapshot and the status of
-    /// which that was.
+    /// Returns the snapshot of `status`. Its rates are those since the previous snapshot and status
+    /// `earlier`, or 0 without these.
     pub(super) fn from_status(
         earlier: Option<(&Self, &ServerStatus)>,
         status: &ServerStatus,
@@ -137,7 +138,7 @@ mod tests {
 
     use super::*;
     use crate::server_status::tests::sample;
-    use crate::{IgnoreReason, ResponseTimes};
+    use crate::{IgnoreReason, ResponseTimeHistogram};
 
     #[test]
     fn rates_are_of_the_time_between_two_snapshots() {
@@ -177,7 +178,7 @@ mod tests {
 
     #[test]
     fn response_times_are_of_the_replies_between_two_snapshots() {
-        let mut times = ResponseTimes::default();
+        let mut times = ResponseTimeHistogram::default();
         let mut after = |times_ns: &[i64]| {
             for ns in times_ns {
                 times.count(Span::from_ns(*ns));

@@ -101,14 +101,15 @@ pub(super) struct Calibrator {
     /// UTC minus `CLOCK_MONOTONIC` by the last plausible sentence, if no other evidence supports
     /// it.
     unconfirmed: Option<Span>,
-    /// Last consecutive sentences whose time is implausible.
+    /// Last consecutive sentences whose time is implausible; `None` if the last sentence with a fix
+    /// was not one of these.
     unconfirmed_sentences: Option<UnconfirmedSentences>,
     labeller: PulseLabeller,
     settings: ServoSettings,
     servo: Servo,
     steering: Option<ClockSteering>,
     steering_ended: Option<String>,
-    /// Present frequency correction, its last change, and the instant of that change.
+    /// Present frequency correction and its last change, in ppb, and the instant of that change.
     commanded_ppb: f64,
     change_ppb: f64,
     changed_at: Option<Timestamp<Monotonic>>,
@@ -121,12 +122,12 @@ pub(super) struct Calibrator {
     /// Frames received since the line was opened, and the last one that was rejected.
     frames: SentenceCounts,
     rejected: Option<RejectedSentence>,
-    /// Latest time by sentences alone.
+    /// Latest time by sentences alone; `None` before the first.
     coarse: Option<SentenceOnlyTime>,
     steps: u64,
     last_pulse: LastInputStatus,
     last_sentence: LastInputStatus,
-    /// UTC of the last pulse that entered the estimate.
+    /// UTC of the last pulse that entered the estimate; `None` before the first.
     reference: Option<Timestamp<Utc>>,
     fixes: FixStates,
     ticked_at: Option<Timestamp<Monotonic>>,
@@ -138,7 +139,7 @@ pub(super) struct Calibrator {
     selection_history: SteeringSuspension,
     state: SynchronisationState,
     notices: Vec<String>,
-    /// Error of the serial line, gpsd connection or pulse device.
+    /// Error of the serial line, gpsd connection or pulse device; `None` if these work.
     pub(super) input_error: Option<SourceError>,
 }
 
@@ -226,7 +227,8 @@ impl Calibrator {
         }
     }
 
-    /// Processes line input other than sentences: leap reports, fix reports and frame counts.
+    /// Processes line input other than sentences: leap reports, fix reports, frame counts and the
+    /// last rejected frame.
     pub(super) fn push_line_input(&mut self, input: &ReceiverLineInput) {
         input.leaps.iter().for_each(|report| self.leap_report(report));
         input.fixes.iter().for_each(|(note, at)| self.fixes.apply_report(*note, *at));
@@ -287,7 +289,7 @@ impl Calibrator {
         self.report_state();
     }
 
-    /// Adds a notice when the locked state is lost, and when it is reached again.
+    /// Adds a notice when the state becomes locked, holdover or unsynchronised.
     fn report_state(&mut self) {
         let previous = std::mem::replace(&mut self.state, self.servo.state());
         let is_reported = matches!(
@@ -313,7 +315,8 @@ impl Calibrator {
         std::mem::take(&mut self.notices)
     }
 
-    /// Returns the step of the clock by another program since the last pulse, if there was one.
+    /// Returns the step of the clock by another program since the last pulse; `None` if there was
+    /// none above [`STEP_MIN`], or it is that of the announced leap second.
     fn foreign_step(&self, readings: &ClockReadings) -> Option<Span> {
         self.servo
             .external_step(readings.realtime_minus_monotonic)

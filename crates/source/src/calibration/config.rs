@@ -86,7 +86,7 @@ pub struct CalibrationConfig {
     pub oscillator: OscillatorModel,
     /// Maximum time from a pulse to the start of its sentence.
     pub sentence_lag: Span,
-    /// Log of every pulse and correction.
+    /// Log of every pulse and correction; `None` without one.
     pub error_log: Option<ClockErrorLogConfig>,
     /// Units of SHM outputs, as of the NTP SHM driver.
     pub shm_outputs: Vec<u8>,
@@ -97,7 +97,8 @@ pub struct CalibrationConfig {
 }
 
 impl CalibrationConfig {
-    /// Default largest sentence lag: a later sentence could be an early one of the next second.
+    /// Default and largest permitted sentence lag: a later sentence could be an early one of the
+    /// next second.
     pub const SENTENCE_LAG_DEFAULT: Span = Span::from_ms(950);
 
     /// Returns the name of the source in messages.
@@ -124,7 +125,8 @@ impl CalibrationConfig {
         line.into_iter().chain(pulse).collect()
     }
 
-    /// Checks that the devices and hosts of the options are present, without opening a device.
+    /// Checks that the devices and hosts of the options and the directory of the log are present,
+    /// without opening a device.
     ///
     /// # Errors
     ///
@@ -149,7 +151,8 @@ impl CalibrationConfig {
         }
     }
 
-    /// Validates the configuration.
+    /// Checks the pulse input, the limits of times and of the log's size, and that no SHM unit
+    /// occurs twice; the error is the first violation.
     pub fn check(&self) -> Result<(), SourceSpecError> {
         if let Some(pulse) = &self.pulse {
             pulse.check()?;

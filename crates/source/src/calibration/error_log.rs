@@ -90,7 +90,7 @@ impl ClockErrorLog {
         Ok(Self { sender: Some(sender), failures, thread: Some(thread) })
     }
 
-    /// Queues an entry; never blocks.
+    /// Queues an entry without blocking; if the queue is full, the entry is lost and counted.
     pub(super) fn write(&self, entry: &ClockErrorLogEntry) {
         let is_lost = self.sender.as_ref().is_none_or(|log| log.try_send(*entry).is_err());
         self.failures.fetch_add(is_lost.into(), Ordering::Relaxed);

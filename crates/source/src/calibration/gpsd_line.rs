@@ -46,7 +46,7 @@ impl CharacterTransport for GpsdConnection {
 
 /// Opens a reader of the sentences of the gpsd at `HOST:PORT`, which is resolved once. The
 /// connection is retried, since gpsd may start later; the resolution is retried only if
-/// `may_be_absent`.
+/// `may_come_later`, otherwise its failure is the error.
 pub(super) fn open(address: &str, may_come_later: bool) -> Result<ReceiverLineReader, SourceError> {
     let mut resolved = match resolve(address) {
         Err(fault) if !may_come_later => return Err(fault),

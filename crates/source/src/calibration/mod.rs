@@ -40,7 +40,8 @@ fn lock(shared: &SharedCalibrator) -> MutexGuard<'_, Calibrator> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Reads the system's clocks as for a poll of a source.
+/// Reads the system's clocks as for a poll of a source; the leap seconds of the server are left at
+/// none.
 fn read_clocks() -> ClockReadings {
     ClockReadings {
         realtime_minus_monotonic: realtime_minus_monotonic().offset,
@@ -61,12 +62,14 @@ pub struct PreparedCalibration {
 }
 
 impl PreparedCalibration {
-    /// Opens the configured devices. If the server has other sources, a serial line or pulse device
-    /// may be absent at first; opening it is then retried. `plausibility` limits acceptable times.
+    /// Opens the configured devices. If the server has other sources, a serial line, pulse device
+    /// or host of gpsd may be absent at first; opening it is then retried. `plausibility` limits
+    /// acceptable times.
     ///
     /// # Errors
     ///
-    /// Names the missing device, or the program that steers the clock, in one line.
+    /// Names the missing device, the output or log that cannot be opened, the program that steers
+    /// the clock, or the missing capability, in one line.
     pub fn open(
         config: &CalibrationConfig,
         has_other_source: bool,
@@ -136,19 +139,19 @@ pub struct RunningCalibration {
 
 impl std::fmt::Debug for RunningCalibration {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Calibration").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("RunningCalibration").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
 impl RunningCalibration {
-    /// Returns its time source.
+    /// Returns the time source that reports the calibration's estimates.
     #[must_use]
     pub fn source(&self) -> Box<dyn TimeSource> {
         let (name, shared) = (self.name.clone(), Arc::clone(&self.shared));
         Box::new(CalibrationTimeSource { name, shared, first_report_deadline: None })
     }
 
-    /// Returns the data of `horolog status`.
+    /// Returns the calibration's part of the output of `horolog status`.
     #[must_use]
     pub fn status(&self) -> CalibrationStatus {
         let (status, stability) = {

@@ -18,7 +18,8 @@ pub(super) struct PulseInput {
 }
 
 impl PulseInput {
-    /// Opens the device, which must be present unless `may_be_absent`.
+    /// Opens the device. If `may_be_absent`, a failure to open it is no error, and opening is
+    /// retried.
     pub(super) fn open(spec: &PulseSpec, may_be_absent: bool) -> Result<Self, SourceError> {
         let opener_spec = spec.clone();
         match Self::with_opener(Box::new(move || opener_spec.open()), RETRY_INTERVAL) {

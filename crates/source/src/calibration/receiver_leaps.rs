@@ -10,7 +10,7 @@ use crate::{NextLeap, ReceiverLeapReport, ServerLeapSeconds};
 /// in 12.5 minutes.
 const CONFIRMATIONS_MIN: u32 = 10;
 
-/// Value that is accepted after this many equal reports in a row.
+/// Value that is accepted after [`CONFIRMATIONS_MIN`] equal reports in a row.
 #[derive(Clone, Copy, Debug)]
 struct ConfirmedValue<T> {
     candidate: Option<(T, u32)>,
@@ -43,13 +43,14 @@ const OLD_OFFSET_TIME: Span = Span::from_ns(8 * 86_400 * NS_PER_S);
 pub(super) struct ReceiverLeapSeconds {
     tai_minus_utc_s: ConfirmedValue<i32>,
     next: ConfirmedValue<NextLeap>,
-    /// TAI minus UTC before the last leap second, and that leap second.
+    /// TAI minus UTC in seconds before the last leap second, and that leap second; `None` if none
+    /// has passed, or that value was not confirmed.
     previous: Option<(i32, LeapSecond)>,
 }
 
 impl ReceiverLeapSeconds {
-    /// Processes a report at `now`. A next leap second was decoded with the time of the system
-    /// clock, so it is ignored unless the clock is correct.
+    /// Processes a report at `now`. A report of a next leap second was decoded with the time of the
+    /// system clock, so all of it is ignored unless the clock is correct (`is_clock_right`).
     pub(super) fn apply_report(
         &mut self,
         report: &ReceiverLeapReport,
@@ -86,14 +87,14 @@ impl ReceiverLeapSeconds {
         known.tai_minus_utc_s.is_none_or(|known_s| known_s == reported_s).then_some(reported_s)
     }
 
-    /// Returns the next leap second; `None` if the receiver reports none, if the server's list
-    /// decides, or if the receiver's TAI minus UTC contradicts the server's.
+    /// Returns the report of the next leap second; `None` if none is confirmed, if the server's
+    /// list decides, or if the receiver's TAI minus UTC contradicts the server's.
     pub(super) fn next(&self, known: &ServerLeapSeconds) -> Option<NextLeap> {
         let is_used = !known.has_list && self.rejection(known).is_none();
         self.next.confirmed.filter(|_| is_used)
     }
 
-    /// Describes the report that is rejected, if any, in one line.
+    /// Describes the receiver's report that is rejected, in one line; `None` if none is.
     pub(super) fn rejection(&self, known: &ServerLeapSeconds) -> Option<String> {
         let reported_s = self.tai_minus_utc_s.confirmed?;
         if let Some(known_s) = known.tai_minus_utc_s.filter(|known_s| *known_s != reported_s) {

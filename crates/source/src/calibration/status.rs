@@ -26,19 +26,21 @@ pub struct CalibrationStatus {
     pub name: String,
     /// Synchronisation state; `coarse` without a pulse input while sentences agree.
     pub state: Cow<'static, str>,
-    /// Reason why there is no time at present.
+    /// Reason why there is no time at present; absent if there is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// System clock minus UTC, in nanoseconds.
+    /// System clock minus UTC, in nanoseconds; absent if there is no time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offset_ns: Option<i64>,
     /// Standard deviation of the offset in nanoseconds; without a pulse input, its error bound.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uncertainty_ns: Option<f64>,
-    /// Free-running frequency error of the clock, relative to UTC, in parts per billion.
+    /// Free-running frequency error of the clock, relative to UTC, in parts per billion; absent
+    /// while there is no estimate by pulses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frequency_ppb: Option<f64>,
-    /// Standard deviation of the pulses' noise, in nanoseconds.
+    /// Standard deviation of the pulses' noise, in nanoseconds; absent until enough pulses have
+    /// arrived.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub noise_ns: Option<f64>,
     /// Allan deviations of the system clock against the pulses, over the last hours.
@@ -48,12 +50,12 @@ pub struct CalibrationStatus {
     /// True if steering is suspended because the majority of the sources contradicts the
     /// calibration.
     pub control_suspended: bool,
-    /// Time in holdover so far, in seconds.
+    /// Time in holdover so far, in seconds; absent in other states.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holdover_s: Option<f64>,
     /// Holdover limit, in seconds.
     pub holdover_limit_s: f64,
-    /// Reason why the clock is no longer steered.
+    /// Reason why the clock is no longer steered; absent if no error has ended the steering.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub control_ended: Option<String>,
     /// Number of steps of the system clock.
@@ -62,23 +64,24 @@ pub struct CalibrationStatus {
     pub pulses: NamedCounts,
     /// Counts of sentences by reject reason, and of accepted ones.
     pub sentences: NamedCounts,
-    /// Last malformed sentence, with the reason.
+    /// Last malformed sentence, with the reason; absent before the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rejected_sentence: Option<String>,
     /// Outputs to other programs.
     pub outputs: Vec<SampleOutputStatus>,
-    /// TAI minus UTC in seconds, as reported by the receiver.
+    /// TAI minus UTC in seconds, as reported by the receiver; absent if it is not confirmed, or
+    /// contradicts the server's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tai_minus_utc_s: Option<i32>,
     /// Pending leap second, by the server's list, the receiver or the kernel: the operation, and
-    /// the day at whose end it happens.
+    /// the day at whose end it happens; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pending_leap: Option<String>,
-    /// Rejected report of the receiver on leap seconds.
+    /// Rejected report of the receiver on leap seconds; absent if none is rejected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub leap_rejection: Option<String>,
-    /// Entries of the clock-error log that could not be written, or with which its full file could
-    /// not be rotated.
+    /// Number of entries of the clock-error log that could not be written, or with which its full
+    /// file could not be rotated; absent without a log.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log_failures: Option<u64>,
     /// CPU that is reserved for the thread; absent if there is none.
@@ -117,7 +120,7 @@ impl NamedCounts {
         self.set(name, self.get(name) + 1);
     }
 
-    /// Sets a count that is maintained by another component.
+    /// Sets a count that is maintained by another component; 0 leaves it unchanged.
     pub(super) fn set(&mut self, name: &'static str, count: u64) {
         if count > 0 {
             self.0.insert(name.into(), count);

@@ -101,7 +101,8 @@ fn wait_for_pulse(
     Ok(())
 }
 
-/// Passes the available sentences to the calibrator; an error if there were none for too long.
+/// Passes the input of the line to the calibrator; an error if the line is closed, had no sentences
+/// for too long, or cannot be read.
 fn fetch_sentences(
     shared: &SharedCalibrator,
     reader: &mut ReceiverLineReader,

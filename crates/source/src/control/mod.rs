@@ -83,7 +83,8 @@ pub enum ClockSteeringError {
 /// Exclusive steering of a clock; it ends when another program changes the frequency.
 pub struct ClockSteering {
     clock: Box<dyn SteerableClock>,
-    /// Last frequency set, or that of the first reading, in parts per billion.
+    /// Last frequency set, or that of the first reading, in parts per billion; `None` before
+    /// either.
     set_ppb: Option<f64>,
     is_cleared: bool,
 }
@@ -94,7 +95,9 @@ impl ClockSteering {
         Self { clock: Box::new(clock), set_ppb: None, is_cleared: false }
     }
 
-    /// Sets the frequency correction relative to the nominal frequency, in parts per billion.
+    /// Sets the frequency correction relative to the nominal frequency, in parts per billion,
+    /// limited to [`clock_steering::FREQUENCY_MAX_PPB`]; a value that is not finite is ignored. An
+    /// error if another program has changed the frequency.
     pub fn set_frequency(&mut self, ppb: f64) -> Result<(), ClockSteeringError> {
         self.verify_frequency()?;
         let max_ppb = clock_steering::FREQUENCY_MAX_PPB;
@@ -125,13 +128,14 @@ impl ClockSteering {
         Ok(self.set_ppb)
     }
 
-    /// Steps the clock forward by `by`.
+    /// Steps the clock forward by `by`, or backward if that is negative. An error if another
+    /// program has changed the frequency.
     pub fn step(&mut self, by: Span) -> Result<(), ClockSteeringError> {
         self.verify_frequency()?;
         Ok(self.clock.step(by)?)
     }
 
-    /// Sets the status of the clock.
+    /// Sets the status that other programs read from the kernel.
     pub fn set_status(
         &mut self,
         declaration: &DeclaredClockStatus,

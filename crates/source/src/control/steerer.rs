@@ -35,7 +35,8 @@ impl fmt::Display for SteeringProcess {
     }
 }
 
-/// Returns the first process that steers the system clock, as far as `/proc` shows it.
+/// Returns the process with the lowest number that steers the system clock, as far as `/proc` shows
+/// it; `None` if there is none.
 #[must_use]
 pub fn find_steerer() -> Option<SteeringProcess> {
     find_in(Path::new("/proc"))

@@ -20,7 +20,7 @@ const RECEIVERS_MAX: usize = 16;
 #[derive(Clone, Debug)]
 pub(crate) struct FixStates<R = Talker> {
     reports: VecDeque<(R, bool, Timestamp<Monotonic>)>,
-    /// Instant of the last GSA with a fix.
+    /// Instant of the last GSA with a fix; `None` before the first.
     last_gsa_fix: Option<Timestamp<Monotonic>>,
 }
 
@@ -31,8 +31,9 @@ impl<R> Default for FixStates<R> {
 }
 
 impl FixStates {
-    /// Processes a sentence whose first character arrived at `at`. Returns true if it contains the
-    /// time of a receiver that has a fix or has never sent a fix report.
+    /// Processes a sentence whose first character arrived at `at`. Returns true if it contains a
+    /// time and reports a fix itself, or its receiver may have one
+    /// ([`may_have_fix`](Self::may_have_fix)).
     pub(crate) fn apply_sentence(
         &mut self,
         sentence: &Result<ParsedSentence, SentenceError>,
@@ -48,8 +49,8 @@ impl FixStates {
         sentence.is_ok()
     }
 
-    /// Processes a fix report that arrived at `at`. A report without a fix for a single satellite
-    /// system is ignored while another report shows a fix.
+    /// Processes a fix report that arrived at `at`. A report for a single satellite system is never
+    /// recorded as a fix, and as the lack of one only while no other recent report shows a fix.
     pub(crate) fn apply_report(&mut self, note: TalkerFixStatus, at: Timestamp<Monotonic>) {
         self.expire(at);
         if !note.is_of_one_system {

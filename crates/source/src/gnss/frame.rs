@@ -83,8 +83,8 @@ impl Default for SentenceFramer {
 }
 
 impl SentenceFramer {
-    /// Processes a character that arrived at `at`. If it completes a valid sentence, returns the
-    /// text between `$` and `*`, and the arrival time of `$`.
+    /// Processes a character that arrived at `at`. Returns the text between `$` and `*` and the
+    /// arrival time of `$` if the character completes a valid sentence, otherwise `None`.
     pub fn push_byte(
         &mut self,
         byte: u8,

@@ -36,7 +36,7 @@ pub enum NextLeap {
 }
 
 impl NextLeap {
-    /// Returns the leap second, if there is one.
+    /// Returns the leap second; `None` if none is scheduled.
     #[must_use]
     pub const fn leap(self) -> Option<LeapSecond> {
         match self {
@@ -84,7 +84,8 @@ impl ReceiverLeapReport {
     }
 
     /// Parses a JSON line of gpsd. `now` resolves the truncated week number, so it may be wrong by
-    /// some years. `None` if the line contains no leap seconds.
+    /// up to two years. `None` if the line contains no plausible leap seconds, or is a TPV without
+    /// a fix.
     #[must_use]
     pub fn from_gpsd(line: &[u8], now: Timestamp<Utc>) -> Option<Self> {
         let report: GpsdLeapReport = serde_json::from_slice(line).ok()?;

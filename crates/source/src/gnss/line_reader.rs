@@ -48,7 +48,7 @@ impl CharacterTransport for SerialLine {
 /// Sentence with a time, or the reason why it has none, and the arrival of its first character.
 pub(crate) type TimestampedSentence = (Result<ParsedSentence, SentenceError>, Timestamp<Monotonic>);
 
-/// Malformed sentence.
+/// Malformed sentence, with the reject reason.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct RejectedSentence {
     /// Reject reason.
@@ -72,14 +72,14 @@ pub(crate) struct ReceiverLineInput {
     pub(crate) fixes: VecDeque<(TalkerFixStatus, Timestamp<Monotonic>)>,
     /// Reports of leap seconds.
     pub(crate) leaps: VecDeque<ReceiverLeapReport>,
-    /// Last rejected sentence, with the reason.
+    /// Last rejected sentence, with the reason; `None` before the first.
     pub(crate) rejected: Option<RejectedSentence>,
     /// Counts since the line was opened: now, and at the last of `sentences`.
     pub(crate) counts: SentenceCounts,
     pub(crate) counts_at_sentence: SentenceCounts,
-    /// Arrival of the last characters.
+    /// Arrival of the last characters; `None` before the first.
     pub(crate) last_received_at: Option<Timestamp<Monotonic>>,
-    /// Reason why the line was closed, until it is open again.
+    /// Reason why the line is closed; `None` while it is open.
     pub(crate) ended: Option<String>,
 }
 
@@ -168,7 +168,8 @@ impl ReceiverLineReaderThread {
         }
     }
 
-    /// Reopens the line as soon as possible; `None` if the thread should stop.
+    /// Tries to reopen the line after every [`REOPEN_WAITS`] periods of [`READ_TIMEOUT`], until it
+    /// succeeds; `None` if the thread should stop.
     fn reopen<L: CharacterTransport>(&self, open: &mut impl FnMut() -> io::Result<L>) -> Option<L> {
         loop {
             for _ in 0..REOPEN_WAITS {
@@ -262,7 +263,8 @@ pub(super) struct GpsdReportFramer {
 }
 
 impl GpsdReportFramer {
-    /// Processes a byte; returns the report that it completes. An overlong report is skipped.
+    /// Processes a byte; returns the report that it completes, without the newline, otherwise
+    /// `None`. An overlong report is skipped.
     pub(super) fn push_byte(&mut self, byte: u8) -> Option<Vec<u8>> {
         if self.line.is_empty() && byte != b'{' {
             return None;

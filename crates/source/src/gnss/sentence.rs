@@ -46,22 +46,22 @@ pub enum SentenceError {
 /// not support it send V there, even with a fix.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NoFix {
-    /// Status V and an empty time or date.
+    /// Status V or empty, and a missing or empty time or date.
     #[error("the receiver has no fix yet")]
     NoTimeYet,
-    /// Status V.
+    /// Status V or empty.
     #[error("the receiver has no fix")]
     Void,
-    /// Mode N.
+    /// Mode N (not valid).
     #[error("the receiver has no fix: mode N, data not valid")]
     NotValid,
-    /// Mode E.
+    /// Mode E (estimated).
     #[error("the receiver has no fix: mode E, estimated by dead reckoning")]
     Estimated,
-    /// Mode M.
+    /// Mode M (manual).
     #[error("the receiver has no fix: mode M, entered by hand")]
     Manual,
-    /// Mode S.
+    /// Mode S (simulator).
     #[error("the receiver has no fix: mode S, a simulator")]
     Simulated,
 }
@@ -169,13 +169,14 @@ impl<'a> SentenceFields<'a> {
         Self(text)
     }
 
-    /// Returns a field without surrounding blanks; index 0 is the sentence formatter.
+    /// Returns a field without surrounding blanks, `None` if the sentence is shorter; index 0 is
+    /// the sentence formatter.
     pub(super) fn get(self, index: usize) -> Option<&'a [u8]> {
         self.0.split(|byte| *byte == b',').nth(index).map(<[u8]>::trim_ascii)
     }
 }
 
-/// Splits six digits into pairs; an empty field yields three empty ones.
+/// Splits six digits into pairs; an empty field yields three empty ones, any other length `None`.
 fn digit_pairs(date: &[u8]) -> Option<[&[u8]; 3]> {
     match date.len() {
         0 => Some([date; 3]),
@@ -184,7 +185,8 @@ fn digit_pairs(date: &[u8]) -> Option<[&[u8]; 3]> {
     }
 }
 
-/// Parses a time of day; returns true with it for second 60, which is replaced by 59.
+/// Parses a time of day; returns true with it for second 60, which is replaced by 59. `None` if it
+/// is malformed.
 fn time_of_day(time: &[u8]) -> Option<(Span, bool)> {
     let point = time.iter().position(|byte| *byte == b'.').unwrap_or(time.len());
     let (whole, fraction) = (&time[..point], time.get(point + 1..).unwrap_or_default());
@@ -199,7 +201,7 @@ fn time_of_day(time: &[u8]) -> Option<(Span, bool)> {
     Some((Span::from_ns(seconds * NS_PER_S + ns), second == 60))
 }
 
-/// Parses day, month and a year of two or four digits.
+/// Parses day, month and a year of two or four digits; `None` if there is no such day.
 fn parse_date(date: [&[u8]; 3]) -> Option<Date> {
     let [day, month, year] = date.map(parse_number);
     let year = match (date[2].len(), year?) {
@@ -211,7 +213,7 @@ fn parse_date(date: [&[u8]; 3]) -> Option<Date> {
     Date::from_calendar(year, usize::try_from(month?).ok()?, day?)
 }
 
-/// Parses one to four digits.
+/// Parses one to four digits; `None` for any other text.
 fn parse_number(field: &[u8]) -> Option<i64> {
     let is_number = (1..=4).contains(&field.len()) && field.iter().all(u8::is_ascii_digit);
     is_number.then(|| field.iter().fold(0, |number, digit| 10 * number + i64::from(digit - b'0')))

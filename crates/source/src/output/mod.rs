@@ -37,7 +37,7 @@ pub struct SampleOutputStatus {
     pub delivered: u64,
     /// Samples that no program received.
     pub missed: u64,
-    /// Reason why the output is suspended or fails.
+    /// Reason why the output is suspended or fails; absent while it works.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -61,7 +61,8 @@ impl SampleOutput {
         Self { sink, status: SampleOutputStatus { name, delivered: 0, missed: 0, reason: None } }
     }
 
-    /// Writes a sample; returns a notice when writing begins to fail or to work again.
+    /// Writes a sample; returns a notice when writing begins to fail or to work again, otherwise
+    /// `None`.
     fn write(&mut self, sample: &OutputSample) -> Option<String> {
         let written = match &self.sink {
             SampleOutputSink::Shm(output) => {
@@ -89,7 +90,7 @@ impl SampleOutput {
     }
 }
 
-/// All outputs.
+/// All outputs of samples to other programs.
 #[derive(Debug, Default)]
 pub(crate) struct SampleOutputs(Vec<SampleOutput>);
 
@@ -132,7 +133,7 @@ impl SampleOutputs {
         self.0.iter_mut().filter_map(|output| output.write(sample)).collect()
     }
 
-    /// Records the reason for which all outputs are suspended.
+    /// Records in the status of all outputs the reason for which they are suspended.
     pub(crate) fn set_suspended(&mut self, reason: &str) {
         self.0.iter_mut().for_each(|output| output.status.reason = Some(reason.to_owned()));
     }
@@ -163,8 +164,7 @@ impl SockOutput {
         Ok(Self { path: path.to_owned(), socket })
     }
 
-    /// Sends a sample. The driver expects the offset at the clock's reading to a microsecond, so
-    /// the reading is passed as such.
+    /// Sends a sample; its reading of the system clock is truncated to 1 µs.
     ///
     /// # Errors
     ///

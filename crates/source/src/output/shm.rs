@@ -15,7 +15,7 @@ use crate::shm::{
 /// Index of the word with the number of samples that the reader averages.
 const SAMPLES_WORD: usize = 11;
 
-/// Unit of the SHM driver.
+/// Shared-memory segment of one unit of the SHM driver, to which samples are written.
 #[derive(Debug)]
 pub struct ShmOutput {
     memory: SharedMemory<WORDS>,
@@ -63,7 +63,7 @@ impl ShmOutput {
     }
 }
 
-/// Returns log2 of the maximum error in seconds, rounded up.
+/// Returns log2 of the maximum error in seconds, rounded up, from -30 to 0.
 fn precision(uncertainty: Span) -> i32 {
     let seconds = uncertainty.as_seconds().max(1e-9);
     seconds.log2().ceil().clamp(-30.0, 0.0) as i32

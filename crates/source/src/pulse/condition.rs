@@ -16,7 +16,7 @@ pub struct PulseCounts {
     pub taken: u64,
     /// Pulses of a wrong width.
     pub wrong_width: u64,
-    /// Pulses that the device counted but that were not read.
+    /// Pulses that the device counted but that were not read; only counted without a width check.
     pub missed: u64,
 }
 
@@ -26,7 +26,7 @@ pub struct PulseConditioner {
     edge: PulseEdgeKind,
     delay: Span,
     width: Option<Span>,
-    /// First edge of a pulse whose end has not arrived.
+    /// First edge of a pulse whose end has not arrived; `None` between pulses.
     first_edge: Option<PulseEdge>,
     last: Option<u32>,
     counts: PulseCounts,
@@ -40,8 +40,9 @@ impl PulseConditioner {
         Self { edge, delay, width, first_edge: None, last: None, counts: PulseCounts::default() }
     }
 
-    /// Processes an edge; returns the pulse that it completes: with its first edge, or with its
-    /// second one if the width is checked.
+    /// Processes an edge; returns the pulse that it completes (the first edge does, or the second
+    /// one if the width is checked), with the delay subtracted. `None` if it completes none, or one
+    /// of a wrong width.
     pub fn push_edge(&mut self, edge: PulseEdge) -> Option<PulseEdge> {
         let Some(width) = self.width else {
             return (edge.edge == self.edge).then(|| self.complete_pulse(edge));

@@ -27,7 +27,7 @@ pub enum PulseEdgeKind {
 }
 
 impl PulseEdgeKind {
-    /// Returns the other direction.
+    /// Returns the other kind of edge.
     #[must_use]
     pub const fn opposite(self) -> Self {
         match self {

@@ -36,7 +36,7 @@ enum PulseDevice {
 }
 
 impl PulseSpec {
-    /// Opens the device.
+    /// Opens the device; the error names it, with a hint.
     pub fn open(&self) -> Result<Box<dyn PulseSource>, SourceError> {
         Ok(match &self.device {
             PulseDevice::Pps(path) => {
@@ -49,13 +49,13 @@ impl PulseSpec {
         })
     }
 
-    /// Returns the converter of its edges to pulses.
+    /// Returns the converter of the device's edges to pulses.
     #[must_use]
     pub fn conditioner(&self) -> PulseConditioner {
         PulseConditioner::new(self.edge, self.delay, self.width)
     }
 
-    /// Returns the path of its device.
+    /// Returns the path of the pulse device.
     #[must_use]
     pub fn path(&self) -> &Path {
         match &self.device {
@@ -64,7 +64,8 @@ impl PulseSpec {
         }
     }
 
-    /// Validates the specification.
+    /// Checks the limits of delay and width, and that a PTP clock has no width; the error is the
+    /// first violation.
     pub fn check(&self) -> Result<(), SourceSpecError> {
         if self.delay < -DELAY_MAX || self.delay > DELAY_MAX {
             return spec_error("a pulse delay is at most 10 ms in magnitude");

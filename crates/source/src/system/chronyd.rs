@@ -2,7 +2,7 @@
 //! socket.
 
 use horolog_time::Span;
-use horolog_wire::chrony::Tracking;
+use horolog_wire::chrony::ChronydTracking;
 use horolog_wire::ntp::{LeapIndicator, STRATUM_UNSYNCHRONISED};
 
 use super::slew_estimate::SlewRateEstimator;
@@ -41,13 +41,13 @@ impl TimeDaemon for ChronydClient {
     }
 }
 
-fn is_synchronised(tracking: &Tracking) -> bool {
+fn is_synchronised(tracking: &ChronydTracking) -> bool {
     tracking.leap != LeapIndicator::Unsynchronised
         && (1..STRATUM_UNSYNCHRONISED).contains(&tracking.stratum)
 }
 
 fn source_estimate(
-    tracking: &Tracking,
+    tracking: &ChronydTracking,
     readings: &ClockReadings,
     slew_estimate: &mut SlewRateEstimator,
 ) -> SourceEstimate {

@@ -49,7 +49,8 @@ pub(crate) struct SystemClockSource {
     daemons: Vec<Box<dyn TimeDaemon>>,
     /// True if the kernel is queried when no daemon replies.
     falls_back_to_kernel: bool,
-    /// Index of the daemon that last replied, and the instant of its reply.
+    /// Index of the daemon that last replied, and the instant of its reply; `None` before a search
+    /// has found one.
     last_reply: Option<(usize, Timestamp<horolog_time::Monotonic>)>,
     /// Polls until the next search for a daemon.
     polls_until_search: u32,
@@ -79,7 +80,8 @@ impl SystemClockSource {
         }
     }
 
-    /// Queries the daemon that last replied; the others only if it has not replied for long.
+    /// Queries the daemon that last replied; `None` while it does not reply. After
+    /// [`REPORT_AGE_MAX`] without a reply, searches for a daemon that replies.
     fn query_daemon(
         &mut self,
         readings: &ClockReadings,
@@ -152,13 +154,14 @@ fn default_daemons(server_addresses: &[SocketAddr]) -> Vec<Box<dyn TimeDaemon>> 
     daemons
 }
 
-/// Returns true if datagrams to `address` may reach a socket bound to `own`.
+/// Returns true if datagrams to `address` may reach a socket with the address `bound`.
 fn can_reach(bound: SocketAddr, address: SocketAddr) -> bool {
     let everywhere = bound.ip().is_unspecified() && (bound.is_ipv6() || address.is_ipv4());
     bound.port() == address.port() && (everywhere || bound.ip() == address.ip())
 }
 
-/// Returns the estimate by the kernel's clock status alone.
+/// Returns the estimate by the kernel's clock status alone; an error if the status is not available
+/// or the clock is not synchronised.
 fn kernel_estimate(readings: &ClockReadings) -> Result<SourceEstimate, SourceError> {
     let Some(kernel) = readings.kernel.filter(|kernel| kernel.synchronised) else {
         return Err(SourceError::Unusable(

@@ -6,7 +6,7 @@ use std::thread;
 
 use horolog_sys::adjtimex::KernelClockStatus;
 use horolog_time::{NS_PER_S, NtpTimestamp};
-use horolog_wire::chrony::{Tracking, TrackingReply};
+use horolog_wire::chrony::{ChronydTracking, ChronydTrackingReply};
 use horolog_wire::control::{self, Header};
 
 use super::*;
@@ -29,8 +29,8 @@ fn readings(seconds: i64, synchronised: bool) -> ClockReadings {
     }
 }
 
-fn tracking(stratum: u8) -> Tracking {
-    Tracking {
+fn tracking(stratum: u8) -> ChronydTracking {
+    ChronydTracking {
         leap: LeapIndicator::Insert,
         stratum,
         reference_id: [192, 0, 2, 7],
@@ -71,12 +71,12 @@ fn chronyd_is_mirrored_and_its_correction_served() {
             assert_eq!(length, chrony::TRACKING_LEN);
             let sequence = sequence_of(&request);
             // An answer to an earlier question comes first, and is passed over.
-            let late = TrackingReply {
+            let late = ChronydTrackingReply {
                 sequence: sequence.wrapping_sub(1),
                 tracking: Ok(super::tests::tracking(9)),
             };
             daemon.send_to(&late.emit(), from).unwrap();
-            daemon.send_to(&TrackingReply { sequence, tracking }.emit(), from).unwrap();
+            daemon.send_to(&ChronydTrackingReply { sequence, tracking }.emit(), from).unwrap();
             assert!(round < 3);
         }
     });
@@ -107,7 +107,8 @@ fn chronyd_is_queried_over_its_socket_and_no_file_is_left_behind() {
     let play = thread::spawn(move || {
         let mut request = [0; 512];
         let (_, from) = daemon.recv_from(&mut request).unwrap();
-        let reply = TrackingReply { sequence: sequence_of(&request), tracking: Ok(tracking(2)) };
+        let reply =
+            ChronydTrackingReply { sequence: sequence_of(&request), tracking: Ok(tracking(2)) };
         daemon.send_to(&reply.emit(), from.as_pathname().unwrap()).unwrap();
     });
     let choice = DaemonChoice::Chronyd(ChronydAddress::Unix(path));
@@ -156,7 +157,7 @@ fn in_time(choice: &DaemonChoice) -> Result<Option<SourceEstimate>, SourceError>
 
 #[test]
 fn what_is_no_answer_does_not_make_others_wait() {
-    let late = TrackingReply { sequence: u32::MAX, tracking: Ok(tracking(9)) };
+    let late = ChronydTrackingReply { sequence: u32::MAX, tracking: Ok(tracking(9)) };
     let (mut junk, chronyds) = (vec![0; 12], late.emit().to_vec());
     junk[0] = 0xff;
     for (ntpd, text) in [(true, junk), (false, chronyds)] {

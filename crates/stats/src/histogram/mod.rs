@@ -23,8 +23,8 @@ pub struct TooManyValues;
 
 /// Histogram in the layout of [`crate::buckets`], with its exact sum and extremes.
 ///
-/// Count, minimum, maximum and mean are exact; quantiles are less than 1% above the true value,
-/// never below it. Values above [`MAX_VALUE`] count as that value.
+/// Count, minimum, maximum and mean of recorded values are exact; quantiles are less than 1% above
+/// the true value, never below it. Values above [`MAX_VALUE`] count as that value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Histogram {
     inner: hdrhistogram::Histogram<u64>,
@@ -98,7 +98,8 @@ impl Histogram {
         self.max = self.max.max(value);
     }
 
-    /// Adds all values of `other`.
+    /// Adds all values of `other`; an error if both together exceed [`MAX_COUNT`] values, and then
+    /// nothing is added.
     pub fn merge(&mut self, other: &Self) -> Result<(), TooManyValues> {
         if self.count().saturating_add(other.count()) > MAX_COUNT {
             return Err(TooManyValues);
@@ -123,25 +124,26 @@ impl Histogram {
         self.inner.is_empty()
     }
 
-    /// Returns the smallest value.
+    /// Returns the smallest value; `None` if the histogram is empty.
     #[must_use]
     pub fn min(&self) -> Option<u64> {
         (!self.is_empty()).then_some(self.min)
     }
 
-    /// Returns the largest value.
+    /// Returns the largest value; `None` if the histogram is empty.
     #[must_use]
     pub fn max(&self) -> Option<u64> {
         (!self.is_empty()).then_some(self.max)
     }
 
-    /// Returns the arithmetic mean.
+    /// Returns the arithmetic mean; `None` if the histogram is empty.
     #[must_use]
     pub fn mean(&self) -> Option<f64> {
         (!self.is_empty()).then(|| self.sum as f64 / self.count() as f64)
     }
 
-    /// Returns the standard deviation of the values, each taken at the middle of its bucket.
+    /// Returns the standard deviation of the values, each taken at the middle of its bucket; `None`
+    /// if the histogram is empty.
     #[must_use]
     pub fn stddev(&self) -> Option<f64> {
         (!self.is_empty()).then(|| self.inner.stdev())

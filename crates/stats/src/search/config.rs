@@ -82,7 +82,7 @@ pub enum SearchConfigError {
 /// Configuration of a search. [`SearchConfig::new`] sets defaults.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SearchConfig {
-    /// Loss goal.
+    /// Largest loss ratio that a trial may have without counting as high loss.
     pub goal: LossGoal,
     /// Lowest rate to try, per second (RFC 9971: Min Load).
     pub min_rate: f64,

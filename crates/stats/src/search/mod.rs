@@ -28,8 +28,8 @@
 //!   until loss appears and never steps further, because some servers do not recover from an
 //!   overload of several times their capacity. Each stage starts from the bounds of the one before,
 //!   lower one first; they are hints that it must confirm with its own trials. If one proves wrong,
-//!   it steps outwards, twice as far each time. Long trials are therefore spent only near the
-//!   answer.
+//!   it steps outwards, each time by the square of the last factor, at most by 2. Long trials are
+//!   therefore spent only near the answer.
 //! - In the first two stages a load needs two lossy trials to fail and one clean trial to pass (the
 //!   "loss verification" of ETSI TST009): a mistake there costs time, not correctness.
 //!
@@ -124,15 +124,16 @@ pub struct SearchOutcome {
     pub lost: u64,
     /// Number of trials run.
     pub trials: usize,
-    /// Time spent sending.
+    /// Time spent sending, in all trials.
     pub trial_time: Duration,
     /// Reason for the end of the search.
     pub reason: StopReason,
 }
 
 impl SearchOutcome {
-    /// Returns the loss ratio over the full-length trials at the lower bound. It can exceed the
-    /// goal, because the exceed ratio allows some trials with high loss.
+    /// Returns the loss ratio over the full-length trials at the lower bound; `None` without
+    /// requests in them. It can exceed the goal, because the exceed ratio allows some trials with
+    /// high loss.
     #[must_use]
     pub fn loss_ratio(&self) -> Option<f64> {
         loss_ratio(self.sent, self.lost)

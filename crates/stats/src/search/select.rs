@@ -91,14 +91,15 @@ fn untried_hint(hint: RateBounds, bounds: RateBounds, rate_max: f64) -> Option<f
     })
 }
 
-/// Returns the factor from the highest lower bound to the next rate: twice the last step in this
-/// direction.
+/// Returns the factor from the highest lower bound to the next rate: the square of the last factor
+/// in this direction, from the first step of the stage to [`STEP_FACTOR_MAX`].
 fn step_up(stage: &SearchStage, lower: f64, loads: &[RateTrials]) -> f64 {
     let before = rates_of_class(loads, &stage.goal, LoadClass::Lower).rfind(|&rate| rate < lower);
     next_step(stage, before.map(|before| lower / before))
 }
 
-/// Returns the divisor from the lowest upper bound to the next rate, as [`step_up`] does.
+/// Returns the divisor from the lowest upper bound to the next rate: the square of the last one in
+/// this direction, from the first step of the stage to [`STEP_FACTOR_MAX`].
 fn step_down(stage: &SearchStage, upper: f64, loads: &[RateTrials]) -> f64 {
     let before = rates_of_class(loads, &stage.goal, LoadClass::Upper).find(|&rate| rate > upper);
     next_step(stage, before.map(|before| before / upper))

@@ -81,7 +81,7 @@ pub enum NetlinkError {
         /// The kernel's refusal: EPERM or EACCES.
         refusal: KernelRefusal,
     },
-    /// Any other refusal.
+    /// Refusal for another reason.
     #[error("cannot {action}: {refusal}")]
     Refused {
         /// Attempted operation, as a verb phrase.
@@ -100,7 +100,8 @@ pub enum NetlinkError {
 }
 
 impl NetlinkError {
-    /// Returns the kernel's errno, if the kernel refused.
+    /// Returns the Linux error number, if the error has one: of the kernel's refusal or of the
+    /// socket, and `ENODEV` for a missing interface.
     #[must_use]
     pub fn errno(&self) -> Option<i32> {
         match self {

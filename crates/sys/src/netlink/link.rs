@@ -34,9 +34,10 @@ pub struct Link {
     /// Namespace of the associated interface (`IFLA_LINK_NETNSID`), as an identifier of this
     /// namespace; `None` for this namespace itself. See [`Netlink::nsid_of`].
     pub peer_nsid: Option<i32>,
-    /// Kind of a virtual interface (`veth`, `vlan`, `bridge`); `None` for hardware.
+    /// Kind of a virtual interface (`veth`, `vlan`, `bridge`); `None` for hardware and for
+    /// loopback.
     pub kind: Option<String>,
-    /// VLAN tag of a VLAN interface.
+    /// VLAN tag of a VLAN interface; `None` for other interfaces.
     pub vlan: Option<VlanId>,
     /// Number of allocated receive queues, not all of which may be in use (see
     /// `ethtool::channels`).
@@ -86,7 +87,7 @@ pub struct LinkCounters {
     pub rx_errors: u64,
     /// Packets that could not be sent.
     pub tx_errors: u64,
-    /// Received packets dropped for lack of room.
+    /// Received packets that were dropped, such as for lack of room.
     pub rx_dropped: u64,
     /// Packets dropped before they were sent.
     pub tx_dropped: u64,

@@ -26,16 +26,18 @@ pub struct Neighbour {
     /// MAC address; `None` before its resolution, or on a link without MAC addresses.
     pub mac: Option<MacAddress>,
     /// True if the kernel would send to the neighbour without resolving it first: reachable,
-    /// permanent, or stale.
+    /// permanent, stale or being checked, or on a link without address resolution.
     pub usable: bool,
-    /// True if the kernel has confirmed the entry: recently reachable, or permanent.
+    /// True if the kernel has confirmed the entry as recently reachable, or need not: it is
+    /// permanent, or the link has no address resolution.
     pub confirmed: bool,
     /// True if the resolution failed.
     pub failed: bool,
 }
 
 impl Netlink {
-    /// Returns the entry of the neighbour table for `address` on the interface `index`.
+    /// Returns the entry of the neighbour table for `address` on the interface `index`; `None` if
+    /// there is none.
     pub fn neighbour(
         &mut self,
         index: u32,
@@ -63,7 +65,8 @@ impl Netlink {
         .map_err(|error| error.for_index(index))
     }
 
-    /// Adds a permanent entry for `address`, which the kernel never resolves.
+    /// Adds a permanent entry for `address`, which the kernel never resolves, or replaces the
+    /// existing entry.
     pub fn add_permanent_neighbour(
         &mut self,
         index: u32,

@@ -26,7 +26,7 @@ pub enum PrefixError {
     Length {
         /// The address.
         address: IpAddr,
-        /// Requested length.
+        /// Requested length in bits.
         length: u8,
         /// Largest length: 32 for IPv4, 128 for IPv6.
         max: u8,
@@ -71,7 +71,8 @@ impl Prefix {
         Self { address, length: self.length }
     }
 
-    /// Returns the broadcast address of an IPv4 network; `None` for lengths 31 and 32 (RFC 3021).
+    /// Returns the broadcast address of an IPv4 network; `None` for lengths 31 and 32 (RFC 3021),
+    /// and for IPv6.
     #[must_use]
     pub fn broadcast(&self) -> Option<Ipv4Addr> {
         match self.address {

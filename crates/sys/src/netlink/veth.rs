@@ -24,7 +24,7 @@ pub struct VethEnd {
 pub struct VethPair<'a> {
     /// End in this connection's namespace.
     pub local: VethEnd,
-    /// Peer end.
+    /// End in the namespace [`Self::peer_namespace`].
     pub peer: VethEnd,
     /// Network namespace of the peer end.
     pub peer_namespace: BorrowedFd<'a>,

@@ -36,7 +36,7 @@ pub enum XdpAttachmentMode {
     Generic,
     /// In the NIC (offload mode).
     Hardware,
-    /// In several of these modes.
+    /// In several modes at once.
     Several,
 }
 
@@ -45,7 +45,7 @@ pub enum XdpAttachmentMode {
 pub struct XdpFeatures {
     /// Bits of `netdev_xdp_act`, from bit 0: basic actions (abort, drop, pass, transmit); redirect;
     /// being a redirect target; zero-copy `AF_XDP`; offload to the NIC; multi-buffer packets;
-    /// redirect of these.
+    /// redirect of multi-buffer packets.
     pub acts: u64,
     /// Receive metadata that a program can read: bit 0 the hardware timestamp, bit 1 the hash.
     pub metadata: u64,

@@ -1,6 +1,6 @@
 //! System call filter of a server (seccomp(2)). Allowed are calls that a server was observed to
-//! make, or that its libraries may make instead. All others fail with `EPERM`; those that only
-//! injected code would make kill the process.
+//! make, or that its libraries may make instead. All others fail with `EPERM`, and clone3 with
+//! `ENOSYS`; those that only injected code would make kill the process.
 
 use std::collections::BTreeMap;
 
@@ -226,7 +226,7 @@ const LEGACY_CALLS: &[c_long] = &[
     libc::SYS_arch_prctl,
 ];
 #[cfg(not(target_arch = "x86_64"))]
-const OLDER: &[c_long] = &[];
+const LEGACY_CALLS: &[c_long] = &[];
 
 /// Commands of bpf(2) on open maps and links; none creates or loads anything.
 const BPF_COMMANDS: [u64; 9] = [

@@ -15,7 +15,7 @@ pub enum UserSwitchError {
     /// There is no such user.
     #[error("user '{0}' not found; --user takes a name that `getent passwd` knows")]
     Unknown(String),
-    /// The kernel refused.
+    /// The kernel refused the switch; user name and error.
     #[error("cannot become user '{0}': {why}; run as root", why = explain(.1))]
     Refused(String, #[source] io::Error),
 }

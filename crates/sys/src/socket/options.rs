@@ -13,30 +13,31 @@ use crate::descriptor::{get_option, set_option};
 
 impl Socket {
     /// Sets the traffic class of sent datagrams: DSCP in the upper six bits, ECN in the lower two
-    /// (`IP_TOS`, `IPV6_TCLASS`).
+    /// (`IP_TOS`, `IPV6_TCLASS`). Of `local` only the IP version matters.
     pub fn set_traffic_class(&self, local: SocketAddr, class: u8) -> io::Result<()> {
         self.set_by_family(local, libc::IP_TOS, libc::IPV6_TCLASS, class.into())
     }
 
     /// Enables or disables the report of the traffic class of each datagram (`IP_RECVTOS`,
-    /// `IPV6_RECVTCLASS`).
+    /// `IPV6_RECVTCLASS`). Of `local` only the IP version matters.
     pub fn enable_traffic_class(&self, local: SocketAddr, on: bool) -> io::Result<()> {
         self.set_by_family(local, libc::IP_RECVTOS, libc::IPV6_RECVTCLASS, on.into())
     }
 
-    /// Sets the TTL or hop limit of unicast datagrams (`IP_TTL`, `IPV6_UNICAST_HOPS`).
+    /// Sets the TTL or hop limit of unicast datagrams (`IP_TTL`, `IPV6_UNICAST_HOPS`). Of `local`
+    /// only the IP version matters.
     pub fn set_hop_limit(&self, local: SocketAddr, limit: u8) -> io::Result<()> {
         self.set_by_family(local, libc::IP_TTL, libc::IPV6_UNICAST_HOPS, limit.into())
     }
 
     /// Requests the remaining TTL or hop limit of each datagram (`IP_RECVTTL`,
-    /// `IPV6_RECVHOPLIMIT`).
+    /// `IPV6_RECVHOPLIMIT`). Of `local` only the IP version matters.
     pub fn enable_hop_limit(&self, local: SocketAddr) -> io::Result<()> {
         self.set_by_family(local, libc::IP_RECVTTL, libc::IPV6_RECVHOPLIMIT, 1)
     }
 
     /// Fragments datagrams that exceed the known path MTU, and sets "don't fragment" on others
-    /// (`IP_PMTUDISC_WANT`).
+    /// (`IP_PMTUDISC_WANT`). Of `local` only the IP version matters.
     pub fn allow_fragmentation(&self, local: SocketAddr) -> io::Result<()> {
         self.set_by_family(
             local,
@@ -47,7 +48,7 @@ impl Socket {
     }
 
     /// Refuses datagrams that exceed the known path MTU, and sets "don't fragment" on others
-    /// (`IP_PMTUDISC_DO`).
+    /// (`IP_PMTUDISC_DO`). Of `local` only the IP version matters.
     pub fn never_fragment(&self, local: SocketAddr) -> io::Result<()> {
         self.set_by_family(
             local,
@@ -64,7 +65,8 @@ impl Socket {
         set_option(self.as_fd(), SOL_SOCKET, libc::SO_REUSEADDR, &c_int::from(on))
     }
 
-    /// Returns the known path MTU to the connected peer, in bytes (`IP_MTU`, `IPV6_MTU`).
+    /// Returns the known path MTU to the connected peer, in bytes (`IP_MTU`, `IPV6_MTU`). Of
+    /// `local` only the IP version matters.
     pub fn path_mtu(&self, local: SocketAddr) -> io::Result<u32> {
         let (level, name) = if local.is_ipv4() {
             (IPPROTO_IP, libc::IP_MTU)
@@ -86,10 +88,11 @@ impl Socket {
     }
 
     /// Sets the timeout of a receive call, after which it returns `WouldBlock` (`SO_RCVTIMEO`).
+    /// Zero, which would mean no timeout, is replaced by one microsecond.
     ///
     /// # Errors
     ///
-    /// None is known. Zero would mean no timeout, so it is replaced by one microsecond.
+    /// None is known.
     pub fn set_receive_timeout(&self, wait: Duration) -> io::Result<()> {
         let wait = wait.max(Duration::from_micros(1));
         let timeout = libc::timeval {
@@ -101,7 +104,7 @@ impl Socket {
 
     /// Requests software timestamps of all received and sent datagrams. Transmit timestamps arrive
     /// in the error queue without payload, numbered from 0 in the order of sending
-    /// (`SOF_TIMESTAMPING_OPT_ID`); each call restarts the numbers.
+    /// (`SOF_TIMESTAMPING_OPT_ID`).
     pub fn enable_all_timestamps(&self) -> io::Result<()> {
         let flags = libc::SOF_TIMESTAMPING_RX_SOFTWARE
             | libc::SOF_TIMESTAMPING_TX_SOFTWARE
@@ -111,7 +114,7 @@ impl Socket {
         set_option(self.as_fd(), SOL_SOCKET, libc::SO_TIMESTAMPING, &flags)
     }
 
-    /// Disables timestamps.
+    /// Disables receive and transmit timestamps (`SO_TIMESTAMPING`).
     pub fn disable_timestamps(&self) -> io::Result<()> {
         set_option(self.as_fd(), SOL_SOCKET, libc::SO_TIMESTAMPING, &(0 as c_int))
     }

@@ -1,7 +1,7 @@
 //! Start of a program at an instant, with the lowest latency: everything is prepared before, and
 //! the child that becomes the program sleeps until the instant, with a real-time priority if
 //! permitted. The program has the scheduling, timer slack and nice value of this process, no
-//! blocked signals, and none of the signals ignored that this process ignores for itself.
+//! blocked signals, and the default action of `SIGPIPE`, which Rust programs ignore.
 //!
 //! The child shares this process's memory until it executes (`CLONE_VM`, `CLONE_VFORK` in
 //! `clone(2)`), so nothing is copied. The standard library would pass on the signal mask of a
@@ -41,13 +41,13 @@ pub struct SpawnCommand {
     candidate_paths: Vec<CString>,
     words: Vec<CString>,
     own_group: bool,
-    environment: Option<SpawnEnvironment>,
+    environment: Option<SpawnEnvironmentAndStreams>,
 }
 
 /// Environment and streams of a program that differ from those of this process. Such a program is
 /// killed when the thread that starts it ends.
 #[derive(Debug)]
-pub struct SpawnEnvironment {
+pub struct SpawnEnvironmentAndStreams {
     input: OwnedFd,
     output: OwnedFd,
     errors: OwnedFd,
@@ -55,12 +55,12 @@ pub struct SpawnEnvironment {
     environment: Vec<CString>,
 }
 
-impl SpawnEnvironment {
+impl SpawnEnvironmentAndStreams {
     /// Creates an environment with empty input, these outputs, and these variables.
     ///
     /// # Errors
     ///
-    /// `InvalidInput` if a variable contains a NUL byte.
+    /// `InvalidInput` if a variable contains a NUL byte; errors of opening `/dev/null`.
     pub fn new(
         output: OwnedFd,
         errors: OwnedFd,
@@ -96,9 +96,9 @@ impl SpawnCommand {
         Ok(Self { candidate_paths, words, own_group, environment: None })
     }
 
-    /// Replaces the environment.
+    /// Replaces the environment and the streams.
     #[must_use]
-    pub fn with_environment(self, environment: SpawnEnvironment) -> Self {
+    pub fn with_environment(self, environment: SpawnEnvironmentAndStreams) -> Self {
         Self { environment: Some(environment), ..self }
     }
 }
@@ -198,15 +198,16 @@ pub struct SpawnedProgram {
 /// Result of a start.
 #[derive(Debug)]
 pub struct SpawnOutcome {
-    /// Clock reading of the child at its wake-up, in ns since 1970.
+    /// Clock reading of the child at its wake-up, in ns since 1970; `None` if it had no instant to
+    /// wait for, or did not wake.
     pub woken_ns: Option<i64>,
     /// Started program; `None` if the start was cancelled. Errors are those of `execve(2)`, such as
     /// `NotFound` and `PermissionDenied`.
     pub started: io::Result<Option<SpawnedProgram>>,
 }
 
-/// Starts a program, at an instant or at once, and returns after it has been executed. A child that
-/// waits for its instant ends with this process.
+/// Starts a program, at an instant or at once, and returns after it has been executed, has failed,
+/// or was cancelled. A child that waits for its instant ends with the calling thread.
 ///
 /// # Errors
 ///
@@ -351,7 +352,7 @@ impl SpawnedProgram {
         }
     }
 
-    /// Waits for the end of the program.
+    /// Restores the scheduling and waits for the end of the program.
     pub fn wait(mut self) -> io::Result<ExitStatus> {
         self.restore_scheduling()?;
         let mut status = 0;

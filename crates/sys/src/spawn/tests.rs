@@ -143,7 +143,8 @@ fn a_program_has_its_configured_environment() {
         let (mut errors, errors_end) = UnixStream::pair().unwrap();
         let variables = [("A".into(), "b c".into())];
         let around =
-            SpawnEnvironment::new(output_end.into(), errors_end.into(), variables).unwrap();
+            SpawnEnvironmentAndStreams::new(output_end.into(), errors_end.into(), variables)
+                .unwrap();
         let line = "echo \"$A-$HOME\"; cat; echo no >&2";
         let recipe = recipe(&["/bin/sh", "-c", line], false).with_environment(around);
         let attempt = spawn(&recipe, at.as_ref(), usual(), &CancelHandle::default()).unwrap();
@@ -163,8 +164,11 @@ fn such_a_program_ends_with_the_thread_that_started_it() {
     let (_output, end) = UnixStream::pair().unwrap();
     let pid = thread::spawn(move || {
         let environment = std::env::vars_os();
-        let around =
-            SpawnEnvironment::new(end.try_clone().unwrap().into(), end.into(), environment);
+        let around = SpawnEnvironmentAndStreams::new(
+            end.try_clone().unwrap().into(),
+            end.into(),
+            environment,
+        );
         let recipe = recipe(&["sleep", "60"], false).with_environment(around.unwrap());
         let attempt = spawn(&recipe, Some(&in_ms(5)), usual(), &CancelHandle::default()).unwrap();
         attempt.started.unwrap().unwrap().pid()

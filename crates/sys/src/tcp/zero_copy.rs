@@ -82,7 +82,8 @@ impl<'a> ZeroCopySender<'a> {
         (self.completed, self.copied)
     }
 
-    /// Waits until the kernel has completed all sends, with a timeout of [`COMPLETION_TIMEOUT`].
+    /// Waits until the kernel has completed all sends, but no longer than [`COMPLETION_TIMEOUT`],
+    /// which is no error.
     pub fn finish(&mut self) -> io::Result<()> {
         let begun = Instant::now();
         while self.pending() > 0 && begun.elapsed() < COMPLETION_TIMEOUT {

@@ -79,15 +79,12 @@ impl SocketToChild {
     }
 }
 
-/// Returns the end that the parent program passed under this descriptor number.
+/// Returns the end that the parent program passed under this descriptor number. Call it at most
+/// once for each number.
 ///
 /// # Errors
 ///
 /// `InvalidInput` if the descriptor is no Unix datagram socket; it is then left open.
-///
-/// # Panics
-///
-/// Never. Call it at most once for each number.
 pub fn inherited_socket(number: RawFd) -> io::Result<UnixDatagram> {
     const WANTED: [u32; 2] = [libc::AF_UNIX as u32, libc::SOCK_DGRAM as u32];
     // SAFETY: numbers only; a number that is no descriptor is an error.

@@ -37,7 +37,7 @@ fn address_of(path: &Path) -> io::Result<(libc::sockaddr_un, libc::socklen_t)> {
     Ok((address, length as libc::socklen_t))
 }
 
-/// Connects to the listener at `path` without blocking.
+/// Connects to the listener at `path` without blocking; the returned stream blocks.
 ///
 /// # Errors
 ///

@@ -17,7 +17,7 @@ const EXPIRY_WARNING_LEAD: Span = Span::from_ns(28 * NS_PER_DAY);
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("line {line}: {fault}")]
 pub struct LeapListError {
-    /// Line number from 1; the last line if an element is missing.
+    /// Line number from 1; the last line if the text is too long or an element is missing.
     pub line: usize,
     /// Reason for which that line is rejected.
     pub fault: LeapListErrorKind,

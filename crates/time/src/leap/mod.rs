@@ -32,7 +32,7 @@ pub enum LeapSecondRepresentation {
 }
 
 impl LeapSecondRepresentation {
-    /// All timelines, each at the index of its discriminant.
+    /// All representations, each at the index of its discriminant.
     pub const ALL: [Self; 2] = [Self::Stepped, Self::Smeared];
 }
 

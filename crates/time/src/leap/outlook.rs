@@ -25,9 +25,10 @@ pub struct LeapSources<'a> {
 /// Contradiction between list and kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LeapDisagreement {
-    /// Leap second pending in the kernel but missing from a list that has not expired.
+    /// Leap second pending in the kernel that is not the next one of a list that has not expired.
     KernelOnly(LeapSecond),
-    /// Leap second of the list within the next hour that the kernel does not have pending.
+    /// Leap second of the list within the next hour that the kernel of a disciplined clock does not
+    /// have pending.
     ListOnly(LeapSecond),
     /// Leap second in both, inserted according to one and deleted according to the other.
     OppositeKind(LeapSecond),

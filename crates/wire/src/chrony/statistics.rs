@@ -8,12 +8,12 @@ use zerocopy::byteorder::network_endian::{U32, U64};
 use super::{request, split_reply};
 use crate::ParseError;
 
-/// Length of the request in bytes. chronyd 4.4 accepts no shorter one, since its reply is that
-/// long.
+/// Length of the request "serverstats" in bytes. chronyd 4.4 accepts no shorter one, since its
+/// reply is that long.
 pub const STATISTICS_LEN: usize = 196;
 
 const COMMAND: u16 = 54;
-/// Reply codes of the successive formats, oldest first.
+/// Reply codes of the successive formats, oldest first, here and below.
 const REPLY_OLD: u16 = 14;
 const REPLY_2: u16 = 22;
 const REPLY_3: u16 = 24;
@@ -38,21 +38,24 @@ pub struct ChronydStatistics {
 
 /// Reply of chronyd to the request "serverstats".
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct StatisticsReply {
+pub struct ChronydStatisticsReply {
     /// Sequence number, copied from the request.
     pub sequence: u32,
     /// Counters, or the nonzero status code of a refusal.
     pub statistics: Result<ChronydStatistics, u16>,
 }
 
-/// Writes the request "serverstats".
+/// Returns the request "serverstats" with this sequence number, padded to the length of its longest
+/// reply.
 #[must_use]
 pub fn statistics_request(sequence: u32) -> [u8; STATISTICS_LEN] {
     request(COMMAND, sequence)
 }
 
-impl StatisticsReply {
-    /// Parses a reply to the request "serverstats".
+impl ChronydStatisticsReply {
+    /// Parses a reply to the request "serverstats" in any of its formats; a refusal yields its
+    /// status code. Another version or packet type is [`ParseError::Version`], a reply to another
+    /// command or of an unknown format [`ParseError::Length`].
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         let (header, rest) = split_reply(COMMAND, bytes)?;
         let sequence = header.sequence.get();
@@ -133,10 +136,10 @@ mod tests {
 
     #[test]
     fn a_reply_of_chronyd() {
-        let reply = StatisticsReply::parse(&REPLY_OF_CHRONYD).unwrap();
+        let reply = ChronydStatisticsReply::parse(&REPLY_OF_CHRONYD).unwrap();
         assert_eq!(
             reply,
-            StatisticsReply { sequence: 7, statistics: Ok(ChronydStatistics::default()) }
+            ChronydStatisticsReply { sequence: 7, statistics: Ok(ChronydStatistics::default()) }
         );
     }
 
@@ -161,24 +164,27 @@ mod tests {
         {
             let bytes = reply(number, 0, &counters(bytes_each));
             assert_eq!(
-                StatisticsReply::parse(&bytes).unwrap().statistics,
+                ChronydStatisticsReply::parse(&bytes).unwrap().statistics,
                 Ok(expected),
                 "{number}"
             );
         }
         assert_eq!(
-            StatisticsReply::parse(&reply(REPLY_4, 0, &counters(4))),
+            ChronydStatisticsReply::parse(&reply(REPLY_4, 0, &counters(4))),
             Err(ParseError::Truncated)
         );
-        assert_eq!(StatisticsReply::parse(&reply(26, 0, &counters(8))), Err(ParseError::Length));
-        assert_eq!(StatisticsReply::parse(&reply(1, 2, &[])).unwrap().statistics, Err(2));
+        assert_eq!(
+            ChronydStatisticsReply::parse(&reply(26, 0, &counters(8))),
+            Err(ParseError::Length)
+        );
+        assert_eq!(ChronydStatisticsReply::parse(&reply(1, 2, &[])).unwrap().statistics, Err(2));
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_read_or_refused(bytes: Vec<u8>, number in 0_u16..30) {
-            let _ = StatisticsReply::parse(&bytes);
-            let _ = StatisticsReply::parse(&reply(number, 0, &bytes));
+            let _ = ChronydStatisticsReply::parse(&bytes);
+            let _ = ChronydStatisticsReply::parse(&reply(number, 0, &bytes));
         }
     }
 }

@@ -18,7 +18,7 @@
 use super::{HEADER_LEN, PathDatagramKind};
 use crate::ParseError;
 
-/// Length of a probe and of an echo without padding, in bytes.
+/// Length of a short probe and of its echo without padding, in bytes.
 pub const LEN: usize = 16;
 
 const MAGIC: u8 = b'h';
@@ -27,18 +27,18 @@ const WARM_UP_BIT: u8 = 128;
 const TURNAROUND_UNIT_NS: i64 = 8;
 const TURNAROUND_UNITS_MAX: i64 = (1 << 24) - 1;
 
-/// Short probe.
+/// Probe in the short format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ShortProbe {
     /// True for a warm-up probe, which is not counted.
     pub warm_up: bool,
-    /// Sequence number.
+    /// Sequence number of the probe.
     pub sequence: u32,
-    /// Session.
+    /// Session identifier.
     pub session: u64,
 }
 
-/// Short echo.
+/// Echo of a probe in the short format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ShortEcho {
     /// True if the probe belonged to the warm-up.
@@ -53,7 +53,8 @@ pub struct ShortEcho {
     pub session: u8,
     /// Low 32 bits of the receive time of the probe, in ns since 1970 on the far end's clock.
     pub received: u32,
-    /// Turnaround time at the far end: from the arrival of the probe to its echo, in ns.
+    /// Turnaround time at the far end: from the arrival of the probe to its echo, in ns; sent in
+    /// units of 8 ns, at most 134 ms.
     pub turnaround_ns: i64,
 }
 
@@ -78,7 +79,8 @@ fn write_prefix(buffer: &mut [u8], kind: PathDatagramKind, warm_up: bool, sequen
 }
 
 impl ShortProbe {
-    /// Parses a probe of 16 to 47 bytes.
+    /// Parses a probe of 16 to 47 bytes. Another magic number or kind is [`ParseError::Version`], a
+    /// datagram of another length [`ParseError::Truncated`] or [`ParseError::Length`].
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         let (bytes, warm_up) = split_prefix(bytes, PathDatagramKind::Probe)?;
         Ok(Self { warm_up, sequence: u32_at(bytes, 4), session: parse_session(bytes) })
@@ -105,7 +107,8 @@ const fn parse_session(bytes: &[u8; LEN]) -> u64 {
 }
 
 impl ShortEcho {
-    /// Parses an echo of 16 to 47 bytes.
+    /// Parses an echo of 16 to 47 bytes. Another magic number or kind is [`ParseError::Version`], a
+    /// datagram of another length [`ParseError::Truncated`] or [`ParseError::Length`].
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         let (bytes, warm_up) = split_prefix(bytes, PathDatagramKind::Echo)?;
         let last = u32_at(bytes, 12);
@@ -143,7 +146,8 @@ impl ShortEcho {
     }
 }
 
-/// Writes the turnaround time into an encoded echo, in units of 8 ns; saturates at 134 ms.
+/// Writes the turnaround time `held_ns` into an encoded echo, rounded down to units of 8 ns and
+/// clamped to 0 to 134 ms.
 ///
 /// # Panics
 ///

@@ -27,22 +27,22 @@ pub const MANAGEMENT_ERROR_TLV_LEN: usize = HEAD_LEN + ERROR_VALUE_LEN;
 /// Value of actionField, four bits (table 57).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ManagementAction {
-    /// Read.
+    /// Reads the data.
     Get,
-    /// Write.
+    /// Changes the data.
     Set,
     /// Response to `Get` or `Set`.
     Response,
-    /// Command.
+    /// Initiates an event at the clock.
     Command,
     /// Acknowledgement of a command.
     Acknowledge,
-    /// Reserved.
+    /// Reserved action, with its four bits.
     Reserved(u8),
 }
 
 impl ManagementAction {
-    /// Returns the action in the low four bits.
+    /// Returns the action in the low four bits of `bits`.
     #[must_use]
     pub const fn from_bits(bits: u8) -> Self {
         match bits & 0xf {
@@ -55,7 +55,7 @@ impl ManagementAction {
         }
     }
 
-    /// Returns its four bits.
+    /// Returns the four bits of the action.
     #[must_use]
     pub const fn bits(self) -> u8 {
         match self {
@@ -79,7 +79,7 @@ pub struct ManagementHeader {
     pub starting_hops: u8,
     /// Number of boundary clocks that may still forward the message (boundaryHops).
     pub hops: u8,
-    /// Action.
+    /// Action that the message requests or answers.
     pub action: ManagementAction,
 }
 
@@ -94,7 +94,7 @@ struct ManagementHeaderLayout {
 }
 
 impl ManagementHeader {
-    /// Length in bytes.
+    /// Length of these fields in bytes.
     pub(super) const LEN: usize = size_of::<ManagementHeaderLayout>();
 
     pub(super) fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), ParseError> {
@@ -124,14 +124,15 @@ impl ManagementHeader {
 /// MANAGEMENT TLV: identifier and data (clause 15.5.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ManagementTlv<'a> {
-    /// Identifier; see [`data::id`].
+    /// Identifier of the data; see [`data::id`].
     pub id: u16,
     /// Data; ignored in a `Get` request.
     pub data: &'a [u8],
 }
 
 impl<'a> ManagementTlv<'a> {
-    /// Parses a MANAGEMENT TLV; `None` if the TLV is of another type.
+    /// Parses a MANAGEMENT TLV; `None` if the TLV is of another type. A value shorter than the
+    /// identifier is [`ParseError::Length`].
     #[must_use]
     pub fn from_tlv(tlv: &Tlv<'a>) -> Option<Result<Self, ParseError>> {
         (tlv.type_number == MANAGEMENT_TLV_TYPE).then(|| {
@@ -146,10 +147,10 @@ impl<'a> ManagementTlv<'a> {
         HEAD_LEN + ID_LEN + self.data.len().next_multiple_of(2)
     }
 
-    /// Writes it as a TLV to the front of `buffer` and returns its length.
+    /// Writes the identifier and the data as a TLV to the front of `buffer` and returns its length
+    /// in bytes.
     ///
-    /// # Panics
-    /// If `buffer` is shorter than [`ManagementTlv::tlv_len`].
+    /// # Panics If `buffer` is shorter than [`ManagementTlv::tlv_len`].
     pub fn emit(&self, buffer: &mut [u8]) -> usize {
         let length = self.tlv_len();
         let (head, rest) = buffer[..length].split_at_mut(HEAD_LEN);
@@ -185,7 +186,7 @@ pub enum ManagementErrorId {
 }
 
 impl ManagementErrorId {
-    /// All codes.
+    /// All error codes known here, by ascending number.
     pub const ALL: [Self; 7] = [
         Self::ResponseTooBig,
         Self::NoSuchId,
@@ -200,9 +201,9 @@ impl ManagementErrorId {
 /// `MANAGEMENT_ERROR_STATUS` TLV: refusal of a request (clause 15.5.4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ManagementErrorTlv {
-    /// Reason.
+    /// Reason for the refusal.
     pub code: ManagementErrorId,
-    /// Requested identifier.
+    /// Identifier of the data in the refused request; see [`data::id`].
     pub id: u16,
 }
 
@@ -217,7 +218,8 @@ struct ManagementErrorLayout {
 const _: () = assert!(size_of::<ManagementErrorLayout>() == ERROR_VALUE_LEN);
 
 impl ManagementErrorTlv {
-    /// Parses an error TLV; `None` if the TLV is of another type. The display text is skipped.
+    /// Parses an error TLV; `None` if the TLV is of another type. The display text is skipped. An
+    /// unknown error code or too short a value is [`ParseError::Length`].
     #[must_use]
     pub fn from_tlv(tlv: &Tlv<'_>) -> Option<Result<Self, ParseError>> {
         (tlv.type_number == MANAGEMENT_ERROR_TLV_TYPE).then(|| {
@@ -229,10 +231,10 @@ impl ManagementErrorTlv {
         })
     }
 
-    /// Writes it as a TLV to the front of `buffer` and returns its length.
+    /// Writes the error as a TLV without display text to the front of `buffer` and returns its
+    /// length in bytes.
     ///
-    /// # Panics
-    /// If `buffer` is shorter than [`MANAGEMENT_ERROR_TLV_LEN`].
+    /// # Panics If `buffer` is shorter than [`MANAGEMENT_ERROR_TLV_LEN`].
     pub fn emit(&self, buffer: &mut [u8]) -> usize {
         let layout = ManagementErrorLayout {
             code: U16::new(self.code as u16),

@@ -14,34 +14,34 @@ use crate::ParseError;
 
 /// Length of Sync, `Delay_Req` and `Follow_Up` without a suffix, in bytes.
 pub const TIMESTAMP_MESSAGE_LEN: usize = HEADER_LEN + size_of::<TimestampLayout>();
-/// Length of `Delay_Resp` without a suffix.
+/// Length of `Delay_Resp` without a suffix, in bytes.
 pub const DELAY_RESP_LEN: usize = TIMESTAMP_MESSAGE_LEN + size_of::<PortIdentityLayout>();
 /// Offset of the requesting port number in `Delay_Resp`, in bytes.
 pub const REQUESTING_PORT_OFFSET: usize = DELAY_RESP_LEN - 2;
 /// Offset of the target port number in Signaling, in bytes.
 pub const SIGNALING_PORT_OFFSET: usize = SIGNALING_LEN - 2;
-/// Length of Announce without a suffix.
+/// Length of Announce without a suffix, in bytes.
 pub const ANNOUNCE_LEN: usize = HEADER_LEN + size_of::<AnnounceLayout>();
-/// Length of Signaling without its TLVs.
+/// Length of Signaling without its TLVs, in bytes.
 pub const SIGNALING_LEN: usize = HEADER_LEN + size_of::<PortIdentityLayout>();
 /// Length of peer delay messages in bytes. `Pdelay_Req` has ten reserved bytes, which make it as
 /// long as its response (clause 13.9.2).
 pub const PDELAY_LEN: usize = DELAY_RESP_LEN;
-/// Length of Management without its TLV.
+/// Length of Management without its TLV, in bytes.
 pub const MANAGEMENT_LEN: usize = HEADER_LEN + ManagementHeader::LEN;
 
-/// PTP message.
+/// PTP message: common header, body of its type, and suffix of TLVs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Message<'a> {
-    /// Header.
+    /// Common header of the message.
     pub header: Header,
-    /// Body.
+    /// Body, which determines the message type.
     pub body: PtpMessageBody<'a>,
-    /// Suffix: TLVs, see [`Message::tlvs`].
+    /// TLVs after the body, not parsed; see [`Message::tlvs`].
     pub suffix: &'a [u8],
 }
 
-/// Body of a message, by its type.
+/// Body of a PTP message: the fields between common header and suffix, by message type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PtpMessageBody<'a> {
     /// Transmit time, or 0 if a `Follow_Up` carries it.
@@ -70,16 +70,16 @@ pub enum PtpMessageBody<'a> {
         /// Sender of the request.
         requesting: PortIdentity,
     },
-    /// Precise transmit time of a peer delay response.
+    /// Precise transmit time of a peer delay response, which follows it.
     PdelayRespFollowUp {
-        /// Transmit time, or 0.
+        /// Transmit time of the response, or 0.
         origin: PtpTimestamp,
         /// Sender of the request.
         requesting: PortIdentity,
     },
     /// Fields of a management message; the content is in the suffix.
     Management(ManagementHeader),
-    /// Message of a reserved type: the type's four bits, and all bytes after the header.
+    /// Message of a reserved type: the four bits of the type, and all bytes after the header.
     Other(u8, &'a [u8]),
 }
 
@@ -92,9 +92,10 @@ pub struct Announce {
     pub utc_offset: i16,
     /// Quality and priorities of the grandmaster.
     pub grandmaster: Grandmaster,
-    /// Number of boundary clocks between the sender and the grandmaster (stepsRemoved).
+    /// Number of steps from the sender to the grandmaster, 0 if they are the same clock
+    /// (stepsRemoved).
     pub steps_removed: u16,
-    /// Time source of the grandmaster (table 6).
+    /// Time source code of the grandmaster (table 6).
     pub time_source: u8,
 }
 
@@ -105,13 +106,13 @@ pub struct Grandmaster {
     pub priority1: u8,
     /// Clock class: 6 if locked to a primary reference, 248 by default (table 4).
     pub clock_class: u8,
-    /// Clock accuracy (table 5).
+    /// Clock accuracy code (table 5).
     pub clock_accuracy: u8,
     /// Stability: offsetScaledLogVariance (clause 7.6.3.5).
     pub variance: u16,
     /// Second priority, which decides between otherwise equal clocks; lower wins.
     pub priority2: u8,
-    /// Identity of the clock.
+    /// Identity of the grandmaster, eight bytes.
     pub identity: u64,
 }
 
@@ -167,7 +168,8 @@ impl From<GrandmasterLayout> for Grandmaster {
     }
 }
 
-/// Parses a fixed-size layout from the front of `bytes`; returns it with the remaining bytes.
+/// Parses a fixed-size layout from the front of `bytes`; returns it with the remaining bytes. Too
+/// few bytes are [`ParseError::Length`].
 fn parse_layout<T: FromBytes + KnownLayout + Immutable + Unaligned>(
     bytes: &[u8],
 ) -> Result<(T, &[u8]), ParseError> {
@@ -201,7 +203,8 @@ fn parse_timestamp_and_requester(
 }
 
 impl<'a> PtpMessageBody<'a> {
-    /// Parses the body of a message of type `kind`; returns it with the suffix.
+    /// Parses the body of a message of type `kind`; returns it with the suffix. All bytes of a
+    /// message of a reserved type are its body.
     fn parse(kind: u8, bytes: &'a [u8]) -> Result<(Self, &'a [u8]), ParseError> {
         Ok(match MessageType::from_bits(kind) {
             Some(MessageType::Sync) => {
@@ -285,7 +288,7 @@ impl<'a> PtpMessageBody<'a> {
         }
     }
 
-    /// Writes it to a buffer of its length.
+    /// Writes the body to a buffer of exactly its length.
     fn emit(&self, buffer: &mut [u8]) {
         match *self {
             Self::Sync(at) | Self::DelayReq(at) | Self::FollowUp(at) => {
@@ -335,7 +338,7 @@ impl<'a> Message<'a> {
         Ok((Self { header, body, suffix }, trailer))
     }
 
-    /// Returns its type; `None` if reserved.
+    /// Returns the message type; `None` if reserved.
     #[must_use]
     pub fn kind(&self) -> Option<MessageType> {
         MessageType::from_bits(self.body.type_bits())
@@ -347,7 +350,7 @@ impl<'a> Message<'a> {
         Tlvs::new(self.suffix)
     }
 
-    /// Returns its length, in bytes.
+    /// Returns the length of the message with its suffix, in bytes.
     #[must_use]
     pub const fn len(&self) -> usize {
         HEADER_LEN + self.body.len() + self.suffix.len()
@@ -359,10 +362,9 @@ impl<'a> Message<'a> {
         false
     }
 
-    /// Writes it to the front of `buffer` and returns its length.
+    /// Writes the message to the front of `buffer` and returns its length in bytes.
     ///
-    /// # Panics
-    /// If `buffer` is shorter than [`Message::len`].
+    /// # Panics If `buffer` is shorter than [`Message::len`].
     pub fn emit(&self, buffer: &mut [u8]) -> usize {
         let length = self.len();
         let (header, rest) = buffer[..length].split_at_mut(HEADER_LEN);

@@ -20,7 +20,7 @@ pub const REQUEST_TLV_TYPE: u16 = 0x21fe;
 /// Type of the response TLV.
 pub const RESPONSE_TLV_TYPE: u16 = 0x21ff;
 
-/// Complete request TLV.
+/// Complete request TLV: type and length 0.
 pub const REQUEST_TLV: [u8; HEAD_LEN] = [0x21, 0xfe, 0, 0];
 
 /// Response TLV: state of a master, and of the master that it follows itself.
@@ -28,11 +28,11 @@ pub const REQUEST_TLV: [u8; HEAD_LEN] = [0x21, 0xfe, 0, 0];
 pub struct NetSyncMonitorResponse<'a> {
     /// State of the master's port; 6 is MASTER (IEEE 1588-2019, table 20).
     pub port_state: u8,
-    /// Network protocol of the parent's address (clause 7.4.1).
+    /// Network protocol code of `address` (clause 7.4.1).
     pub protocol: u16,
     /// Address of the parent: the master's own master, or itself if it is the grandmaster.
     pub address: &'a [u8],
-    /// Parent data set (clause 8.2.3).
+    /// Parent data set of the master (clause 8.2.3).
     pub parent: ParentDataSet,
     /// Current data set: steps, offset and delay to the parent (clause 8.2.2).
     pub current: CurrentDataSet,
@@ -40,7 +40,7 @@ pub struct NetSyncMonitorResponse<'a> {
     pub utc_offset: i16,
     /// Low eight bits of [`super::PtpFlags`].
     pub time_flags: u8,
-    /// Time source of the grandmaster.
+    /// Time source code of the grandmaster (table 6).
     pub time_source: u8,
     /// Time at which the master received its last Sync.
     pub last_sync: PtpTimestamp,
@@ -67,13 +67,14 @@ struct MonitorDataSetsLayout {
 const _: () = assert!(size_of::<MonitorDataSetsLayout>() == 64);
 
 impl<'a> NetSyncMonitorResponse<'a> {
-    /// Returns the length of the TLV with an address of `address_len` bytes.
+    /// Returns the length of the response TLV with an address of `address_len` bytes, in bytes.
     #[must_use]
     pub const fn tlv_len(address_len: usize) -> usize {
         HEAD_LEN + size_of::<MonitorHeadLayout>() + address_len + size_of::<MonitorDataSetsLayout>()
     }
 
-    /// Parses a response TLV; `None` if the TLV is of another type.
+    /// Parses a response TLV; `None` if the TLV is of another type. A value of the wrong length is
+    /// an error.
     #[must_use]
     pub fn from_tlv(tlv: &Tlv<'a>) -> Option<Result<Self, ParseError>> {
         (tlv.type_number == RESPONSE_TLV_TYPE).then(|| Self::parse(tlv.value))
@@ -99,10 +100,9 @@ impl<'a> NetSyncMonitorResponse<'a> {
         })
     }
 
-    /// Writes it as a TLV to the front of `buffer` and returns its length.
+    /// Writes the response as a TLV to the front of `buffer` and returns its length in bytes.
     ///
-    /// # Panics
-    /// If `buffer` is shorter than [`NetSyncMonitorResponse::tlv_len`] for this address.
+    /// # Panics If `buffer` is shorter than [`NetSyncMonitorResponse::tlv_len`] for this address.
     pub fn emit(&self, buffer: &mut [u8]) -> usize {
         let length = Self::tlv_len(self.address.len());
         let (tlv_head, value) = buffer[..length].split_at_mut(HEAD_LEN);

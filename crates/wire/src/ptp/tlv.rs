@@ -4,7 +4,7 @@
 use super::MessageType;
 use crate::ParseError;
 
-/// Length of a TLV without its value, in bytes.
+/// Length of the type and length fields of a TLV, in bytes.
 pub const HEAD_LEN: usize = 4;
 
 /// Type of the TLV that requests unicast messages (table 52).
@@ -16,7 +16,7 @@ pub const CANCEL_UNICAST_TYPE: u16 = 0x0006;
 /// Type of the TLV that acknowledges a cancellation.
 pub const ACKNOWLEDGE_CANCEL_TYPE: u16 = 0x0007;
 
-/// One TLV; its length is that of the value.
+/// TLV: type, length and value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tlv<'a> {
     /// TLV type (table 52).
@@ -39,10 +39,10 @@ impl<'a> Tlv<'a> {
         Ok((Self { type_number: u16::from_be_bytes([a, b]), value }, rest))
     }
 
-    /// Writes it to the front of `buffer` and returns its length.
+    /// Writes the TLV to the front of `buffer` and returns its length in bytes, type and length
+    /// fields included.
     ///
-    /// # Panics
-    /// If `buffer` is shorter than [`HEAD_LEN`] and the value together.
+    /// # Panics If `buffer` is shorter than [`HEAD_LEN`] and the value together.
     pub fn emit(&self, buffer: &mut [u8]) -> usize {
         let length = HEAD_LEN + self.value.len();
         let (head, value) = buffer[..length].split_at_mut(HEAD_LEN);
@@ -61,7 +61,7 @@ pub struct Tlvs<'a> {
 }
 
 impl<'a> Tlvs<'a> {
-    /// Returns the TLVs of a suffix.
+    /// Returns an iterator over the TLVs of a suffix.
     #[must_use]
     pub const fn new(suffix: &'a [u8]) -> Self {
         Self { rest: suffix }
@@ -89,16 +89,16 @@ pub const UNICAST_LEN_MAX: usize = HEAD_LEN + 8;
 pub enum UnicastNegotiation {
     /// Request of a client for unicast messages.
     Request {
-        /// Message type.
+        /// Type of the requested messages.
         kind: MessageType,
         /// Interval of the messages, log2 of seconds.
         log_interval: i8,
-        /// Duration in seconds.
+        /// Requested duration in seconds.
         duration_s: u32,
     },
-    /// Grant or denial of a master.
+    /// Answer of a master to a request: a grant or a denial.
     Grant {
-        /// Message type.
+        /// Type of the granted messages.
         kind: MessageType,
         /// Interval of the messages, log2 of seconds.
         log_interval: i8,
@@ -107,7 +107,7 @@ pub enum UnicastNegotiation {
         /// True if the master expects to grant a renewal.
         renewal_invited: bool,
     },
-    /// Cancellation.
+    /// Cancellation of a grant, by the client or the master.
     Cancel(UnicastCancellation),
     /// Acknowledgement of a cancellation.
     AcknowledgeCancel(UnicastCancellation),
@@ -116,7 +116,7 @@ pub enum UnicastNegotiation {
 /// Content of a cancellation and of its acknowledgement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UnicastCancellation {
-    /// Message type.
+    /// Type of the messages that end.
     pub kind: MessageType,
     /// Value of maintainRequest: the grantee's request stays in force.
     pub maintain_request: bool,
@@ -145,13 +145,14 @@ impl UnicastCancellation {
     }
 }
 
-/// Returns the message type in the upper four bits; an error if it is reserved.
+/// Returns the message type in the upper four bits; [`ParseError::Length`] if it is reserved.
 fn message_type(bits: u8) -> Result<MessageType, ParseError> {
     MessageType::from_bits(bits >> 4).ok_or(ParseError::Length)
 }
 
 impl UnicastNegotiation {
-    /// Parses a unicast negotiation TLV; `None` if the TLV is of another type.
+    /// Parses a unicast negotiation TLV; `None` if the TLV is of another type. A value of the wrong
+    /// length or a reserved message type is [`ParseError::Length`].
     #[must_use]
     pub fn from_tlv(tlv: &Tlv<'_>) -> Option<Result<Self, ParseError>> {
         Some(match tlv.type_number {
@@ -184,10 +185,9 @@ impl UnicastNegotiation {
         })
     }
 
-    /// Writes it as a TLV to the front of `buffer` and returns its length.
+    /// Writes the negotiation as a TLV to the front of `buffer` and returns its length in bytes.
     ///
-    /// # Panics
-    /// If `buffer` is shorter than the TLV; [`UNICAST_LEN_MAX`] bytes always suffice.
+    /// # Panics If `buffer` is shorter than the TLV; [`UNICAST_LEN_MAX`] bytes always suffice.
     pub fn emit(&self, buffer: &mut [u8]) -> usize {
         let head = |kind: MessageType, log_interval: i8, duration_s: u32| {
             let [a, b, c, d] = duration_s.to_be_bytes();

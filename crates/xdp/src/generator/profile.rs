@@ -9,15 +9,15 @@ use crate::abi::{
     RATE_SEGMENTS_MAX, RateSegment, RawHistogram,
 };
 
-/// Counts read while lanes may be sending; the fields are read one after another, not at one
-/// instant.
+/// Counts of a generator, read while lanes may be sending; the fields are read one after another,
+/// not at one instant.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct GeneratorCounts {
     /// Requests sent.
     pub sent: u64,
     /// Valid replies within the timeout.
     pub received: u64,
-    /// Valid replies after the timeout.
+    /// Valid replies after the timeout, and those to requests of earlier trials.
     pub late: u64,
     /// Further replies to a request that already had one.
     pub duplicate: u64,
@@ -25,13 +25,15 @@ pub struct GeneratorCounts {
     pub unsynchronised: u64,
     /// Invalid replies.
     pub invalid: u64,
-    /// PTP delay responses and Syncs, including those of requests that still lack other replies.
+    /// First PTP delay responses, and Syncs with their `Follow_Up` in two-step mode, within the
+    /// timeout; also those of requests that still lack other replies.
     pub ptp_messages: u64,
 }
 
 impl Generator {
-    /// Sets the rate segments of a lane, at most [`crate::RATE_SEGMENTS_MAX`]. The generator must
-    /// be loaded with [`open_intervals`](super::GeneratorSettings::open_intervals) above 1.
+    /// Sets the rate segments of a lane; those after the first [`crate::RATE_SEGMENTS_MAX`] are
+    /// ignored. The generator must be loaded with
+    /// [`open_intervals`](super::GeneratorSettings::open_intervals) above 1.
     pub fn set_rate_segments(&self, lane: u32, segments: &[RateSegment]) {
         for (segment, index) in segments.iter().zip(0..RATE_SEGMENTS_MAX as u32) {
             self.rate_segments.write(lane * RATE_SEGMENTS_MAX as u32 + index, segment);
@@ -60,15 +62,16 @@ impl Generator {
         self.lane_counts.read_boxed(self.entry_index(number, processor))
     }
 
-    /// Returns the offsets measured by a CPU in an interval; all 0 if offsets are not measured.
+    /// Returns the offsets measured by a CPU in an interval; empty if offsets are not measured.
     #[must_use]
     pub fn interval_offsets(&self, number: u64, processor: u32) -> Box<LaneServerOffsetCounts> {
         let entry = self.entry_index(number, processor);
         self.offsets.read_boxed(if entry < self.offsets.entries() { entry } else { 0 })
     }
 
-    /// Returns the requests with all their replies, including late ones, in the intervals `first`
-    /// to `last`, and the longest round trip in them, in ns.
+    /// Returns the number of requests with all their replies, including late ones, in the intervals
+    /// `first` to `last` on all CPUs, and the longest round trip in them, in ns. At most as many
+    /// intervals are read as each CPU has sets of counts.
     #[must_use]
     pub fn answered_and_rtt(&self, first: u64, last: u64) -> (u64, u64) {
         let mut answered = (0, 0);
@@ -83,7 +86,8 @@ impl Generator {
         answered
     }
 
-    /// Returns the counts of the intervals `first` to `last`.
+    /// Returns the sum of the counts of the intervals `first` to `last` on all CPUs. At most as
+    /// many intervals are read as each CPU has sets of counts.
     #[must_use]
     pub fn counts_in_intervals(&self, first: u64, last: u64) -> GeneratorCounts {
         let mut sum = GeneratorCounts::default();

@@ -3,17 +3,17 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// `RELAY_INTERFACES_MAX`.
+/// `RELAY_INTERFACES_MAX`: most egress interfaces of all groups together.
 pub const RELAY_INTERFACES_MAX: usize = 64;
-/// `RELAY_INTERFACE_INDICES`.
+/// `RELAY_INTERFACE_INDICES`: limit of the interface indices; those from here on have no entry.
 pub(super) const INTERFACE_INDICES: u32 = 1 << 16;
-/// `RELAY_BULK`.
+/// `RELAY_BULK`: most copies that the kernel passes to a driver at once.
 const BULK: usize = 16;
 /// `RELAY_NO_SLOT`: no slot, for a group without children.
 pub(super) const NO_SLOT: u64 = u64::MAX;
-/// `RELAY_PASSED_REASONS` of `enum relay_passed`.
+/// `RELAY_PASSED_REASONS`: number of reasons in `enum relay_passed`.
 pub(super) const PASSED_REASONS: usize = 4;
-/// `RELAY_REFUSALS` of `enum relay_refusal`.
+/// `RELAY_REFUSALS`: number of reasons in `enum relay_refusal`.
 pub(super) const REFUSALS: usize = 6;
 /// `RELAY_SOURCE_ALLOWED`: the source may send to the group.
 pub(super) const SOURCE_ALLOWED: u8 = 1;
@@ -24,7 +24,7 @@ pub(super) const SOURCE_OWN: u8 = 4;
 /// `RELAY_PORTS_OF_WORD`: ports in one word of the bitmap of ports.
 pub(super) const PORTS_OF_WORD: u16 = 64;
 
-/// `struct relay_config`: sizes of the tables.
+/// `struct relay_config`: number of slots of all groups, and of child counters of each CPU.
 #[derive(Clone, Copy, IntoBytes, Immutable)]
 #[repr(C)]
 pub(super) struct RawRelayConfig {
@@ -51,7 +51,8 @@ pub(super) struct RawEndpointKey {
     pub(super) address: [u8; 16],
 }
 
-/// `struct relay_interface`: MAC address and number of an interface.
+/// `struct relay_interface`: egress number of an interface plus 1 (0 without one), MAC address, and
+/// whether only packets of this process arrive there.
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(super) struct InterfaceEntry {
@@ -80,7 +81,7 @@ pub(super) struct FanOutRateState {
     pub(super) reserved2: [u64; 7],
 }
 
-/// `struct relay_span`: range of child rows.
+/// `struct relay_span`: range of child rows of one egress interface.
 #[derive(
     Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
@@ -90,8 +91,8 @@ pub(super) struct ChildEntryRange {
     pub(super) count: u32,
 }
 
-/// `struct relay_slot`: conditions and children of a group; packets are copied from one of its two
-/// slots.
+/// `struct relay_slot`: conditions and children of a group. Each group has two slots; packets are
+/// copied from one of them.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(super) struct RelayGroupSlot {

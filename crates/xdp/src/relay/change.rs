@@ -31,11 +31,12 @@ pub type RemovedChildren = Vec<(SocketAddr, RelayChildCounts)>;
 pub struct RemovedGroup {
     /// Final counts of the group's packets.
     pub counts: RelayGroupCounts,
-    /// Children that the group had.
+    /// Children that the group had, with their final counts.
     pub children: RemovedChildren,
 }
 
-/// Change after all steps that can fail; packets are not copied by it yet.
+/// Change of a group after all steps whose failure leaves the group unchanged; packets are not
+/// copied by it yet.
 struct PreparedGroupChange {
     /// Side of the group's two slots (0 or 1) in which the children are prepared.
     side: u32,
@@ -53,9 +54,12 @@ struct PreparedGroupChange {
 impl RelayPrograms {
     /// Sets a group and all of its children; a group that does not exist is added. A child with the
     /// same destination as before keeps its counters. Packets to a group without children are
-    /// passed to the network stack.
+    /// passed to the network stack. Returns the removed children with their final counts.
     ///
-    /// The change takes the kernel some milliseconds. After an error the group is unchanged.
+    /// The change takes the kernel some milliseconds. After an error before the new children are
+    /// active, the group is unchanged. If only the wait for the previous children or their removal
+    /// from the kernel's tables fails, the new children are active, and the counts of the removed
+    /// ones are lost.
     pub fn set_group(
         &mut self,
         group: &RelayGroup,
@@ -77,7 +81,9 @@ impl RelayPrograms {
         result?
     }
 
-    /// Removes a group and its children. Packets to it are passed to the network stack.
+    /// Removes a group and its children, and returns their final counts; those of an unknown group
+    /// are empty. From the call on, even if it fails, packets to the group are passed to the
+    /// network stack.
     pub fn remove_group(&mut self, address: SocketAddr) -> Result<RemovedGroup, RelayGroupError> {
         let Some(group_state) = self.group_states.remove(&address) else {
             return Ok(RemovedGroup::default());
@@ -91,12 +97,12 @@ impl RelayPrograms {
         let children = group_state.children.iter().map(with_counts).collect();
         let removed = self.remove_entries(&group_state);
         self.update_ports(None);
+        self.free_children.extend(group_state.children.iter().map(|child| child.number));
+        self.release_interfaces();
         let copies = self.loaded.map("relay_copies")?;
         for side in 0..2 {
             ignore_not_found(copies.delete(&group_state.slot(side).to_ne_bytes()))?;
         }
-        self.free_children.extend(group_state.children.iter().map(|child| child.number));
-        self.release_interfaces();
         waited.and(removed)?;
         Ok(RemovedGroup { counts, children })
     }
@@ -106,9 +112,9 @@ impl RelayPrograms {
         self.group_states.keys().copied()
     }
 
-    /// Returns true if the kernel still makes copies by all interfaces of the group's children. It
-    /// makes none by an interface that was removed, even if one with the same index and name was
-    /// added later, until the group is set again.
+    /// Returns true if the kernel still makes copies by all interfaces of the group's children;
+    /// false for an unknown group. It makes none by an interface that was removed, even if one with
+    /// the same index and name was added later, until the group is set again.
     #[must_use]
     pub fn has_all_interfaces(&self, address: SocketAddr) -> bool {
         let Some(group_state) = self.group_states.get(&address) else { return false };
@@ -224,7 +230,8 @@ impl RelayPrograms {
         (known, new_counters)
     }
 
-    /// Activates the prepared change, and removes the previous state.
+    /// Activates the prepared change, removes the previous state, and returns the removed children
+    /// with their final counts. After an error the change is in effect nevertheless.
     fn commit(
         &mut self,
         group_state: &mut GroupState,
@@ -298,7 +305,8 @@ impl RelayPrograms {
         Ok(removed_counts)
     }
 
-    /// Creates the device map that makes one copy for each of these children, in this order.
+    /// Creates the device map that makes one copy for each of these children, in this order. Fails
+    /// if one of their interfaces does not send redirected frames.
     fn create_copy_map(&self, ordered: &[&RelayChild]) -> Result<MapHandle, RelayGroupError> {
         let options = libbpf_sys::bpf_map_create_opts {
             sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,

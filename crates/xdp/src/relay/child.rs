@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use super::abi::ChildEntry;
 use crate::Interface;
 
-/// Child of a group: destination and source of its copies.
+/// Child of a group: destination, source, egress interface and MAC addresses of its copies.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RelayChild {
     /// Destination of the copies; identifies the child within its group.
@@ -17,9 +17,9 @@ pub struct RelayChild {
     ///
     /// [`interface_down`]: super::RelayChildCounts::interface_down
     pub interface: Option<Interface>,
-    /// MAC address of the interface.
+    /// MAC address of the egress interface, the source of the copies.
     pub source_mac: [u8; 6],
-    /// MAC address of the next hop; while it is unknown, copies are dropped and counted.
+    /// MAC address of the next hop; while it is unknown (`None`), copies are dropped and counted.
     pub next_hop: Option<[u8; 6]>,
 }
 

@@ -9,7 +9,7 @@ const NAPI_WEIGHT: u64 = 64;
 /// Upper limit of the time from the receipt of a packet until all of its copies are made.
 const COPY_TIME_MAX: Duration = Duration::from_millis(100);
 
-/// Packet counts of a group, by CPU, up to which all copies are complete.
+/// Tracker of the packet counts of a group, by CPU, up to which all copies are complete.
 #[derive(Clone, Debug)]
 pub(super) struct CopyCompletionTracker {
     /// Packets whose copies are complete, by CPU.
@@ -20,12 +20,13 @@ pub(super) struct CopyCompletionTracker {
 }
 
 impl CopyCompletionTracker {
-    /// Starts with these packet counts, by CPU, none of whose copies is pending.
+    /// Creates a tracker with these packet counts, by CPU, none of whose copies is pending.
     pub(super) const fn new(packets: Vec<u64>) -> Self {
         Self { completed: packets, last_reading: None }
     }
 
-    /// Records packet counts, unless the last reading is younger than [`COPY_TIME_MAX`].
+    /// Records the result of `packets`, counts by CPU, unless the last reading is younger than
+    /// [`COPY_TIME_MAX`]; the counts of that reading then become the complete ones.
     pub(super) fn record(&mut self, now: Instant, packets: impl FnOnce() -> Vec<u64>) {
         if let Some((read_at, earlier)) = &mut self.last_reading {
             if now.saturating_duration_since(*read_at) < COPY_TIME_MAX {
@@ -36,8 +37,8 @@ impl CopyCompletionTracker {
         self.last_reading = Some((now, packets()));
     }
 
-    /// Returns the upper limit of the packets, among these counts, whose copies may still be
-    /// pending.
+    /// Returns the upper limit of the number of packets, among these counts by CPU, whose copies
+    /// may still be pending.
     pub(super) fn in_flight(&self, packets: &[u64]) -> u64 {
         let completed = self.completed.iter().copied().chain(std::iter::repeat(0));
         let pairs = packets.iter().zip(completed);

@@ -12,11 +12,14 @@ use super::group::{ChildState, GroupState};
 /// relay_passed`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RelayPassedReason {
-    /// Not a complete UDP packet to a group, or one with IP options or extension headers.
+    /// Not a complete UDP packet to a group, or one with IP options or extension headers; or a
+    /// packet by another interface or to another MAC address than the group accepts, or over a link
+    /// with a source address of this host or one that is invalid there.
     Other,
-    /// The lengths do not match, bytes follow the datagram, or a UDP checksum over IPv6 is missing.
+    /// The lengths do not match, a checksum is wrong, bytes follow the datagram, or a UDP checksum
+    /// over IPv6 is missing.
     Malformed,
-    /// Longer than the longest packet that the group copies.
+    /// Longer than the longest packet that the group copies, or in more than one buffer.
     TooLong,
     /// The group has no children in the kernel.
     NoChildren,
@@ -30,22 +33,23 @@ impl RelayPassedReason {
 
 /// Reason for which the relay dropped a packet to a group, in the order of `enum relay_refusal`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RelayRefusal {
+pub enum RelayDropReason {
     /// The group does not accept packets from this source.
     Source,
-    /// The source is a child of the group.
+    /// The source address and port are those of a child of the group.
     Child,
-    /// The source is the relay itself.
+    /// The source is the relay itself: an address of this host with the port of a group.
     Relay,
-    /// The TTL or hop limit was 1, so it may not be forwarded.
+    /// The TTL or hop limit was 0 or 1 and the group does not reset it, so the packet may not be
+    /// forwarded.
     HopLimit,
-    /// The group exceeded its rate.
+    /// The packets to the group exceeded its rate limit.
     Rate,
     /// All groups together exceeded the limit of copies.
     FanOut,
 }
 
-impl RelayRefusal {
+impl RelayDropReason {
     /// All reasons, in the order of the counters.
     pub const ALL: [Self; REFUSALS] =
         [Self::Source, Self::Child, Self::Relay, Self::HopLimit, Self::Rate, Self::FanOut];
@@ -69,7 +73,7 @@ pub struct RelayCounts {
 pub struct RelayGroupCounts {
     /// Packets that were copied.
     pub packets: u64,
-    /// Bytes of UDP payload of these packets.
+    /// Bytes of UDP payload of the packets that were copied.
     pub bytes: u64,
     /// Packets dropped, in the order of [`RelayRefusal::ALL`].
     pub refused: [u64; REFUSALS],
@@ -77,11 +81,12 @@ pub struct RelayGroupCounts {
     pub refused_bytes: u64,
 }
 
-/// Counts of a child's copies since it was added. Their sum equals the number of packets copied for
-/// the group since then, except for a few in flight.
+/// Counts of a child's copies since it was added. `sent`, `unresolved`, `driver_full` and
+/// `interface_down` add up to the number of packets copied for the group since then, except for a
+/// few in flight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RelayChildCounts {
-    /// Copies sent.
+    /// Copies sent: those that were made and not dropped by the driver.
     pub sent: u64,
     /// Bytes of the UDP payloads of the copies sent.
     pub bytes: u64,
@@ -98,7 +103,7 @@ pub struct RelayChildCounts {
 }
 
 impl RelayPrograms {
-    /// Returns the counts of all packets.
+    /// Returns the counts of all packets since the programs were loaded, over all CPUs.
     #[must_use]
     pub fn counts(&self) -> RelayCounts {
         let mut counts = RelayCounts::default();
@@ -118,7 +123,8 @@ impl RelayPrograms {
     }
 
     /// Returns the counts of the copies to the children of the group with this address, by
-    /// [`RelayChild::destination`](super::RelayChild::destination).
+    /// [`RelayChild::destination`](super::RelayChild::destination); empty if there is no such
+    /// group.
     #[must_use]
     pub fn child_counts(&self, address: SocketAddr) -> Vec<(SocketAddr, RelayChildCounts)> {
         let Some(group_state) = self.group_states.get(&address) else { return Vec::new() };
@@ -153,7 +159,7 @@ impl RelayPrograms {
         counts
     }
 
-    /// Returns the packets copied from a slot since loading, by CPU.
+    /// Returns the number of packets copied from a slot since its group was added, by CPU.
     pub(super) fn packets_by_processor(&self, slot: u32) -> Vec<u64> {
         let packets_of =
             |processor| self.slot_counts.read(processor * self.config.slots + slot).packets;
@@ -172,7 +178,7 @@ impl RelayPrograms {
         counts
     }
 
-    /// Returns the packets copied since the group's last change.
+    /// Returns the number of packets copied since the group's last change.
     pub(super) fn packets_since_change(&self, group_state: &GroupState) -> u64 {
         let counted =
             self.packets_by_processor(group_state.slot(group_state.side)).iter().sum::<u64>();
@@ -180,7 +186,8 @@ impl RelayPrograms {
     }
 
     /// Returns a child's counts, given that `packets` were copied since its group's last change and
-    /// the copies of `in_flight` of them may be pending.
+    /// the copies of `in_flight` of them may be pending. Raises the largest reported number of
+    /// copies not made.
     pub(super) fn counts_of_child(
         &self,
         child: &ChildState,

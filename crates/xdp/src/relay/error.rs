@@ -5,18 +5,21 @@ use std::net::{IpAddr, SocketAddr};
 use super::abi::{INTERFACE_INDICES, RELAY_INTERFACES_MAX};
 use crate::XdpError;
 
-/// Reason for which a group could not be set; it keeps its previous state.
+/// Reason for which a group could not be set or removed. The group keeps its previous state, except
+/// after some errors of [`RelayGroupError::Xdp`].
 #[derive(Debug, thiserror::Error)]
 pub enum RelayGroupError {
-    /// A map or program failed.
+    /// A map or program failed. If it failed after the new state had been activated, that state is
+    /// in effect.
     #[error(transparent)]
     Xdp(#[from] XdpError),
-    /// The group's number is out of range.
+    /// The group's number is not below
+    /// [`RelayTableCapacities::groups`](super::RelayTableCapacities::groups).
     #[error("group {address} exceeds the limit of {max} groups of the BPF maps")]
     GroupsFull {
         /// Address of the group.
         address: SocketAddr,
-        /// Most groups.
+        /// Limit of the group numbers.
         max: u32,
     },
     /// The group's number belongs to another group.
@@ -70,7 +73,7 @@ pub enum RelayGroupError {
         /// Name of the interface.
         interface: String,
     },
-    /// An address of the group or of a child has another IP version than the group.
+    /// A source, a destination address or a child's address has another IP version than the group.
     #[error("group {group} cannot have the child {other}: copies keep the packet's IP version")]
     IpVersionMismatch {
         /// Address of the group.

@@ -19,17 +19,18 @@ use crate::map::MappedArrayMap;
 /// a frame only if it fits into one page with its headroom (`xdpf_clone` of `net/core/xdp.c`).
 pub const RELAY_LENGTH_MAX: u32 = 3_500;
 
-/// Rate limit: the generic cell rate algorithm (ITU-T I.371), with times in ns.
+/// Rate limit of a group's packets: the generic cell rate algorithm (ITU-T I.371), with times in
+/// ns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RelayLimit {
-    /// Emission interval (T of the GCRA) of one packet or copy.
+pub struct RelayPacketRateLimit {
+    /// Emission interval (T of the GCRA) of one packet, in ns.
     pub interval_ns: NonZeroU64,
-    /// Tolerance (tau of the GCRA): time by which packets may be ahead of the evenly spaced
-    /// schedule.
+    /// Time by which packets may be ahead of the evenly spaced schedule, including the present one
+    /// (tau + T of the GCRA); below `interval_ns` none is copied.
     pub tolerance_ns: u64,
 }
 
-impl RelayLimit {
+impl RelayPacketRateLimit {
     /// Returns interval and tolerance; (0, 0) without a limit.
     fn to_ns(limit: Option<Self>) -> (u64, u64) {
         limit.map_or((0, 0), |limit| (limit.interval_ns.get(), limit.tolerance_ns))
@@ -39,8 +40,9 @@ impl RelayLimit {
 /// Group of the relay, and the conditions on which packets to it are copied.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RelayGroup {
-    /// Number of the group, below [`RelayTableCapacities::groups`](super::RelaySettings::groups);
-    /// no other group has it.
+    /// Number of the group, below
+    /// [`RelayTableCapacities::groups`](super::RelayTableCapacities::groups); no other group has
+    /// it.
     pub number: u32,
     /// Listen address of the group; identifies it.
     pub address: SocketAddr,
@@ -52,19 +54,21 @@ pub struct RelayGroup {
     pub interface: Option<u32>,
     /// Permitted sources; packets from others are dropped.
     pub sources: Vec<Prefix>,
-    /// Addresses of this host. Packets with such a source over a link are passed to the network
-    /// stack, and those with such a source and the port of a group are refused.
+    /// Addresses of this host. A packet with such a source is passed to the network stack, unless
+    /// it arrives by the send interface; there it is refused if its source port is the port of a
+    /// group.
     pub local_addresses: Vec<IpAddr>,
     /// Length of the longest packet that is copied, in bytes, from the IP header on: the smallest
     /// path MTU of its children. Longer ones, and those above [`RELAY_LENGTH_MAX`], are passed to
     /// the network stack.
     pub length_max: u32,
-    /// Upper limit of the TTL or hop limit of copies, which is one less than that of the packet.
+    /// Upper limit of the TTL or hop limit of copies, which otherwise is one less than that of the
+    /// packet.
     pub hops_max: u8,
     /// True if copies have the TTL or hop limit `hops_max` regardless of the packet.
     pub hops_reset: bool,
-    /// Rate limit of the packets that are copied.
-    pub limit: Option<RelayLimit>,
+    /// Rate limit of the packets that are copied; `None` sets none.
+    pub limit: Option<RelayPacketRateLimit>,
     /// Cost of the copies of one packet in ns, charged to the limit of
     /// [`RelayPrograms::limit_copies`](super::RelayPrograms::limit_copies).
     pub copy_cost_ns: u64,
@@ -74,7 +78,9 @@ pub struct RelayGroup {
 pub(super) type RoleBitsByPrefix = BTreeMap<(IpAddr, u8), u8>;
 
 impl RelayGroup {
-    /// Checks that all addresses are of the group's IP version, and no child is listed twice.
+    /// Checks that the sources, the destination addresses and the addresses of children are of the
+    /// group's IP version, and that no two children have the same destination. Addresses of this
+    /// host may be of either version.
     pub(super) fn check(&self, children: &[RelayChild]) -> Result<(), RelayGroupError> {
         let of_children =
             children.iter().flat_map(|child| [child.destination.ip(), child.source.ip()]);
@@ -94,8 +100,9 @@ impl RelayGroup {
         }
     }
 
-    /// Returns the roles of source addresses. Only the longest matching prefix is looked up, so the
-    /// entry of a single address also has the bit that permits it to send.
+    /// Returns the roles of source addresses of the group's IP version. Only the longest matching
+    /// prefix is looked up, so the entry of a single address also has the bit that permits it to
+    /// send if it lies in a permitted prefix.
     pub(super) fn source_roles(&self, children: &[RelayChild]) -> RoleBitsByPrefix {
         let allowed = self.sources.iter().map(Prefix::network);
         let mut sources: RoleBitsByPrefix =
@@ -115,7 +122,7 @@ impl RelayGroup {
 
     /// Returns interval and tolerance of the rate limit; (0, 0) without a limit.
     pub(super) fn limit_ns(&self) -> (u64, u64) {
-        RelayLimit::to_ns(self.limit)
+        RelayPacketRateLimit::to_ns(self.limit)
     }
 }
 
@@ -125,7 +132,7 @@ pub(super) struct ChildState {
     pub(super) destination: SocketAddr,
     /// Number of the counters of the child.
     pub(super) number: u32,
-    /// Index of the egress interface of its copies.
+    /// Index of the egress interface of its copies; `None` without a route.
     pub(super) interface: Option<u32>,
     /// Packets copied for the group while it had this child, up to the group's last change.
     pub(super) packets_before: u64,
@@ -133,7 +140,7 @@ pub(super) struct ChildState {
     pub(super) not_made_max: Arc<AtomicU64>,
 }
 
-/// State of a group between changes.
+/// State of a group that user space keeps between changes: its slot, lists and counts.
 pub(super) struct GroupState {
     /// Number of the group.
     pub(super) number: u32,
@@ -141,7 +148,7 @@ pub(super) struct GroupState {
     pub(super) side: u32,
     /// Device map that makes the copies; `None` without children.
     pub(super) copy_map: Option<MapHandle>,
-    /// Destinations of its packets.
+    /// Destination addresses and port of its packets.
     pub(super) addresses: Vec<SocketAddr>,
     pub(super) sources: RoleBitsByPrefix,
     pub(super) children: Vec<ChildState>,
@@ -187,15 +194,15 @@ impl RelayRateState {
         Self { groups, fan_out }
     }
 
-    /// Returns the theoretical arrival time of the group with this number; `None` if the number is
-    /// out of range.
+    /// Returns the theoretical arrival time of the packets of the group with this number, in ns of
+    /// the monotonic clock; `None` if the number is out of range.
     #[must_use]
     pub fn packet_arrival(&self, number: u32) -> Option<&AtomicU64> {
         let offset = std::mem::offset_of!(GroupEntry, arrival);
         (number < self.groups.entries()).then(|| self.groups.atomic(number, offset))
     }
 
-    /// Returns the theoretical arrival time of all copies.
+    /// Returns the theoretical arrival time of all copies, in ns of the monotonic clock.
     #[must_use]
     pub fn copy_arrival(&self) -> &AtomicU64 {
         self.fan_out.atomic(0, std::mem::offset_of!(FanOutRateState, arrival))

@@ -1,5 +1,5 @@
-//! Numbers of egress interfaces, and the order of the copies of a packet. Both are determined
-//! before a group changes.
+//! Numbers of egress interfaces, by which the BPF program finds the next copy, and the order of the
+//! copies of a packet. Both are determined before a group changes.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,9 @@ use super::{RelayChild, RelayGroupError};
 pub(super) struct InterfaceNumbers(BTreeMap<u32, u8>);
 
 impl InterfaceNumbers {
-    /// Assigns numbers to the interfaces of these children that have none.
+    /// Assigns free numbers to the interfaces of these children that have none. Fails if no number
+    /// is free or an index is beyond the table of interfaces; the numbers assigned before then
+    /// stay.
     pub(super) fn assign(&mut self, children: &[RelayChild]) -> Result<(), RelayGroupError> {
         for interface in children.iter().filter_map(|child| child.interface.as_ref()) {
             if interface.index >= INTERFACE_INDICES {
@@ -27,7 +29,8 @@ impl InterfaceNumbers {
         Ok(())
     }
 
-    /// Releases the numbers of interfaces that are not in use, and returns their indices.
+    /// Releases the numbers of the interfaces for whose index `is_used` returns false, and returns
+    /// those indices.
     pub(super) fn release(&mut self, is_used: impl Fn(u32) -> bool) -> Vec<u32> {
         let unused: Vec<u32> = self.0.keys().copied().filter(|&index| !is_used(index)).collect();
         for index in &unused {
@@ -41,9 +44,9 @@ impl InterfaceNumbers {
         self.0.iter().map(|(&index, &number)| (index, number))
     }
 
-    /// Returns the children in the order of their copies, by interface and then in the order of
-    /// `children`, and the range of each interface's rows, which begin at `first`. Children without
-    /// an interface are omitted.
+    /// Returns the children in the order of their copies, by number of the interface and then in
+    /// the order of `children`, and the range of each interface's rows, which begin at `first`.
+    /// Children without an interface are omitted.
     pub(super) fn egress_order<'a>(
         &self,
         children: &'a [RelayChild],

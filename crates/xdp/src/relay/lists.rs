@@ -1,6 +1,7 @@
 //! Entries of a group in the kernel's lookup tables: destinations of its packets, permitted
 //! sources, addresses of children and of the relay itself. During a change the tables contain all
-//! old and all new entries, afterwards only the new ones.
+//! old and all new entries, afterwards only the new ones; but an address that may no longer send
+//! loses its permission at the start of the change.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -82,8 +83,8 @@ impl RelayPrograms {
         })
     }
 
-    /// Adds the entries of `to`. Until the change is complete, each also has the roles of the
-    /// address before the change.
+    /// Adds the entries of `to`. Until the change is complete, each also has the roles as child and
+    /// as own address that its prefix has in `from`; the permission to send is that of `to`.
     pub(super) fn add_sources(
         &self,
         group: u32,
@@ -97,7 +98,7 @@ impl RelayPrograms {
         self.write_changed_sources(group, from, interim)
     }
 
-    /// Changes the entries of `from`, all of which exist, to those of `to`.
+    /// Writes all entries of `to`, and removes the entries of `from` that are not in `to`.
     pub(super) fn finish_sources(
         &self,
         group: u32,
@@ -159,7 +160,7 @@ impl RelayPrograms {
             .and(self.remove_addresses(&group_state.addresses, &[]))
     }
 
-    /// Updates the bitmap of listen ports: those of all groups, and `extra`.
+    /// Updates the bitmap of listen ports to those of all groups, and `extra`.
     pub(super) fn update_ports(&self, extra: Option<u16>) {
         let mut words = vec![0_u64; self.ports.entries() as usize];
         for port in self.group_states.keys().map(SocketAddr::port).chain(extra) {

@@ -42,10 +42,10 @@ pub use abi::RELAY_INTERFACES_MAX;
 pub use change::{RemovedChildren, RemovedGroup};
 pub use child::RelayChild;
 pub use counts::{
-    RelayChildCounts, RelayCounts, RelayGroupCounts, RelayPassedReason, RelayRefusal,
+    RelayChildCounts, RelayCounts, RelayDropReason, RelayGroupCounts, RelayPassedReason,
 };
 pub use error::RelayGroupError;
-pub use group::{RELAY_LENGTH_MAX, RelayGroup, RelayLimit, RelayRateState};
+pub use group::{RELAY_LENGTH_MAX, RelayGroup, RelayPacketRateLimit, RelayRateState};
 
 use group::GroupState;
 use interface_numbers::InterfaceNumbers;
@@ -59,8 +59,8 @@ const PREFIXES_PER_GROUP: u32 = 128;
 /// Words of the bitmap of listen ports.
 const PORT_WORDS: u32 = (1 << 16) / abi::PORTS_OF_WORD as u32;
 
-/// Capacities of the kernel's tables. Memory is allocated when the programs are loaded: about 128
-/// bytes for each possible child of each group, and 32 for each child and CPU.
+/// Capacities of the kernel's tables; 0 counts as 1. Memory is allocated when the programs are
+/// loaded: about 128 bytes for each possible child of each group, and 32 for each child and CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RelayTableCapacities {
     /// Most groups at once.
@@ -167,8 +167,10 @@ impl RelayPrograms {
         self.attach_program(interface, false)
     }
 
-    /// Attaches the relay to the send interface, by which only packets of this process arrive.
-    /// Their sources were checked before they were sent, and are not checked again.
+    /// Attaches the relay in native mode to the send interface, by which only packets of this
+    /// process arrive, until the attachment is dropped. The sources of these packets were checked
+    /// before they were sent; only their roles in the group are checked again. Fails if the index
+    /// of the interface exceeds 65,535.
     pub fn attach_send_interface(&self, interface: &Interface) -> Result<Attachment, XdpError> {
         self.attach_program(interface, true)
     }
@@ -185,9 +187,9 @@ impl RelayPrograms {
         Attachment::new(self.loaded.program("relay")?, interface, AttachMode::Native)
     }
 
-    /// Sets the MAC address of an interface: frames to other MAC addresses are passed to the
-    /// network stack. Until it is set, all frames that arrive there count as addressed to this
-    /// host.
+    /// Sets the MAC address of the interface with this index: frames to other MAC addresses are
+    /// passed to the network stack. Until it is set, all frames that arrive there count as
+    /// addressed to this host. An index above 65,535 is ignored.
     pub fn set_mac(&self, index: u32, mac: [u8; 6]) {
         if index < abi::INTERFACE_INDICES {
             let entry = self.interface_entries.read(index);
@@ -195,9 +197,10 @@ impl RelayPrograms {
         }
     }
 
-    /// Limits the rate of the copies of all groups together, whose cost is
-    /// [`RelayGroup::copy_cost_ns`]; `tolerance_ns` is the time by which they may be ahead, `None`
-    /// sets no limit. A packet is copied for all children or for none.
+    /// Limits the rate of the copies of all groups together; each packet costs
+    /// [`RelayGroup::copy_cost_ns`]. `tolerance_ns` is the time by which they may be ahead,
+    /// including the cost of the present packet; `None` sets no limit. A packet is copied for all
+    /// children or for none.
     pub fn limit_copies(&self, tolerance_ns: Option<NonZeroU64>) {
         let offset = std::mem::offset_of!(abi::FanOutRateState, tolerance_ns);
         let tolerance_ns = tolerance_ns.map_or(0, NonZeroU64::get);
@@ -212,7 +215,7 @@ impl RelayPrograms {
     }
 
     /// Returns the reason why the kernel does not report frames dropped by drivers; such copies
-    /// then count as sent.
+    /// then count as sent. `None` if it reports them.
     #[must_use]
     pub fn uncounted_drops_reason(&self) -> Option<&XdpError> {
         self.drop_counter.as_ref().err()

@@ -36,15 +36,15 @@ pub(super) struct RawStreamConfig {
 pub struct StreamLane {
     /// Start of the schedule on the monotonic clock, in ns.
     pub start_ns: u64,
-    /// Intended send time of the next packet.
+    /// Intended send time of the next packet, in 2^-16 ns since the start.
     pub next: u64,
-    /// Time between two packets.
+    /// Time between two packets, in 2^-16 ns.
     pub interval: u64,
-    /// End of the schedule.
+    /// End of the schedule, in 2^-16 ns since the start.
     pub end: u64,
-    /// Lateness above which a packet and all after it are postponed.
+    /// Lateness above which a packet and all after it are postponed, in 2^-16 ns.
     pub late_max: u64,
-    /// Packets sent.
+    /// Number of packets sent, which is the number of the next one.
     pub sent: u64,
     /// Monotonic instant of the first packet sent, in ns.
     pub first_sent_ns: u64,
@@ -58,7 +58,7 @@ pub struct StreamLane {
     pub active: u32,
     /// 1 if the schedule is complete, otherwise 0.
     pub done: u32,
-    /// Padding.
+    /// Padding that keeps lanes apart in the CPUs' caches.
     pub reserved: [u64; 6],
 }
 
@@ -89,7 +89,8 @@ pub(super) struct RawStreamChildCounts {
     pub(super) reserved: u64,
 }
 
-/// `struct stream_delays`: delays of the first and the last copy of each packet.
+/// `struct stream_delays`: delays of the first and the last copy of each packet, counted by one
+/// CPU.
 #[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(super) struct RawStreamDelays {

@@ -18,7 +18,7 @@ const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/stream_sink.o"))
 pub struct StreamTrial {
     /// Number of the trial; packets of other trials are dropped.
     pub number: u32,
-    /// Number of lanes of the source.
+    /// Number of lanes of the source; packets of higher lanes are dropped.
     pub lanes: u32,
     /// Number of children, which have consecutive UDP ports.
     pub children: u32,
@@ -26,20 +26,20 @@ pub struct StreamTrial {
     pub first_port: u16,
     /// Length of the UDP payload, in bytes.
     pub payload_len: u32,
-    /// True if delays are measured, which adds to the cost of each copy.
+    /// True if delays are measured, which adds to the cost of receiving each copy.
     pub timed: bool,
 }
 
 /// Counts of the packets for one child from one lane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StreamChildCounts {
-    /// Packets.
+    /// Number of packets, including disordered and damaged ones.
     pub packets: u64,
-    /// Bytes of UDP payload.
+    /// Bytes of UDP payload of these packets.
     pub bytes: u64,
-    /// Packets whose number was not above the previous one on the same CPU.
+    /// Packets whose number was not above the highest before it on the same CPU.
     pub disordered: u64,
-    /// Packets of another length.
+    /// Packets of another length than [`StreamTrial::payload_len`], part of `packets`.
     pub damaged: u64,
     sum: u64,
     squares: u64,
@@ -78,7 +78,8 @@ pub struct StreamSink {
 
 impl StreamSink {
     /// Loads the program for at most this many lanes and children. It takes 64 bytes of memory for
-    /// each child of each lane on each CPU, and 512 KiB for each lane.
+    /// each child of each lane on each CPU, and 512 KiB for each lane, besides the histograms of
+    /// the delays.
     pub fn load(lanes: u32, children: u32) -> Result<Self, XdpError> {
         let processors = possible_processors();
         let counts = processors * lanes * children;
@@ -107,7 +108,8 @@ impl StreamSink {
     ///
     /// # Panics
     ///
-    /// Panics if the trial has more lanes and children than the program was loaded for.
+    /// Panics if the trial has more combinations of a lane and a child than the program was loaded
+    /// for.
     pub fn begin_trial(&self, trial: &StreamTrial) {
         let entries = self.processors * trial.lanes * trial.children;
         // Packets of the previous trial still in flight belong to no trial from here on.
@@ -133,7 +135,7 @@ impl StreamSink {
         self.expected.write(0, &expected);
     }
 
-    /// Returns the packets received for a child from a lane, on all CPUs.
+    /// Returns the counts of the packets received for a child from a lane, over all CPUs.
     #[must_use]
     pub fn child_counts(&self, lane: u32, child: u32) -> StreamChildCounts {
         let RawStreamTrial { lanes, children, .. } = self.expected.read(0);
@@ -150,8 +152,8 @@ impl StreamSink {
         total
     }
 
-    /// Returns the delays of the first and of the last copy of each packet since the packet was
-    /// sent, in ns, as one pair for each CPU.
+    /// Returns the histograms of the delays of the first and of the last copy of each packet since
+    /// the packet was sent, in ns, as one pair for each CPU; empty unless the trial is timed.
     pub fn delays(&self) -> impl Iterator<Item = (Box<RawHistogram>, Box<RawHistogram>)> + '_ {
         (0..self.processors).map(|processor| {
             let RawStreamDelays { first, last } = *self.delays.read_boxed(processor);

@@ -40,7 +40,7 @@ impl StreamFrameTemplate {
     }
 }
 
-/// Source program attached to its egress interface.
+/// Source program of a stream, attached to its egress interface; dropping it detaches the program.
 pub struct StreamSource {
     _attachment: Attachment,
     lanes: MappedArrayMap<StreamLane>,
@@ -74,15 +74,15 @@ impl StreamSource {
         self.lanes.atomic(processor, std::mem::offset_of!(StreamLane, end)).store(0, Relaxed);
     }
 
-    /// Returns the state of a CPU's lane.
+    /// Returns the schedule and progress of a CPU's lane; it may be torn while the lane is sending.
     #[must_use]
     pub fn lane(&self, processor: u32) -> StreamLane {
         self.lanes.read(processor)
     }
 
-    /// Sends from the CPU to which this thread is pinned until a signal reaches the thread.
-    /// [`StreamLane::done`] is set at the end of the schedule. Packets leave in batches of up to
-    /// `batch`.
+    /// Sends from the CPU to which this thread is pinned until a signal reaches the thread, or the
+    /// program has run 2^31 - 1 times. [`StreamLane::done`] is set at the end of the schedule.
+    /// Packets leave in batches of up to `batch`.
     pub fn send(&self, batch: u32) -> Result<(), XdpError> {
         test_run::run_live(self.loaded.program("send")?, &self.frame.0, i32::MAX, batch)
     }

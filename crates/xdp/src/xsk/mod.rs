@@ -51,7 +51,7 @@ pub struct XskSocket {
     skipped: u64,
 }
 
-/// A received frame.
+/// Frame received by an [`XskSocket`].
 #[derive(Clone, Copy, Debug)]
 pub struct XskFrame<'a> {
     /// Contents of the frame.
@@ -110,7 +110,7 @@ impl XskSocket {
     }
 
     /// Calls `handle` for up to `limit` frames that have arrived, without waiting, and returns
-    /// their number. The frame's memory returns to the kernel after the call.
+    /// their number. A frame's memory returns to the kernel after its call of `handle`.
     pub fn receive(&mut self, limit: usize, mut handle: impl FnMut(XskFrame<'_>)) -> usize {
         let room = self.fill.free_entries();
         let count = self.receive.ready_entries().min(limit as u32).min(room);
@@ -154,8 +154,9 @@ impl XskSocket {
         }
     }
 
-    /// Queues a frame for [`XskSocket::flush`]. `write` fills the buffer and returns the length, 0
-    /// for no frame. Returns false if there is no frame or no room.
+    /// Queues a frame for [`XskSocket::flush`]. `write` fills the buffer and returns the length in
+    /// bytes, 0 for no frame. Returns false if there is no frame or no room, or the kernel has not
+    /// skipped all withdrawn frames yet.
     pub fn push(&mut self, write: impl FnOnce(&mut [u8]) -> usize) -> bool {
         if !self.withdrawn.is_empty() && !self.reclaim_withdrawn() {
             return false;
@@ -177,8 +178,8 @@ impl XskSocket {
         true
     }
 
-    /// Sends the queued frames and returns the number that did not leave; after an error none left.
-    /// They are withdrawn and do not leave later.
+    /// Sends the queued frames and returns the number that did not leave. They are withdrawn and do
+    /// not leave later. After an error, their number is unknown.
     ///
     /// # Errors
     ///
@@ -228,11 +229,11 @@ impl XskSocket {
         self.transmit.free_entries() == TRANSMIT_RING
     }
 
-    /// Withdraws the frames left in the transmit ring and returns their number: an interface that
-    /// comes up after minutes must not send outdated frames. In copy mode the kernel reads the ring
-    /// only in system calls of this thread, so entries can be rewritten in between. They cannot be
-    /// removed, because the kernel may have cached that they exist, and may have consumed the first
-    /// of them without having reported it.
+    /// Withdraws the frames left in the transmit ring and returns the number of those not withdrawn
+    /// before: an interface that comes up after minutes must not send outdated frames. In copy mode
+    /// the kernel reads the ring only in system calls of this thread, so entries can be rewritten
+    /// in between. They cannot be removed, because the kernel may have cached that they exist, and
+    /// may have consumed the first of them without having reported it.
     fn withdraw(&mut self) -> usize {
         let withdrawn = &mut self.withdrawn;
         let before = withdrawn.len();
@@ -245,7 +246,8 @@ impl XskSocket {
         self.withdrawn.len() - before
     }
 
-    /// Reclaims the withdrawn frames once the kernel has skipped them; returns true if it has.
+    /// Reclaims the withdrawn frames once the kernel has skipped them; returns true if all of them
+    /// were reclaimed.
     fn reclaim_withdrawn(&mut self) -> bool {
         if self.drive_transmit().is_err() || !self.is_drained() {
             return false;
@@ -285,12 +287,13 @@ impl XskSocket {
     }
 }
 
-/// Reader of the number of received frames that an [`XskSocket`] had no room for.
+/// Reader of the number of received frames that the kernel dropped at an [`XskSocket`].
 #[derive(Debug)]
 pub struct XskDropCounter(OwnedFd);
 
 impl XskDropCounter {
-    /// Returns the number of frames dropped for lack of room since the socket was opened.
+    /// Returns the number of received frames dropped since the socket was opened: for lack of room
+    /// in the receive ring or of a free frame, or for another reason.
     ///
     /// # Errors
     ///

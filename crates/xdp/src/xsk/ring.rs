@@ -88,8 +88,8 @@ impl<T: Copy> Ring<T> {
         self.counter(self.offsets.producer).store(self.produced, Ordering::Release);
     }
 
-    /// Replaces the published entries that the kernel has not released by the result of `change`,
-    /// in order (producer). The kernel may have read some of them, but must not be reading now.
+    /// Replaces each published entry that the kernel has not released by the result of `change` for
+    /// it, in order (producer). The kernel may have read some of them, but must not be reading now.
     pub(super) fn rewrite(&mut self, mut change: impl FnMut(T) -> T) {
         let unreleased = self.entries - self.free_entries();
         for index in (0..unreleased).map(|ahead| self.consumed.wrapping_add(ahead)) {

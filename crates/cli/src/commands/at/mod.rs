@@ -214,8 +214,9 @@ fn run_in_process(
     Ok(exit_status(args, &outcome))
 }
 
-/// Returns the exit status: 128 plus the number of the signal that interrupted the run, otherwise
-/// the status of the first command that failed, or 0.
+/// Returns the exit status: 128 plus the number of the signal that interrupted the run (for a
+/// series without `--count` a signal is the normal end), otherwise the status of the first command
+/// that failed, or 0. Prints the reason if a command could not be started.
 fn exit_status(args: &AtArgs, outcome: &TimedRunOutcome) -> i32 {
     if let Some(reason) = &outcome.not_started {
         output::print_note(&format!("horolog: {reason}; check its name and permissions"));

@@ -152,8 +152,8 @@ pub(crate) fn run(args: &BenchCoresArgs) -> Result<(), CommandFailure> {
     }))
 }
 
-/// Returns the rates of `--rates` and `--required-rate`, in requests per second, ascending and
-/// without duplicates.
+/// Returns the rates of `--rates` and `--required-rate`, in requests per second, rounded to whole
+/// numbers of at least 1, ascending and without duplicates.
 fn sorted_rates(args: &BenchCoresArgs) -> Result<Vec<f64>, CommandFailure> {
     let requested = values::numbers(&args.rates)
         .map_err(|error| CommandFailure::usage(format!("--rates: {error}")))?;

@@ -14,7 +14,7 @@ pub(super) struct CampaignPlansArgs {
     name: Option<String>,
 }
 
-/// Returns the built-in plan of this name.
+/// Returns the built-in plan of this name; `None` if there is none.
 pub(super) fn find_plan(name: &str) -> Option<&'static BuiltinPlan> {
     builtin_plans::find(name)
 }

@@ -131,7 +131,7 @@ fn owned_counts(counts: &BTreeMap<&'static str, u64>) -> BTreeMap<String, u64> {
     counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
 }
 
-/// Returns a finding if the simulation was interrupted.
+/// Returns a finding if the simulation was interrupted, otherwise `None`.
 fn interruption_finding(
     settings: &SimulationSettings,
     outcome: &SimulationOutcome,
@@ -146,7 +146,8 @@ fn interruption_finding(
     })
 }
 
-/// Returns a finding if the servo never locked, with the most frequent reason for rejected pulses.
+/// Returns a finding if the servo never locked, with the most frequent reason for rejected pulses;
+/// `None` if it locked.
 fn never_locked_finding(outcome: &SimulationOutcome) -> Option<Finding> {
     let most_frequent = outcome.pulse_rejects.iter().max_by_key(|(_, count)| **count);
     let rejects = most_frequent.map_or_else(String::new, |(name, count)| {

@@ -72,7 +72,7 @@ pub(crate) struct CycleRunArgs {
     #[arg(long, value_name = "NODE=FACTOR", value_parser = parse_slow_node)]
     slow_node: Vec<(u16, f64)>,
     #[command(flatten)]
-    cluster: CycleClusterArgs,
+    cluster: MultiHostArgs,
     /// Leave the CPU's idle states (C-states) enabled, instead of disabling all but polling
     /// (/dev/cpu_dma_latency).
     #[arg(long)]
@@ -106,7 +106,7 @@ pub(crate) struct CycleRunArgs {
 
 /// Nodes on several machines.
 #[derive(Args, Debug)]
-struct CycleClusterArgs {
+struct MultiHostArgs {
     /// Run the first of the --nodes, and listen on this address for the others to join. Nodes are
     /// not authenticated: use --listen only where all hosts are trusted.
     #[arg(long, value_name = "ADDR:PORT", value_parser = values::socket_address)]
@@ -163,7 +163,7 @@ fn parse_node_counts(text: &str) -> Result<NodeCountList, String> {
     }
 }
 
-/// Returns the first element of a list that repeats an earlier one.
+/// Returns the first element of a list that repeats an earlier one; `None` if all differ.
 fn first_duplicate<T: PartialEq>(list: &[T]) -> Option<&T> {
     list.iter().enumerate().find(|(at, one)| list[..*at].contains(one)).map(|(_, one)| one)
 }
@@ -386,8 +386,9 @@ impl CycleRunArgs {
     }
 }
 
-impl CycleClusterArgs {
-    /// Returns the options of a run on several hosts; `None` without `--listen`.
+impl MultiHostArgs {
+    /// Returns the options of a run on several hosts; `None` without `--listen`. An error for flags
+    /// that do not fit together, or an unspecified address.
     fn options(&self, set: &TaskSet, nodes: u16) -> Result<Option<ClusterOptions>, CommandFailure> {
         let Some(listen) = self.listen else {
             return match self.join_timeout {
@@ -431,7 +432,7 @@ pub(super) struct CycleRunObserver {
 struct PeriodLogFile {
     path: PathBuf,
     writer: BufWriter<File>,
-    /// First error of writing, after which nothing more is written.
+    /// First error of writing, after which nothing more is written; `None` if there was none.
     write_error: Option<io::Error>,
 }
 

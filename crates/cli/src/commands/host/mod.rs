@@ -11,7 +11,7 @@ mod switch;
 mod timer;
 
 use clap::{Args, Subcommand};
-use horolog_probe::host::HostMeasurementError;
+use horolog_probe::host::MeasuringThreadError;
 
 use crate::failure::CommandFailure;
 
@@ -46,8 +46,8 @@ pub(crate) fn run(args: HostArgs) -> Result<(), CommandFailure> {
     }
 }
 
-impl From<HostMeasurementError> for CommandFailure {
-    fn from(error: HostMeasurementError) -> Self {
+impl From<MeasuringThreadError> for CommandFailure {
+    fn from(error: MeasuringThreadError) -> Self {
         if error.is_usage() { Self::usage(error) } else { Self::environment(error) }
     }
 }

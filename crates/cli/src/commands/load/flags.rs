@@ -12,7 +12,7 @@ use horolog_counters::BearerToken;
 use horolog_http::Url;
 use horolog_load::capture::{CaptureOptions, PACKETS_MAX};
 use horolog_load::compliant_clients::CompliantClientOptions;
-use horolog_load::limit::{LoadLimit, MetricPrerequisite};
+use horolog_load::limit::{LoadMetricLimit, MetricPrerequisite};
 use horolog_load::offset::ServerOffsetOptions;
 use horolog_load::remote_counters::RemoteCounterOptions;
 use horolog_load::trailer::{ExtensionField, KeyFile, KeyTable, TrailerOptions};
@@ -40,7 +40,7 @@ pub(crate) struct LoadMetricLimitArgs {
     /// and grants), lateness- (send lateness) or offset- (absolute error of timestamps, with
     /// --measure-offset), such as response-p99.
     #[arg(long, value_name = "LIMIT")]
-    fail_if: Vec<LoadLimit>,
+    fail_if: Vec<LoadMetricLimit>,
 }
 
 impl LoadMetricLimitArgs {
@@ -49,7 +49,7 @@ impl LoadMetricLimitArgs {
     pub(crate) fn resolve(
         self,
         features: &[MetricPrerequisite],
-    ) -> Result<Vec<LoadLimit>, CommandFailure> {
+    ) -> Result<Vec<LoadMetricLimit>, CommandFailure> {
         check_features(&self.fail_if, features)?;
         Ok(self.fail_if)
     }
@@ -57,7 +57,7 @@ impl LoadMetricLimitArgs {
 
 /// Returns an error if a limit requires a feature that the run does not have.
 pub(crate) fn check_features(
-    limits: &[LoadLimit],
+    limits: &[LoadMetricLimit],
     features: &[MetricPrerequisite],
 ) -> Result<(), CommandFailure> {
     for limit in limits {

@@ -329,8 +329,8 @@ pub(crate) fn run(args: NtpperfArgs) -> Result<(), CommandFailure> {
     print_findings(&result, gave_up)
 }
 
-/// Prints the findings that the output has not shown yet, one per line. Returns an error if a
-/// finding has error severity.
+/// Prints warnings, a fallback of the engine and, unless the run `gave_up` at a rate, an early end,
+/// one per line. Returns an error if a finding has error severity.
 fn print_findings(result: &LoadResult, gave_up: bool) -> Result<(), CommandFailure> {
     let is_printed = |finding: &&Finding| match finding.code {
         // Consequences of a rate that could not be sent, which was reported already.

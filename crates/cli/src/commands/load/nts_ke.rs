@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use horolog_load::limit::{LoadLimit, MetricPrerequisite};
+use horolog_load::limit::{LoadMetricLimit, MetricPrerequisite};
 use horolog_load::nts::TrustAnchors;
 use horolog_load::nts_ke::{
     self, CONNECTIONS_DEFAULT, NtsKeLoadOptions, NtsKeLoadProcedure, NtsKeObserver,
@@ -80,8 +80,8 @@ pub(crate) struct LoadNtsKeArgs {
     ///
     /// Metrics: loss (share of the exchanges that failed), rate (completed per second), ndr and pdr
     /// (result of a search), p50, p90, p99, p99.9, p99.99, max (duration of an exchange).
-    #[arg(long, value_name = "LIMIT", value_parser = LoadLimit::parse_for_nts_ke)]
-    fail_if: Vec<LoadLimit>,
+    #[arg(long, value_name = "LIMIT", value_parser = LoadMetricLimit::parse_for_nts_ke)]
+    fail_if: Vec<LoadMetricLimit>,
     /// Confirm that a target with a public address is yours.
     #[arg(long)]
     i_own_this_target: bool,

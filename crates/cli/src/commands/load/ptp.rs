@@ -13,7 +13,7 @@ use horolog_wire::ptp::MessageType;
 use super::{LoadCommonArgs, LoadOutputs};
 use crate::failure::CommandFailure;
 
-/// Help of TARGET, in place of that of [`LoadRunArgs`]: PTP has fixed ports.
+/// Help of TARGET, in place of that of [`LoadCommonArgs`]: PTP has fixed ports.
 const TARGET_HELP: &str = "Master: ADDRESS or NAME, without a port; a link-local address as \
                            IPV6%INTERFACE";
 

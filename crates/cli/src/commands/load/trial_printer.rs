@@ -47,8 +47,8 @@ impl LiveOutputs {
         self.feed.clone()
     }
 
-    /// Ends the live view, which restores the terminal, and returns the live page, to which the
-    /// findings are added.
+    /// Ends the live view, which restores the terminal; marks the run as ended, with its findings,
+    /// if these are given. Returns the live page, `None` without one.
     pub(super) fn finish(self, findings: Option<&[Finding]>) -> Option<LivePageServer> {
         drop(self.view);
         if let (Some(feed), Some(findings)) = (&self.feed, findings) {

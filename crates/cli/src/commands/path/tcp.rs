@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use horolog_io::target::{AddressFamily, TargetName};
-use horolog_probe::path::PathObserver;
+use horolog_probe::path::PathRowObserver;
 use horolog_probe::path::tcp::{PORT, PathTcpOptions, PathTcpRun, TcpDirections};
 use horolog_record::{PathTcpResult, TcpSettings};
 
@@ -158,7 +158,7 @@ pub(super) fn run(args: &PathTcpArgs) -> Result<(), CommandFailure> {
             progress.set_count(done, total, "rows");
         }
     };
-    let observer = feed.as_ref().map(|feed| feed as &dyn PathObserver);
+    let observer = feed.as_ref().map(|feed| feed as &dyn PathRowObserver);
     let result = path.run(&report_progress, &|| output::check_stop_request().is_break(), observer);
     drop(view);
     if let Some(progress) = progress {

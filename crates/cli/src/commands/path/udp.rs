@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use horolog_io::target::{AddressFamily, TargetName};
-use horolog_probe::path::PathObserver;
+use horolog_probe::path::PathRowObserver;
 use horolog_probe::path::udp::{
     LoadDestination, PathUdpOptions, PathUdpRun, REPLY_TIMEOUT, TABLE_4, UdpPathError, UdpRowPlan,
     WARM_UP,
@@ -235,7 +235,7 @@ pub(super) fn run(args: PathUdpArgs) -> Result<(), CommandFailure> {
             ));
         }
     };
-    let observer = feed.as_ref().map(|feed| feed as &dyn PathObserver);
+    let observer = feed.as_ref().map(|feed| feed as &dyn PathRowObserver);
     let result = path.run(&report_progress, &|| output::check_stop_request().is_break(), observer);
     drop(view);
     if let Some(progress) = progress {

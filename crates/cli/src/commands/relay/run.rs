@@ -273,8 +273,9 @@ pub(super) fn run(args: &RelayRunArgs) -> Result<(), CommandFailure> {
     json.map_or(Ok(()), |json| json.write(&to_json(&listing)))
 }
 
-/// Rejoins multicast groups whose interface was replaced, and returns the present problem, if any.
-/// A problem is printed only if it differs from `last_problem`, that of the previous call.
+/// Rejoins multicast groups whose interface was replaced, and returns the present problem; `None`
+/// if there is none. A problem is printed only if it differs from `last_problem`, that of the
+/// previous call.
 fn refresh_memberships(relay: &Relay, last_problem: Option<&str>) -> Option<String> {
     let (events, joined) = relay.refresh_memberships();
     for one in events {

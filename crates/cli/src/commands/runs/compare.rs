@@ -18,7 +18,8 @@ use crate::files::ResultFiles;
 use crate::result_store::StoreArgs;
 use crate::{output, values};
 
-/// Help of --junit, in place of that of [`CiArgs`]: a comparison has metrics instead of limits.
+/// Help of --junit, in place of that of [`CiOutputArgs`]: a comparison has metrics instead of
+/// limits.
 const JUNIT_HELP: &str = "Write JUnit XML to FILE: a test case for each compared metric, and one \
                           for the comparison itself";
 
@@ -112,8 +113,8 @@ fn json_results(runs: &[ReferencedResult]) -> Vec<&serde_json::Value> {
     runs.iter().map(|one| &one.result).collect()
 }
 
-/// Removes all metrics whose names contain none of the texts in `wanted`; none if it is empty. It
-/// is an error if no common metric remains.
+/// Retains only the metrics, common or of one side, whose names contain one of the texts in
+/// `wanted`; all if `wanted` is empty. It is an error if no common metric remains of several.
 fn retain_metrics(result: &mut RunsCompareResult, wanted: &[String]) -> Result<(), CommandFailure> {
     if wanted.is_empty() {
         return Ok(());
@@ -186,7 +187,8 @@ fn lateness_findings(metrics: &[ComparedMetric]) -> Vec<Finding> {
     finding.into_iter().collect()
 }
 
-/// Returns the failure for the exit status: 1 if a metric is worse, 3 if no metric can be compared.
+/// Returns the failure for the exit status: 1 if a metric is worse, 3 if no metric can be compared
+/// or none has enough data for a verdict.
 fn check_verdict(result: &RunsCompareResult) -> Result<(), CommandFailure> {
     let with_verdict =
         |verdict| result.deciding_metrics().filter(move |metric| metric.verdict == verdict);

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use horolog_record::{RUN_LIST_SCHEMA, RunList, StoredRun};
+use horolog_record::{RUN_LIST_SCHEMA, StoredRun, StoredRunList};
 use horolog_report::{table, to_json};
 use horolog_store::{RunFilter, RunMetadata, Store, StoreError};
 
@@ -71,7 +71,7 @@ pub(super) fn run(args: &RunsListArgs) -> Result<(), CommandFailure> {
         Err(StoreError::Absent(_)) => Vec::new(),
         Err(error) => return Err(error.into()),
     };
-    let list = RunList {
+    let list = StoredRunList {
         schema: RUN_LIST_SCHEMA.to_owned(),
         store: path.display().to_string(),
         runs: runs.into_iter().map(stored_run).collect(),

@@ -184,7 +184,8 @@ pub(super) fn import(args: &RunsImportArgs) -> Result<(), CommandFailure> {
     Ok(())
 }
 
-/// Parses a file that holds one result, or one on each line. An error names the first invalid line.
+/// Parses a file that holds one result, or one on each line. If its first line is a complete
+/// result, an error names the first invalid line; otherwise it is that of the text as one result.
 fn parse_results(text: &str) -> Result<Vec<(ResultFacts, String)>, String> {
     let whole = ResultFacts::parse(text);
     let why = match whole {

@@ -151,9 +151,10 @@ impl ServeGnssArgs {
         }))
     }
 
-    /// Returns the first option for a receiver that is specified, for use if there is no receiver.
-    /// clap's `requires` is not sufficient: it is not enforced with `--local`, and options with
-    /// default values cannot have it, because a file printed by `--check` contains them.
+    /// Returns the first option for a receiver that is specified, for use if there is no receiver;
+    /// `None` if there is none. clap's `requires` is not sufficient: it is not enforced with
+    /// `--local`, and options with default values cannot have it, because a file printed by
+    /// `--check` contains them.
     fn option_without_receiver(&self) -> Option<&'static str> {
         let options = [
             ("--pps", self.pps.is_some()),

@@ -111,8 +111,8 @@ pub(crate) fn change_events(before: &ServerStatus, now: &ServerStatus) -> Vec<Lo
     events
 }
 
-/// Returns the event for a change of a PTP port's state. For a port that is new in the status, only
-/// the state `faulty` is an event.
+/// Returns the event for a change of a PTP port's state, `None` if it has not changed. For a port
+/// that is new in the status, only the state `faulty` is an event.
 fn port_change_event(before: &[PtpPortStatus], now: &PtpPortStatus) -> Option<LogEvent> {
     let Some(before) = before.iter().find(|before| before.port == now.port) else {
         // The port's thread has reported its state for the first time.

@@ -188,8 +188,8 @@ impl RunningServer {
     }
 }
 
-/// Feeds the watchdog until the reload ends, provided that the clock thread continues to make page
-/// updates. `page_updates` is their number so far.
+/// Feeds the watchdog until the reload ends, for at most [`RELOAD_WATCHDOG_MAX`], and only while
+/// the clock thread makes page updates. `page_updates` is their number so far.
 fn feed_watchdog(server: &Server, mut page_updates: u64, end_receiver: &Receiver<()>) {
     let started = Instant::now();
     while end_receiver.recv_timeout(CHECK_INTERVAL) == Err(RecvTimeoutError::Timeout) {

@@ -13,7 +13,7 @@ use ratatui::crossterm::event;
 use ratatui::text::Line;
 
 use crate::failure::CommandFailure;
-use crate::live::{KeyAction, ScrollView};
+use crate::live::{ScrollView, ScrollViewAction};
 
 /// Interval between two status requests to the server.
 const FETCH_INTERVAL: Duration = Duration::from_secs(1);
@@ -92,8 +92,8 @@ fn wait_for_action(
         }
         if event::poll(wait.min(POLL_INTERVAL))? {
             return Ok(match screen.handle_event(&event::read()?) {
-                KeyAction::Draw => StatusAction::Draw,
-                KeyAction::End => StatusAction::End,
+                ScrollViewAction::Draw => StatusAction::Draw,
+                ScrollViewAction::End => StatusAction::End,
             });
         }
     }

@@ -24,7 +24,7 @@ pub fn source_findings(sources: &[CostInput], here: &Host, worst: Worst) -> Vec<
 }
 
 /// Returns the smallest share of a core that the kernel permits to real-time threads, according to
-/// the measurements; `None` if there is no limit.
+/// the measurements; `None` if there is no limit or none is known.
 #[must_use]
 pub fn real_time_share(sources: &[CostInput]) -> Option<f64> {
     let conditions = sources.iter().filter_map(|source| source.measured.conditions());

@@ -5,7 +5,7 @@ use jiff::civil::{Date, Time};
 
 use super::{DaySpec, TimeNotationError, TimeNotationParser, TimeOfDay, Zone};
 
-/// Returns true if a word is a date and a time with an offset from UTC, or such an offset.
+/// Returns true if a word ends in a positive offset from UTC, after a date and time or `utc`.
 pub(super) fn has_offset(word: &str) -> bool {
     let Some((before, after)) = word.rsplit_once('+') else { return false };
     let is_instant = before.contains('t') && before.contains(':') && before.contains('-');
@@ -79,7 +79,8 @@ impl TimeNotationParser {
         self.parse_digits(word)
     }
 
-    /// Parses `21:00`, `21:00:30.25`, optionally followed by `am`, `pm`, `z` or an offset.
+    /// Parses and sets a time such as `21:00` or `21:00:30.25`, optionally followed by `am`, `pm`,
+    /// `z`, `utc`, `tai` or an offset. `word` is the whole word, for errors.
     fn parse_clock(&mut self, text: &str, word: &str) -> Result<(), TimeNotationError> {
         let clock_bytes =
             text.bytes().take_while(|&byte| matches!(byte, b'0'..=b'9' | b':' | b'.'));
@@ -122,7 +123,8 @@ impl TimeNotationParser {
         )
     }
 
-    /// Parses digits alone, or followed by `am` or `pm`.
+    /// Parses digits: a time of one to four digits, optionally with `am` or `pm`; a day before a
+    /// month name; or a date `MMDDYY` or `MMDDYYYY`.
     fn parse_digits(&mut self, word: &str) -> Result<(), TimeNotationError> {
         let meridiem = ["am", "pm"].into_iter().find(|half| word.ends_with(half));
         let digits = meridiem.map_or(word, |half| &word[..word.len() - half.len()]);
@@ -195,7 +197,7 @@ fn parse_seconds(text: &str) -> Option<(i8, i32)> {
     Some((one_or_two_digits(second)?, i32::try_from(parse_fraction_ns(fraction)?).ok()?))
 }
 
-/// Parses up to nine digits after a decimal point.
+/// Parses up to nine digits after a decimal point of seconds, into nanoseconds.
 fn parse_fraction_ns(digits: &str) -> Option<i64> {
     if digits.len() > 9 || !is_digits(digits) {
         return None;
@@ -203,7 +205,7 @@ fn parse_fraction_ns(digits: &str) -> Option<i64> {
     format!("{digits:0<9}").parse().ok()
 }
 
-/// Parses `1700000000`, `-1.5`.
+/// Parses seconds since 1970, such as `1700000000` or `-1.5`, into nanoseconds.
 fn parse_epoch_ns(text: &str) -> Option<i64> {
     let (sign, text) = text.strip_prefix('-').map_or((1, text), |text| (-1, text));
     let (seconds, fraction) = text.split_once('.').unwrap_or((text, "0"));
@@ -230,7 +232,8 @@ fn parse_short_year(text: &str) -> Option<i16> {
     }
 }
 
-/// Parses a date with the delimiter `-`, `/` or `.`; `None` if the word does not have that form.
+/// Parses `YYYY-MM-DD`, `YYYY/MM/DD`, `MM/DD/YYYY` or `DD.MM.YYYY`, the last two also with two
+/// digits for the year; `None` if the word does not have that form.
 fn delimited_date(word: &str) -> Option<Result<Date, TimeNotationError>> {
     if word.contains('-') {
         return year_month_day(word, '-');

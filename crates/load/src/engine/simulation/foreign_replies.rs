@@ -9,7 +9,7 @@ fn a_reply_to_an_earlier_trial_is_late_however_quick_the_next_trial_is() {
         let after = if (1990..2000).contains(&n) { Span::from_ms(35) } else { Span::ZERO };
         vec![(after, reply)]
     }
-    let mut scene = SimulatedLane::with_frames(FaultProbabilities::default(), slow);
+    let mut scene = SimulatedLane::with_frames(FaultInjectionPlan::default(), slow);
     let first = scene.run_trial();
     assert_eq!((first.received, first.late), (1990, 0));
     let second = scene.run_trial();
@@ -23,7 +23,7 @@ fn foreign_replies_are_not_late() {
         let noise = (n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         vec![(Span::ZERO, Header { origin: NtpTimestamp::from_bits(noise ^ noise >> 29), ..reply })]
     }
-    let mut scene = SimulatedLane::with_frames(FaultProbabilities::default(), foreign);
+    let mut scene = SimulatedLane::with_frames(FaultInjectionPlan::default(), foreign);
     // Any bits are an instant of the last minute, in which so long a run has sent requests.
     scene.carried.registered = 1_000_000;
     scene.clock.advance(Span::from_ms(60_000));
@@ -40,7 +40,7 @@ fn kisses_of_death_are_counted_by_their_code() {
         let kiss = Header { stratum: 0, reference_id: *b"RATE", ..reply };
         vec![(Span::ZERO, if n < 500 { reply } else { kiss })]
     }
-    let counts = SimulatedLane::with_frames(FaultProbabilities::default(), kiss).run_trial();
+    let counts = SimulatedLane::with_frames(FaultInjectionPlan::default(), kiss).run_trial();
     assert_eq!((counts.received, counts.lost()), (500, 1500));
     assert_eq!(counts.invalid[InvalidReplyReason::KissRate as usize], 1500);
 }
@@ -54,7 +54,7 @@ fn a_server_that_is_not_synchronised_answers_all_the_same() {
         vec![(Span::ZERO, Header { stratum: 0, receive, transmit, ..reply })]
     }
     let counts =
-        SimulatedLane::with_frames(FaultProbabilities::default(), unsynchronised).run_trial();
+        SimulatedLane::with_frames(FaultInjectionPlan::default(), unsynchronised).run_trial();
     assert_eq!((counts.received, counts.unsynchronised(), counts.lost()), (2000, 2000, 0));
     assert_eq!((counts.rtt.count(), counts.response.count()), (2000, 1000));
     assert_eq!(counts.invalid.iter().sum::<u64>(), 0);
@@ -62,7 +62,7 @@ fn a_server_that_is_not_synchronised_answers_all_the_same() {
 
 #[test]
 fn replies_to_another_client_do_not_count() {
-    let mut scene = SimulatedLane::with_frames(FaultProbabilities::default(), answer);
+    let mut scene = SimulatedLane::with_frames(FaultInjectionPlan::default(), answer);
     scene.path().is_misdirected = true;
     let counts = scene.run_trial();
     // No other client can receive the first reply.

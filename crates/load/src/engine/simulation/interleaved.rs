@@ -18,7 +18,7 @@ fn assert_interleaved<P: LaneDevice>(scene: &mut SimulatedLane<P>) {
 
 #[test]
 fn interleaved_replies_are_distinguished_from_basic_ones_through_frames_and_sockets() {
-    let mut frames = SimulatedLane::with_frames(FaultProbabilities::default(), answer);
+    let mut frames = SimulatedLane::with_frames(FaultInjectionPlan::default(), answer);
     frames.path().departures = Some(HashMap::new());
     assert_interleaved(&mut frames);
     let mut sockets = SimulatedLane::with_sockets(answer);
@@ -30,7 +30,7 @@ fn interleaved_replies_are_distinguished_from_basic_ones_through_frames_and_sock
 
 #[test]
 fn a_server_without_interleaved_mode_answers_in_basic_mode() {
-    let mut scene = SimulatedLane::with_frames(FaultProbabilities::default(), answer);
+    let mut scene = SimulatedLane::with_frames(FaultInjectionPlan::default(), answer);
     scene.interleaved = true;
     let counts = scene.run_trial();
     assert_eq!((counts.received, counts.interleaved), (2000, 0));

@@ -39,7 +39,7 @@ fn measure_offsets(
     options: ServerOffsetOptions,
     interleaved: bool,
 ) -> (TrialCounts, ServerOffsetCounts) {
-    let mut scene = SimulatedLane::with_frames(FaultProbabilities::default(), delayed_reply);
+    let mut scene = SimulatedLane::with_frames(FaultInjectionPlan::default(), delayed_reply);
     scene.offset = Some(ServerOffsetParameters { options, phc_ahead: PHC_AHEAD.unwrap() });
     scene.interleaved = interleaved;
     scene.path().transmit_error = Some(EARLY);
@@ -83,14 +83,14 @@ fn the_mean_of_the_server_s_timestamps_lies_before_the_transmit_timestamp() {
 
 #[test]
 fn nothing_is_counted_unasked() {
-    let mut scene = SimulatedLane::with_frames(FaultProbabilities::default(), answer);
+    let mut scene = SimulatedLane::with_frames(FaultInjectionPlan::default(), answer);
     assert!(scene.run_trial().offsets.is_none());
 }
 
 /// On a profile from one rate up to five times that and back: each interval has the offsets of its
 /// own replies, all of them correct.
 fn assert_on_profile(rate: f64, behaviour: ServerBehaviour, interleaved: bool) {
-    let mut scene = SimulatedLane::with_frames(FaultProbabilities::default(), behaviour);
+    let mut scene = SimulatedLane::with_frames(FaultInjectionPlan::default(), behaviour);
     scene.offset =
         Some(ServerOffsetParameters { options: options(), phc_ahead: PHC_AHEAD.unwrap() });
     scene.interleaved = interleaved;

@@ -55,7 +55,7 @@ fn every_request_stands_in_its_own_interval() {
     fn slow(_: u64, reply: Header) -> Vec<(Span, Header)> {
         vec![(Span::from_ms(25), reply)]
     }
-    let mut scene = SimulatedLane::with_frames(FaultProbabilities::default(), slow);
+    let mut scene = SimulatedLane::with_frames(FaultInjectionPlan::default(), slow);
     let intervals = run(&mut scene, vec![phase(20_000.0, 200), phase(2_000.0, 100)]);
     let counts: Vec<_> = intervals.iter().map(|one| (one.sent, one.received)).collect();
     assert_eq!(
@@ -76,7 +76,7 @@ fn a_server_that_dies_midway_has_an_outage_of_that_length() {
     fn mortal(n: u64, reply: Header) -> Vec<(Span, Header)> {
         if (3000..6000).contains(&n) { vec![] } else { vec![(Span::ZERO, reply)] }
     }
-    let mut scene = SimulatedLane::with_frames(FaultProbabilities::default(), mortal);
+    let mut scene = SimulatedLane::with_frames(FaultInjectionPlan::default(), mortal);
     let intervals = run(&mut scene, vec![phase(20_000.0, 400)]);
     let lost: Vec<_> = intervals.iter().map(TrialCounts::lost).collect();
     assert_eq!(lost, [0, 0, 0, 1000, 1000, 1000, 0, 0]);
@@ -92,7 +92,7 @@ fn a_server_that_answers_without_a_valid_reply_has_no_outage() {
         vec![(Span::ZERO, if (3000..6000).contains(&n) { kiss } else { reply })]
     }
     let intervals = run(
-        &mut SimulatedLane::with_frames(FaultProbabilities::default(), kiss),
+        &mut SimulatedLane::with_frames(FaultInjectionPlan::default(), kiss),
         vec![phase(20_000.0, 400)],
     );
     let lost: Vec<_> = intervals.iter().map(TrialCounts::lost).collect();
@@ -102,7 +102,7 @@ fn a_server_that_answers_without_a_valid_reply_has_no_outage() {
 
 #[test]
 fn a_sender_that_falls_behind_does_not_carry_it_into_the_next_phase() {
-    let mut scene = SimulatedLane::with_frames(FaultProbabilities::default(), answer);
+    let mut scene = SimulatedLane::with_frames(FaultInjectionPlan::default(), answer);
     scene.path().send_cost = Span::from_ns(20_000);
     let intervals = run(&mut scene, vec![phase(200_000.0, 100), phase(1_000.0, 100)]);
     let sent = |selected: &[TrialCounts]| selected.iter().map(|one| one.sent).sum::<u64>();

@@ -123,7 +123,7 @@ fn master_lane(
     kind: PtpRequestKind,
     master: MasterBehaviour,
 ) -> SimulatedLane<LanePacketSocket<SimulatedPath<()>>> {
-    let mut scene = SimulatedLane::with_frames(FaultProbabilities::default(), answer);
+    let mut scene = SimulatedLane::with_frames(FaultInjectionPlan::default(), answer);
     let address = "192.0.2.1".parse().unwrap();
     let (multicast, transport) = (false, PtpLoadTransport::Udp);
     let plan = PtpRequestOptions { kind, domain: 7, minor_version: 1, multicast, transport };
@@ -135,7 +135,7 @@ fn master_lane(
     let (lane, lanes, clients) = (0, 1, CLIENTS);
     let token = scene.token;
     scene.ptp = Some(PtpExpected { plan, token, lane, lanes, clients, master: address });
-    let mut world = SimulatedPath::new(&scene.clock, FaultProbabilities::default(), answer);
+    let mut world = SimulatedPath::new(&scene.clock, FaultInjectionPlan::default(), answer);
     world.master = Some(master);
     scene.port = LanePacketSocket::new(world, &frames, crate::ptp::REQUEST_LEN_MAX);
     scene

@@ -44,7 +44,7 @@ fn stalling(n: u64, reply: Header) -> Vec<(Span, Header)> {
     if stalled { vec![] } else { rate_limited(n, reply) }
 }
 
-fn search(faults: FaultProbabilities, behaviour: ServerBehaviour) -> SearchOutcome {
+fn search(faults: FaultInjectionPlan, behaviour: ServerBehaviour) -> SearchOutcome {
     let mut scene = SimulatedLane::with_frames(faults, behaviour);
     let mut config = SearchConfig::new(LossGoal::NDR, 1e3, 1e5);
     config.initial_duration = STEP;
@@ -84,7 +84,7 @@ fn assert_limit_found(found: &SearchOutcome) {
 
 #[test]
 fn a_server_s_limit_is_found() {
-    assert_limit_found(&search(FaultProbabilities::default(), rate_limited));
+    assert_limit_found(&search(FaultInjectionPlan::default(), rate_limited));
 }
 
 #[test]

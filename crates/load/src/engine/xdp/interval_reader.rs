@@ -65,8 +65,8 @@ impl<'a> IntervalReader<'a> {
         }
     }
 
-    /// Returns the number of the interval at `elapsed` after the start, or the first open one if
-    /// that is later.
+    /// Returns the number of the interval at `elapsed` after the start, at most the last one and at
+    /// least the first open one; 0 without a load profile.
     fn number(&self, elapsed: Span) -> u64 {
         self.intervals.map_or(0, |(length, count)| {
             let number = elapsed.as_ns().max(0) / length.as_ns().max(1);

@@ -16,8 +16,8 @@ use crate::host::interrupt::noise_finding;
 /// 99th percentile of start latency, in ns, above which microsecond measurements on this host are
 /// questionable (warning).
 const LATENCY_WARNING_NS: u64 = 100_000;
-/// 99th percentile of start latency, in ns, above which such measurements show the host rather than
-/// their subject (error).
+/// 99th percentile of start latency, in ns, above which microsecond measurements show the host
+/// rather than their subject (error).
 const LATENCY_ERROR_NS: u64 = 1_000_000;
 /// Share of OS noise in a core's time above which the host is unfit for microsecond measurements.
 const NOISE_SHARE_MAX: f64 = 0.1;
@@ -76,7 +76,8 @@ pub(super) fn judge(result: &mut HostAllResult) {
     result.verdict = verdict(result);
 }
 
-/// Returns a finding if the core with the highest start latency exceeds [`LATENCY_WARNING_NS`].
+/// Returns a finding if the highest 99th percentile of start latency of any core exceeds
+/// [`LATENCY_WARNING_NS`].
 fn latency_finding(timer: &HostTimerResult) -> Option<Finding> {
     let cores = timer.cores.iter().filter_map(|core| Some((core.core, core.latency_ns.as_ref()?)));
     let (core, latency) = cores.max_by_key(|(_, latency)| latency.p99)?;
@@ -109,7 +110,7 @@ fn noise_findings(interrupt: &HostInterruptResult) -> Vec<Finding> {
     warnings.map(|warning| Finding { severity: Severity::Error, ..warning }).collect()
 }
 
-/// Returns a finding for a part without a complete result.
+/// Returns a finding for a part that failed, was interrupted, not started or skipped.
 fn unmeasured_finding(outcome: &HostMeasurementOutcome) -> Option<Finding> {
     let name = match &outcome.interface {
         Some(interface) => format!("{} {interface}", outcome.part.name()),
@@ -156,7 +157,8 @@ fn part_findings(result: &HostAllResult, part: HostMeasurementKind) -> Vec<&Find
     }
 }
 
-/// Returns all findings with the part that each concerns: joint findings first, then part by part.
+/// Returns all findings with the part that each concerns (`None` for an unmeasured part): joint
+/// findings first, then part by part, without those repeated as joint findings.
 fn all_findings(result: &HostAllResult) -> Vec<(Option<HostMeasurementKind>, &Finding)> {
     let joint_findings = result.findings.iter().map(|one| match one.code {
         FindingCode::WakeupLatencyHigh => (Some(HostMeasurementKind::Timer), one),
@@ -176,8 +178,9 @@ fn all_findings(result: &HostAllResult) -> Vec<(Option<HostMeasurementKind>, &Fi
     joint_findings.chain(parts).collect()
 }
 
-/// Returns the worst findings, by severity and then in the order of [`all_findings`]. Equal
-/// findings of several parts or cores are reported once, with a count of the others.
+/// Returns the [`WORST_FINDINGS_MAX`] worst findings, by severity and then in the order of
+/// [`all_findings`]. Findings with equal code, severity and advice are reported once, with a count
+/// of the others.
 fn worst_findings(result: &HostAllResult) -> Vec<RankedFinding> {
     let mut worst: Vec<RankedFinding> = Vec::new();
     for (part, finding) in all_findings(result) {
@@ -196,8 +199,8 @@ fn worst_findings(result: &HostAllResult) -> Vec<RankedFinding> {
     worst
 }
 
-/// Returns true if both measurements that the verdict "fit" requires are complete: start latency
-/// and OS noise.
+/// Returns true if start latency (on any core) and OS noise, which the verdict "fit" requires, were
+/// measured and neither part was interrupted or not started.
 fn is_decided(result: &HostAllResult) -> bool {
     let is_incomplete = |one: &HostMeasurementOutcome| {
         matches!(one.part, HostMeasurementKind::Timer | HostMeasurementKind::Interrupt)
@@ -214,7 +217,8 @@ fn is_decided(result: &HostAllResult) -> bool {
 }
 
 /// Returns the verdict, by the most severe finding. An error makes the host unfit as soon as any
-/// required part was measured; "fit" requires all that [`is_decided`] names.
+/// required part was measured; other verdicts require all that [`is_decided`] names, and without it
+/// the host is unjudged.
 fn verdict(result: &HostAllResult) -> HostVerdict {
     let measured = |part| match part {
         HostMeasurementKind::Clock => result.clock.is_some(),

@@ -31,18 +31,21 @@ pub struct HostAllOptions {
     pub command: Vec<String>,
 }
 
-/// Callbacks of a run.
+/// Callbacks of a measurement of the whole host.
 #[derive(Clone, Copy)]
 pub struct HostAllCallbacks<'a> {
     /// Called with the running part and a description of its current step.
     pub report_step: &'a (dyn Fn(HostMeasurementKind, &str) + Sync),
-    /// Called with the outcome of each part.
+    /// Called with the outcome of each part, also of one that is not measured; for NICs with one
+    /// per interface.
     pub report_outcome: &'a dyn Fn(&HostMeasurementOutcome),
     /// Returns true if the run is to end.
     pub is_over: &'a (dyn Fn() -> bool + Sync),
 }
 
-/// Measures all parts and adds joint findings and the verdict.
+/// Measures the parts of the options one after the other, and adds joint findings and the verdict.
+/// Parts that are not in the options, or would start after `is_over` returned true, are only
+/// listed.
 #[must_use]
 pub fn run(options: &HostAllOptions, callbacks: HostAllCallbacks<'_>) -> HostAllResult {
     let mut result = empty_result(options);
@@ -91,7 +94,7 @@ fn empty_result(options: &HostAllOptions) -> HostAllResult {
     }
 }
 
-/// Returns the outcome of a part that was not run or failed.
+/// Returns an outcome without interface and with a duration of 0; `why` is its reason.
 fn outcome_without_record(
     part: HostMeasurementKind,
     state: HostMeasurementState,
@@ -173,7 +176,8 @@ impl RunningHostMeasurement {
     }
 }
 
-/// Inspects each NIC.
+/// Inspects the interfaces that [`select_interfaces`] returns and adds an outcome for each; adds
+/// one outcome if there are none or they cannot be listed.
 fn inspect_nics(options: &HostAllOptions, result: &mut HostAllResult) {
     let links = Netlink::open().and_then(|mut netlink| netlink.links());
     let names = match links {

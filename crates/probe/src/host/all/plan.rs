@@ -17,7 +17,7 @@ const DEFAULT_TOTAL: Duration = Duration::from_mins(1);
 const CLAIMS_TIME_MIN: Duration = Duration::from_secs(30);
 /// Longest measured delay if the total time is below [`CLAIMS_TIME_MIN`].
 const SHORT_DELAY_MAX: Duration = Duration::from_millis(10);
-/// Period of wake-ups.
+/// Period of the wake-ups of `host timer`.
 const INTERVAL: Duration = Duration::from_millis(1);
 
 /// Requested delays; the long ones only if there is time.

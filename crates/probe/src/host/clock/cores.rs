@@ -15,7 +15,8 @@ const CORES_MAX: usize = 64;
 /// the reading in ns.
 const CORE_BITS: u32 = 7;
 
-/// Readings of one core.
+/// Counts of one core's readings: those preceded by one of another core, and those earlier than the
+/// latest published one, with the largest difference.
 #[derive(Clone, Copy, Debug, Default)]
 struct CoreMonotonicityCounts {
     handoffs: u64,
@@ -23,7 +24,8 @@ struct CoreMonotonicityCounts {
     backwards_max_ns: u64,
 }
 
-/// Compares readings of all cores during `time`; `None` on a host with one core.
+/// Compares readings of up to [`CORES_MAX`] cores during `time`; `None` if fewer than two cores are
+/// available, or the clock cannot be read.
 pub(super) fn compare_cores(time: Duration) -> Option<CoreMonotonicity> {
     let mut cores = allowed_cores().ok()?;
     cores.truncate(CORES_MAX);

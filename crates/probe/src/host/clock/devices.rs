@@ -12,12 +12,13 @@ const NS_PER_S: i64 = 1_000_000_000;
 /// Longest wait for the second of an RTC to change, including its read latency.
 const SECOND_MAX: Duration = Duration::from_millis(1_300);
 
-/// Reads all real-time clocks; each takes up to a second.
+/// Reads all real-time clocks listed under the root directory `root`; each takes up to
+/// [`SECOND_MAX`].
 pub(super) fn read_rtcs(root: &Path) -> Vec<RtcFacts> {
     entries(&root.join("sys/class/rtc")).into_iter().map(|path| read_rtc(&path)).collect()
 }
 
-/// Reads all PTP hardware clocks.
+/// Reads all PTP hardware clocks listed under the root directory `root`.
 pub(super) fn read_phcs(root: &Path) -> Vec<PhcFacts> {
     let named = |path: PathBuf| {
         let name = path.file_name()?.to_str()?.to_owned();
@@ -42,7 +43,8 @@ fn read_rtc(path: &Path) -> RtcFacts {
 }
 
 /// Returns the system clock minus a clock of whole seconds, measured when its second changes, and
-/// the error bound, both in ns.
+/// the error bound, both in ns. The error is the reason: unreadable, or no change within
+/// [`SECOND_MAX`].
 fn system_ahead_at_second(read: &dyn Fn() -> Option<i64>) -> Result<(i64, u64), &'static str> {
     const UNREAD: &str = "it cannot be read";
     let system = || PosixClock::REALTIME.now_ns().map_err(|_| UNREAD);
@@ -80,7 +82,7 @@ fn read_phc(device: &Path, clock_name: Option<String>) -> PhcFacts {
     }
 }
 
-/// Returns the paths in a directory, sorted; none if it does not exist.
+/// Returns the paths in a directory, sorted; none if it cannot be read.
 fn entries(directory: &Path) -> Vec<PathBuf> {
     let listed = fs::read_dir(directory).into_iter().flatten();
     let mut paths: Vec<_> = listed.filter_map(|entry| Some(entry.ok()?.path())).collect();

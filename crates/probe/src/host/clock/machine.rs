@@ -73,11 +73,12 @@ fn idle_states(directory: &Path) -> Vec<IdleState> {
             disabled: read_line(&directory.join("disable")).is_some_and(|text| text != "0"),
         })
     };
-    // No driver has that many.
+    // More states than any driver has.
     (0..64).map_while(state).collect()
 }
 
-/// Returns the hypervisor by clocksource and firmware; `None` on bare metal.
+/// Returns the hypervisor by clocksource and firmware, `unnamed` if neither names it; `None`
+/// without the CPU flag `hypervisor` (bare metal, or a CPU other than x86).
 fn hypervisor(root: &Path, clocksource: &ClocksourceFacts) -> Option<String> {
     let cpuinfo = fs::read_to_string(root.join("proc/cpuinfo")).unwrap_or_default();
     let flags = cpuinfo.lines().find(|line| line.starts_with("flags"))?;
@@ -106,7 +107,8 @@ fn namespace_offset(text: &str, clock: &str) -> i64 {
     text.lines().find_map(of).unwrap_or(0)
 }
 
-/// Returns total and steal time of all cores from `/proc/stat`, in ticks of `USER_HZ`.
+/// Returns total and steal time of all cores from the text of `/proc/stat`, in ticks of `USER_HZ`;
+/// `None` if a number is missing or invalid.
 pub(super) fn total_and_steal_ticks(stat: &str) -> Option<(u64, u64)> {
     let line = stat.lines().find(|line| line.starts_with("cpu "))?;
     let numbers: Vec<u64> =

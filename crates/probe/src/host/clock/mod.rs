@@ -22,7 +22,7 @@ pub(crate) use findings::finding;
 
 /// Longest sleep between two checks of whether the run is to end.
 const SLEEP_MAX: Duration = Duration::from_millis(50);
-/// Duration of the comparison across cores.
+/// Maximum duration of the comparison across cores.
 const CORE_COMPARISON_TIME: Duration = Duration::from_millis(150);
 
 /// Options of a clock measurement.
@@ -81,7 +81,8 @@ fn total_and_steal_ticks() -> Option<(u64, u64)> {
     machine::total_and_steal_ticks(&fs::read_to_string("/proc/stat").ok()?)
 }
 
-/// Returns the share of steal between two readings of total and steal ticks.
+/// Returns the share of steal between two readings of total and steal ticks; `None` if no tick
+/// passed.
 fn steal_share((before, after): ((u64, u64), (u64, u64))) -> Option<f64> {
     let all = after.0.checked_sub(before.0).filter(|all| *all > 0)?;
     Some(after.1.saturating_sub(before.1) as f64 / all as f64)

@@ -13,9 +13,9 @@ use super::tick;
 /// Readings per batch, and number of batches, of whose costs the median is used.
 const BATCH_READINGS: u32 = 2_000;
 const BATCHES: usize = 9;
-/// Readings to find the smallest step.
+/// Readings after which the search for the smallest step ends if a step was found.
 const STEP_READINGS: u32 = 50_000;
-/// Longest search for the step of one clock.
+/// Longest search for a step of one clock.
 const STEP_WATCH_MAX: Duration = Duration::from_millis(12);
 /// Number of bracketed readings, of which the tightest is used.
 const READING_PAIRS: usize = 16;
@@ -27,7 +27,8 @@ pub(super) struct ObservedClock {
     first_reading: Option<PosixClockReading>,
 }
 
-/// Clock reading bracketed by two readings of `CLOCK_MONOTONIC`, all in ns.
+/// Clock reading bracketed by two readings of `CLOCK_MONOTONIC`: their midpoint, the value, and the
+/// error bound of the midpoint, all in ns.
 #[derive(Clone, Copy, Debug)]
 struct PosixClockReading {
     at: i64,
@@ -63,7 +64,7 @@ pub(super) fn begin_observation(system_call_ns: Option<f64>) -> Vec<ObservedCloc
     all
 }
 
-/// Returns the cost of a `clock_gettime` system call without vDSO, in ns.
+/// Returns the cost of a `clock_gettime` system call without vDSO, in ns; `None` if it fails.
 pub(super) fn system_call_cost() -> Option<f64> {
     reading_cost_ns(&|| PosixClock::MONOTONIC.now_by_system_call_ns())
 }
@@ -82,7 +83,8 @@ pub(super) fn clock_facts(observed: Vec<ObservedClock>) -> Vec<ClockFacts> {
     ended.collect()
 }
 
-/// Returns the smallest steps of `CLOCK_REALTIME` and gettimeofday(2), in ns.
+/// Returns the smallest observed steps of `CLOCK_REALTIME` and gettimeofday(2), in ns; `None` if
+/// none was observed.
 pub(crate) fn steps_of_system_clock() -> [Option<u64>; 2] {
     [smallest_step(&|| PosixClock::REALTIME.now_ns()), smallest_step(&|| Ok(gettimeofday_ns()))]
 }
@@ -126,10 +128,11 @@ fn observe_clock(clock: PosixClock, system_call_ns: Option<f64>) -> ObservedCloc
     ObservedClock { facts, clock: (!clock.is_cpu_time()).then_some(clock), first_reading: None }
 }
 
-/// `EINVAL`.
+/// Error number of an invalid argument (errno(3)).
 const EINVAL: i32 = 22;
 
-/// Returns true if a reading costs less than 2/3 of a system call, so that it uses the vDSO.
+/// Returns true if a reading costs less than 2/3 of a system call, so that it uses the vDSO; `None`
+/// if a cost is unknown.
 fn is_by_vdso(cost_ns: Option<f64>, system_call_ns: Option<f64>) -> Option<bool> {
     Some(cost_ns? * 1.5 < system_call_ns?)
 }
@@ -147,7 +150,8 @@ fn reading_cost_ns(read: &dyn Fn() -> io::Result<i64>) -> Option<f64> {
     batches.get(BATCHES / 2).copied()
 }
 
-/// Returns the smallest forward step between consecutive readings, in ns.
+/// Returns the smallest forward step between consecutive readings, in ns; `None` if a reading fails
+/// or no step occurs within [`STEP_WATCH_MAX`].
 fn smallest_step(read: &dyn Fn() -> io::Result<i64>) -> Option<u64> {
     let begun = Instant::now();
     let mut smallest: Option<u64> = None;
@@ -166,7 +170,8 @@ fn smallest_step(read: &dyn Fn() -> io::Result<i64>) -> Option<u64> {
     smallest
 }
 
-/// Returns the tightest of several bracketed readings. A coarse clock is read at one of its steps.
+/// Returns the tightest of several bracketed readings; of a coarse clock, a reading at one of its
+/// steps. `None` if the clock cannot be read, or the coarse clock does not step in time.
 fn tightest_reading(clock: PosixClock) -> Option<PosixClockReading> {
     if clock.is_coarse() {
         return reading_at_step(clock);
@@ -196,7 +201,8 @@ fn reading_at_step(clock: PosixClock) -> Option<PosixClockReading> {
     None
 }
 
-/// Returns the clock's rate against `CLOCK_MONOTONIC` and its error bound, both in ppm.
+/// Returns the clock's rate against `CLOCK_MONOTONIC` and its error bound, both in ppm; `None` if
+/// no time passed between the readings.
 fn rate_ppm(begun: PosixClockReading, now: PosixClockReading) -> Option<(f64, f64)> {
     let elapsed = now.at.checked_sub(begun.at).filter(|ns| *ns > 0)? as f64;
     let gained = (now.value - begun.value) as f64 - elapsed;

@@ -55,7 +55,7 @@ pub(crate) fn measure_tick() -> TickFacts {
 }
 
 /// Returns the tick rate in Hz and its source: kernel configuration, else resolution of the coarse
-/// clock, else its observed steps.
+/// clock, else its observed steps; `None` if none is known.
 fn ticks_per_second(
     configured: Option<TickConfig>,
     coarse_resolution_ns: Option<u64>,
@@ -72,7 +72,8 @@ fn ticks_per_second(
         .or_else(|| Some((of_tick(measured_ns)?, TickRateSource::Measured)))
 }
 
-/// Adds the times in which 32- and 64-bit tick counters wrap, in days.
+/// Adds the length of a tick, the times in which 32- and 64-bit tick counters wrap, and the time to
+/// the next 32-bit wrap (times in days), if HZ is known.
 fn with_wrap_times(facts: TickFacts) -> TickFacts {
     let Some(hz) = facts.hz.filter(|hz| *hz > 0) else { return facts };
     let days = |ticks: f64| ticks / f64::from(hz) / SECONDS_PER_DAY;
@@ -143,8 +144,8 @@ pub(super) fn coarse_clock_step(clock: PosixClock) -> Option<u64> {
     smallest_step(read)
 }
 
-/// Returns the smallest step in ns; `read` returns an instant and the clock's value, or `None` to
-/// end.
+/// Returns the smallest of up to [`STEPS_OBSERVED`] steps in ns; `read` returns an instant and the
+/// clock's value, both in ns, or `None` to end. `None` if no step was observed.
 fn smallest_step(read: impl Fn() -> Option<(i64, i64)>) -> Option<u64> {
     let mut steps = Vec::with_capacity(STEPS_OBSERVED);
     let mut last = read()?;

@@ -31,7 +31,7 @@ impl DelayStats {
     }
 
     /// Waits once and adds the wait; returns false if the function failed and no further wait is
-    /// useful.
+    /// useful. A wait that a signal interrupted is not counted.
     pub(super) fn wait_once(&mut self, wait: &mut dyn FnMut(Duration) -> io::Result<()>) -> bool {
         let cpu_before_ns = thread_time_ns();
         let begun = now_ns();
@@ -107,12 +107,12 @@ pub(super) fn empty_wait_cost_ns() -> u64 {
     costs[costs.len() / 2]
 }
 
-/// Returns `CLOCK_MONOTONIC` in ns.
+/// Returns `CLOCK_MONOTONIC` in ns; 0 if it cannot be read.
 pub(super) fn now_ns() -> u64 {
     PosixClock::MONOTONIC.now_ns().ok().and_then(|ns| u64::try_from(ns).ok()).unwrap_or(0)
 }
 
-/// Returns the CPU time of this thread in ns.
+/// Returns the CPU time of this thread in ns; 0 if it cannot be read.
 pub(super) fn thread_time_ns() -> u64 {
     PosixClock::THREAD_TIME.now_ns().ok().and_then(|ns| u64::try_from(ns).ok()).unwrap_or(0)
 }

@@ -55,7 +55,7 @@ impl DelayClaimInput<'_> {
     }
 }
 
-/// Builds a tested claim. `judged` is whether it holds, with the evidence; `None` means not
+/// Builds a tested claim. `outcome` is whether it holds, with the evidence; `None` means not
 /// measured.
 fn tested_claim(id: &str, statement: &str, outcome: Option<(bool, String)>) -> TestedDelayClaim {
     let (verdict, evidence) = match outcome {

@@ -71,7 +71,7 @@ pub(super) struct TickCounts {
 }
 
 impl DelayEvidence {
-    /// Runs the trials, in a little more than one second, and reads the initial counters.
+    /// Reads the initial counters and runs the trials, in a little more than one second.
     pub(super) fn collect() -> Self {
         let begun = TickCounts::read();
         let sleep: JoinHandle<io::Result<PendingAlarmEffect>> =
@@ -121,7 +121,8 @@ impl TickCounts {
     }
 }
 
-/// Returns the number of interrupts on line 0, summed over all cores; 0 if the line has no handler.
+/// Returns the number of interrupts on line 0, summed over all cores; 0 if the line has no handler,
+/// `None` if the text is empty or a count is invalid.
 fn parse_irq_0(interrupts: &str) -> Option<u64> {
     let cores = interrupts.lines().next()?.split_whitespace().count();
     let line = interrupts.lines().skip(1).find_map(|line| line.trim_start().strip_prefix("0:"));

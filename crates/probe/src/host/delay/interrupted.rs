@@ -15,7 +15,7 @@ use horolog_time::Timestamp;
 
 use super::cell::{now_ns, saturating_ns, thread_time_ns};
 
-/// Requested delay.
+/// Requested delay of the interrupted sleep.
 const DELAY: Duration = Duration::from_millis(60);
 /// Interval of the signals.
 const INTERVAL: Duration = Duration::from_millis(2);
@@ -99,7 +99,8 @@ fn wait(resumption: InterruptedSleepStrategy, delay: Duration) -> io::Result<Int
     })
 }
 
-/// Sleeps until an absolute instant; returns the remaining time if a signal ended the sleep.
+/// Sleeps until an absolute instant in ns; returns the remaining time if a signal ended the sleep,
+/// else zero.
 fn remaining_after_sleep(due: u64) -> Duration {
     sleep_until(Timestamp::from_ns(i64::try_from(due).unwrap_or(i64::MAX)));
     Duration::from_nanos(due.saturating_sub(now_ns()))

@@ -40,15 +40,15 @@ const MINIMAL_SLACK_NS: u32 = 1;
 /// Options of a delay measurement.
 #[derive(Clone, Debug)]
 pub struct HostDelayOptions {
-    /// Wait functions.
+    /// Wait functions to measure.
     pub functions: Vec<WaitFunction>,
     /// Delays to request.
     pub delays: Vec<Duration>,
     /// Maximum number of waits per function and delay; fewer for long delays.
     pub samples: u64,
-    /// Scheduling policies.
+    /// Scheduling policies under which to measure.
     pub policies: Vec<SchedulingPolicy>,
-    /// Timer slacks.
+    /// Timer slacks with which to measure.
     pub slacks: Vec<TimerSlackSetting>,
     /// True to test common claims, which takes two more seconds.
     pub claims: bool,
@@ -72,10 +72,11 @@ fn supports_delay(kind: WaitFunction, delay: Duration) -> bool {
     delay_ns > 0 && delay_ns.is_multiple_of(kind.unit_ns())
 }
 
-/// End condition of a run.
+/// Callback that returns true if a run is to end.
 pub type RunEndCondition<'a> = &'a (dyn Fn() -> bool + Sync);
 
-/// Measures all settings; calls `doing` with a description of each step.
+/// Measures all settings until `is_over` returns true; calls `report_step` with a description of
+/// each step.
 pub fn measure(
     options: HostDelayOptions,
     report_step: &dyn Fn(&str),
@@ -196,7 +197,8 @@ fn measure_setting(
     cells
 }
 
-/// Returns the number of waits for a delay.
+/// Returns the number of waits for a delay: as many as fit into [`WAITS_TIME`], at least
+/// [`SAMPLES_MIN`], but never more than the options permit.
 fn sample_count(options: &HostDelayOptions, delay: Duration) -> u64 {
     let fitting = WAITS_TIME.as_nanos() / delay.as_nanos().max(1);
     u64::try_from(fitting).unwrap_or(u64::MAX).max(SAMPLES_MIN).min(options.samples)

@@ -9,7 +9,7 @@ use crate::host::figures::{format_count, format_time};
 /// Share of OS noise in a core's time from which it is reported.
 const NOISE_SHARE_MIN: f64 = 0.01;
 
-/// Returns all findings.
+/// Returns all findings of an interrupt measurement, those on OS noise by its share.
 pub(super) fn all_findings(result: &HostInterruptResult, is_interrupted: bool) -> Vec<Finding> {
     let scheduling: Vec<_> = result.handlers.iter().map(|one| &one.scheduling).collect();
     let mut findings = conditions::findings(&result.conditions, &scheduling);
@@ -60,7 +60,7 @@ fn noise_share(core: &OsNoise) -> f64 {
     core.all.total_ns as f64 / core.duration_ns.max(1) as f64
 }
 
-/// Returns a finding with the cause if a core has too much OS noise.
+/// Returns a finding with the cause if OS noise takes [`NOISE_SHARE_MIN`] of a core's time or more.
 pub(crate) fn noise_finding(core: &OsNoise) -> Option<Finding> {
     if noise_share(core) < NOISE_SHARE_MIN {
         return None;

@@ -14,7 +14,7 @@ use horolog_time::{Clock, Monotonic, Span, SplitMix64, Timestamp};
 use horolog_xdp::KernelTimerProgram;
 
 use super::HostInterruptOptions;
-use crate::host::HostMeasurementError;
+use crate::host::MeasuringThreadError;
 
 /// Returns the name of a handler kind, for progress and findings.
 pub(super) const fn handler_name(kind: TimerHandlerKind) -> &'static str {
@@ -27,19 +27,20 @@ pub(super) const fn handler_name(kind: TimerHandlerKind) -> &'static str {
 
 /// Timer whose handler latencies are measured.
 trait MeasuredTimer {
-    /// Runs `count` expiries, or fewer if `stop` is set. Returns the latencies in ns, and the
-    /// number of handlers that ran on another core.
+    /// Runs `count` expiries, or fewer if `stop` is set. Returns the latencies in ns and the number
+    /// of handlers that ran on another core, or the text of an error.
     fn run_repetition(&mut self, count: u64, stop: &AtomicBool)
     -> Result<(Histogram, u64), String>;
 }
 
-/// Measures all repetitions of one handler kind on one core, in the calling thread.
+/// Measures all repetitions of one handler kind on one core, in the calling thread. An error of the
+/// timer is stored in the record; one of the thread's settings is returned.
 pub(super) fn measure(
     options: &HostInterruptOptions,
     core: usize,
     kind: TimerHandlerKind,
     stop: &AtomicBool,
-) -> Result<TimerHandlerLatency, HostMeasurementError> {
+) -> Result<TimerHandlerLatency, MeasuringThreadError> {
     let mut latency = TimerHandlerLatency {
         core,
         kind,

@@ -19,7 +19,7 @@ use horolog_record::{
     TimerHandlerLatency, rfc3339_now,
 };
 
-use super::{HostMeasurementError, figures};
+use super::{MeasuringThreadError, figures};
 
 pub(super) use findings::noise_finding;
 
@@ -50,7 +50,8 @@ pub struct HostInterruptOptions {
     pub command: Vec<String>,
 }
 
-/// Measures the handlers, kind by kind on all cores concurrently, then OS noise.
+/// Measures the handlers, kind by kind on all cores concurrently, then OS noise, until `is_over`
+/// returns true; calls `progress` with the name of each step.
 ///
 /// # Errors
 ///
@@ -59,7 +60,7 @@ pub fn run(
     options: HostInterruptOptions,
     progress: &dyn Fn(&str),
     is_over: &dyn Fn() -> bool,
-) -> Result<HostInterruptResult, HostMeasurementError> {
+) -> Result<HostInterruptResult, MeasuringThreadError> {
     let cores = conditions::select_cores(&options.cores)?;
     let started = rfc3339_now();
     let conditions_guard = MeasurementConditions::apply(options.hold_awake);
@@ -99,20 +100,20 @@ pub fn run(
     Ok(result)
 }
 
-/// Runs `work` on each core concurrently, in a thread each, and returns the results; sets `stop`
-/// when `is_over` returns true.
+/// Runs `work` on each core concurrently, in a thread each, and returns the results in the order of
+/// `cores`, or the first error; sets `stop` when `is_over` returns true.
 fn run_on_cores<T: Send>(
     cores: &[usize],
     stop: &AtomicBool,
     is_over: &dyn Fn() -> bool,
-    work: impl Fn(usize) -> Result<T, HostMeasurementError> + Sync,
-) -> Result<Vec<T>, HostMeasurementError> {
+    work: impl Fn(usize) -> Result<T, MeasuringThreadError> + Sync,
+) -> Result<Vec<T>, MeasuringThreadError> {
     thread::scope(|scope| {
         let work = &work;
         let start = |&core: &usize| {
             let thread = thread::Builder::new().name(format!("interrupt {core}"));
             let thread = thread.spawn_scoped(scope, move || work(core));
-            thread.map_err(|error| HostMeasurementError::Thread { core, error })
+            thread.map_err(|error| MeasuringThreadError::Thread { core, error })
         };
         let threads: Vec<_> = cores.iter().map(start).collect();
         let running = |thread: &Result<ScopedJoinHandle<'_, _>, _>| {

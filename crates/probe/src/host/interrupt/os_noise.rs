@@ -13,7 +13,7 @@ use horolog_sys::thread_usage::{ContextSwitches, run_delay_ns};
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
 use super::counters::CoreCounters;
-use crate::host::{HostMeasurementError, figures};
+use crate::host::{MeasuringThreadError, figures};
 
 /// Number of longest gaps that are reported individually.
 const LONGEST_GAPS_MAX: usize = 10;
@@ -125,7 +125,7 @@ pub(super) fn measure(
     spin: Duration,
     threshold: Duration,
     stop: &AtomicBool,
-) -> Result<OsNoise, HostMeasurementError> {
+) -> Result<OsNoise, MeasuringThreadError> {
     conditions::apply_to_thread(core, None)?;
     let turn_ns = figures::clock_read_cost_ns();
     let threshold_ns = threshold.as_nanos() as u64;

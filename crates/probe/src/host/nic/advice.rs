@@ -10,7 +10,7 @@ use crate::host::clock::finding;
 /// Interrupt coalescing delay above which it is reported, in ns.
 const COALESCING_DELAY_MAX_NS: u64 = 20_000;
 
-/// Returns all recommended changes; none for the loopback interface.
+/// Returns all recommendations; none for the loopback interface.
 pub(super) fn all_advice(result: &HostNicResult) -> Vec<NicRecommendation> {
     if is_loopback(result) {
         return Vec::new();
@@ -170,7 +170,7 @@ fn timestamp_advice(result: &HostNicResult) -> Option<NicRecommendation> {
     Some(recommendation(NicUse::Accuracy, text, command))
 }
 
-/// Returns the findings.
+/// Returns findings on dropped packets, link state and missing hardware timestamps.
 pub(super) fn findings(result: &HostNicResult) -> Vec<Finding> {
     let mut findings = Vec::new();
     let drops = result.drops;

@@ -66,7 +66,7 @@ const XDP_FEATURE_BITS: [(u32, NicXdpFeature); 6] = [
 
 const QUEUES_MAX: u32 = 4_096;
 
-/// Inspects an interface and returns its record.
+/// Inspects an interface and returns its record, with the facts that could not be read and why.
 ///
 /// # Errors
 ///
@@ -79,7 +79,7 @@ pub fn inspect(interface: &str, command: Vec<String>) -> Result<HostNicResult, N
     set_driver_facts(&mut result, interface);
     set_queue_facts(&mut result, interface, &link);
     let mut unavailable = Vec::new();
-    let mut collector = UnavailableNicFacts(&mut unavailable);
+    let mut collector = UnavailableNicFactCollector(&mut unavailable);
     result.rings = collector.value_or_record("rings", nic::rings(interface)).map(|rings| {
         NicRings { rx: rings.rx, tx: rings.tx, rx_max: rings.rx_max, tx_max: rings.tx_max }
     });
@@ -146,9 +146,9 @@ fn empty_result(interface: String, command: Vec<String>) -> HostNicResult {
 }
 
 /// Collector of the facts that could not be read.
-struct UnavailableNicFacts<'a>(&'a mut Vec<UnavailableNicFact>);
+struct UnavailableNicFactCollector<'a>(&'a mut Vec<UnavailableNicFact>);
 
-impl UnavailableNicFacts<'_> {
+impl UnavailableNicFactCollector<'_> {
     fn value_or_record<T, E: ToString>(&mut self, what: &str, result: Result<T, E>) -> Option<T> {
         result
             .map_err(|error| {
@@ -263,7 +263,7 @@ fn nic_coalescing(set: nic::InterruptCoalescing) -> NicCoalescing {
 }
 
 fn nic_rss_table(spreading: &nic::RssTable) -> NicRssTable {
-    // No driver has that many queues; an entry with a higher number is corrupt.
+    // No driver has [`QUEUES_MAX`] queues; an entry with such a number or a higher one is corrupt.
     let possible = |queue: &&u32| **queue < QUEUES_MAX;
     let used = spreading.table.iter().filter(possible).max().map_or(0, |last| last + 1);
     let queues = used.max(spreading.queues.min(QUEUES_MAX));

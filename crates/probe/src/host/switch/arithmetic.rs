@@ -5,9 +5,15 @@ use horolog_record::{PingPongRepetition, YieldSwitchRepetition};
 /// Minimum ratio of observed context switches to turns.
 const SWITCH_RATIO_MIN: f64 = 0.99;
 
+/// Returns true if the kernel counted enough context switches for this number of turns.
+pub(super) fn has_switched(switches: u64, turns: u64) -> bool {
+    switches as f64 >= turns as f64 * SWITCH_RATIO_MIN
+}
+
 /// Computes the switch time of the eight-step method: turns minus the baseline loop of both sides,
-/// divided by two switches per turn. The paper's value subtracts the loop of one side only and
-/// counts one switch per turn.
+/// divided by two switches per turn. The value by the paper (Hao, Xue and Qin 2010) subtracts the
+/// loop of one side only and counts one switch per turn. Both are `None` if switches are missing or
+/// the loops took longer than the turns.
 pub(super) fn yield_switch_repetition(
     turns: u64,
     loop_ns: u64,
@@ -15,7 +21,7 @@ pub(super) fn yield_switch_repetition(
     switches: u64,
 ) -> YieldSwitchRepetition {
     let (count, loop_alone_ns, with_peer_ns) = (turns as f64, loop_ns as f64, turns_ns as f64);
-    let is_complete = turns > 0 && switches as f64 >= count * SWITCH_RATIO_MIN;
+    let is_complete = turns > 0 && has_switched(switches, turns);
     // Invalid if the loops of both sides alone took longer than the turns.
     let is_sound = is_complete && with_peer_ns >= 2.0 * loop_alone_ns;
     let figure = |ns: f64| is_sound.then_some(ns);
@@ -28,8 +34,9 @@ pub(super) fn yield_switch_repetition(
     }
 }
 
-/// Computes the switch time of the ping-pong method: half of a turn after subtracting the calls of
-/// both sides. `alone_ns` is the cost of one side's calls, `clock_ns` that of a clock reading.
+/// Computes the switch time of the ping-pong method: half of a turn after subtracting the clock
+/// reading and the calls of both sides; `None` if negative. `alone_ns` is the cost of one side's
+/// calls, `clock_ns` that of a clock reading.
 pub(super) fn ping_pong_repetition(
     turns: u64,
     turns_ns: u64,

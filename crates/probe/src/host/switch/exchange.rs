@@ -22,10 +22,12 @@ use super::{ContextSwitchSetup, peer_kind};
 const WARM_UP_TURNS: u64 = 50;
 /// Number of calls for the baseline cost without a peer.
 const BASELINE_CALLS: u32 = 2_000;
-/// Running time in ns after which a real-time thread pauses.
+/// Running time in ns after which the measuring thread pauses, so that a real-time one is not
+/// throttled.
 const RUN_TIME_MAX_NS: u64 = 100_000_000;
 
-/// Measures all repetitions with one handoff mechanism, peer kind and placement.
+/// Measures the repetitions with one handoff mechanism, peer kind and placement, until the run is
+/// to end or one fails; its error is stored in the record.
 pub(super) fn measure(
     setting: &ContextSwitchSetup<'_>,
     mechanism: HandoverMechanism,

@@ -7,8 +7,9 @@ use horolog_record::{
 };
 
 use super::super::figures::format_count;
+use super::arithmetic::has_switched;
 
-/// Returns all findings.
+/// Returns all findings of a switch measurement with `repetitions` planned for each exchange kind.
 pub(super) fn all_findings(
     result: &HostSwitchResult,
     repetitions: usize,
@@ -57,9 +58,9 @@ fn missing_steps_finding(steps: &YieldSwitchCost, turns: u64) -> Option<Finding>
     let count = |is: fn(&YieldSwitchRepetition, u64) -> bool| {
         steps.repetitions.iter().filter(|one| is(one, turns)).count()
     };
-    let missing = count(|one, turns| one.switches < turns / 100 * 99);
+    let missing = count(|one, turns| !has_switched(one.switches, turns));
     let negative =
-        count(|one, turns| one.per_switch_ns.is_none() && one.switches >= turns / 100 * 99);
+        count(|one, turns| one.per_switch_ns.is_none() && has_switched(one.switches, turns));
     let peers = match steps.peer {
         ContextSwitchPeer::Process => "processes",
         ContextSwitchPeer::Thread => "threads",

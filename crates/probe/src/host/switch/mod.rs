@@ -23,7 +23,7 @@ use horolog_record::{
 use horolog_sys::ping_pong::PeerKind;
 use horolog_sys::signal::InterruptibleThread;
 
-use super::{HostMeasurementError, figures};
+use super::{MeasuringThreadError, figures};
 
 /// Maximum number of turns per repetition. A longer repetition, which does not sleep, would be
 /// throttled as a real-time thread.
@@ -73,7 +73,8 @@ impl ContextSwitchSetup<'_> {
     }
 }
 
-/// Runs all measurements.
+/// Runs all measurements, until `is_over` returns true or a peer ends; calls `progress` with the
+/// number of repetitions done and of all.
 ///
 /// # Errors
 ///
@@ -82,7 +83,7 @@ pub fn run(
     options: HostSwitchOptions,
     progress: &(dyn Fn(u64, u64) + Sync),
     is_over: &dyn Fn() -> bool,
-) -> Result<HostSwitchResult, HostMeasurementError> {
+) -> Result<HostSwitchResult, MeasuringThreadError> {
     let mut cores = conditions::select_cores(&options.cores)?;
     cores.truncate(2);
     let core = cores[0];
@@ -92,7 +93,7 @@ pub fn run(
     let measured = thread::scope(|scope| {
         let work = || measure(&options, &cores, &watchdog, progress);
         let measuring = thread::Builder::new().name("switch".into()).spawn_scoped(scope, work);
-        let measuring = measuring.map_err(|error| HostMeasurementError::Thread { core, error })?;
+        let measuring = measuring.map_err(|error| MeasuringThreadError::Thread { core, error })?;
         while !measuring.is_finished() {
             thread::sleep(CHECK_INTERVAL);
             watchdog.check(is_over());
@@ -131,7 +132,7 @@ impl ContextSwitchWatchdog {
         self.measuring.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Records the start of a repetition in this thread.
+    /// Records that `thread` starts a repetition now.
     fn begin_repetition(&self, thread: InterruptibleThread) {
         *self.lock() = Some((thread, Instant::now()));
     }
@@ -159,11 +160,11 @@ fn measure(
     cores: &[usize],
     watchdog: &ContextSwitchWatchdog,
     progress: &dyn Fn(u64, u64),
-) -> Result<ContextSwitchMeasurements, HostMeasurementError> {
+) -> Result<ContextSwitchMeasurements, MeasuringThreadError> {
     let core = cores[0];
     let scheduling = conditions::apply_to_thread(core, options.priority)?;
     let thread = InterruptibleThread::current()
-        .map_err(|error| HostMeasurementError::Thread { core, error })?;
+        .map_err(|error| MeasuringThreadError::Thread { core, error })?;
     let placements = [
         (ContextSwitchPlacement::SameCore, Some(&core)),
         (ContextSwitchPlacement::AcrossCores, cores.get(1)),

@@ -1,4 +1,4 @@
-//! Eight-step method of the paper, with its step numbers.
+//! Eight-step method of Hao, Xue and Qin 2010 (section 4.1.1), with its step numbers.
 
 use std::io;
 use std::thread;
@@ -13,7 +13,8 @@ use horolog_time::Clock;
 use super::arithmetic::{self, median};
 use super::{ContextSwitchSetup, peer_kind};
 
-/// Measures all repetitions with one peer kind.
+/// Measures the repetitions with one peer kind, until the run is to end or one fails; its error is
+/// stored in the record.
 pub(super) fn measure_steps(
     setting: &ContextSwitchSetup<'_>,
     peer: ContextSwitchPeer,

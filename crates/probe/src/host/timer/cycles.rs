@@ -13,9 +13,9 @@ const SLICES_MAX: u64 = 400;
 /// Periodic schedule of one thread.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WakeupSchedule {
-    /// First instant.
+    /// First instant that the thread waits for.
     pub(super) begin: Timestamp<Monotonic>,
-    /// Period.
+    /// Time from one instant to the next.
     pub(super) interval: Span,
     /// Number of instants.
     pub(super) cycles: u64,
@@ -48,7 +48,7 @@ pub(super) trait WakeupClock {
     fn wait_until(&mut self, due: Timestamp<Monotonic>);
 }
 
-/// Stats of the cycles.
+/// Start latencies of one thread, and the number of instants that it missed.
 #[derive(Debug)]
 pub(super) struct WakeupStats {
     /// Latencies from each instant to the clock reading after it, in ns.
@@ -62,7 +62,8 @@ pub(super) struct WakeupStats {
 }
 
 impl WakeupStats {
-    /// Runs through the schedule until its end, a latency above the limit, or `stop`.
+    /// Runs through the schedule until its end, a latency above the limit, which sets `stop`, or
+    /// until `stop` is set.
     pub(super) fn run(
         schedule: &WakeupSchedule,
         timer: &mut impl WakeupClock,

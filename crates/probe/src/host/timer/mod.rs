@@ -20,7 +20,7 @@ use horolog_record::{
 use horolog_sys::clock::{ClockMonotonic, sleep_until};
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
-use super::{HostMeasurementError, figures};
+use super::{MeasuringThreadError, figures};
 use cycles::{WakeupClock, WakeupSchedule, WakeupStats};
 use start::StartBarrier;
 
@@ -36,7 +36,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 pub struct HostTimerOptions {
     /// Cores; empty for all that this process may run on.
     pub cores: Vec<usize>,
-    /// Period.
+    /// Period with which each thread wakes up.
     pub interval: Duration,
     /// Periods of each core.
     pub cycles: u64,
@@ -63,7 +63,8 @@ impl WakeupClock for SystemWakeupClock {
     }
 }
 
-/// Measures until all periods are done, a latency exceeds the limit, or `is_over` returns true.
+/// Measures until all periods are done, a latency exceeds the limit, or `is_over` returns true;
+/// calls `progress` with the elapsed and the total time.
 ///
 /// # Errors
 ///
@@ -72,7 +73,7 @@ pub fn run(
     options: HostTimerOptions,
     progress: &dyn Fn(Duration, Duration),
     is_over: &dyn Fn() -> bool,
-) -> Result<HostTimerResult, HostMeasurementError> {
+) -> Result<HostTimerResult, MeasuringThreadError> {
     let cores = conditions::select_cores(&options.cores)?;
     let started = rfc3339_now();
     let conditions_guard = MeasurementConditions::apply(options.hold_awake);
@@ -90,7 +91,7 @@ pub fn run(
                     .spawn_scoped(scope, work)
                     .map_err(|error| {
                         stop.store(true, Ordering::Relaxed);
-                        HostMeasurementError::Thread { core, error }
+                        MeasuringThreadError::Thread { core, error }
                     })
             })
             .collect();
@@ -110,7 +111,7 @@ pub fn run(
         let join = |thread: Result<thread::ScopedJoinHandle<'_, _>, _>| {
             thread?.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         };
-        threads.into_iter().map(join).collect::<Result<Vec<_>, HostMeasurementError>>()
+        threads.into_iter().map(join).collect::<Result<Vec<_>, MeasuringThreadError>>()
     })?;
     Ok(timer_result(options, started, &conditions_guard, measured))
 }
@@ -140,7 +141,7 @@ fn measure_core(
     start: &StartBarrier,
     (index, core_count): (usize, usize),
     stop: &AtomicBool,
-) -> Result<(CoreWakeupLatency, Option<LatencyAboveThreshold>), HostMeasurementError> {
+) -> Result<(CoreWakeupLatency, Option<LatencyAboveThreshold>), MeasuringThreadError> {
     let scheduling = conditions::apply_to_thread(core, options.priority);
     let scheduling = scheduling.inspect_err(|_| stop.store(true, Ordering::Relaxed))?;
     let cost = measurement_cost();

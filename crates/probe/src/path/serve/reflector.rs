@@ -60,13 +60,13 @@ impl Hasher for IdentityHasher {
     }
 }
 
-/// Stored session.
+/// Session that the reflector stores.
 #[derive(Clone, Copy, Debug)]
 struct ReflectorSession {
     remote: SocketAddr,
     flags: u8,
     counts: SessionCounts,
-    /// Counted probes that were not echoed because of the rate limit.
+    /// Probes that were not echoed because of the rate limit, without those of the warm-up.
     limited: u64,
     /// Socket drops at the start of the session, modulo 2^32.
     dropped_before: Option<u32>,
@@ -79,7 +79,7 @@ struct ReflectorSession {
 /// Metadata of a received datagram.
 #[derive(Clone, Copy, Debug)]
 pub struct DatagramMetadata {
-    /// Sender.
+    /// Source address of the datagram.
     pub remote: SocketAddr,
     /// Receive time, for rate limits and idle times.
     pub now: Timestamp<Monotonic>,
@@ -95,16 +95,16 @@ pub enum DatagramVerdict {
     /// Send the buffer, whose header is now the reply's, in its whole length and with this traffic
     /// class.
     Reply(PathDatagramKind, u8),
-    /// No reply.
+    /// Send no reply, for this reason.
     Drop(ReflectorDropReason),
 }
 
 /// Reason why a datagram gets no reply.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum ReflectorDropReason {
-    /// Load datagram.
+    /// Load datagram, which is only counted.
     Load,
-    /// Not a request of the protocol.
+    /// Not a request of the protocol, or a hello that is too short.
     Foreign,
     /// Session unknown, expired or assigned to another address.
     NoSession,
@@ -257,8 +257,8 @@ impl PathProbeReflector {
         DatagramVerdict::Reply(PathDatagramKind::Echo, class)
     }
 
-    /// Counts a probe. Returns the session's counts and the traffic class of the echo, or the
-    /// reason for no echo.
+    /// Counts a probe, unless it belongs to the warm-up. Returns the session's counts and the
+    /// traffic class of the echo, or the reason for no echo.
     fn count_probe(
         &mut self,
         probe: &short::ShortProbe,
@@ -310,8 +310,8 @@ impl PathProbeReflector {
         DatagramVerdict::Reply(PathDatagramKind::Counts, 0)
     }
 
-    /// Returns true if the datagram's session was assigned to its sender, within the last two
-    /// periods; stores a session that is not stored yet.
+    /// Returns true if the session is stored for the datagram's sender, or was assigned to it in
+    /// this period or the last and there is room to store it, which is then done.
     fn has_valid_session(&mut self, session_id: u64, arrival: &DatagramMetadata) -> bool {
         if let Some(session) = self.sessions.get(&session_id) {
             return session.remote == arrival.remote;

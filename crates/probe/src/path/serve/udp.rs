@@ -38,7 +38,7 @@ const FLAGS_OFFSET: usize = 6;
 /// Receive calls between two checks of the stop flag when busy polling.
 pub(super) const POLLS_PER_CHECK: u32 = 1_024;
 
-/// Listen options.
+/// Listen address, wait mode and rate limit of a UDP service.
 #[derive(Clone, Copy, Debug)]
 pub struct UdpListenOptions {
     /// Listen address.

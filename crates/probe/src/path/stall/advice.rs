@@ -10,7 +10,8 @@ use super::claims::has_stalled;
 use crate::path::format_time;
 use crate::path::tcp::finding;
 
-/// Returns findings on the patterns that stalled without a socket option.
+/// Returns findings on the patterns that stalled without a socket option, and on batches that
+/// stalled in spite of `TCP_NODELAY`.
 pub(super) fn pattern_findings(cells: &[StallMeasurement]) -> Vec<Finding> {
     let mut patterns: Vec<WritePattern> = Vec::new();
     let without_option = cells.iter().filter(|cell| cell.option == StallSocketOption::None);
@@ -134,7 +135,7 @@ fn window_finding(cells: &[StallMeasurement]) -> Option<Finding> {
     Some(finding(FindingCode::Stalled, Severity::Warning, message, advice))
 }
 
-/// Returns a finding if the watched traffic stalled.
+/// Returns a finding if the worst of the watched connections stalled and its mechanism is known.
 pub(super) fn watch_finding(watch: &WatchedTraffic) -> Option<Finding> {
     let worst = watch.connections.first()?;
     let stalls = worst.client_stalls.saturating_add(worst.server_stalls);

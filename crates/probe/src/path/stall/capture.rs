@@ -109,7 +109,7 @@ fn unix_ns(at: Timestamp<Utc>) -> u64 {
 }
 
 /// Returns a BPF program that passes the headers of TCP segments from and to a port, over IPv4 and
-/// IPv6. The kernel has stripped VLAN tags.
+/// IPv6 without extension headers. The kernel has stripped VLAN tags.
 fn port_filter(port: u16) -> Vec<BpfInstruction> {
     let port = u32::from(port);
     let snap_len = SNAP_LEN as u32;

@@ -33,11 +33,12 @@ pub(super) struct WritePatternOutcome {
     pub(super) held_samples: HeldDataSampleCounts,
     pub(super) near_tcp: Option<TcpInfoSummary>,
     pub(super) report: Option<FarEndReport>,
-    /// Loss of the far end; a requested end of the run ([`ConnectionEndReason::RunEnded`]) is none.
+    /// Reason why the exchanges ended early; `None` if they did not, or if the run was to end.
     pub(super) early_end: Option<EarlyEndReason>,
 }
 
-/// Runs all exchanges of a pattern, over one or more connections.
+/// Runs the exchanges of a pattern, over one connection or over one each, until the run is to end
+/// or the far end is lost.
 pub(super) fn run_pattern(
     address: SocketAddr,
     plan: &WritePatternPlan,

@@ -97,7 +97,8 @@ impl StallClaimInput<'_> {
         self.cells.iter().filter(of)
     }
 
-    /// Tests whether a pattern stalls as claimed; also returns the evidence.
+    /// Tests whether a pattern stalls as claimed, and returns the evidence too; `None` if it was
+    /// not run or neither clearly stalled nor passed.
     fn test_pattern(
         &self,
         pattern: WritePattern,
@@ -112,8 +113,8 @@ impl StallClaimInput<'_> {
         }
     }
 
-    /// Tests whether all batches of at least three writes stall as claimed; also returns the
-    /// evidence.
+    /// Tests the claim on batches of at least three writes: true unless one of them clearly did the
+    /// opposite, `None` if none was run. Returns the evidence too.
     fn test_batches(
         &self,
         option: StallSocketOption,

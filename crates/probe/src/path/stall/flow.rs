@@ -68,7 +68,8 @@ impl TrackedConnections {
         }
     }
 
-    /// Adds a segment captured at `at_ns`; other ports are ignored.
+    /// Adds a segment captured at `at_ns`, in ns since 1970; other ports are ignored, and of
+    /// connections beyond [`FLOWS_MAX`] only the ends are stored.
     pub(super) fn add_segment(&mut self, segment: &TcpSegment, at_ns: u64) {
         let is_from_client = segment.to.port() == self.port;
         if !is_from_client && segment.from.port() != self.port {

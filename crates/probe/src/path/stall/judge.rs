@@ -26,7 +26,8 @@ pub(super) fn stall_threshold(plain: &[WritePatternExchange], stall_min: Duratio
     times.get(times.len() / 2).copied().unwrap_or(Duration::ZERO).saturating_add(stall_min)
 }
 
-/// Returns the record of a pattern.
+/// Returns the record of a pattern; exchanges of `threshold` or longer count as stalled. `acks` is
+/// `None` without a packet capture.
 pub(super) fn measurement(
     plan: &WritePatternPlan,
     outcome: &WritePatternOutcome,
@@ -84,7 +85,8 @@ fn combined_samples(near: HeldDataSampleCounts, far: HeldDataSampleCounts) -> He
     }
 }
 
-/// Returns the main cause of the stalls of a pattern.
+/// Returns the main cause of the stalls of a pattern: the mechanism with the most samples of
+/// held-back data; without such samples loss, a late answer, or elsewhere.
 fn main_mechanism(outcome: &WritePatternOutcome, threshold: Duration) -> StallMechanism {
     let far = outcome.report.as_ref();
     let held = combined_samples(

@@ -20,7 +20,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// Options of a run of write patterns.
 #[derive(Clone, Debug)]
 pub struct PathStallOptions {
-    /// Far end.
+    /// Far end to measure against.
     pub target: TargetName,
     /// IP version, if the name has addresses of both.
     pub family: Option<AddressFamily>,
@@ -28,7 +28,7 @@ pub struct PathStallOptions {
     pub count: u32,
     /// Batch sizes, in writes.
     pub batches: Vec<u32>,
-    /// Time by which a stalled exchange exceeds one without a wait.
+    /// Minimum time by which a stalled exchange exceeds one without a wait.
     pub stall_min: Duration,
     /// Idle time before the congestion window is measured again.
     pub pause: Duration,

@@ -6,7 +6,7 @@ use crate::path::tcp::protocol::{ConnectionFlags, ConnectionJob, TcpHello};
 
 /// Payload of each write of a batch in bytes, as sent by services that were observed to stall.
 const BATCH_BYTES: u32 = 132;
-/// Payload of each of two small writes.
+/// Payload of each of two small writes in bytes.
 const SMALL_BYTES: u32 = 10;
 const REQUEST_BYTES: u32 = 64;
 const HEAD_BYTES: u32 = 200;
@@ -26,7 +26,7 @@ pub(super) struct WritePatternPlan {
     pub(super) option: StallSocketOption,
     /// Writes before the reads.
     pub(super) writes: u32,
-    /// Payload of each write in bytes.
+    /// Payload of each write in bytes; of the body if the far end's writes are measured.
     pub(super) write_bytes: u32,
     pub(super) exchanges: u32,
 }
@@ -121,7 +121,8 @@ impl WritePatternPlan {
             close_to_uncork: self.pattern == WritePattern::HeaderBodyClose,
             forget_cork: self.pattern == WritePattern::CorkForgotten,
             observe: true,
-            // Otherwise an option that is set only once would already have taken effect.
+            // Not with an option, since one that is set only once would have taken effect during
+            // the delay.
             delay_welcome: self.option == StallSocketOption::None,
         };
         let writes = if is_batch { 1 } else { self.writes };

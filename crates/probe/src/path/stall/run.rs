@@ -45,15 +45,15 @@ struct StallRunOutcome {
     threshold_ns: u64,
     last_with_end: Option<FinalWriteExchange>,
     window: Vec<CongestionWindowSample>,
-    /// Loss of the far end.
+    /// Reason why the far end was lost; `None` if it was not.
     early_end: Option<EarlyEndReason>,
     /// True if the last measurement was cut short: the last cell or, without cells, the window.
     is_truncated: bool,
 }
 
 impl StallRunOutcome {
-    /// Returns the measurements by which claims are tested. A truncated one is left out, and so are
-    /// the batches of an option unless all of them were run.
+    /// Returns the measurements by which claims are tested. A truncated measurement is left out,
+    /// and so are the batches of an option unless all of them were run.
     fn complete_cells(&self, plans: &[WritePatternPlan]) -> Vec<StallMeasurement> {
         let whole = self.cells.len() - usize::from(self.is_truncated && !self.cells.is_empty());
         let (ran, missed) = plans.split_at(whole.min(plans.len()));
@@ -78,7 +78,8 @@ impl PathStallRun {
     ///
     /// # Errors
     ///
-    /// If the options are invalid, or the far end is unreachable or refuses.
+    /// If the options are invalid, the far end is unreachable or refuses, or this host has no
+    /// `TCP_INFO`.
     pub fn open(options: PathStallOptions) -> Result<Self, TcpPathError> {
         options.check()?;
         let address = options.target.resolve(options.family, None)?;
@@ -96,7 +97,8 @@ impl PathStallRun {
         Ok(Self { options, address, near, far, kernel, mss_bytes: info.mss })
     }
 
-    /// Returns the number of patterns, plus one for the window.
+    /// Returns the number of measurements: each pattern with each of its options, plus one for the
+    /// window.
     #[must_use]
     pub fn row_count(&self) -> u64 {
         self.pattern_plans(self.mss_bytes).len() as u64 + 1
@@ -108,8 +110,8 @@ impl PathStallRun {
         plans
     }
 
-    /// Runs one pattern after the other, until all are done, the far end is lost, or `is_over`
-    /// returns true. Calls `progress` with the number of each.
+    /// Measures the window and runs one pattern after the other, until all are done, the far end is
+    /// lost, or `is_over` returns true. Calls `progress` with the number of each pattern, from 1.
     #[must_use]
     pub fn run(self, progress: &dyn Fn(u64), is_over: &dyn Fn() -> bool) -> PathStallResult {
         let started = rfc3339_now();
@@ -233,7 +235,8 @@ impl PathStallRun {
 }
 
 /// Reduces an outcome to its last exchange, which ends with FIN. The exchanges before it make the
-/// other end delay acknowledgements, and stall as two small writes do.
+/// other end delay acknowledgements, and stall as two small writes do. Returns `None`, and leaves
+/// no exchange, unless all were run.
 fn final_write_exchange(
     plan: &WritePatternPlan,
     outcome: &mut WritePatternOutcome,

@@ -34,7 +34,8 @@ pub struct TcpSegment {
 }
 
 impl TcpSegment {
-    /// Parses a frame; `None` if it holds no TCP header, as a later IP fragment.
+    /// Parses an Ethernet frame with at most one VLAN tag; `None` if it holds no TCP header, as a
+    /// later IP fragment.
     #[must_use]
     pub fn parse(frame: &[u8]) -> Option<Self> {
         let (kind, at) = match u16_at(frame, 12)? {

@@ -64,7 +64,8 @@ impl StallCounts {
         self.counts_by_end[0] + self.counts_by_end[1]
     }
 
-    /// Returns the mechanism that held data most often.
+    /// Returns the mechanism that held data most often, Nagle's algorithm on a tie; `None` without
+    /// stalls.
     fn mechanism(&self) -> Option<StallMechanism> {
         (self.total() > 0).then_some(if self.by_window > self.by_nagle {
             StallMechanism::WindowDelayedAck
@@ -133,15 +134,15 @@ pub(super) fn into_sorted_records(
     sort_by_stalls(connections, |one| ([one.client_stalls, one.server_stalls], one.client.clone()))
 }
 
-/// Interval between snapshots.
+/// Interval between snapshots of a watch.
 pub(super) const SNAPSHOT_INTERVAL: Duration = Duration::from_millis(500);
 
 /// State of a watch at one instant.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StallWatchSnapshot {
-    /// Elapsed time.
+    /// Time since the start of the watch.
     pub elapsed: Duration,
-    /// Total time.
+    /// Planned duration of the watch.
     pub total: Duration,
     /// Connections, most stalls first.
     pub connections: Vec<WatchedConnectionSnapshot>,
@@ -155,7 +156,7 @@ pub struct StallWatchSnapshot {
 pub struct WatchedConnectionSnapshot {
     /// Server: end with the watched port.
     pub server: SocketAddr,
-    /// Client.
+    /// Client: the other end.
     pub client: SocketAddr,
     /// Number of changes of direction of the data; `None` without packets.
     pub answers: Option<u64>,
@@ -163,7 +164,7 @@ pub struct WatchedConnectionSnapshot {
     pub stalls: [u64; 2],
     /// Longest stall in ns; `None` if there was none.
     pub longest_ns: Option<u64>,
-    /// Most frequent mechanism of the stalls.
+    /// Most frequent mechanism of the stalls; `None` if there were none.
     pub mechanism: Option<StallMechanism>,
 }
 

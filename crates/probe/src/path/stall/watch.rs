@@ -61,7 +61,7 @@ enum StallEvidenceSource {
 }
 
 impl StallWatch {
-    /// Opens the source: packet capture or, without permission, socket states.
+    /// Opens the source: packet capture or, if it is not requested or not possible, socket states.
     ///
     /// # Errors
     ///

@@ -160,7 +160,7 @@ struct SendMeter<'a> {
 }
 
 impl SendMeter<'_> {
-    /// Adds `sent` bytes; returns true until the time is over.
+    /// Adds `sent` bytes, unless the warm-up is still on; returns true until the time is over.
     fn should_continue(&mut self, sent: usize) -> bool {
         let now = Instant::now();
         if now > self.counted_from {

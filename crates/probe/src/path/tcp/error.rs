@@ -52,7 +52,7 @@ pub enum TcpPathError {
         if *.of_address { " for one address" } else { "" }
     )]
     ConnectionLimitReached {
-        /// Far end.
+        /// Address of the far end.
         address: SocketAddr,
         /// Far end's connection limit.
         limit: u32,
@@ -62,7 +62,7 @@ pub enum TcpPathError {
     /// Hourly byte budget of the far end exhausted.
     #[error("{address} has reached its hourly byte limit; try again in {seconds} s")]
     BudgetExhausted {
-        /// Far end.
+        /// Address of the far end.
         address: SocketAddr,
         /// Time until it suffices for another connection, in seconds.
         seconds: u32,
@@ -70,7 +70,7 @@ pub enum TcpPathError {
     /// Request above a limit of the far end.
     #[error("{address} refuses: {reason}")]
     Refused {
-        /// Far end.
+        /// Address of the far end.
         address: SocketAddr,
         /// Limit that was exceeded.
         reason: String,
@@ -78,7 +78,7 @@ pub enum TcpPathError {
     /// Connection that could not be made or used.
     #[error("{address}: {why}", why = explain_to(.source, .address.ip()))]
     Connection {
-        /// Far end.
+        /// Address of the far end.
         address: SocketAddr,
         /// Error of the system.
         source: io::Error,

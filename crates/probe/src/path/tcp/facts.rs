@@ -73,7 +73,8 @@ fn interface_of(local: IpAddr) -> Option<Link> {
     netlink.link_by_index(found.index).ok()
 }
 
-/// Returns the type of a virtual interface, or the driver of a NIC.
+/// Returns the type of a virtual interface, `loopback`, or the driver of a NIC; `None` if it is
+/// unknown.
 fn interface_kind(link: &Link) -> Option<String> {
     if let Some(kind) = &link.kind {
         return Some(kind.clone());

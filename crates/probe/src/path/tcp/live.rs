@@ -12,17 +12,17 @@ use horolog_record::{
 use horolog_stats::Recorder;
 use horolog_time::{Monotonic, Timestamp};
 
-use super::super::live_sampler::{CurrentRowPlan, PathLiveSampler, PathObserver};
+use super::super::live_sampler::{CurrentRowPlan, PathLiveSampler, PathRowObserver};
 use super::latency::saturating_ns;
 
 /// Live view of a TCP measurement: observer and sampler.
 pub(super) struct TcpSampler<'a> {
-    observer: &'a dyn PathObserver,
+    observer: &'a dyn PathRowObserver,
     sampler: PathLiveSampler,
 }
 
 impl<'a> TcpSampler<'a> {
-    pub(super) fn new(observer: &'a dyn PathObserver) -> Self {
+    pub(super) fn new(observer: &'a dyn PathRowObserver) -> Self {
         Self { observer, sampler: PathLiveSampler::new() }
     }
 
@@ -106,7 +106,8 @@ fn retransmitted_segments(tcp: Option<&TcpInfoSummary>) -> Option<u64> {
 }
 
 /// Returns counts and summary of a latency row. Round trips follow one another on each connection,
-/// so the duration is the sum of their times, even if the row was ended early.
+/// so the duration is the sum of their times divided by the number of connections, even if the row
+/// was ended early.
 pub(super) fn latency_row_summary(
     row: &TcpLatencyRow,
     connections: u32,

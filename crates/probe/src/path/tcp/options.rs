@@ -16,7 +16,7 @@ pub const CONNECTIONS_MAX: u32 = 64;
 /// Longest measurement of one row.
 pub const TIME_MAX: Duration = Duration::from_mins(1);
 const TIME_MIN: Duration = Duration::from_millis(10);
-/// Longest warm-up.
+/// Longest warm-up of a row.
 const WARM_UP_MAX: Duration = Duration::from_secs(10);
 
 /// Directions of transfers to measure.
@@ -31,7 +31,7 @@ pub struct TcpDirections {
 /// Options of a TCP measurement.
 #[derive(Clone, Debug)]
 pub struct PathTcpOptions {
-    /// Far end.
+    /// Far end to measure against.
     pub target: TargetName,
     /// IP version, if the name has addresses of both.
     pub family: Option<AddressFamily>,
@@ -39,7 +39,7 @@ pub struct PathTcpOptions {
     pub latency_sizes: Vec<u64>,
     /// Message sizes for transfers, in bytes.
     pub bandwidth_sizes: Vec<u64>,
-    /// Directions of transfers.
+    /// Directions of transfers to measure.
     pub directions: TcpDirections,
     /// Number of connections, their socket options, and times.
     pub settings: TcpSettings,

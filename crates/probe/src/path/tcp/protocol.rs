@@ -62,7 +62,7 @@ pub struct ConnectionFlags {
     pub quick_ack_once: bool,
     /// `TCP_QUICKACK` before every receive.
     pub quick_ack_each: bool,
-    /// `TCP_CORK` before the first answer of a batch, and off after the last one.
+    /// `TCP_CORK` before the first reply of a batch, and off after the last one.
     pub cork: bool,
     /// Send the body from a file (sendfile).
     pub send_file: bool,
@@ -119,9 +119,9 @@ impl ConnectionFlags {
 /// First message of a connection: the job and its parameters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TcpHello {
-    /// Purpose.
+    /// Job for the far end.
     pub job: ConnectionJob,
-    /// Flags.
+    /// Socket options and reply mode of the far end.
     pub flags: ConnectionFlags,
     /// Bytes of a request, which the far end answers; of a stream to the far end, the message size.
     pub request_bytes: u32,
@@ -180,7 +180,7 @@ impl TcpHello {
 /// Verdict of the far end on a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AdmissionVerdict {
-    /// Accepted.
+    /// Connection accepted.
     Accepted,
     /// Connection limit reached.
     ConnectionLimit,
@@ -190,7 +190,7 @@ pub enum AdmissionVerdict {
     TooLong,
     /// Message size above the limit.
     TooLarge,
-    /// Invalid greeting.
+    /// Invalid hello.
     InvalidHello,
     /// Hourly byte budget exhausted.
     BudgetExhausted,
@@ -247,9 +247,9 @@ impl TcpWelcome {
 /// Byte budget of the far end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ByteBudgetKind {
-    /// Per connection.
+    /// Bytes of one connection.
     Connection,
-    /// Per hour, for all its connections.
+    /// Bytes of all connections of the far end in an hour.
     Hour,
 }
 
@@ -259,11 +259,12 @@ const BYTE_BUDGETS: [Option<ByteBudgetKind>; 3] =
 /// Far end's report on a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FarEndReport {
-    /// Bytes received after the warm-up.
+    /// Bytes received: of a stream after the warm-up, of exchanges in all requests.
     pub bytes: u64,
-    /// Time in which these bytes arrived, in ns.
+    /// Time from the end of the warm-up to the last byte of a received stream, in ns; 0 for other
+    /// jobs.
     pub duration_ns: u64,
-    /// Requests answered.
+    /// Requests answered, or messages of a stream sent.
     pub exchanges: u64,
     /// Longest response time: from a complete request to the write of the reply, in ns.
     pub service_max_ns: u64,
@@ -273,7 +274,7 @@ pub struct FarEndReport {
     pub tcp: TcpInfoSummary,
     /// Byte budget that ended the connection, if one did.
     pub exhausted_budget: Option<ByteBudgetKind>,
-    /// Size of that budget in bytes.
+    /// Size of the exhausted byte budget in bytes; 0 if none is.
     pub budget_bytes: u64,
 }
 
@@ -356,6 +357,7 @@ fn write_words(bytes: &mut [u8], at: usize, words: &[u32]) {
 }
 
 /// Returns the facts about a host as the text after a welcome: lines of the form `name=value`.
+/// Lines that would exceed [`FACTS_MAX`] bytes in total are left out.
 #[must_use]
 pub fn format_facts(end: &PathEndFacts) -> Vec<u8> {
     let number = |value: Option<u64>| value.map(|value| value.to_string());

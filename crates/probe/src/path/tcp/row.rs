@@ -46,7 +46,8 @@ pub(crate) fn combined_tcp_info(all: &[TcpInfoSummary]) -> Option<TcpInfoSummary
     })
 }
 
-/// Adds a sample of a waiting socket, by the mechanism that holds its data back.
+/// Adds a sample of a waiting socket: to the mechanism that holds its data back, or as delivered if
+/// all data is acknowledged; in other states nothing is added.
 pub(crate) fn add_held_sample(info: &TcpInfo, is_corked: bool, samples: &mut HeldDataSampleCounts) {
     if info.not_sent == 0 {
         samples.delivered += u64::from(info.unacknowledged == 0);
@@ -62,7 +63,8 @@ pub(crate) fn add_held_sample(info: &TcpInfo, is_corked: bool, samples: &mut Hel
     }
 }
 
-/// Returns a finding if both ends run on one host, whose CPUs did the work of both.
+/// Returns a finding if both ends have one host name and kernel, so that one host's CPUs did the
+/// work of both.
 pub(crate) fn same_host_finding(
     near: &PathEndFacts,
     far: Option<&PathEndFacts>,

@@ -12,7 +12,7 @@ use horolog_record::{
     Severity, TcpBandwidthRow, TcpDirection, TcpLatencyRow, TcpTarget, rfc3339_now,
 };
 
-use super::super::live_sampler::{CurrentRowPlan, PathObserver};
+use super::super::live_sampler::{CurrentRowPlan, PathRowObserver};
 use super::client::TcpNearEndSession;
 use super::early_end::EarlyEndReason;
 use super::error::TcpPathError;
@@ -40,7 +40,7 @@ enum TcpRowPlan {
     Bandwidth(u64, TcpDirection),
 }
 
-/// Measured row.
+/// Outcome of a measured row.
 enum MeasuredTcpRow {
     Latency(TcpRowOutcome<TcpLatencyRow>),
     Bandwidth(TcpRowOutcome<TcpBandwidthRow>),
@@ -106,8 +106,9 @@ impl PathTcpRun {
         steps
     }
 
-    /// Measures row by row, until all are done, the far end is lost, or `is_over` returns true. The
-    /// observer receives snapshots meanwhile.
+    /// Measures row by row, until all are done, the far end is lost, or `is_over` returns true.
+    /// Calls `progress` with the index of each row before it; the observer receives snapshots
+    /// meanwhile.
     ///
     /// # Errors
     ///
@@ -116,7 +117,7 @@ impl PathTcpRun {
         self,
         progress: &dyn Fn(u64),
         is_over: &dyn Fn() -> bool,
-        observer: Option<&dyn PathObserver>,
+        observer: Option<&dyn PathRowObserver>,
     ) -> Result<PathTcpResult, TcpPathError> {
         let mut result = self.empty_result();
         let is_stopped = AtomicBool::new(false);

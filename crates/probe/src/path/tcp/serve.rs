@@ -66,7 +66,7 @@ impl Default for TcpFarEndLimits {
 /// Settings of a TCP far end.
 #[derive(Clone, Debug, Default)]
 pub struct TcpFarEndSettings {
-    /// Limits.
+    /// Limits of connections, time and bytes.
     pub limits: TcpFarEndLimits,
     /// True to send no facts about the host but the program version.
     pub hides_host_facts: bool,

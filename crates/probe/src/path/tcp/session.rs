@@ -29,7 +29,7 @@ const GRACE_PERIOD: Duration = Duration::from_secs(5);
 const REPORT_LINGER: Duration = Duration::from_millis(500);
 /// Maximum number of bytes read or written at once.
 const CHUNK_BYTES_MAX: usize = 256 << 10;
-/// Minimum receive buffer size in bytes.
+/// Minimum receive buffer size of a stream in bytes.
 const SINK_BUFFER_BYTES_MIN: usize = 128 << 10;
 
 /// Serves a connection from the hello to its end. `verdict` and `limit` are the decision on the
@@ -76,7 +76,8 @@ pub(super) fn serve_connection(
     }
 }
 
-/// Checks a hello against the limits; returns the verdict and the exceeded limit.
+/// Checks that a hello is valid and within the limits; returns the verdict, and the exceeded limit
+/// or 0.
 fn check_hello(hello: &TcpHello, limits: &TcpFarEndLimits) -> (AdmissionVerdict, u32) {
     let time_ms = u32::try_from(limits.time.as_millis()).unwrap_or(u32::MAX);
     let bytes = [hello.request_bytes, hello.head_bytes, hello.body_bytes];
@@ -94,7 +95,8 @@ fn check_hello(hello: &TcpHello, limits: &TcpFarEndLimits) -> (AdmissionVerdict,
     }
 }
 
-/// Returns the verdict for a time `wait` until the hourly budget suffices.
+/// Returns the verdict for a time `wait` until the hourly budget suffices, and that time in s,
+/// rounded up; 0 if the connection is accepted.
 fn budget_verdict(wait: Duration) -> (AdmissionVerdict, u32) {
     if wait.is_zero() {
         return (AdmissionVerdict::Accepted, 0);

@@ -14,7 +14,7 @@ pub enum ProbeCodec {
         /// Session assigned by the far end.
         session: u64,
     },
-    /// STAMP.
+    /// STAMP (RFC 8762).
     Stamp {
         /// Session identifier, chosen by this end.
         session: u16,

@@ -21,9 +21,9 @@ pub enum UdpPathError {
              {LENGTH_MAX}"
     )]
     Length {
-        /// Requested length.
+        /// Requested length in bytes.
         length: u64,
-        /// Minimum length of a request.
+        /// Minimum length of a request in bytes.
         min: u64,
     },
     /// Length below the minimum of the far end, an older version.
@@ -32,11 +32,11 @@ pub enum UdpPathError {
          lengths of at least {min}"
     )]
     TooShort {
-        /// Far end.
+        /// Address of the far end.
         address: SocketAddr,
-        /// Requested length.
+        /// Requested length in bytes.
         length: u64,
-        /// Minimum length that the far end echoes.
+        /// Minimum length in bytes that the far end echoes.
         min: u64,
     },
     /// No rows, or too many.
@@ -72,25 +72,25 @@ pub enum UdpPathError {
          yours with --i-own-this-target"
     )]
     PublicReflector(IpAddr),
-    /// Missing interface.
+    /// Interface that does not exist on this host.
     #[error("interface '{0}' not found; 'ip link' lists them")]
     NoInterface(String),
-    /// No reply.
+    /// No reply from this address, at which the named program should run.
     #[error("no reply from {0}; check that {1} runs there and that firewalls pass UDP")]
     NoReply(SocketAddr, &'static str),
-    /// Port closed: no program listens on the address.
+    /// Port closed: no program listens on this address, where the named one should run.
     #[error("no program listens on {0}; start {1} there, or specify its port as HOST:PORT")]
     NothingListens(SocketAddr, &'static str),
-    /// Answer of another protocol.
+    /// Answer of another protocol from this address, where the named program should run.
     #[error("{0} does not answer as a far end of this kind; specify the port of {1}")]
     OtherProtocol(SocketAddr, &'static str),
     /// Far end at its session limit.
     #[error("the far end at {0} is busy with other clients; try again in some seconds")]
     SessionLimitReached(SocketAddr),
-    /// Socket error.
+    /// Socket that could not be opened, configured or used for sending.
     #[error("cannot send to {address}: {why}", why = explain_to(.source, .address.ip()))]
     Socket {
-        /// Far end.
+        /// Address of the far end.
         address: SocketAddr,
         /// Error of the system.
         source: io::Error,

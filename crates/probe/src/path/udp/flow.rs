@@ -22,7 +22,8 @@ const BUFFER_BYTES: usize = 4 << 20;
 /// Maximum length of a datagram in bytes.
 const DATAGRAM_BYTES_MAX: usize = 65_536;
 
-/// Flow ready for use.
+/// Socket connected to the far end, with the codec, the buffers and the timestamp state of one
+/// flow.
 pub(super) struct UdpFlow {
     pub(super) socket: Socket,
     pub(super) codec: ProbeCodec,
@@ -40,11 +41,11 @@ pub(super) struct UdpFlow {
     pub(super) reply_traffic_class: Option<u8>,
 }
 
-/// Received datagram.
+/// Datagram in the receive buffer of a flow.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReceivedDatagram {
     pub(super) len: usize,
-    /// Kernel receive timestamp in ns since 1970; `None` if not enabled.
+    /// Kernel receive timestamp in ns since 1970; `None` if not enabled or not delivered.
     pub(super) received_ns: Option<i64>,
 }
 
@@ -74,7 +75,8 @@ pub(super) fn open_connected_socket(
 }
 
 impl UdpFlow {
-    /// Opens a flow for datagrams of one length.
+    /// Opens a flow for datagrams of `length` bytes; requests a session unless the far end is a
+    /// STAMP reflector.
     pub(super) fn open(
         options: &PathUdpOptions,
         to: SocketAddr,
@@ -124,7 +126,7 @@ impl UdpFlow {
         self.socket.set_receive_timeout(wait)
     }
 
-    /// Receives a datagram into the buffer.
+    /// Receives a datagram into the receive buffer, and stores its traffic class if it has one.
     pub(super) fn receive(&mut self) -> io::Result<ReceivedDatagram> {
         if !self.kernel_timestamps && !self.receives_class {
             let len = datagram::receive(self.socket.as_fd(), &mut self.receive_buffer, self.wait)?;
@@ -152,7 +154,8 @@ impl UdpFlow {
         }
     }
 
-    /// Returns true if the far end answers a hello, so that missing replies have another reason.
+    /// Returns true if the far end answers a hello, so that missing replies have another reason;
+    /// false for STAMP, which has none.
     pub(super) fn is_reachable(&self, to: SocketAddr) -> bool {
         matches!(self.codec, ProbeCodec::Horolog { .. })
             && request_session(&self.socket, to, 0).is_ok()

@@ -28,7 +28,7 @@ pub(super) struct ExchangeTimes {
 pub(super) enum ReplyClass {
     /// First reply to its request, within the timeout.
     FirstInTime,
-    /// Warm-up, late or duplicate.
+    /// Reply of the warm-up, late, duplicate, or to no request of the window.
     Other,
 }
 
@@ -213,7 +213,8 @@ impl FlowStats {
         Some((forward, backward))
     }
 
-    /// Adds the stats of another flow.
+    /// Adds counts and times of another flow, except those that tell directions and losses at both
+    /// hosts, which [`super::row::FlowSums`] adds.
     pub(super) fn merge(&mut self, other: &Self) {
         let (all, more) = (&mut self.counts, &other.counts);
         all.sent += more.sent;

@@ -35,7 +35,7 @@ pub(super) struct UdpWelcome {
     pub(super) same_clock: bool,
     /// Error bound of the far end's clock in ns; `None` if it is not synchronised.
     pub(super) error_ns: Option<u64>,
-    /// Minimum length of probes that the far end echoes.
+    /// Minimum length in bytes of probes that the far end echoes.
     pub(super) length_min: u64,
 }
 
@@ -135,7 +135,8 @@ pub(super) fn end_session(socket: &Socket, session: u64) -> Option<Header> {
     counts_header.ok().flatten()
 }
 
-/// Sends a request until `read` accepts a reply or all attempts are used (`None`).
+/// Sends a request until `read` accepts a reply or all attempts are used (`None`). An ICMP error
+/// "port unreachable" is returned as an error from the second attempt on.
 fn send_request<T>(
     socket: &Socket,
     request: &[u8],

@@ -29,8 +29,8 @@ pub(super) struct PathLoadGenerator {
     bytes: Vec<u8>,
 }
 
-/// Returns the destination of load: as requested, otherwise broadcast if the far end is on a local
-/// link, else unicast.
+/// Returns the destination of load: as requested, otherwise broadcast if the far end is at a
+/// non-public address on the same link, else unicast.
 pub(super) fn load_destination(options: &PathUdpOptions, to: SocketAddr) -> LoadDestination {
     options.load_destination.unwrap_or_else(|| {
         let is_near = !is_public(to.ip()) && link_interface(to).is_ok();

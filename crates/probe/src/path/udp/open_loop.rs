@@ -22,7 +22,7 @@ use super::shared::SharedRowState;
 
 /// Receive timeout, after which the receiver checks whether to end.
 const RECEIVE_TIMEOUT: Duration = Duration::from_millis(10);
-/// Receive calls between two such checks when busy polling.
+/// Receive calls between two checks of whether to end when busy polling.
 const POLLS_PER_CHECK: u32 = 256;
 /// Longest sleep of the sender between two checks of whether the run is to end.
 const SLEEP_MAX: Span = Span::from_ms(50);
@@ -33,7 +33,7 @@ pub(super) struct FlowSchedule {
     pub(super) start: Timestamp<Monotonic>,
     /// Interval between requests, in ns.
     pub(super) interval_ns: f64,
-    /// Number of requests.
+    /// Number of requests, with the warm-up.
     pub(super) count: u32,
 }
 
@@ -74,7 +74,7 @@ impl SharedFlowState {
     }
 }
 
-/// Outcome of the sender.
+/// Outcome of the sender, without the warm-up.
 #[derive(Debug)]
 pub(super) struct SenderOutcome {
     pub(super) send_late: Recorder,
@@ -96,7 +96,7 @@ pub(super) struct FlowSender<'a> {
 }
 
 impl FlowSender<'_> {
-    /// Sends all requests.
+    /// Sends the requests of the schedule, until it or the row ends.
     pub(super) fn send_all(mut self) -> SenderOutcome {
         // Best effort; has no effect on real-time threads.
         let _ = set_timer_slack_ns(1);

@@ -21,7 +21,7 @@ pub(super) const COUNT_MAX: u64 = 1 << 31;
 /// Destination of load datagrams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LoadDestination {
-    /// Far end.
+    /// The far end alone.
     Unicast,
     /// All hosts of the link.
     Broadcast,
@@ -57,7 +57,7 @@ pub const TABLE_4: [UdpRowPlan; 8] = [
 #[derive(Clone, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 pub struct PathUdpOptions {
-    /// Far end.
+    /// Far end to measure against.
     pub target: TargetName,
     /// IP version, if the name has addresses of both.
     pub family: Option<AddressFamily>,
@@ -67,7 +67,7 @@ pub struct PathUdpOptions {
     pub is_stamp: bool,
     /// Confirmation that a public STAMP reflector belongs to the user.
     pub i_own_this_target: bool,
-    /// Rows.
+    /// Rows to measure, in order.
     pub rows: Vec<UdpRowPlan>,
     /// Duration of a row.
     pub time: Duration,
@@ -80,10 +80,10 @@ pub struct PathUdpOptions {
     pub warm_up: u64,
     /// Timeout of a reply.
     pub timeout: Duration,
-    /// Parallel flows.
+    /// Number of parallel flows.
     pub flows: u64,
-    /// Destination of load; `None` selects broadcast if the far end is on a local link, else
-    /// unicast.
+    /// Destination of load; `None` selects broadcast if the far end is at a non-public address on
+    /// the same link, else unicast.
     pub load_destination: Option<LoadDestination>,
     /// Payload of a load datagram in bytes.
     pub load_length: u64,
@@ -98,7 +98,8 @@ pub struct PathUdpOptions {
 }
 
 impl PathUdpOptions {
-    /// Returns the default options for a target: one row of 64 bytes.
+    /// Returns the default options for a target: ping-pong in one flow for one second per row, as
+    /// yet without rows.
     #[must_use]
     pub const fn new(target: TargetName) -> Self {
         Self {
@@ -130,7 +131,7 @@ impl PathUdpOptions {
         self.rate.map_or(self.warm_up, |rate| self.warm_up.min(sent(rate) as u64))
     }
 
-    /// Returns the minimum datagram length of a request.
+    /// Returns the minimum datagram length of a request, in bytes.
     #[must_use]
     pub const fn length_min(&self) -> u64 {
         let length = if self.is_stamp { stamp::PACKET_LEN } else { short::LEN };

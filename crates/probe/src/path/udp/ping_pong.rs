@@ -17,9 +17,10 @@ use super::shared::SharedRowState;
 
 /// Receive calls between two readings of the clock when busy polling.
 const POLLS_PER_CHECK: u32 = 64;
-/// Time without replies after which the far end is checked.
+/// Minimum time without replies after which the far end is checked.
 pub(super) const UNREACHABLE_AFTER: Span = Span::from_ms(1_000);
-/// Consecutive "port unreachable" errors after which the port counts as closed.
+/// Number of "port unreachable" errors without a reply between them after which the port counts as
+/// closed.
 const REFUSALS_MAX: u32 = 3;
 /// Pause after this host refused to send a request.
 const SEND_RETRY_PAUSE: Span = Span::from_ns(200_000);
@@ -42,7 +43,7 @@ enum ReplyWaitOutcome {
     Failed,
 }
 
-/// Exchange in progress.
+/// Context of one exchange: flow, stats, duplicate window, timeout and clock offset.
 struct PingPongExchange<'a> {
     flow: &'a mut UdpFlow,
     stats: &'a mut FlowStats,
@@ -119,7 +120,8 @@ pub(super) fn ping_pong(
 }
 
 impl PingPongExchange<'_> {
-    /// Runs one exchange.
+    /// Sends a request and waits for its reply; counts the request unless it belongs to the
+    /// warm-up.
     fn run_exchange(&mut self, sequence: u32, is_warm_up: bool) -> ReplyWaitOutcome {
         let flow = &mut *self.flow;
         let now = if flow.codec.carries_time() { self.utc_ns(ClockMonotonic.now()) } else { 0 };

@@ -19,8 +19,8 @@ const IPV6_BYTES: u64 = 40;
 const FRAGMENT_BYTES: u64 = 8;
 const UDP_BYTES: u64 = 8;
 
-/// Returns the number of IP packets of a datagram. Each fragment but the last carries a multiple of
-/// 8 bytes.
+/// Returns the number of IP packets of a datagram with `length` bytes of payload. Each fragment but
+/// the last carries a multiple of 8 bytes.
 pub(super) fn fragment_count(length: u64, mtu: u64, is_ipv6: bool) -> u64 {
     let (header, fragment) = if is_ipv6 { (IPV6_BYTES, FRAGMENT_BYTES) } else { (IPV4_BYTES, 0) };
     if length + UDP_BYTES + header <= mtu {
@@ -30,7 +30,7 @@ pub(super) fn fragment_count(length: u64, mtu: u64, is_ipv6: bool) -> u64 {
     (length + UDP_BYTES).div_ceil(room.max(8))
 }
 
-/// Outcome of a row.
+/// Values of a row over all its flows, from which its record is made.
 #[derive(Debug)]
 pub(super) struct UdpRowOutcome {
     pub(super) stats: FlowStats,
@@ -96,12 +96,12 @@ fn achieved_rate(sent: u64, duration: Span) -> f64 {
     EventRate::from_span(sent, 0, ns).map_or(0.0, EventRate::per_second)
 }
 
-/// Returns the row's name.
+/// Returns the row's name for the live view.
 pub(super) fn row_name(plan: &UdpRowPlan) -> String {
     format!("{} bytes, R {}", plan.length, plan.load_ratio)
 }
 
-/// Returns the row's counts.
+/// Returns the row's counts for the live view.
 pub(super) fn row_counts(row: &PathUdpRow) -> LiveCounts {
     LiveCounts {
         sent: row.counts.sent,
@@ -114,7 +114,7 @@ pub(super) fn row_counts(row: &PathUdpRow) -> LiveCounts {
     }
 }
 
-/// Returns the row's summary.
+/// Returns the row's summary for the live view.
 pub(super) fn row_summary(row: &PathUdpRow) -> LivePartSummary {
     LivePartSummary {
         intended_rate: row.intended_rate,

@@ -17,7 +17,7 @@ use horolog_sys::clock::{ClockMonotonic, ClockOffset, realtime_minus_monotonic, 
 use horolog_sys::packet::interface_index;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
-use super::super::live_sampler::{CurrentRowPlan, PathLiveSampler, PathObserver};
+use super::super::live_sampler::{CurrentRowPlan, PathLiveSampler, PathRowObserver};
 use super::codec::ProbeCodec;
 use super::cost;
 use super::error::UdpPathError;
@@ -49,11 +49,14 @@ pub struct PathUdpRun {
 }
 
 impl PathUdpRun {
-    /// Checks the options, and resolves and identifies the far end.
+    /// Checks the options, resolves and identifies the far end, and measures the cost of the
+    /// measurement.
     ///
     /// # Errors
     ///
-    /// If the options are invalid, or the far end does not answer.
+    /// If the options are invalid, the interface or an address of the target does not exist, a
+    /// STAMP target is public without confirmation, or the far end does not answer or does not
+    /// support the lengths.
     pub fn prepare(mut options: PathUdpOptions) -> Result<Self, UdpPathError> {
         check_options(&options)?;
         options.warm_up = options.warm_up_within_time();
@@ -75,17 +78,17 @@ impl PathUdpRun {
         self.options.rows.len()
     }
 
-    /// Measures all rows and returns the record. Calls `progress` at the start of each row; ends
-    /// early when `is_over` returns true. The observer receives snapshots meanwhile.
+    /// Measures row by row and returns the record. Calls `progress` at the start of each row; ends
+    /// early when a row does or `is_over` returns true. The observer receives snapshots meanwhile.
     ///
     /// # Errors
     ///
-    /// If load cannot be sent as requested.
+    /// If a flow or the load cannot be opened, unless because the far end no longer answers.
     pub fn run(
         self,
         progress: &dyn Fn(usize, &UdpRowPlan),
         is_over: &(dyn Fn() -> bool + Sync),
-        observer: Option<&dyn PathObserver>,
+        observer: Option<&dyn PathRowObserver>,
     ) -> Result<PathUdpResult, UdpPathError> {
         let started = rfc3339_now();
         let mut sampler = PathLiveSampler::new();
@@ -181,7 +184,7 @@ impl PathUdpRun {
         plan: &UdpRowPlan,
         clock: ClockOffset,
         is_over: &(dyn Fn() -> bool + Sync),
-        sampling: Option<(&dyn PathObserver, &PathLiveSampler, CurrentRowPlan<'_>)>,
+        sampling: Option<(&dyn PathRowObserver, &PathLiveSampler, CurrentRowPlan<'_>)>,
     ) -> Result<PathUdpRow, UdpPathError> {
         let options = &self.options;
         let flows = (0..options.flows).map(|_| UdpFlow::open(options, self.to, plan.length));
@@ -256,7 +259,8 @@ impl PathUdpRun {
         }
     }
 
-    /// Runs all flows in parallel.
+    /// Runs all flows in parallel; returns outcome, flow and send lateness (`None` for ping-pong)
+    /// of each. Flows whose thread failed are left out.
     fn run_flows(
         &self,
         flows: Vec<UdpFlow>,

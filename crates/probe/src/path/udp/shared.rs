@@ -121,7 +121,7 @@ impl LoadRatioGate {
         self.load_sent.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of requests, with the warm-up.
+    /// Returns the number of requests, with the warm-up; 0 without load.
     pub(super) fn valid_sent(&self) -> u64 {
         self.valid_sent.load(Ordering::Relaxed)
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use horolog_io::{FaultProbabilities, FaultyDevice};
+use horolog_io::{FaultInjectionPlan, FaultyDevice};
 use horolog_record::{InvalidReplyReason, TimestampCounts};
 use horolog_time::{Clock, NS_PER_S, SimulatedClock, Utc};
 use horolog_wire::ethernet::MacAddress;
@@ -457,7 +457,7 @@ proptest! {
     ) {
         let wire = Wire::new(faithful);
         let clock = Arc::clone(&wire.clock);
-        let faults = FaultProbabilities { seed, loss, duplication, reordering, ..FaultProbabilities::default() };
+        let faults = FaultInjectionPlan { seed, loss, duplication, reordering, ..FaultInjectionPlan::default() };
         let device = FaultyDevice::new(wire, faults, Arc::clone(&clock) as _, 8, FRAME_CAPACITY);
         let account = poll_over(device, &clock, false, &plan(60, interleaved)).stats;
         let counts = &account.counts;

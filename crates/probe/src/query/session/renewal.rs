@@ -64,7 +64,8 @@ impl RenewalState {
         self.is_proved
     }
 
-    /// Returns true if the keys should be renewed.
+    /// Returns true if the keys should be renewed: the cookie was refused, or [`UNANSWERED_MAX`]
+    /// requests in a row received no authentic reply.
     pub(super) const fn is_wanted(&self) -> bool {
         self.is_refused || self.unanswered >= UNANSWERED_MAX
     }

@@ -27,13 +27,15 @@ impl TextBar {
     }
 }
 
-/// Returns the bars, scaled to the longest; nothing unless at least two have a length above 0.
+/// Returns the bars, scaled to the longest; nothing unless at least two have a size and one is
+/// longer than 0.
 pub(crate) fn bars(title: &str, all: &[TextBar], style: &TableStyle) -> Vec<String> {
     let full = all.iter().map(TextBar::longest).fold(0.0, f64::max);
     bars_up_to(title, all, full, style)
 }
 
-/// Returns the bars, scaled to a full length of `full`; longer ones end in `>`.
+/// Returns the bars, scaled to a full length of `full`; longer ones end in `>`. Nothing unless at
+/// least two have a size and one is longer than 0.
 pub(crate) fn bars_up_to(
     title: &str,
     all: &[TextBar],

@@ -14,7 +14,8 @@ const BARS_MAX: usize = 9;
 /// Maximum number of columns per decade of time: a histogram is no finer than a hundredth.
 const COLUMNS_PER_DECADE: f64 = 20.0;
 
-/// Returns a graph of the distributions, one row each.
+/// Returns a graph of the distributions with a readable histogram, one row each; of a single one,
+/// as [`distribution`]. Nothing if no histogram is readable or there is too little room.
 pub(crate) fn distributions(
     about: &str,
     all: &[(String, &Distribution)],
@@ -97,7 +98,8 @@ impl LogScaleDistribution {
     }
 }
 
-/// Returns a single distribution as bars with their shares.
+/// Returns a single distribution as bars with their shares; nothing if it has fewer than two bars
+/// or too many.
 pub(crate) fn distribution(title: &str, times: &Distribution, style: &TableStyle) -> Vec<String> {
     let all = BARS_PER_DECADE.iter().map(|per_decade| bars(times, *per_decade));
     let Some(bars) = all.into_iter().find(|bars| bars.len() <= BARS_MAX) else { return Vec::new() };

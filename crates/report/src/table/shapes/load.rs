@@ -11,7 +11,7 @@ use crate::verdict::lower_bound_trial;
 /// Values of the trials to draw: rate, loss ratio, and distribution of latency.
 pub(crate) struct PlottedTrials<'a> {
     pub(crate) all: Vec<(f64, f64, Option<&'a Distribution>)>,
-    /// Lost items, such as requests.
+    /// Label of the row of loss ratios, such as `lost`.
     pub(crate) lost: &'static str,
 }
 

@@ -18,7 +18,7 @@ pub(crate) enum SparklineScale {
     Range,
 }
 
-/// Unit of values.
+/// Unit in which the values of a row are shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SparklineUnit {
     /// Time in ns.
@@ -54,7 +54,7 @@ impl SparklineUnit {
     }
 }
 
-/// Row of a sparkline.
+/// Sparkline to draw: name, points, scale and unit.
 #[derive(Clone, Debug)]
 pub(crate) struct SparklineRow {
     pub(crate) name: String,
@@ -155,7 +155,8 @@ struct DrawnSparkline<'a> {
     most: f64,
     /// Median of the values.
     middle: f64,
-    /// True if the lowest and the highest value have the same text.
+    /// True if all values are drawn alike: the lowest and the highest have the same text or, with
+    /// [`SparklineScale::Range`], are equal.
     is_flat: bool,
     value_text: String,
 }
@@ -235,7 +236,7 @@ impl<'a> DrawnSparkline<'a> {
     }
 }
 
-/// Returns the Allan deviations of clocks, from one averaging time to the next.
+/// Returns sparklines of the Allan deviations of clocks, from one averaging time to the next.
 pub(crate) fn allan(clocks: &[(&str, &[AllanDeviation])], style: &TableStyle) -> Vec<String> {
     let longest = clocks.iter().map(|(_, points)| *points).max_by_key(|points| points.len());
     let Some([first, .., last]) = longest else { return Vec::new() };
@@ -255,7 +256,8 @@ pub(crate) fn allan(clocks: &[(&str, &[AllanDeviation])], style: &TableStyle) ->
     SparklineGroup::in_order(title, row_len, clocks.iter().map(row).collect()).lines(style)
 }
 
-/// Formats a time since the start of a run, in seconds.
+/// Formats a time since the start of a run, which is given in seconds; [`ABSENT`] if it is negative
+/// or not below 10^15.
 fn elapsed(seconds: f64) -> String {
     match seconds {
         _ if !(0.0..1e15).contains(&seconds) => ABSENT.to_owned(),

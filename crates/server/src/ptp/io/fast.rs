@@ -52,8 +52,8 @@ impl XdpPortRegistration {
         }
     }
 
-    /// Updates the interface's addresses, and the prefixes whose NetSync Monitor requests are
-    /// answered.
+    /// Updates the addresses of the interface and the prefixes whose NetSync Monitor requests are
+    /// answered. A failed update is repeated at the next call.
     pub(super) fn refresh(
         &mut self,
         local_addresses: impl Iterator<Item = IpAddr>,
@@ -93,7 +93,8 @@ impl XdpPortRegistration {
         self.addresses = wanted;
     }
 
-    /// Makes the program answer with the data `port`; `None` stops it.
+    /// Makes the program answer with the data `port`; `None` stops it, as does a missing source
+    /// address. If the program cannot be changed, the next call tries again.
     pub(super) fn set_responder(&mut self, port: Option<DelayResponder<'_>>) {
         let port = port.and_then(|port| self.xdp_port(&port));
         if self.published != port

@@ -38,13 +38,14 @@ pub(super) struct TransmittedPtpMessage<'a> {
     pub(super) timestamp: (PtpTimestamp, TimestampSource),
 }
 
-/// Sockets of one port.
+/// Sockets of one PTP port, by which its thread receives and sends messages.
 pub(super) trait PtpPortSockets: Send {
     /// Waits up to `wait` for an incoming message, or for a sent one that comes back with its
     /// transmit timestamp.
     fn wait(&mut self, wait: Duration) -> io::Result<()>;
 
-    /// Calls `each` for every received message, at most one batch per socket. Returns their number.
+    /// Calls `each` for every received PTP message, at most one batch per socket. Returns the
+    /// number of received packets, which includes packets without a complete message for this port.
     fn receive(
         &mut self,
         served: &ServedTime<'_>,
@@ -52,8 +53,8 @@ pub(super) trait PtpPortSockets: Send {
         each: &mut dyn FnMut(&IncomingPtpMessage<'_>),
     ) -> io::Result<usize>;
 
-    /// Calls `each` for every sent message that was looped back with its transmit time. Returns the
-    /// number of looped-back packets.
+    /// Calls `each` for every sent message that was looped back with a plausible transmit time.
+    /// Returns the number of looped-back packets.
     fn receive_transmitted(
         &mut self,
         served: &ServedTime<'_>,
@@ -61,7 +62,8 @@ pub(super) trait PtpPortSockets: Send {
         each: &mut dyn FnMut(&TransmittedPtpMessage<'_>),
     ) -> io::Result<usize>;
 
-    /// Queues a message for [`PtpPortSockets::flush`]; if the queue is full, it is sent first.
+    /// Queues a message for [`PtpPortSockets::flush`]; if the queue is full, it is sent first. A
+    /// message to an address of another transport is ignored.
     fn push(&mut self, message: &OutgoingPtpMessage<'_>);
 
     /// Sends the queue. Messages that the kernel refuses are counted.

@@ -44,7 +44,7 @@ pub enum PtpStartError {
     /// Interface that is not Ethernet.
     #[error("--ptp {0}: not an Ethernet interface; name one that is, as `ip link` shows")]
     NotEthernet(String),
-    /// Interface without an address of the IP version.
+    /// Interface without an address of the IP version of a transport.
     #[error(
         "--ptp {0}: the interface has no {1} address; add one, or choose another \
              --ptp-transport"
@@ -68,7 +68,7 @@ pub(crate) struct OpenPtpPorts {
     ports: Vec<OpenPtpPort>,
 }
 
-/// Port as configured: interface, addresses and settings.
+/// PTP port as configured: interface, MAC address and settings.
 struct ConfiguredPtpPort {
     interface: String,
     index: u32,
@@ -76,7 +76,7 @@ struct ConfiguredPtpPort {
     settings: PortSettings,
 }
 
-/// Returns the ports as configured; none is opened.
+/// Returns the ports as configured, one for each interface and transport; none is opened.
 fn port_bindings(ptp: &PtpConfig) -> Result<Vec<ConfiguredPtpPort>, PtpStartError> {
     let mut bindings = Vec::new();
     if !ptp.is_on() {
@@ -107,7 +107,8 @@ fn port_bindings(ptp: &PtpConfig) -> Result<Vec<ConfiguredPtpPort>, PtpStartErro
 }
 
 impl OpenPtpPorts {
-    /// Checks that the configured ports can be opened, as far as possible without opening them.
+    /// Checks that the interfaces of the configured ports exist, are Ethernet and have an address
+    /// of each transport, without opening the ports.
     pub(crate) fn check(config: &ServerConfig) -> Result<(), PtpStartError> {
         port_bindings(&config.ptp).map(drop)
     }
@@ -138,7 +139,8 @@ impl OpenPtpPorts {
         Ok(Self { clock, ports })
     }
 
-    /// Starts a thread per port. Delay requests are answered by XDP if it is available.
+    /// Starts a thread per port; `None` without ports. XDP answers the delay requests of a port if
+    /// it is attached to the interface and hardware timestamps are not used there.
     pub(crate) fn start(
         self,
         config: &ServerConfig,

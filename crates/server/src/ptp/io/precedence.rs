@@ -9,7 +9,7 @@ use horolog_time::{Monotonic, Span, Timestamp};
 const REAL_TIME_PRIORITY: i32 = 1;
 /// Divisor for the share of a core that the thread may use at real-time priority: a tenth.
 const CPU_SHARE_DIVISOR: i64 = 10;
-/// Maximum of the budget, and of an overdraft.
+/// Maximum of the CPU time budget, and of an overdraft of it.
 const BUDGET_MAX: Span = Span::from_ms(5);
 
 /// CPU time budget for running at real-time priority.
@@ -47,7 +47,8 @@ pub(super) struct RealTimeThrottle {
 }
 
 impl RealTimeThrottle {
-    /// Sets real-time priority, if permitted.
+    /// Sets real-time priority for the calling thread, if permitted, and returns its throttle with
+    /// a full budget.
     pub(super) fn raise(now: Timestamp<Monotonic>) -> Self {
         let mut this =
             Self { budget: RealTimeCpuBudget::new(now), is_real_time: false, is_allowed: true };
@@ -55,7 +56,8 @@ impl RealTimeThrottle {
         this
     }
 
-    /// Charges the time from `began` to `ended`, and adapts the scheduling.
+    /// Charges the time from `began` to `ended` to the budget, and sets real-time or sched-other
+    /// scheduling accordingly.
     pub(super) fn charge_work(&mut self, began: Timestamp<Monotonic>, ended: Timestamp<Monotonic>) {
         let wanted = self.budget.spend(began, ended);
         self.set(wanted);

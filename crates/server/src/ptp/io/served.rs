@@ -20,7 +20,7 @@ const HOLDOVER_AFTER: Span = Span::from_ns(300 * NS_PER_S);
 /// Largest error bound with which a clock gets a primary clock class. A receiver without a pulse is
 /// worse: it determines the time to within half a second, and provides no frequency.
 const PRIMARY_ERROR_MAX: Span = Span::from_ms(10);
-/// Largest age of a received message; the timestamp of an older one may be wrong.
+/// Largest age of a receive or transmit timestamp; an older one may be wrong.
 const AGE_MAX: Span = Span::from_ns(NS_PER_S);
 /// Largest offset of a PHC from the served time at which one-step Sync messages are sent.
 const PHC_ERROR_MAX: Span = Span::from_ns(1_000);
@@ -28,16 +28,17 @@ const PHC_ERROR_MAX: Span = Span::from_ns(1_000);
 /// after the other.
 const CLOCK_READ_SKEW: Span = Span::from_ns(20_000);
 
-/// Clock classes (IEEE 1588-2019, table 4).
+/// Clock classes (IEEE 1588-2019, table 4), here and below: primary reference, its holdover,
+/// application-specific, and default.
 const CLASS_PRIMARY: u8 = 6;
 const CLASS_PRIMARY_HOLDOVER: u8 = 7;
 const CLASS_APPLICATION: u8 = 13;
 const CLASS_DEFAULT: u8 = 248;
 
-/// Clock accuracy code for "unknown" (table 5).
+/// Clock accuracy code for "unknown" (IEEE 1588-2019, table 5).
 const ACCURACY_UNKNOWN: u8 = 0xfe;
 
-/// Time source codes (table 6).
+/// Time source codes (IEEE 1588-2019, table 6), here and below.
 const SOURCE_GNSS: u8 = 0x20;
 const SOURCE_PTP: u8 = 0x40;
 const SOURCE_NTP: u8 = 0x50;
@@ -55,10 +56,10 @@ pub(super) const fn source_name(source: u8) -> &'static str {
     }
 }
 
-/// Variance code for "not computed" (clause 7.6.3.3).
+/// Variance code for "not computed" (IEEE 1588-2019, clause 7.6.3.3).
 const VARIANCE_UNKNOWN: u16 = 0xffff;
 
-/// Clock page as the time of a PTP port.
+/// Served time of a PTP port: a clock page, and what its conversion to PTP needs.
 pub(super) struct ServedTime<'a> {
     pub(super) page: &'a ClockPage,
     pub(super) conversions: &'a Arc<PhcConversions>,
@@ -142,7 +143,8 @@ impl ServedTime<'_> {
         self.page.variables.stratum <= 1 && self.page.root_distance > PRIMARY_ERROR_MAX
     }
 
-    /// Returns the clock class and the time source code that follow from the source.
+    /// Returns the clock class and the time source code that follow from the reference identifier,
+    /// stratum and error bound of the page.
     fn class_and_source(&self, now: Timestamp<Monotonic>) -> (u8, u8) {
         let variables = self.page.variables;
         let time_source = match (&variables.reference_id, variables.stratum) {
@@ -177,7 +179,7 @@ pub fn ptp_time_of_page(page: &ClockPage, instant: Timestamp<Monotonic>) -> Opti
     Some(to_ptp(NtpTimestamp::from_bits(bits.wrapping_add_signed(offset_s << 32))))
 }
 
-/// Converts an NTP timestamp of the years 1970 to 2106.
+/// Converts an NTP timestamp of the years 1970 to 2106 to PTP seconds and nanoseconds.
 fn to_ptp(ntp: NtpTimestamp) -> PtpTimestamp {
     let bits = ntp.to_bits();
     let seconds = ((bits >> 32) as u32).wrapping_sub(PTP_EPOCH_IN_NTP);

@@ -45,14 +45,15 @@ pub struct PtpPortStatus {
     /// Clock data that it announces; absent unless the port is a master.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub announces: Option<AnnouncedClock>,
-    /// Better master to which the port yields.
+    /// Better master, because of which the port does not send.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub better: Option<ForeignMasterStatus>,
     /// Foreign masters known from their Announce messages.
     pub foreign_masters: Vec<ForeignMasterStatus>,
     /// Number of unicast grants held by clients.
     pub grants: usize,
-    /// Total rate of the grants, in messages per second.
+    /// Total rate of the grants, in messages per second; a Sync counts twice because of its
+    /// `Follow_Up`.
     pub granted_rate: f64,
     /// Messages received, by type.
     pub received: NamedCounts,

@@ -33,7 +33,7 @@ const STATUS_INTERVAL: Span = Span::from_ns(NS_PER_S / 2);
 /// Maximum number of batches to receive before scheduled messages are sent.
 const BATCHES_MAX: usize = 4;
 
-/// Data of a port's thread.
+/// Sockets, settings and shared data of the thread of one port.
 pub(super) struct PortThread {
     pub(super) interface: String,
     pub(super) index: u32,
@@ -104,7 +104,7 @@ impl Drop for PtpThreads {
     }
 }
 
-/// Messages of a port that are to be sent.
+/// Queue of the messages that a port sends during one call.
 #[derive(Default)]
 struct SendQueue {
     bytes: Vec<u8>,
@@ -249,7 +249,8 @@ impl PortThread {
         self.publish_status(&port, timestamp_counts, outgoing.timestamps_requested);
     }
 
-    /// Cancels all grants and notifies their clients.
+    /// Cancels all grants and notifies their clients, by the actions of a port whose clock is
+    /// unusable.
     fn withdraw_grants(&mut self, port: &mut ClockPort, outgoing: &mut SendQueue) {
         let (page, now) = (self.page.read(), ClockMonotonic.now());
         let state = PtpClockState { usable: false, ..self.served_time(&page).clock_state(now) };

@@ -9,7 +9,7 @@ use horolog_io::{
     Batch, BatchDevice, Endpoints, TransmitTimestampSource, UdpDevice, UdpDeviceOptions,
 };
 use horolog_time::{Monotonic, Timestamp};
-use horolog_wire::frame::{TransmittedFrame, parse_looped_frame};
+use horolog_wire::frame::{TransmittedDatagram, parse_looped_frame};
 use horolog_wire::ptp::{EVENT_PORT, GENERAL_PORT, IPV6_PADDING_LEN};
 
 use super::link::{
@@ -172,7 +172,7 @@ impl PtpUdpSockets {
         Some(Endpoints { local, ..Endpoints::to_remote(remote) })
     }
 
-    fn destination(&self, sent: &TransmittedFrame<'_>) -> PtpDestination {
+    fn destination(&self, sent: &TransmittedDatagram<'_>) -> PtpDestination {
         match sent.destination {
             ip if ip == self.groups.primary => PtpDestination::Group,
             ip if ip == self.groups.peer_delay => PtpDestination::PeerGroup,

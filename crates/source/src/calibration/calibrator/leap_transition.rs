@@ -20,9 +20,10 @@ const PULSE_AGE_MAX: Span = Span::from_ns(60 * NS_PER_S);
 /// Progress of the transition of the announced leap second.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct LeapTransitionProgress {
-    /// Leap second whose instant was observed to be in the future.
+    /// Leap second whose instant was observed to be in the future; `None` if there was none.
     approached: Option<LeapSecond>,
-    /// Leap second whose transition is complete: clock and UTC both count it.
+    /// Leap second whose transition is complete: the clock has stepped, or has not stepped in time.
+    /// `None` before the first.
     completed: Option<LeapSecond>,
 }
 
@@ -48,7 +49,7 @@ impl Calibrator {
         readings.realtime() - step - estimate.map_or(Span::ZERO, |estimate| estimate.offset)
     }
 
-    /// Returns the announced leap second whose transition is incomplete.
+    /// Returns the announced leap second whose transition is incomplete; `None` if there is none.
     fn pending_leap(&self) -> Option<LeapSecond> {
         self.leaps.announced.filter(|leap| Some(*leap) != self.leap_transition.completed)
     }
@@ -72,7 +73,7 @@ impl Calibrator {
     }
 
     /// Returns the step of the announced leap second if the clock has made it and the servo does
-    /// not know it yet.
+    /// not know it yet; otherwise `None`.
     pub(super) fn kernel_leap_step(&self, readings: &ClockReadings) -> Option<Span> {
         let leap = self.pending_leap()?;
         let step = self.servo.external_step(readings.realtime_minus_monotonic)?;

@@ -23,13 +23,13 @@ pub(super) struct CalibrationLeapSeconds {
     server: ServerLeapSeconds,
     /// Leap seconds reported by the receiver.
     receiver: ReceiverLeapSeconds,
-    /// Kernel's leap flag and its TAI minus UTC in seconds.
+    /// Kernel's leap flag, and its TAI minus UTC in seconds; `None` before they are known.
     kernel: Option<(PendingLeap, i32)>,
     /// Leap second at the end of this day, for the kernel and for estimates.
     pub(super) today: PendingLeap,
-    /// Leap second last announced to the labeller.
+    /// Leap second last announced to the labeller; `None` if there is none or it was withdrawn.
     pub(super) announced: Option<LeapSecond>,
-    /// Leap second last announced to the kernel by this calibration.
+    /// Leap second last announced to the kernel by this calibration; `None` before the first.
     announced_to_kernel: Option<LeapSecond>,
     completed: Option<LeapSecond>,
     /// True if the flag of this day was set in the kernel by another program.
@@ -47,7 +47,8 @@ fn to_pending_leap(kind: LeapKind) -> PendingLeap {
 }
 
 impl CalibrationLeapSeconds {
-    /// Returns the next leap second, and false if it is known only from the kernel.
+    /// Returns the next leap second, and false if it is known only from the kernel; `None` if none
+    /// is known.
     fn next_leap(&self, realtime: Timestamp<Utc>) -> Option<(LeapSecond, bool)> {
         let is_ahead = |leap: &LeapSecond| Some(*leap) != self.completed;
         if self.server.has_list {
@@ -72,7 +73,8 @@ impl CalibrationLeapSeconds {
         self.stepped_at = Some(now);
     }
 
-    /// Returns the leap second to announce to the kernel at `now`.
+    /// Returns the leap second to announce to the kernel at `now`: none for [`LEAP_MARGIN`] after a
+    /// step of the clock, so that the kernel's flag is cleared.
     pub(super) fn leap_to_announce(&mut self, now: Timestamp<Monotonic>) -> PendingLeap {
         if self.stepped_at.is_some_and(|stepped| now - stepped < LEAP_MARGIN) {
             return PendingLeap::None;
@@ -87,8 +89,8 @@ impl CalibrationLeapSeconds {
         if self.is_kernel_flag { self.today } else { PendingLeap::None }
     }
 
-    /// Returns TAI minus UTC in seconds to set in the kernel; `None` if the kernel's value is
-    /// right, or the right one is uncertain.
+    /// Returns TAI minus UTC in seconds to set in the kernel; `None` if the kernel's value is right
+    /// or unknown, or the right one is unknown or, near a leap second, uncertain.
     pub(super) fn tai_to_set(&self, realtime: Timestamp<Utc>) -> Option<i32> {
         let distance_ns = |leap: LeapSecond| (realtime - leap.step_instant()).as_ns().abs();
         let is_near_leap =
@@ -99,12 +101,14 @@ impl CalibrationLeapSeconds {
         (!is_near_leap && kernel_s != known_s).then_some(known_s)
     }
 
-    /// Returns the next leap second as reported by the receiver.
+    /// Returns the next leap second as reported by the receiver; `None` if it reports none, or its
+    /// report is not used.
     pub(super) fn receiver_next(&self) -> Option<LeapSecond> {
         self.receiver.next(&self.server).and_then(NextLeap::leap)
     }
 
-    /// Returns TAI minus UTC as reported by the receiver.
+    /// Returns TAI minus UTC in seconds as reported by the receiver; `None` if it is not confirmed
+    /// or contradicts the server's.
     pub(super) fn tai_minus_utc_s(&self) -> Option<i32> {
         self.receiver.tai_minus_utc_s(&self.server)
     }

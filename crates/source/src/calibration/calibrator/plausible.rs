@@ -55,7 +55,8 @@ fn is_continuous(one: Span, other: Span) -> bool {
 }
 
 impl Calibrator {
-    /// Checks the plausibility of a sentence's time.
+    /// Checks the plausibility of a sentence's time, which arrived at `at`. An implausible time
+    /// that can be confirmed continues or begins a claim; any other sentence ends the claim.
     pub(super) fn check_plausibility(
         &mut self,
         sentence: &ParsedSentence,
@@ -91,7 +92,7 @@ impl Calibrator {
     }
 
     /// Returns UTC minus `CLOCK_MONOTONIC` to which this calibration has set the clock without
-    /// other evidence.
+    /// other evidence; `None` if it has stepped no clock, or other evidence supports the time.
     pub(in crate::calibration) fn unconfirmed_clock_setting(&self) -> Option<Span> {
         self.unconfirmed.filter(|_| self.steps > 0)
     }
@@ -115,7 +116,8 @@ impl Calibrator {
         }
     }
 
-    /// Returns the claim of implausible sentences, if there are enough recent ones.
+    /// Returns the claim of implausible sentences; `None` if they are too few or too old, or the
+    /// input has an error.
     pub(super) fn unconfirmed_claim(&self, now: Timestamp<Monotonic>) -> Option<SentenceOnlyTime> {
         let is_claim = |run: &UnconfirmedSentences| {
             run.sentences >= CLAIM_SENTENCES_MIN && now - run.at <= AGE_MAX
@@ -125,7 +127,7 @@ impl Calibrator {
         Some(SentenceOnlyTime::from_sentence(run.sentence_utc, run.at))
     }
 
-    /// Returns the claim of implausible sentences as a source estimate.
+    /// Returns the claim of implausible sentences as a source estimate; `None` without a claim.
     pub(in crate::calibration) fn unconfirmed_estimate(
         &self,
         readings: &ClockReadings,

@@ -11,7 +11,7 @@ use crate::calibration::status::state_name;
 use crate::{CalibrationStatus, ClockReadings, Slew, SourceError, SourceEstimate};
 
 impl Calibrator {
-    /// Returns the estimate of the time at `readings`.
+    /// Returns the estimate of the time at `readings`, or the reason why there is none.
     pub(in crate::calibration) fn estimate(
         &self,
         readings: &ClockReadings,
@@ -85,7 +85,8 @@ impl Calibrator {
     }
 
     /// Returns the error by which the clock's rate may have changed since the estimate: the last
-    /// change of the frequency command, over the interval for which an estimate holds.
+    /// change of the frequency command, over the interval for which an estimate holds; 0 if the
+    /// change is older than that.
     fn rate_change_error(&self, now: Timestamp<Monotonic>) -> Span {
         let is_recent = self.changed_at.is_some_and(|at| now - at <= TICK_INTERVAL);
         let ns = if is_recent { self.change_ppb * TICK_INTERVAL.as_seconds() } else { 0.0 };

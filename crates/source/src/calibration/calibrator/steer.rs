@@ -9,8 +9,8 @@ use super::{Calibrator, error_bound};
 use crate::{ClockSteeringError, SelectionState};
 
 impl Calibrator {
-    /// Applies a decision to the clock. Returns false if adjustments of other programs had to be
-    /// cleared first, which resets the servo.
+    /// Applies a decision to the clock, if it is steered. Returns false if adjustments of other
+    /// programs had to be cleared first, which resets the servo; otherwise true.
     pub(super) fn apply_command(
         &mut self,
         decision: &ServoDecision,
@@ -76,7 +76,7 @@ impl Calibrator {
 
     /// Releases the clock: it continues at its estimated frequency, without the slew and the
     /// synchronised status, and without a leap second announced here, which no other program would
-    /// withdraw.
+    /// withdraw. Without an estimate the clock stays as it is.
     pub(in crate::calibration) fn release_clock(&mut self) {
         let Some(mut control) = self.steering.take() else { return };
         let Some(estimate) = self.servo.estimate(self.clocks_read_at) else { return };
@@ -123,7 +123,8 @@ pub(super) struct SteeringSuspension {
 }
 
 impl Calibrator {
-    /// Processes the calibration's selection state; states without an estimate are ignored.
+    /// Processes the calibration's selection state; undecided, unresponsive and unusable are
+    /// ignored.
     pub(in crate::calibration) fn selection_changed(&mut self, state: SelectionState) {
         match state {
             SelectionState::Falseticker => {

@@ -15,43 +15,43 @@ pub use super::text::{ClockDescription, emit_text, text_len};
 
 /// Identifiers of management data (table 59).
 pub mod id {
-    /// No data.
+    /// Identifier without data (`NULL_PTP_MANAGEMENT`).
     pub const NULL_MANAGEMENT: u16 = 0x0000;
     /// Description of the clock and its location.
     pub const CLOCK_DESCRIPTION: u16 = 0x0001;
     /// Name assigned by the user (IEEE 1588, userDescription).
     pub const USER_DESCRIPTION: u16 = 0x0002;
-    /// Fault log.
+    /// Fault log of the clock.
     pub const FAULT_LOG: u16 = 0x0006;
-    /// See [`super::DefaultDataSet`].
+    /// Default data set of the clock, a [`super::DefaultDataSet`].
     pub const DEFAULT_DATA_SET: u16 = 0x2000;
-    /// See [`super::CurrentDataSet`].
+    /// Current data set of the clock, a [`super::CurrentDataSet`].
     pub const CURRENT_DATA_SET: u16 = 0x2001;
-    /// See [`super::ParentDataSet`].
+    /// Parent data set of the clock, a [`super::ParentDataSet`].
     pub const PARENT_DATA_SET: u16 = 0x2002;
-    /// See [`super::TimePropertiesDataSet`].
+    /// Time properties data set of the clock, a [`super::TimePropertiesDataSet`].
     pub const TIME_PROPERTIES_DATA_SET: u16 = 0x2003;
-    /// See [`super::PortDataSet`].
+    /// Port data set, a [`super::PortDataSet`].
     pub const PORT_DATA_SET: u16 = 0x2004;
-    /// First priority.
+    /// First priority of the clock (priority1).
     pub const PRIORITY1: u16 = 0x2005;
-    /// Second priority.
+    /// Second priority of the clock (priority2).
     pub const PRIORITY2: u16 = 0x2006;
-    /// Domain.
+    /// Domain number of the clock.
     pub const DOMAIN: u16 = 0x2007;
     /// True for a clock that is never a master.
     pub const SLAVE_ONLY: u16 = 0x2008;
-    /// Interval of Announce.
+    /// Interval of Announce messages, log2 of seconds.
     pub const LOG_ANNOUNCE_INTERVAL: u16 = 0x2009;
     /// Number of announce intervals without Announce after which a master is regarded as lost.
     pub const ANNOUNCE_RECEIPT_TIMEOUT: u16 = 0x200a;
-    /// Interval of Sync.
+    /// Interval of Sync messages, log2 of seconds.
     pub const LOG_SYNC_INTERVAL: u16 = 0x200b;
-    /// Protocol version.
+    /// Protocol version of the port (versionPTP).
     pub const VERSION_NUMBER: u16 = 0x200c;
     /// Time of the clock, a [`super::PtpTimestamp`].
     pub const TIME: u16 = 0x200f;
-    /// Accuracy of the clock.
+    /// Clock accuracy code (table 5).
     pub const CLOCK_ACCURACY: u16 = 0x2010;
     /// UTC offset and leap flags.
     pub const UTC_PROPERTIES: u16 = 0x2011;
@@ -63,7 +63,7 @@ pub mod id {
     pub const UNICAST_NEGOTIATION_ENABLE: u16 = 0x2014;
     /// True for a port that is never a slave.
     pub const MASTER_ONLY: u16 = 0x3001;
-    /// Delay mechanism.
+    /// Delay mechanism of the port: 1 end-to-end, 2 peer-to-peer.
     pub const DELAY_MECHANISM: u16 = 0x6000;
     /// Minimum interval between `Pdelay_Req`, log2 of seconds.
     pub const LOG_MIN_PDELAY_REQ_INTERVAL: u16 = 0x6001;
@@ -75,10 +75,10 @@ pub mod id {
     }
 }
 
-/// Parent data set (clause 8.2.3).
+/// Parent data set: the master and grandmaster of a clock (clause 8.2.3).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ParentDataSet {
-    /// Port of the master.
+    /// Identity of the master's port; of a grandmaster, its own clock and port 0.
     pub port: PortIdentity,
     /// True if `variance` and `phase_change_rate` are valid.
     pub has_statistics: bool,
@@ -86,14 +86,15 @@ pub struct ParentDataSet {
     pub variance: u16,
     /// Observed phase change rate of the parent clock, in units of 2^-40 s/s.
     pub phase_change_rate: u32,
-    /// Grandmaster.
+    /// Identity, quality and priorities of the grandmaster.
     pub grandmaster: Grandmaster,
 }
 
-/// Current data set (clause 8.2.2).
+/// Current data set: steps, offset and delay of a clock to its master (clause 8.2.2).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct CurrentDataSet {
-    /// Number of boundary clocks between this clock and the grandmaster.
+    /// Number of steps from this clock to the grandmaster; 0 for the grandmaster itself
+    /// (stepsRemoved).
     pub steps_removed: u16,
     /// Offset from the master, positive if this clock is ahead.
     pub offset: TimeInterval,
@@ -101,18 +102,18 @@ pub struct CurrentDataSet {
     pub delay: TimeInterval,
 }
 
-/// Time properties data set (clause 8.2.4).
+/// Time properties data set: UTC offset, flags and source of the time (clause 8.2.4).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct TimePropertiesDataSet {
     /// TAI minus UTC, in seconds.
     pub utc_offset: i16,
     /// Low eight bits of [`crate::ptp::PtpFlags`].
     pub flags: u8,
-    /// Time source of the grandmaster (table 6).
+    /// Time source code of the grandmaster (table 6).
     pub time_source: u8,
 }
 
-/// Default data set (clause 8.2.1).
+/// Default data set: properties of the clock itself (clause 8.2.1).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct DefaultDataSet {
     /// True if the time of a Sync follows in a `Follow_Up`.
@@ -123,11 +124,11 @@ pub struct DefaultDataSet {
     pub ports: u16,
     /// Priorities, quality and identity of the clock.
     pub clock: Grandmaster,
-    /// Domain.
+    /// Domain number of the clock.
     pub domain: u8,
 }
 
-/// Port data set (clause 8.2.15).
+/// Port data set: state and intervals of a port (clause 8.2.15).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct PortDataSet {
     /// Identity of the port.
@@ -154,17 +155,16 @@ pub struct PortDataSet {
 
 /// Management data with a fixed length.
 pub trait FixedLengthData: Sized {
-    /// Length in bytes.
+    /// Length of the encoded data, in bytes.
     const LEN: usize;
 
     /// Parses data of exactly [`FixedLengthData::LEN`] bytes; another length is
     /// [`ParseError::Length`].
     fn parse(bytes: &[u8]) -> Result<Self, ParseError>;
 
-    /// Writes it to the front of `buffer` and returns its length.
+    /// Writes the data to the front of `buffer` and returns their length in bytes.
     ///
-    /// # Panics
-    /// If `buffer` is shorter than [`FixedLengthData::LEN`].
+    /// # Panics If `buffer` is shorter than [`FixedLengthData::LEN`].
     fn emit(&self, buffer: &mut [u8]) -> usize;
 }
 

@@ -3,7 +3,8 @@
 
 use crate::ParseError;
 
-/// Returns the encoded length of a text in bytes, with its length byte: at most 256.
+/// Returns the encoded length of a text in bytes, with its length byte: at most 256, because longer
+/// texts are truncated.
 #[must_use]
 pub const fn text_len(text: &str) -> usize {
     1 + truncated(text).len()
@@ -14,11 +15,10 @@ const fn truncated(text: &str) -> &str {
     text.split_at(text.floor_char_boundary(u8::MAX as usize)).0
 }
 
-/// Writes a text, preceded by its length byte, to the front of `buffer`; returns the length in
-/// bytes.
+/// Writes a text, truncated to 255 bytes at a character boundary and preceded by its length byte,
+/// to the front of `buffer`; returns the encoded length in bytes.
 ///
-/// # Panics
-/// If `buffer` is shorter than [`text_len`].
+/// # Panics If `buffer` is shorter than [`text_len`].
 pub fn emit_text(text: &str, buffer: &mut [u8]) -> usize {
     let text = truncated(text);
     buffer[0] = text.len() as u8;
@@ -26,7 +26,8 @@ pub fn emit_text(text: &str, buffer: &mut [u8]) -> usize {
     1 + text.len()
 }
 
-/// Parses a text preceded by its length byte; returns it with the remaining bytes.
+/// Parses a UTF-8 text preceded by its length byte; returns it with the remaining bytes. Truncated
+/// or invalid text is [`ParseError::Length`].
 fn parse_text(bytes: &[u8]) -> Result<(&str, &[u8]), ParseError> {
     let (&length, rest) = bytes.split_first().ok_or(ParseError::Length)?;
     let (text, rest) = rest.split_at_checked(length.into()).ok_or(ParseError::Length)?;
@@ -40,11 +41,11 @@ pub struct ClockDescription<'a> {
     pub kinds: u16,
     /// Name of the port's physical layer.
     pub physical_layer: &'a str,
-    /// Address of the port on that layer.
+    /// Address of the port on the physical layer: a MAC address on Ethernet.
     pub physical_address: &'a [u8],
-    /// Network protocol (table 3).
+    /// Network protocol code of `protocol_address` (table 3).
     pub protocol: u16,
-    /// Address of the port in that protocol.
+    /// Address of the port in the protocol `protocol`.
     pub protocol_address: &'a [u8],
     /// OUI or CID of the manufacturer.
     pub manufacturer: [u8; 3],
@@ -62,7 +63,7 @@ impl<'a> ClockDescription<'a> {
     /// Bit of an ordinary clock.
     pub const ORDINARY: u16 = 0x8000;
 
-    /// Returns its length, in bytes.
+    /// Returns the encoded length of the description, in bytes.
     #[must_use]
     pub const fn len(&self) -> usize {
         2 + text_len(self.physical_layer)
@@ -77,7 +78,7 @@ impl<'a> ClockDescription<'a> {
             + 6
     }
 
-    /// Returns false.
+    /// Returns false: a description has fields of fixed length at least.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         false
@@ -112,10 +113,10 @@ impl<'a> ClockDescription<'a> {
         })
     }
 
-    /// Writes it to the front of `buffer` and returns its length.
+    /// Writes the description to the front of `buffer` and returns its length in bytes. Texts are
+    /// truncated to 255 bytes.
     ///
-    /// # Panics
-    /// If `buffer` is shorter than [`ClockDescription::len`].
+    /// # Panics If `buffer` is shorter than [`ClockDescription::len`].
     pub fn emit(&self, buffer: &mut [u8]) -> usize {
         let mut at = 0;
         let mut put = |bytes: &[u8]| {

@@ -26,7 +26,7 @@ const RECEIVE_BUFFER_BYTES: usize = 64 << 20;
 const RECEIVE_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// Runs a load in `host`, counts the replies of `server` by a capture meanwhile, and returns both
-/// counts.
+/// counts and the number of frames that the capture dropped.
 pub(super) fn compare_reply_counts(
     host: &LabHost,
     server: SocketAddr,

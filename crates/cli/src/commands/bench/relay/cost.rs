@@ -12,9 +12,9 @@ const TICK_NS: f64 = 1e7;
 /// CPU time of one core since boot, in ticks (proc_stat(5)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct CoreCpuTime {
-    /// User, nice and system time: programs, and the kernel on their behalf.
+    /// Ticks of user, nice and system time: programs, and the kernel on their behalf.
     programs: u64,
-    /// Hard and soft interrupt time (irq, softirq), which includes packet reception and XDP.
+    /// Ticks of hard and soft interrupts (irq, softirq), which include packet reception and XDP.
     interrupts: u64,
 }
 
@@ -82,7 +82,7 @@ impl OtherProcessesCpuTime {
     }
 
     /// Returns the share of the host's CPU time that other programs have used since this value was
-    /// read, from 0 to 1.
+    /// read, from 0 to 1; `None` if `/proc` or the number of cores cannot be read.
     pub(super) fn share_since(&self) -> Option<f64> {
         let now = Self::read()?;
         let cores = thread::available_parallelism().ok()?.get() as f64;

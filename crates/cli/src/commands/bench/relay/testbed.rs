@@ -93,12 +93,12 @@ pub(super) struct RelayTrialOutcome {
     pub(super) sent: u64,
     /// Packets sent per second, between the first and the last one.
     pub(super) send_rate: f64,
-    /// Copies that arrived in time, summed over all children.
+    /// Number of copies that arrived in time, summed over all children.
     pub(super) copies: u64,
-    /// Copies that did not arrive, or arrived late, summed over all children.
+    /// Number of copies that did not arrive, or arrived late, summed over all children.
     pub(super) lost: u64,
-    /// Copies that arrived out of order or more than once; those of a wrong length count as
-    /// `damaged`.
+    /// Number of copies that arrived out of order or more than once; those of a wrong length count
+    /// as `damaged`.
     pub(super) disordered: u64,
     pub(super) damaged: u64,
     /// True if no copy counts as lost but some child did not receive each packet once: a duplicate

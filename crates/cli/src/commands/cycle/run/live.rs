@@ -48,7 +48,8 @@ impl CycleRunLiveView {
 
 #[derive(Default)]
 struct CycleRunViewState {
-    /// Number of other nodes that have joined, and number of those expected.
+    /// Number of other nodes that have joined, and number of those expected; `None` before the
+    /// first report of it.
     joined: Option<(usize, usize)>,
     elapsed: Duration,
     total: Duration,

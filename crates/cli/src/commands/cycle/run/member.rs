@@ -12,7 +12,7 @@ use horolog_probe::query::{Query, QueryOptions};
 use horolog_time::Span;
 
 use super::super::node::NODE_COMMAND;
-use super::CycleClusterArgs;
+use super::MultiHostArgs;
 use crate::failure::CommandFailure;
 use crate::output;
 
@@ -23,7 +23,7 @@ const EXCHANGE_INTERVAL: Duration = Duration::from_millis(20);
 
 pub(super) fn run(
     leader: SocketAddr,
-    args: &CycleClusterArgs,
+    args: &MultiHostArgs,
     injected_offset: Span,
 ) -> Result<(), CommandFailure> {
     let name = args.name.clone().map_or_else(host_name, Ok)?;

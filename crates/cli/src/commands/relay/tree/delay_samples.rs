@@ -95,7 +95,8 @@ fn last_delays(arrivals: &SinkDelays) -> Vec<Option<u64>> {
     (0..packets).map(last_delay).collect()
 }
 
-/// Returns the distribution of the delays after subtraction of `base_ns`; `None` without arrivals.
+/// Returns the distribution of the delays after subtraction of `base_ns`, at least 0; `None`
+/// without arrivals.
 fn distribution(arrivals: &[Option<u64>], base_ns: u64) -> Option<Distribution> {
     let mut recorder = Recorder::new();
     for ns in arrivals.iter().flatten() {

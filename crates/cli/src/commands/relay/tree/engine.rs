@@ -20,7 +20,7 @@ impl CopyEngine {
     /// Engines compared by default: one system call per copy, and in-kernel copies.
     pub(super) const DEFAULT_ENGINES: [Self; 2] = [Self::Send, Self::Xdp];
 
-    /// Parses the name of an engine.
+    /// Parses the name of an engine, or `auto` for [`Self::Xdp`].
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         // `auto` means XDP, all of whose requirements a lab host meets.
         let found = Self::ALL.into_iter().find(|engine| engine.name() == text);

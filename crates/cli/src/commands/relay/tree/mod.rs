@@ -178,8 +178,8 @@ fn parse_processing_time(text: &str) -> Result<ProcessingTime, String> {
     Ok(ProcessingTime { first_ns, next_ns })
 }
 
-/// Parses a time that has a unit. A bare number is refused, because it would mean seconds, while
-/// delays of relays are microseconds.
+/// Parses a time that has a unit. A bare number other than 0 is refused, because it would mean
+/// seconds, while delays of relays are microseconds.
 fn parse_time_with_unit(text: &str) -> Result<Duration, String> {
     if text.ends_with('s') || text == "0" {
         values::duration(text)

@@ -20,8 +20,8 @@ pub(super) fn function_claims(input: &DelayClaimInput<'_>) -> Vec<TestedDelayCla
     claims
 }
 
-/// Returns true if a wait function uses alarm(2) itself: it delivers SIGALRM or replaces the
-/// pending alarm.
+/// Returns true if a wait function uses alarm(2) itself: it delivers SIGALRM, or moves the pending
+/// alarm nearer by more than 5 s.
 fn is_made_of_alarms(interaction: PendingAlarmEffect) -> bool {
     interaction.signals > 0 || interaction.elapsed_s > 5
 }

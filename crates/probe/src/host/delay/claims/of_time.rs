@@ -6,7 +6,7 @@ use super::{DelayClaimInput, format_time, tested_claim};
 
 const SECONDS_PER_DAY: f64 = 86_400.0;
 const DAYS_PER_YEAR: f64 = 365.25;
-/// Tick rates that a kernel can be configured for.
+/// Tick rates in Hz that a kernel can be configured for.
 const USUAL_HZ: [u32; 4] = [100, 250, 300, 1_000];
 /// Claimed wrap time of a 32-bit tick counter at HZ = 100, in days.
 const CLAIMED_DAYS: f64 = 497.0;
