@@ -38,7 +38,7 @@ fn a_key_can_replace_another() {
 
 #[test]
 fn nothing_is_shown_of_a_key() {
-    assert_eq!(format!("{:?}", AesKey::new(&KEY)), "Key { .. }");
+    assert_eq!(format!("{:?}", AesKey::new(&KEY)), "AesKey { .. }");
 }
 
 fn message() -> impl Strategy<Value = (Block, Block, Vec<Block>, Vec<Block>)> {

@@ -5,8 +5,9 @@ use std::collections::VecDeque;
 
 use crate::kalman::Innovation;
 
-/// Maximum number of retained differences, and minimum number from which the noise is computed.
+/// Maximum number of retained differences of consecutive pulses.
 const DIFFERENCES_MAX: usize = 128;
+/// Minimum number of differences from which the noise is computed.
 const DIFFERENCES_MIN: usize = 16;
 /// Standard deviation divided by the median absolute deviation, for a normal distribution.
 const DEVIATION_PER_MEDIAN: f64 = 1.482_6;

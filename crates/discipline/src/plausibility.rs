@@ -354,7 +354,8 @@ impl PlausibilityJudge {
     }
 
     /// Accepts, on the operator's command, the last judged time if it was implausible only for lack
-    /// of a confirmation, and returns it; otherwise `None`.
+    /// of a confirmation, and returns it as its difference from the monotonic clock; otherwise
+    /// `None`.
     pub fn accept_unconfirmed(&mut self) -> Option<Span> {
         let ahead = self.unconfirmed.take()?;
         self.anchor = Some(LastPlausibleTime { ahead, is_confirmed: true });

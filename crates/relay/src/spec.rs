@@ -97,8 +97,8 @@ impl RoutingTableSpec {
         })
     }
 
-    /// Renders the table as a file. Names are not escaped, because a table has only names that need
-    /// no escaping.
+    /// Renders the table as a file. Names are not escaped, because a checked table has only names
+    /// that need no escaping.
     #[must_use]
     pub fn to_toml(&self) -> String {
         let mut text = String::new();

@@ -75,7 +75,7 @@ impl SharedSourceState {
         self.confirmed.try_lock().ok().and_then(|confirmed| *confirmed)
     }
 
-    /// Passes to the thread that the operator confirms the present, implausible times.
+    /// Tells the polling thread that the operator confirms the present, implausible times.
     pub(crate) fn accept_times(&self) {
         self.is_accepted.store(true, Ordering::Relaxed);
     }

@@ -24,7 +24,7 @@ const RETRY_INTERVAL: u32 = 5;
 const LINE_MAX: usize = 16_384;
 /// Maximum number of bytes read at one poll.
 const READ_MAX: usize = 1 << 18;
-/// Most characters of an invalid line that a message quotes.
+/// Maximum number of characters of gpsd's text that a message quotes.
 const QUOTED_CHARACTERS_MAX: usize = 60;
 /// Time without samples after which the reason is reported.
 const IDLE_TIMEOUT: Span = Span::from_ns(3 * NS_PER_S);

@@ -154,7 +154,9 @@ impl Header {
     /// Writes the header, with its VLAN tag if it has one, to the front of `buffer` and returns its
     /// length in bytes.
     ///
-    /// # Panics If `buffer` is shorter than [`Header::len`].
+    /// # Panics
+    ///
+    /// If `buffer` is shorter than [`Header::len`].
     pub fn emit(&self, buffer: &mut [u8]) -> usize {
         let outer = self.vlan.map_or(self.ether_type, |tag| tag.protocol);
         let layout = EthernetHeaderLayout {

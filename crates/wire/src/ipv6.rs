@@ -78,7 +78,9 @@ impl Header {
 
     /// Writes the header to the front of `buffer` and returns its length in bytes.
     ///
-    /// # Panics If `buffer` is shorter than [`HEADER_LEN`].
+    /// # Panics
+    ///
+    /// If `buffer` is shorter than [`HEADER_LEN`].
     pub fn emit(&self, buffer: &mut [u8]) -> usize {
         let version_class_flow =
             6 << 28 | u32::from(self.traffic_class) << 20 | (self.flow_label & 0xf_ffff);

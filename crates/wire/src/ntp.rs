@@ -218,7 +218,9 @@ impl Header {
 
     /// Writes the header to the front of `buffer` and returns its length in bytes.
     ///
-    /// # Panics If `buffer` is shorter than [`HEADER_LEN`].
+    /// # Panics
+    ///
+    /// If `buffer` is shorter than [`HEADER_LEN`].
     pub fn emit(&self, buffer: &mut [u8]) -> usize {
         let layout = NtpHeaderLayout {
             leap_version_mode: (self.leap as u8) << 6 | (self.version & 7) << 3 | self.mode as u8,

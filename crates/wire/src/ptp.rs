@@ -376,7 +376,9 @@ impl Header {
     /// Writes the header of a message with this type (four bits) and total length in bytes to the
     /// front of `buffer`.
     ///
-    /// # Panics If `buffer` is shorter than [`HEADER_LEN`].
+    /// # Panics
+    ///
+    /// If `buffer` is shorter than [`HEADER_LEN`].
     fn emit(&self, kind: u8, length: usize, buffer: &mut [u8]) {
         let layout = PtpHeaderLayout {
             sdo_id_type: ((self.sdo_id >> 8) as u8) << 4 | kind & 0xf,

@@ -276,7 +276,8 @@ pub(super) async fn measure_clock(options: &AgentOptions) -> Option<AgentClockSt
 /// the older revision is accepted: some seconds, since the interval of reads is at most 2 s.
 const CONFLICTING_READS_MAX: u32 = 4;
 
-/// Last accepted revision of the assignment, and the number of older ones read since.
+/// Last accepted revision of the assignment, and the number of older ones read since it was last
+/// read.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct AssignmentRevisionTracker {
     revision: Option<u64>,

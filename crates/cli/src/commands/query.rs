@@ -96,7 +96,7 @@ pub(crate) struct QueryArgs {
     /// PEM file of the certificates to trust in NTS-KE; required with --nts.
     #[arg(long, value_name = "FILE", requires = "nts")]
     ca: Option<PathBuf>,
-    /// Name that the certificate must be valid for [default: the name of the server].
+    /// Name that the certificate must be valid for [default: the NTS-KE server as given].
     #[arg(long, value_name = "NAME", requires = "nts")]
     nts_name: Option<String>,
     /// Write the result with every sample to FILE as JSON; '-' writes it to standard output instead

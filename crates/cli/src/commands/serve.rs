@@ -32,7 +32,7 @@ use horolog_wire::ntp::{LeapIndicator, PORT};
 use crate::failure::CommandFailure;
 use crate::values;
 
-/// Serve time to NTP clients.
+/// Serve time by NTP, NTS and PTP.
 ///
 /// Serves the clock of this host, disciplined by another daemon or by this server to a GNSS
 /// receiver (--gnss), or the time of other sources (--source). Until a source confirms that the

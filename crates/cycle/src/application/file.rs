@@ -18,7 +18,7 @@ use crate::task::{DEFAULT_PRIORITY, TaskSetError as Wrong, check_name};
 pub const FILE_MAX: u64 = 1 << 20;
 /// Required value of `schema` in a file: name and version of the format.
 const SCHEMA: &str = "horolog.test/2";
-/// Longest label, in characters.
+/// Longest name of a test or a state, in characters.
 const LABEL_MAX: usize = 40;
 
 #[derive(Deserialize)]

@@ -115,7 +115,7 @@ pub struct SimulatedSource {
     pub late_after_ns: u64,
 }
 
-/// Distribution of reports over time.
+/// Distribution over time of the messages (application reports) of a simulated source.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ArrivalProfile {

@@ -144,7 +144,8 @@ pub fn join(member: &MemberOptions<'_>) -> Result<usize, MemberError> {
     }
 }
 
-/// Connects to the leader, with retries until [`MemberOptions::wait`] has passed.
+/// Connects to the leader, with retries until [`MemberOptions::wait`] has passed or a stop is
+/// requested.
 fn connect(member: &MemberOptions<'_>) -> Result<TcpStream, MemberError> {
     let address = member.leader;
     let began = Instant::now();

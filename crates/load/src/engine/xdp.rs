@@ -296,8 +296,8 @@ impl MixPartGenerator {
     }
 
     /// Returns the counts of a trial that belong to no interval: planned requests that were not
-    /// sent, and the counts of each client. At a constant rate also those sent, as planned, and the
-    /// send times of the first and last request.
+    /// sent, and the counts of each client. At a constant rate `planned` also includes the requests
+    /// that were sent, and the send times of the first and last request are known.
     fn trial_counts(&self, cores: &[usize], trial: &RunningMixPart<'_>) -> TrialCounts {
         let planned = self.unsent_requests(cores, trial);
         let mut counts = TrialCounts { planned, ..TrialCounts::default() };

@@ -95,7 +95,7 @@ impl ClockPort {
         self.state
     }
 
-    /// Returns the state of the port, given the present state of its clock.
+    /// Returns the status of the port, given the present state of its clock.
     #[must_use]
     pub fn view(&self, clock: &PtpClockState) -> ClockPortStatus {
         ClockPortStatus {

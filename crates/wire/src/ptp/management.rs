@@ -150,7 +150,9 @@ impl<'a> ManagementTlv<'a> {
     /// Writes the identifier and the data as a TLV to the front of `buffer` and returns its length
     /// in bytes.
     ///
-    /// # Panics If `buffer` is shorter than [`ManagementTlv::tlv_len`].
+    /// # Panics
+    ///
+    /// If `buffer` is shorter than [`ManagementTlv::tlv_len`].
     pub fn emit(&self, buffer: &mut [u8]) -> usize {
         let length = self.tlv_len();
         let (head, rest) = buffer[..length].split_at_mut(HEAD_LEN);
@@ -234,7 +236,9 @@ impl ManagementErrorTlv {
     /// Writes the error as a TLV without display text to the front of `buffer` and returns its
     /// length in bytes.
     ///
-    /// # Panics If `buffer` is shorter than [`MANAGEMENT_ERROR_TLV_LEN`].
+    /// # Panics
+    ///
+    /// If `buffer` is shorter than [`MANAGEMENT_ERROR_TLV_LEN`].
     pub fn emit(&self, buffer: &mut [u8]) -> usize {
         let layout = ManagementErrorLayout {
             code: U16::new(self.code as u16),

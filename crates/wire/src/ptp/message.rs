@@ -364,7 +364,9 @@ impl<'a> Message<'a> {
 
     /// Writes the message to the front of `buffer` and returns its length in bytes.
     ///
-    /// # Panics If `buffer` is shorter than [`Message::len`].
+    /// # Panics
+    ///
+    /// If `buffer` is shorter than [`Message::len`].
     pub fn emit(&self, buffer: &mut [u8]) -> usize {
         let length = self.len();
         let (header, rest) = buffer[..length].split_at_mut(HEADER_LEN);

@@ -102,7 +102,9 @@ impl<'a> NetSyncMonitorResponse<'a> {
 
     /// Writes the response as a TLV to the front of `buffer` and returns its length in bytes.
     ///
-    /// # Panics If `buffer` is shorter than [`NetSyncMonitorResponse::tlv_len`] for this address.
+    /// # Panics
+    ///
+    /// If `buffer` is shorter than [`NetSyncMonitorResponse::tlv_len`] for this address.
     pub fn emit(&self, buffer: &mut [u8]) -> usize {
         let length = Self::tlv_len(self.address.len());
         let (tlv_head, value) = buffer[..length].split_at_mut(HEAD_LEN);

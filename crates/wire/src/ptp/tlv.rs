@@ -42,7 +42,9 @@ impl<'a> Tlv<'a> {
     /// Writes the TLV to the front of `buffer` and returns its length in bytes, type and length
     /// fields included.
     ///
-    /// # Panics If `buffer` is shorter than [`HEAD_LEN`] and the value together.
+    /// # Panics
+    ///
+    /// If `buffer` is shorter than [`HEAD_LEN`] and the value together.
     pub fn emit(&self, buffer: &mut [u8]) -> usize {
         let length = HEAD_LEN + self.value.len();
         let (head, value) = buffer[..length].split_at_mut(HEAD_LEN);
@@ -187,7 +189,9 @@ impl UnicastNegotiation {
 
     /// Writes the negotiation as a TLV to the front of `buffer` and returns its length in bytes.
     ///
-    /// # Panics If `buffer` is shorter than the TLV; [`UNICAST_LEN_MAX`] bytes always suffice.
+    /// # Panics
+    ///
+    /// If `buffer` is shorter than the TLV; [`UNICAST_LEN_MAX`] bytes always suffice.
     pub fn emit(&self, buffer: &mut [u8]) -> usize {
         let head = |kind: MessageType, log_interval: i8, duration_s: u32| {
             let [a, b, c, d] = duration_s.to_be_bytes();

@@ -75,7 +75,7 @@ pub struct RelayGroupCounts {
     pub packets: u64,
     /// Bytes of UDP payload of the packets that were copied.
     pub bytes: u64,
-    /// Packets dropped, in the order of [`RelayRefusal::ALL`].
+    /// Packets dropped, in the order of [`RelayDropReason::ALL`].
     pub refused: [u64; REFUSALS],
     /// Bytes of the UDP payloads of dropped packets.
     pub refused_bytes: u64,

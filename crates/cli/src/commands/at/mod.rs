@@ -30,7 +30,7 @@ use when::StartTimeArgs;
 /// Run commands at an exact time, or periodically from then on.
 ///
 /// WHEN is written as for at(1): 'now + 2 minutes', 21:00 (tomorrow once it has passed), 9pm, noon,
-/// teatime, 'noon tomorrow', '10am monday', 2018/10/22, 'Oct 22 2028'; or as 2028-10-22T21:00:00Z
+/// teatime, 'noon tomorrow', '10am monday', 2028-10-22, 'Oct 22 2028'; or as 2028-10-22T21:00:00Z
 /// or as Unix time, @1855861200.5. WHEN is local time unless it ends with Z, UTC or TAI. With
 /// --every and without WHEN, the first run is at the next multiple of the period since the Unix
 /// epoch. The start latency of the command is printed at the end. The exit status is that of the

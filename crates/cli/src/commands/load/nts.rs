@@ -28,7 +28,7 @@ pub(crate) struct RequestNtsArgs {
     /// PEM file of the certificates to trust in NTS-KE; required with --nts.
     #[arg(long, value_name = "FILE", requires = "nts")]
     ca: Option<PathBuf>,
-    /// Name that the certificate must be valid for [default: the name of the server].
+    /// Name that the certificate must be valid for [default: the NTS-KE server as given].
     #[arg(long, value_name = "NAME", requires = "nts")]
     nts_name: Option<String>,
     /// Number of NTS sessions, shared by all clients, so that each cookie is sent many times; or

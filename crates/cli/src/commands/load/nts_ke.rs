@@ -49,7 +49,7 @@ pub(crate) struct LoadNtsKeArgs {
     /// PEM file of the certificates to trust.
     #[arg(long, value_name = "FILE")]
     ca: PathBuf,
-    /// Name that the certificate must be valid for [default: the name of the server].
+    /// Name that the certificate must be valid for [default: the NTS-KE server as given].
     #[arg(long, value_name = "NAME")]
     nts_name: Option<String>,
     /// Number of clients, each with one connection at a time; in a search, the largest number

@@ -69,8 +69,8 @@ pub(crate) struct PathServeArgs {
     /// Limit on the bytes of a TCP connection, in both directions together; k is 1024 and kB 1000.
     #[arg(long, value_name = "SIZE", default_value = "16G", value_parser = values::size)]
     tcp_bytes: u64,
-    /// Limit on the bytes of all TCP connections to an address per hour, with an hour's budget at
-    /// the start.
+    /// Limit on bytes per hour of all TCP connections to one listening address (token bucket, full
+    /// at the start).
     #[arg(long, value_name = "SIZE", default_value = "256G", value_parser = values::size)]
     tcp_bytes_per_hour: u64,
     /// Do not reveal this host's CPU, kernel and interface to TCP clients.

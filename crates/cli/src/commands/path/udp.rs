@@ -22,7 +22,7 @@ use crate::output::{self, ProgressLine};
 use crate::values;
 
 /// Measure UDP datagrams to a far end ('horolog path serve') and back: half the round trip (T), the
-/// share that is lost (M) and the share that arrives in order (S).
+/// share that is lost (M) and, of those that arrive, the share in order (S).
 ///
 /// Without --rate each request waits for the reply to the one before it (ping-pong). With --rate
 /// requests are sent at a fixed rate, and latency counts from the intended send time. A row of the

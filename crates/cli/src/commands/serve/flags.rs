@@ -189,10 +189,9 @@ impl ServeLeapSecondArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct ServeTimestampsArgs {
-    /// Source of the sockets' timestamps. kernel: the kernel, for requests and interleaved replies;
-    /// none: the kernel for requests, and no transmit timestamps of replies; IF=hardware: the NIC
-    /// of interface IF, whose timestamping is enabled while the server runs. Repeatable [default:
-    /// kernel].
+    /// Timestamps of the sockets. kernel: by the kernel, of requests and interleaved replies; none:
+    /// of requests only; IF=hardware: by the NIC of interface IF, whose timestamping is enabled
+    /// while the server runs. Repeatable [default: kernel].
     #[arg(long, value_name = "[IF=]KIND", value_parser = kind)]
     timestamps: Vec<TimestampSourceArg>,
 }

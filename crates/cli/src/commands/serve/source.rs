@@ -19,14 +19,16 @@ pub(crate) struct ServeTimeSourceArgs {
     ///
     /// system: the system clock, with the state that chronyd (at its socket, then at 127.0.0.1:323)
     /// or ntpd (at 127.0.0.1:123) reports, otherwise the kernel. To use one of them only:
-    /// system:kernel, system,chronyd=PATH, system,chronyd=ADDR:PORT, system,ntpd=ADDR:PORT.
+    /// system:kernel, system,chronyd=PATH, system,chronyd=ADDR:PORT, system,ntpd=ADDR:PORT. Beside
+    /// ntpd, which occupies port 123 of its addresses, this server needs --listen with another.
     ///
     /// phc:/dev/ptpN: a PTP hardware clock, on TAI (scale=tai, with tai-offset=SECONDS if the
     /// kernel does not have it) or on UTC (scale=utc). shm:UNIT: shared memory, as in ntpd's SHM
     /// reference clock driver. sock:PATH: a socket, as in chronyd's SOCK reference clock driver.
     /// gpsd[:HOST:PORT]. gnss:/dev/LINE: the NMEA sentences of a GNSS receiver on a serial line,
     /// with baud=N (9600); unlike --gnss it does not discipline the clock. All kinds but system
-    /// take stratum=N (the source's stratum, 1 to 15), refid=ID, offset=TIME and uncertainty=TIME.
+    /// take stratum=N (1 to 15, served while the source is selected), refid=ID, offset=TIME and
+    /// uncertainty=TIME.
     #[arg(long, value_name = "KIND[:ARG][,KEY=VALUE...]", conflicts_with = "local")]
     source: Vec<String>,
     /// Earliest plausible time, from 1970 to 2149: a date, as in 2026-11-26, or with a time of day,

@@ -134,7 +134,7 @@ impl<'a> IntervalReader<'a> {
     }
 
     /// Delivers all open intervals after the program has ended. The last one contains the instant
-    /// `ended_at`, and `trial_counts` is added to it.
+    /// `ended_at`, since the start of the trial, and `trial_counts` is added to it.
     pub(super) fn finish(
         mut self,
         ended_at: Span,

@@ -31,8 +31,9 @@ const COLUMNS: [IntervalColumn; 12] = [
 const ROWS_MAX: usize = 600;
 /// Number of worst intervals shown of a longer run.
 const WORST: usize = 20;
-/// Maximum number of longer intervals for the summary, and their lengths in seconds.
+/// Maximum number of longer intervals of the summary.
 const LONGER_MAX: f64 = 120.0;
+/// Lengths of the longer intervals, in seconds.
 const LENGTHS_S: [f64; 14] =
     [1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1_800.0, 3_600.0, 10_800.0];
 /// Maximum size of the embedded JSON with all intervals, in bytes.

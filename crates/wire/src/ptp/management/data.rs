@@ -164,7 +164,9 @@ pub trait FixedLengthData: Sized {
 
     /// Writes the data to the front of `buffer` and returns their length in bytes.
     ///
-    /// # Panics If `buffer` is shorter than [`FixedLengthData::LEN`].
+    /// # Panics
+    ///
+    /// If `buffer` is shorter than [`FixedLengthData::LEN`].
     fn emit(&self, buffer: &mut [u8]) -> usize;
 }
 

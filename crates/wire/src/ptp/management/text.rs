@@ -18,7 +18,9 @@ const fn truncated(text: &str) -> &str {
 /// Writes a text, truncated to 255 bytes at a character boundary and preceded by its length byte,
 /// to the front of `buffer`; returns the encoded length in bytes.
 ///
-/// # Panics If `buffer` is shorter than [`text_len`].
+/// # Panics
+///
+/// If `buffer` is shorter than [`text_len`].
 pub fn emit_text(text: &str, buffer: &mut [u8]) -> usize {
     let text = truncated(text);
     buffer[0] = text.len() as u8;
@@ -116,7 +118,9 @@ impl<'a> ClockDescription<'a> {
     /// Writes the description to the front of `buffer` and returns its length in bytes. Texts are
     /// truncated to 255 bytes.
     ///
-    /// # Panics If `buffer` is shorter than [`ClockDescription::len`].
+    /// # Panics
+    ///
+    /// If `buffer` is shorter than [`ClockDescription::len`].
     pub fn emit(&self, buffer: &mut [u8]) -> usize {
         let mut at = 0;
         let mut put = |bytes: &[u8]| {
