@@ -140,7 +140,7 @@ const CASES: [Case; 22] = [
     case(&[TARGET, "-n", "0"], USAGE, &["1 to 1000000", "0"]),
     case(&[TARGET, "-n", "1000001"], USAGE, &["1 to 1000000", "1000001"]),
     case(&[TARGET, "--interval", "1us"], USAGE, &["interval", "1 µs"]),
-    case(&[TARGET, "--interval", "2h"], USAGE, &["2h", "seconds"]),
+    case(&[TARGET, "--interval", "2h"], USAGE, &["an hour", "7200 s"]),
     case(&[TARGET, "--timeout", "61"], USAGE, &["61", "1 ms to 60 s"]),
     case(&[TARGET, "--ntp-version", "5"], USAGE, &["5", "1 to 4"]),
     case(&[TARGET, "--nts"], USAGE, &["--ca"]),

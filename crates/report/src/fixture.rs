@@ -1,4 +1,4 @@
-//! Results for the tests: the samples of `record`, and results shaped like real ones: a server with
+//! Results for the tests: samples, and results shaped like real ones: a server with
 //! a capacity, trials below and above it, latencies with a long tail. All figures of these follow
 //! from the formulas here, so no test depends on chance.
 
@@ -27,9 +27,9 @@ pub(crate) use query::query;
 
 const DURATION_S: f64 = 2.0;
 
-/// Reads a sample result, with every field that its kind has, of `horolog-record`.
+/// Reads a sample result. These show more rows and cases than those of `horolog-record`.
 pub(crate) fn sample<T: DeserializeOwned>(kind: &str) -> T {
-    let path = format!("{}crates/record/samples/{kind}.json", env!("HOROLOG_REPOSITORY"));
+    let path = format!("{}crates/report/samples/{kind}.json", env!("HOROLOG_REPOSITORY"));
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
