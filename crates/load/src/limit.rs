@@ -306,8 +306,8 @@ impl LoadMetricLimit {
         self.compare_worst(trials.map(|(index, trial)| (Some(index), self.trial_value(trial))))
     }
 
-    /// Evaluates the limit for an NTS-KE load, as [`LoadLimit::evaluate`]; the round trip is the
-    /// handshake.
+    /// Evaluates the limit for an NTS-KE load, as [`LoadMetricLimit::evaluate`]; the round trip is
+    /// the handshake.
     #[must_use]
     pub fn evaluate_nts_ke(
         &self,

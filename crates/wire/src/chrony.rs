@@ -157,9 +157,9 @@ impl ChronydTrackingReply {
         Ok(Self { sequence, tracking: Ok(layout.tracking()) })
     }
 
-    /// Returns the bytes of the reply, with zero in the fields that [`Tracking`] lacks; those of a
-    /// refusal are padded with zeroes. Values that the 32-bit float format cannot hold exactly are
-    /// rounded towards zero.
+    /// Returns the bytes of the reply, with zero in the fields that [`ChronydTracking`] lacks;
+    /// those of a refusal are padded with zeroes. Values that the 32-bit float format cannot hold
+    /// exactly are rounded towards zero.
     #[must_use]
     pub fn emit(&self) -> [u8; TRACKING_LEN] {
         let mut bytes = [0; TRACKING_LEN];
