@@ -155,7 +155,7 @@ fn run(command: &mut Command) -> Result<std::process::Output> {
     Ok(die_with_parent(command).output()?)
 }
 
-/// Whether something listens on a port of the server host, seen without connecting to it: a
+/// Returns true if a program listens on a port of the server host, without connecting to it: a
 /// connection would be one of the peer's tests.
 fn listens(lab: &Lab, port: u16) -> bool {
     let wanted = format!(":{port:04X} ");
