@@ -1,4 +1,4 @@
-//! NTS-KE client. [`NtsKeExchange`] runs the protocol over any stream, blocking or not;
+//! NTS-KE client. [`NtsKeExchangeInProgress`] runs the protocol over any stream, blocking or not;
 //! [`NtsKeClient`] holds the state that exchanges share, and also runs exchanges over TCP. Nothing
 //! is retried, and no host name is resolved.
 
@@ -120,7 +120,7 @@ impl NtsKeClient {
 
     /// Begins an exchange with a server whose certificate must be valid for `target`, a host name
     /// or an IP address.
-    pub fn begin(&self, target: &str) -> Result<NtsKeExchange, NtsKeError> {
+    pub fn begin(&self, target: &str) -> Result<NtsKeExchangeInProgress, NtsKeError> {
         let name = ServerName::try_from(target.to_owned())
             .map_err(|_| NtsKeError::InvalidName(target.to_owned()))?;
         let mut tls = ClientConnection::new(Arc::clone(&self.config), name)?;
@@ -130,7 +130,7 @@ impl NtsKeClient {
             .write_all(&request)
             .map_err(|error| rustls::Error::General(error.to_string()))?;
         let offered = self.request.algorithms.clone();
-        Ok(NtsKeExchange {
+        Ok(NtsKeExchangeInProgress {
             tls,
             offered,
             uses_standard_exporter: self.uses_standard_exporter,
@@ -195,26 +195,28 @@ pub enum NtsKeExchangeStatus {
         /// True if data is waiting to be written.
         wants_write: bool,
     },
-    /// The exchange is complete. [`NtsKeExchange::close`] informs the server; then the connection
-    /// can be closed.
+    /// The exchange is complete. [`NtsKeExchangeInProgress::close`] informs the server; then the
+    /// connection can be closed.
     Done(Box<SessionMaterial>),
 }
 
 /// One exchange in progress.
-pub struct NtsKeExchange {
+pub struct NtsKeExchangeInProgress {
     tls: ClientConnection,
     offered: Vec<u16>,
     uses_standard_exporter: bool,
     response: Vec<u8>,
 }
 
-impl fmt::Debug for NtsKeExchange {
+impl fmt::Debug for NtsKeExchangeInProgress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NtsKeExchange").field("offered", &self.offered).finish_non_exhaustive()
+        f.debug_struct("NtsKeExchangeInProgress")
+            .field("offered", &self.offered)
+            .finish_non_exhaustive()
     }
 }
 
-impl NtsKeExchange {
+impl NtsKeExchangeInProgress {
     /// Writes pending data, reads once, and processes the received data. A stream that would block,
     /// or whose own timeout expires, is not an error.
     ///

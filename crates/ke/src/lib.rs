@@ -16,7 +16,9 @@ pub mod validity;
 mod verifier;
 
 pub use algorithm::{AES_128_GCM_SIV, AES_SIV_CMAC_256, key_len};
-pub use client::{NtsKeClient, NtsKeExchange, NtsKeExchangeStatus, SessionMaterial, exchange_keys};
+pub use client::{
+    NtsKeClient, NtsKeExchangeInProgress, NtsKeExchangeStatus, SessionMaterial, exchange_keys,
+};
 pub use error::{NtsKeError, NtsKeExchangePhase};
 pub use server::{
     CookieProvider, NtsKeConfig, NtsKeCounts, NtsKeLimits, NtsKeServer, PreparedNtsKeConfig,

@@ -87,7 +87,7 @@ pub struct CycleTestRunResult {
     /// Injected faults, their detections and recovery.
     pub faults: Vec<CycleTestFault>,
     /// All detections of the nodes, regardless of their cause.
-    pub detections: Vec<CycleTestDetection>,
+    pub detections: Vec<DetectionCountByNode>,
 }
 
 /// Results of one node.
@@ -236,7 +236,7 @@ pub struct DetectionCount {
 
 /// Detections by one node about one source or node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CycleTestDetection {
+pub struct DetectionCountByNode {
     /// Kind of detection.
     pub kind: CycleTestDetectionKind,
     /// Node that detected it.

@@ -90,11 +90,11 @@ pub use cycle_predict::{
     CyclePredictTaskResult, CyclePredictTerm, CyclePredictTermKind, CyclePredictVerdict,
 };
 pub use cycle_test::{
-    CYCLE_TEST_SCHEMA, CycleTestApplication, CycleTestDetection, CycleTestDetectionKind,
-    CycleTestFault, CycleTestFaultKind, CycleTestFirstDetection, CycleTestGrade,
-    CycleTestNodeResult, CycleTestReportSource, CycleTestResult, CycleTestRunResult,
-    CycleTestSearch, CycleTestStageTimes, CycleTestStateCounts, CycleTestTrial, DetectionCount,
-    ScorecardCriterion, ScorecardRow,
+    CYCLE_TEST_SCHEMA, CycleTestApplication, CycleTestDetectionKind, CycleTestFault,
+    CycleTestFaultKind, CycleTestFirstDetection, CycleTestGrade, CycleTestNodeResult,
+    CycleTestReportSource, CycleTestResult, CycleTestRunResult, CycleTestSearch,
+    CycleTestStageTimes, CycleTestStateCounts, CycleTestTrial, DetectionCount,
+    DetectionCountByNode, ScorecardCriterion, ScorecardRow,
 };
 pub use demo::{DEMO_SCHEMA, DemoCandidateResult, DemoResult};
 pub use distribution::{
@@ -135,8 +135,8 @@ pub use host_timer::{
 };
 pub use invalid_reason::InvalidReplyReason;
 pub use live::{
-    LIVE_SCHEMA, LiveCounts, LivePartProgress, LivePartSummary, LiveRun, LiveSnapshot, LiveState,
-    RecentItems, SNAPSHOTS_MAX,
+    LIVE_SCHEMA, LiveCounts, LivePartProgress, LivePartSummary, LiveRun, LiveSnapshot,
+    MeasurementPhase, RecentItems, SNAPSHOTS_MAX,
 };
 pub use load::{
     CapacitySearchGoal, ClientFairness, CompliantClientsResult, LOAD_SCHEMA, LoadEngineKind,

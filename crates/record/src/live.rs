@@ -261,7 +261,7 @@ impl<T> RecentItems<T> {
 /// State of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum LiveState {
+pub enum MeasurementPhase {
     /// Measurement in progress.
     Running,
     /// Completed measurement.
@@ -276,7 +276,7 @@ pub struct LiveRun {
     /// Description of the measurement and its target.
     pub title: String,
     /// State of the measurement.
-    pub state: LiveState,
+    pub state: MeasurementPhase,
     /// Kind of parts: `trial`, `phase` or `row`.
     pub part_kind: &'static str,
     /// Planned number of parts; `None` if unknown.
@@ -299,7 +299,7 @@ struct LivePayload<'a> {
     schema: &'static str,
     kind: &'static str,
     title: &'a str,
-    state: LiveState,
+    state: MeasurementPhase,
     part_kind: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     parts: Option<usize>,
@@ -321,7 +321,7 @@ impl LiveRun {
         Self {
             kind,
             title,
-            state: LiveState::Running,
+            state: MeasurementPhase::Running,
             part_kind,
             parts: None,
             snapshots: RecentItems::new(SNAPSHOTS_MAX),

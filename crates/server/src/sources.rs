@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use horolog_source::{
-    ClockReadings, PlausibilityRules, PreparedCalibration, REPORT_AGE_MAX, RetriedSource,
-    RunningCalibration, ServerLeapSeconds, SourceEstimate, SourceSelector, SourceSpec,
-    SourceStatus, TimeSource,
+    ClockReadings, PlausibilityRules, PollableTimeSource, PreparedCalibration, REPORT_AGE_MAX,
+    RetriedSource, RunningCalibration, ServerLeapSeconds, SourceEstimate, SourceSelector,
+    SourceSpec, SourceStatus,
 };
 use horolog_sys::affinity::allowed_cores;
 use horolog_sys::clock::ClockMonotonic;
@@ -154,7 +154,7 @@ fn clock_readings(leaps_s: i32, leaps: ServerLeapSeconds) -> ClockReadings {
 }
 
 /// Opened time sources, before the thread is started.
-pub(crate) struct OpenSources(Vec<Box<dyn TimeSource>>);
+pub(crate) struct OpenSources(Vec<Box<dyn PollableTimeSource>>);
 
 impl OpenSources {
     /// Opens the sources for a server that listens on `own`. A source that cannot be opened is
@@ -165,7 +165,7 @@ impl OpenSources {
         own: &[SocketAddr],
         has_receiver: bool,
     ) -> Result<Self, StartError> {
-        let (mut all, mut first): (Vec<Box<dyn TimeSource>>, Option<StartError>) =
+        let (mut all, mut first): (Vec<Box<dyn PollableTimeSource>>, Option<StartError>) =
             (Vec::new(), None);
         let mut is_open = has_receiver || specs.is_empty();
         for spec in specs {
@@ -185,7 +185,7 @@ impl OpenSources {
     }
 
     /// Returns the sources with a further one.
-    pub(crate) fn with_source(mut self, source: Box<dyn TimeSource>) -> Self {
+    pub(crate) fn with_source(mut self, source: Box<dyn PollableTimeSource>) -> Self {
         self.0.push(source);
         self
     }

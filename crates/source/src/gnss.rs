@@ -20,7 +20,7 @@ use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp, Utc};
 
 use crate::reference::{ReferenceClock, ReferenceClockSettings, SentenceLag};
 use crate::shm::report_or_refusal;
-use crate::{ClockReadings, REPORT_AGE_MAX, SourceError, SourceEstimate, TimeSource};
+use crate::{ClockReadings, PollableTimeSource, REPORT_AGE_MAX, SourceError, SourceEstimate};
 
 pub(crate) use fixes::FixStates;
 pub(crate) use line_reader::{
@@ -207,7 +207,7 @@ fn sentence_count(count: u64) -> String {
     if count == 1 { "1 sentence".to_owned() } else { format!("{count} sentences") }
 }
 
-impl TimeSource for GnssSource {
+impl PollableTimeSource for GnssSource {
     fn name(&self) -> &str {
         &self.name
     }

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use crate::gnss::FixStates;
 use crate::reference::{ReferenceClock, ReferenceClockSettings, SentenceLag, precision_span};
 use crate::shm::report_or_refusal;
-use crate::{ClockReadings, REPORT_AGE_MAX, SourceError, SourceEstimate, TimeSource};
+use crate::{ClockReadings, PollableTimeSource, REPORT_AGE_MAX, SourceError, SourceEstimate};
 
 /// Timeout of a connection attempt, for all addresses together.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
@@ -312,7 +312,7 @@ impl GpsdSource {
     }
 }
 
-impl TimeSource for GpsdSource {
+impl PollableTimeSource for GpsdSource {
     fn name(&self) -> &str {
         &self.name
     }

@@ -10,12 +10,14 @@ use std::thread;
 use horolog_discipline::{PlausibilityReason, PlausibilityRules};
 use horolog_time::Span;
 
-use crate::{ClockReadings, SelectionState, SourceError, SourceEstimate, SourceSpec, TimeSource};
+use crate::{
+    ClockReadings, PollableTimeSource, SelectionState, SourceError, SourceEstimate, SourceSpec,
+};
 
 /// Polls between two attempts to open; polls are about a second apart.
 const POLLS_BEFORE_RETRY: u32 = 5;
 
-type OpenResult = Result<Box<dyn TimeSource>, SourceError>;
+type OpenResult = Result<Box<dyn PollableTimeSource>, SourceError>;
 type SourceOpener = dyn Fn() -> OpenResult + Send + Sync;
 
 /// Time source that is opened with retries.
@@ -31,7 +33,7 @@ enum RetriedSourceState {
     Waiting(SourceError, u32),
     /// Attempt in progress: error of the previous attempt, and receiver of the result.
     Opening(SourceError, Receiver<OpenResult>),
-    Open(Box<dyn TimeSource>),
+    Open(Box<dyn PollableTimeSource>),
 }
 
 impl RetriedSource {
@@ -65,7 +67,7 @@ impl RetriedSource {
     }
 }
 
-impl TimeSource for RetriedSource {
+impl PollableTimeSource for RetriedSource {
     fn name(&self) -> &str {
         &self.name
     }
@@ -146,7 +148,7 @@ mod tests {
 
     struct Right;
 
-    impl TimeSource for Right {
+    impl PollableTimeSource for Right {
         fn name(&self) -> &'static str {
             "right"
         }

@@ -41,7 +41,8 @@ pub use late::RetriedSource;
 pub use output::{OutputSample, SampleOutputStatus, ShmOutput, SockOutput};
 pub use pulse::{PulseConditioner, PulseCounts, PulseEdge, PulseEdgeKind, PulseSource, PulseSpec};
 pub use report::{
-    ClockReadings, DRIFT_PPB, ServerLeapSeconds, Slew, SourceError, SourceEstimate, TimeSource,
+    ClockReadings, DRIFT_PPB, PollableTimeSource, ServerLeapSeconds, Slew, SourceError,
+    SourceEstimate,
 };
 pub use selection::{Selection, SelectionCandidate, select};
 pub use selector::{

@@ -11,7 +11,7 @@ use horolog_time::{NS_PER_S, Span, Timestamp};
 use crate::reference::{ReferenceClock, ReferenceClockSettings};
 use crate::shm::report_or_refusal;
 use crate::tai::CheckedTaiOffset;
-use crate::{ClockReadings, SourceError, SourceEstimate, TimeSource};
+use crate::{ClockReadings, PollableTimeSource, SourceError, SourceEstimate};
 
 /// Timescale of a PTP hardware clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,7 +75,7 @@ impl<P: ReadablePhc> PhcSource<P> {
     }
 }
 
-impl<P: ReadablePhc> TimeSource for PhcSource<P> {
+impl<P: ReadablePhc> PollableTimeSource for PhcSource<P> {
     fn name(&self) -> &str {
         &self.name
     }

@@ -148,7 +148,7 @@ pub enum SourceError {
 }
 
 /// Source of time that is polled.
-pub trait TimeSource: Send {
+pub trait PollableTimeSource: Send {
     /// Returns the specification of the source on the command line, as its name in messages.
     fn name(&self) -> &str;
 

@@ -13,8 +13,8 @@ use horolog_wire::ntp::LeapIndicator;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    ClockReadings, JUMP_MAX, NamedCounts, SelectionCandidate, SourceError, SourceEstimate,
-    TimeSource, select,
+    ClockReadings, JUMP_MAX, NamedCounts, PollableTimeSource, SelectionCandidate, SourceError,
+    SourceEstimate, select,
 };
 
 /// Age at which an estimate expires.
@@ -92,7 +92,7 @@ pub struct SelectorPollOutcome {
 }
 
 struct PolledSource {
-    source: Box<dyn TimeSource>,
+    source: Box<dyn PollableTimeSource>,
     report: Option<SourceEstimate>,
     /// UTC minus the monotonic clock by the last estimate.
     utc_minus_monotonic: Span,
@@ -130,7 +130,7 @@ impl std::fmt::Debug for SourceSelector {
 impl SourceSelector {
     /// Creates a selector of these sources, with these limits of plausible times.
     #[must_use]
-    pub fn new(sources: Vec<Box<dyn TimeSource>>, basis: PlausibilityRules) -> Self {
+    pub fn new(sources: Vec<Box<dyn PollableTimeSource>>, basis: PlausibilityRules) -> Self {
         let members = sources.into_iter().map(|source| PolledSource::new(source, basis)).collect();
         Self { members, selected: None, accepted: Vec::new() }
     }
@@ -322,7 +322,7 @@ fn offset_text(report: &SourceEstimate, now: Timestamp<Monotonic>) -> String {
 }
 
 impl PolledSource {
-    fn new(mut source: Box<dyn TimeSource>, basis: PlausibilityRules) -> Self {
+    fn new(mut source: Box<dyn PollableTimeSource>, basis: PlausibilityRules) -> Self {
         source.judge_by(basis);
         Self {
             source,

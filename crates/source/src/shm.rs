@@ -10,7 +10,7 @@ use horolog_time::{Timestamp, Utc};
 use horolog_wire::ntp::LeapIndicator;
 
 use crate::reference::{ReferenceClock, ReferenceClockSettings, precision_span};
-use crate::{ClockReadings, SourceError, SourceEstimate, TimeSource};
+use crate::{ClockReadings, PollableTimeSource, SourceError, SourceEstimate};
 
 /// Size of the segment in 32-bit words: `struct shmTime` with a `time_t` of 64 bits.
 pub(crate) const WORDS: usize = 24;
@@ -111,7 +111,7 @@ impl ShmSource {
     }
 }
 
-impl TimeSource for ShmSource {
+impl PollableTimeSource for ShmSource {
     fn name(&self) -> &str {
         &self.name
     }

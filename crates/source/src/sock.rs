@@ -13,7 +13,7 @@ use horolog_wire::ntp::LeapIndicator;
 
 use crate::reference::{ReferenceClock, ReferenceClockSettings};
 use crate::shm::report_or_refusal;
-use crate::{ClockReadings, SourceError, SourceEstimate, TimeSource};
+use crate::{ClockReadings, PollableTimeSource, SourceError, SourceEstimate};
 
 /// Length of a sample, in bytes.
 pub const SOCK_SAMPLE_LEN: usize = 40;
@@ -142,7 +142,7 @@ impl Drop for SockSource {
     }
 }
 
-impl TimeSource for SockSource {
+impl PollableTimeSource for SockSource {
     fn name(&self) -> &str {
         &self.name
     }

@@ -19,7 +19,7 @@ use crate::reference::ReferenceClockSettings;
 use crate::shm::ShmSource;
 use crate::sock::{self, SockSource};
 use crate::system::{CHRONYD_SOCKET, SystemClockSource};
-use crate::{SourceError, TimeSource};
+use crate::{PollableTimeSource, SourceError};
 
 /// Specification of a time source, parsed but not opened.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -112,7 +112,7 @@ impl SourceSpec {
     pub fn open(
         &self,
         server_addresses: &[SocketAddr],
-    ) -> Result<Box<dyn TimeSource>, SourceError> {
+    ) -> Result<Box<dyn PollableTimeSource>, SourceError> {
         let name = self.text.clone();
         match &self.kind {
             SourceKind::System(choice) => {

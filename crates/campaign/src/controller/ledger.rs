@@ -37,7 +37,7 @@ pub struct Ledger {
 
 /// Addition to the ledger by a report.
 #[derive(Clone, PartialEq, Debug)]
-pub enum IngestedReport {
+pub enum LedgerChange {
     /// Event of an agent.
     Event(AgentName, OrderEvent),
     /// Outcome of a job.
@@ -68,16 +68,16 @@ impl Ledger {
     }
 
     /// Ingests a report received on the subject of `agent`.
-    pub fn ingest(&mut self, agent: &str, report: AgentReport) -> IngestedReport {
+    pub fn ingest(&mut self, agent: &str, report: AgentReport) -> LedgerChange {
         let is_from_agent = report.campaign == self.campaign && report.agent.as_str() == agent;
         let Some(progress) = self.agents.get_mut(&report.agent).filter(|_| is_from_agent) else {
             self.unexpected += 1;
-            return IngestedReport::Ignored;
+            return LedgerChange::Ignored;
         };
         match report.content {
             AgentReportContent::Event(event) => {
-                let ingested = IngestedReport::Event(report.agent, event.clone());
-                if progress.ingest(event) { ingested } else { IngestedReport::Ignored }
+                let ingested = LedgerChange::Event(report.agent, event.clone());
+                if progress.ingest(event) { ingested } else { LedgerChange::Ignored }
             }
             AgentReportContent::Outcome(outcome) => {
                 let is_assigned = outcome.campaign == self.campaign
@@ -85,15 +85,15 @@ impl Ledger {
                     && progress.has_job(&outcome.job);
                 if !is_assigned {
                     self.unexpected += 1;
-                    return IngestedReport::Ignored;
+                    return LedgerChange::Ignored;
                 }
                 if self.outcomes.contains_key(&outcome.job) {
                     self.duplicates += 1;
-                    return IngestedReport::Ignored;
+                    return LedgerChange::Ignored;
                 }
                 let job = outcome.job.clone();
                 self.outcomes.insert(job.clone(), *outcome);
-                IngestedReport::Outcome(job)
+                LedgerChange::Outcome(job)
             }
         }
     }

@@ -18,6 +18,6 @@ mod wait;
 
 pub use eligibility::{PresentAgents, classify_agents};
 pub use event::CampaignProgressEvent;
-pub use ledger::{AgentProgress, IngestedReport, Ledger};
+pub use ledger::{AgentProgress, Ledger, LedgerChange};
 pub use list::{BrokerListing, list};
 pub use run::{CampaignError, CollectedResults, ControllerOptions, NewOrResumedCampaign, run};

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 use super::clocks::ClockExchange;
 use super::driver::Controller;
 use super::event::CampaignProgressEvent;
-use super::ledger::IngestedReport;
+use super::ledger::LedgerChange;
 use super::run::CampaignError;
 use crate::AgentName;
 use crate::nats::{BrokerStore, NatsError};
@@ -98,8 +98,8 @@ impl Controller<'_> {
     }
 
     /// Records the clock reading of an agent that accepted its order.
-    fn record_clock(&mut self, ingested: &IngestedReport) {
-        let IngestedReport::Event(agent, OrderEvent::Accepted { at_ns }) = ingested else { return };
+    fn record_clock(&mut self, ingested: &LedgerChange) {
+        let LedgerChange::Event(agent, OrderEvent::Accepted { at_ns }) = ingested else { return };
         let Some(requested_ns) = self.requested_ns else { return };
         let (agent, received_ns) = (agent.clone(), self.utc_ns());
         self.clock_exchanges.push(ClockExchange {
@@ -110,18 +110,18 @@ impl Controller<'_> {
         });
     }
 
-    fn publish_ingested(&self, ingested: &IngestedReport) {
+    fn publish_ingested(&self, ingested: &LedgerChange) {
         match ingested {
-            IngestedReport::Event(agent, event) => {
+            LedgerChange::Event(agent, event) => {
                 (self.event_sink)(&CampaignProgressEvent::AgentEvent(agent, event));
             }
-            IngestedReport::Outcome(job) => {
+            LedgerChange::Outcome(job) => {
                 if let Some(outcome) = self.ledger.outcomes().get(job) {
                     let left = self.placement.jobs.len() - self.ledger.outcomes().len();
                     (self.event_sink)(&CampaignProgressEvent::Outcome(outcome, left));
                 }
             }
-            IngestedReport::Ignored => {}
+            LedgerChange::Ignored => {}
         }
     }
 

@@ -114,7 +114,7 @@ pub trait CampaignObserver {
 
 /// Plan placed on lab hosts.
 #[derive(Clone, Debug)]
-pub struct LocalPlacement {
+pub struct PlanOnLabHosts {
     /// Plan without labels.
     pub plan: Plan,
     /// Placement of its roles.
@@ -131,7 +131,7 @@ pub struct LocalPlacement {
 pub fn assign_to_lab_hosts(
     plan: &Plan,
     addresses: LabAddressFamily,
-) -> Result<LocalPlacement, LocalCampaignError> {
+) -> Result<PlanOnLabHosts, LocalCampaignError> {
     let mut plan = plan.clone();
     for role in &mut plan.roles {
         if let RoleInstanceSpec::Count { labels, .. } = &mut role.instances {
@@ -145,7 +145,7 @@ pub fn assign_to_lab_hosts(
     let candidates: Vec<_> =
         (1..=needed).filter_map(|number| candidate(number, addresses)).collect();
     let placement = assign_roles(&plan, &candidates)?;
-    Ok(LocalPlacement {
+    Ok(PlanOnLabHosts {
         plan,
         placement,
         hosts: candidates.into_iter().map(|candidate| candidate.name).collect(),
@@ -182,7 +182,7 @@ pub fn run(
     options: &LocalCampaignOptions,
     observer: &mut dyn CampaignObserver,
 ) -> Result<CampaignResult, LocalCampaignError> {
-    let LocalPlacement { plan, placement, hosts } = assign_to_lab_hosts(plan, options.addresses)?;
+    let PlanOnLabHosts { plan, placement, hosts } = assign_to_lab_hosts(plan, options.addresses)?;
     let started = rfc3339_now();
     let now_ms = (SleepClock::Realtime.now_ns() / 1_000_000).max(0).unsigned_abs();
     let campaign = CampaignId::generate(&plan.name, now_ms);

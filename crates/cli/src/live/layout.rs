@@ -1,7 +1,7 @@
 //! Layout of the live view of a run: progress of the current part (trial, phase or row), rates,
 //! latency and counts, sparklines, losses, finished parts, and findings. Pure.
 
-use horolog_record::{LivePartSummary, LiveRun, LiveSnapshot, LiveState, Percentiles};
+use horolog_record::{LivePartSummary, LiveRun, LiveSnapshot, MeasurementPhase, Percentiles};
 
 use horolog_report::units::{ABSENT, full_count, human_ns, human_rate, percent};
 use horolog_report::{location_name, severity_name};
@@ -51,7 +51,7 @@ fn progress(run: &LiveRun, snapshot: &LiveSnapshot) -> String {
     let total = run.parts.map(|parts| format!(" of {parts}")).unwrap_or_default();
     let name = if part.name.is_empty() { String::new() } else { format!(" ({})", part.name) };
     let number = format!("{} {}{total}{name}", run.part_kind, part.index + 1);
-    if run.state == LiveState::Ended {
+    if run.state == MeasurementPhase::Ended {
         return format!("{number}: finished after {:.1} s", snapshot.at_s);
     }
     let elapsed = part.elapsed_s;
@@ -315,7 +315,7 @@ mod tests {
     #[test]
     fn any_size_and_any_state_can_be_drawn() {
         let mut all = [LiveRun::new("load", String::new(), "trial"), example_run(), example_run()];
-        all[2].state = LiveState::Ended;
+        all[2].state = MeasurementPhase::Ended;
         for run in &all {
             for columns in [0, 1, 10, 80, 500] {
                 drawn(run, columns);

@@ -11,7 +11,7 @@ use std::io::{self, IsTerminal};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use horolog_probe::path::PathRowObserver;
-use horolog_record::{Finding, LivePartSummary, LiveRun, LiveSnapshot, LiveState};
+use horolog_record::{Finding, LivePartSummary, LiveRun, LiveSnapshot, MeasurementPhase};
 
 use crate::failure::CommandFailure;
 
@@ -84,7 +84,7 @@ impl LiveFeed {
     /// Marks the run as ended, and sets its findings.
     pub(crate) fn end_run(&self, findings: &[Finding]) {
         let mut run = self.lock_run();
-        run.state = LiveState::Ended;
+        run.state = MeasurementPhase::Ended;
         run.findings = findings.to_vec();
     }
 }

@@ -17,7 +17,7 @@ use horolog_record::{
     HostSwitchResult, ScorecardCriterion as Scale, ScorecardRow, TimerHandlerKind,
 };
 
-use crate::predict::{CostInput, CostRecord};
+use crate::predict::{CostInput, CostSourceResult};
 
 /// Upper bounds of a cost, as shares of the deadline, for the grades excellent, good and fair.
 pub const COST_BOUNDS: [f64; 3] = [0.001, 0.01, 0.1];
@@ -98,7 +98,7 @@ fn ratio_score(scale: Scale, value: Option<(f64, f64, &str)>) -> ScorecardRow {
 }
 
 fn switch_time(source: &CostInput) -> Option<ScoreValue> {
-    let CostRecord::Switch(result) = &source.measured else { return None };
+    let CostSourceResult::Switch(result) = &source.measured else { return None };
     let HostSwitchResult { steps, exchanges, .. } = &**result;
     let by_steps = steps.iter().filter_map(|steps| steps.per_switch_ns).reduce(f64::max);
     let by_exchanges = exchanges.iter().filter_map(|turns| turns.per_switch_ns).reduce(f64::max);
@@ -109,7 +109,7 @@ fn switch_time(source: &CostInput) -> Option<ScoreValue> {
 }
 
 fn interrupt_delay(source: &CostInput) -> Option<ScoreValue> {
-    let CostRecord::Interrupt(result) = &source.measured else { return None };
+    let CostSourceResult::Interrupt(result) = &source.measured else { return None };
     let HostInterruptResult { handlers, .. } = &**result;
     // The paper means the kernel's own handler; without one, the closest measured kind is used.
     let of = |kind: TimerHandlerKind| {

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use horolog_record::{
-    CycleTestDetection, CycleTestDetectionKind as Kind, CycleTestFault,
-    CycleTestFaultKind as FaultKind, CycleTestFirstDetection, CycleTestStageTimes,
-    CycleTestStateCounts, DetectionCount, Distribution,
+    CycleTestDetectionKind as Kind, CycleTestFault, CycleTestFaultKind as FaultKind,
+    CycleTestFirstDetection, CycleTestStageTimes, CycleTestStateCounts, DetectionCount,
+    DetectionCountByNode, Distribution,
 };
 use horolog_stats::Recorder;
 
@@ -299,11 +299,11 @@ impl<'a> ApplicationTestStats<'a> {
     }
 
     /// Returns the records of the detections, without those that were retracted.
-    pub(super) fn detection_records(&self) -> Vec<CycleTestDetection> {
+    pub(super) fn detection_records(&self) -> Vec<DetectionCountByNode> {
         let record = |((kind, by, of), count): (&(Kind, u16, Option<u16>), &i64)| {
             let count = u64::try_from(*count).ok().filter(|count| *count > 0)?;
             let of = of.and_then(|of| self.subject_name(*kind, of));
-            Some(CycleTestDetection { kind: *kind, by: node_name(*by), of, count })
+            Some(DetectionCountByNode { kind: *kind, by: node_name(*by), of, count })
         };
         self.detections.iter().filter_map(record).collect()
     }

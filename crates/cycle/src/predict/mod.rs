@@ -30,7 +30,7 @@ use horolog_record::{CyclePredictTaskResult, Finding};
 
 pub use cost::HostCosts;
 pub use measured::MeasuredRuns;
-pub use source::{CostInput, CostRecord};
+pub use source::{CostInput, CostSourceResult};
 
 use crate::task::TaskSet;
 use bound::AnalysedTaskSet;

@@ -40,12 +40,12 @@ pub struct CostInput {
     /// Path of the file, or another description of the origin.
     pub name: String,
     /// Record of the measurement.
-    pub measured: CostRecord,
+    pub measured: CostSourceResult,
 }
 
 /// Result from which costs are taken.
 #[derive(Clone, Debug)]
-pub enum CostRecord {
+pub enum CostSourceResult {
     /// Result of `horolog host switch`.
     Switch(Box<HostSwitchResult>),
     /// Result of `horolog host timer`.
@@ -58,7 +58,7 @@ pub enum CostRecord {
     Path(Box<PathUdpResult>),
 }
 
-impl CostRecord {
+impl CostSourceResult {
     /// Returns the records in a result of `horolog host all` from which costs are taken.
     #[must_use]
     pub fn from_host_all(all: HostAllResult) -> Vec<Self> {
@@ -108,7 +108,7 @@ impl CostRecord {
 #[must_use]
 pub fn extract_costs(sources: &[CostInput], worst: Worst) -> HostCosts {
     let tick = sources.iter().find_map(|source| match &source.measured {
-        CostRecord::Clock(clock) => clock.tick.hz.filter(|hz| *hz > 0).map(|hz| Tick {
+        CostSourceResult::Clock(clock) => clock.tick.hz.filter(|hz| *hz > 0).map(|hz| Tick {
             every_ns: SECOND_NS / u64::from(hz),
             description: format!("{hz} ticks a second ({})", source.name),
         }),
@@ -117,11 +117,11 @@ pub fn extract_costs(sources: &[CostInput], worst: Worst) -> HostCosts {
     let of = |source: &CostInput| {
         let extractor = CostExtractor { source: &source.name, worst };
         match &source.measured {
-            CostRecord::Switch(result) => extractor.switch_cost(result),
-            CostRecord::Timer(result) => extractor.release_costs(result),
-            CostRecord::Interrupt(result) => extractor.interrupt_costs(result, tick.as_ref()),
-            CostRecord::Path(result) => extractor.message_costs(result),
-            CostRecord::Clock(_) => Vec::new(),
+            CostSourceResult::Switch(result) => extractor.switch_cost(result),
+            CostSourceResult::Timer(result) => extractor.release_costs(result),
+            CostSourceResult::Interrupt(result) => extractor.interrupt_costs(result, tick.as_ref()),
+            CostSourceResult::Path(result) => extractor.message_costs(result),
+            CostSourceResult::Clock(_) => Vec::new(),
         }
     };
     HostCosts::new(sources.iter().flat_map(of).collect())

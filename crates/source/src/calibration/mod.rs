@@ -22,8 +22,8 @@ use horolog_time::{Clock, Monotonic, Span, Timestamp};
 use crate::gnss::{ReceiverLineReader, open_serial};
 use crate::output::SampleOutputs;
 use crate::{
-    ClockReadings, ClockSteering, FIRST_REPORT_TIMEOUT, SelectionState, SourceError,
-    SourceEstimate, SystemClock, TimeSource, find_steerer,
+    ClockReadings, ClockSteering, FIRST_REPORT_TIMEOUT, PollableTimeSource, SelectionState,
+    SourceError, SourceEstimate, SystemClock, find_steerer,
 };
 use calibrator::Calibrator;
 use error_log::{ClockErrorLog, ClockErrorLogFile};
@@ -146,7 +146,7 @@ impl std::fmt::Debug for RunningCalibration {
 impl RunningCalibration {
     /// Returns the time source that reports the calibration's estimates.
     #[must_use]
-    pub fn source(&self) -> Box<dyn TimeSource> {
+    pub fn source(&self) -> Box<dyn PollableTimeSource> {
         let (name, shared) = (self.name.clone(), Arc::clone(&self.shared));
         Box::new(CalibrationTimeSource { name, shared, first_report_deadline: None })
     }
@@ -183,7 +183,7 @@ struct CalibrationTimeSource {
     first_report_deadline: Option<Timestamp<Monotonic>>,
 }
 
-impl TimeSource for CalibrationTimeSource {
+impl PollableTimeSource for CalibrationTimeSource {
     fn name(&self) -> &str {
         &self.name
     }

@@ -21,7 +21,7 @@ const DAY_NS: i64 = 86_400 * NS_PER_S;
 /// The first of them mirrors the system clock.
 struct Scripted(&'static str, Script, Judged, SetTo);
 
-impl TimeSource for Scripted {
+impl PollableTimeSource for Scripted {
     fn name(&self) -> &str {
         self.0
     }
@@ -60,7 +60,7 @@ impl Bench {
         let script = |&offset: &i64| Arc::new(Mutex::new(Ok(Some(report(offset, 1_000)))));
         let scripts: Vec<Script> = offsets.iter().map(script).collect();
         let (judged, set_to) = (Judged::default(), SetTo::default());
-        let source = |(name, script): (&'static str, &Script)| -> Box<dyn TimeSource> {
+        let source = |(name, script): (&'static str, &Script)| -> Box<dyn PollableTimeSource> {
             Box::new(Scripted(name, Arc::clone(script), Arc::clone(&judged), Arc::clone(&set_to)))
         };
         let sources = ["a", "b", "c"].into_iter().zip(&scripts).map(source).collect();

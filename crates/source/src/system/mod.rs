@@ -17,8 +17,8 @@ use horolog_wire::ntp::LeapIndicator;
 use horolog_wire::{chrony, ntp};
 
 use crate::{
-    ChronydAddress, ClockReadings, DaemonChoice, REPORT_AGE_MAX, Slew, SourceError, SourceEstimate,
-    TimeSource,
+    ChronydAddress, ClockReadings, DaemonChoice, PollableTimeSource, REPORT_AGE_MAX, Slew,
+    SourceError, SourceEstimate,
 };
 use chronyd::ChronydClient;
 use ntpd::NtpdClient;
@@ -122,7 +122,7 @@ impl SystemClockSource {
     }
 }
 
-impl TimeSource for SystemClockSource {
+impl PollableTimeSource for SystemClockSource {
     fn name(&self) -> &str {
         &self.name
     }

@@ -95,7 +95,7 @@ pub(super) struct ChildEntryRange {
 /// copied from one of them.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-pub(super) struct RelayGroupSlot {
+pub(super) struct RelayGroupConfigSlot {
     pub(super) group: u32,
     pub(super) length_max: u32,
     pub(super) interface: u32,
@@ -167,7 +167,7 @@ const _: () = {
     assert!(size_of::<InterfaceEntry>() == 8);
     assert!(size_of::<GroupEntry>() == 128);
     assert!(size_of::<FanOutRateState>() == 128);
-    assert!(size_of::<RelayGroupSlot>() == 40 + 8 * RELAY_INTERFACES_MAX);
+    assert!(size_of::<RelayGroupConfigSlot>() == 40 + 8 * RELAY_INTERFACES_MAX);
     assert!(size_of::<ChildEntry>() == 64);
     assert!(size_of::<RelayCpuState>() == 128 + 16 * RELAY_INTERFACES_MAX);
     assert!(size_of::<RelayGroupSlotCounts>() == 128);

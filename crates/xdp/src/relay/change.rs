@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::Release;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
-use super::abi::{self, ChildEntry, ChildEntryRange, RelayGroupSlot};
+use super::abi::{self, ChildEntry, ChildEntryRange, RelayGroupConfigSlot};
 use super::completion::CopyCompletionTracker;
 use super::group::{ChildState, GroupState, RELAY_LENGTH_MAX, RoleBitsByPrefix};
 use super::interface_numbers::InterfaceNumbers;
@@ -40,7 +40,7 @@ pub struct RemovedGroup {
 struct PreparedGroupChange {
     /// Side of the group's two slots (0 or 1) in which the children are prepared.
     side: u32,
-    slot: RelayGroupSlot,
+    slot: RelayGroupConfigSlot,
     rows: Vec<ChildEntry>,
     children: Vec<ChildState>,
     /// Counter numbers that the new children take from the free ones.
@@ -384,9 +384,9 @@ fn relay_slot(
     number: u32,
     group: &RelayGroup,
     rows: &[ChildEntryRange; abi::RELAY_INTERFACES_MAX],
-) -> RelayGroupSlot {
+) -> RelayGroupConfigSlot {
     let (interval_ns, tolerance_ns) = group.limit_ns();
-    RelayGroupSlot {
+    RelayGroupConfigSlot {
         group: number,
         length_max: group.length_max.min(RELAY_LENGTH_MAX),
         interface: group.interface.unwrap_or(0),

@@ -81,7 +81,7 @@ pub struct RelayPrograms {
     groups: Arc<MappedArrayMap<abi::GroupEntry>>,
     fan_out: Arc<MappedArrayMap<abi::FanOutRateState>>,
     ports: MappedArrayMap<u64>,
-    slots: MappedArrayMap<abi::RelayGroupSlot>,
+    slots: MappedArrayMap<abi::RelayGroupConfigSlot>,
     rows: MappedArrayMap<abi::ChildEntry>,
     interface_entries: MappedArrayMap<abi::InterfaceEntry>,
     states: MappedArrayMap<abi::RelayCpuState>,

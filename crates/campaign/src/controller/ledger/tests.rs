@@ -75,11 +75,11 @@ fn a_campaign_is_followed_from_its_reports() {
     for agent in ["n1", "n2"] {
         assert!(matches!(
             ledger.ingest(agent, event_report(agent, OrderEvent::Accepted { at_ns: 0 })),
-            IngestedReport::Event(..)
+            LedgerChange::Event(..)
         ));
         assert_eq!(
             ledger.ingest(agent, event_report(agent, OrderEvent::Accepted { at_ns: 0 })),
-            IngestedReport::Ignored
+            LedgerChange::Ignored
         );
     }
     assert!(ledger.unanswered().is_empty() && ledger.refusals().is_empty());
@@ -91,14 +91,11 @@ fn a_campaign_is_followed_from_its_reports() {
     ledger.ingest("n2", event_report("n2", OrderEvent::Started { job: job.clone(), at_ns: 5 }));
     assert!(ledger.has_started());
     assert_eq!(names(&ledger.measuring()), ["n2"]);
-    assert_eq!(
-        ledger.ingest("n2", outcome("n2", "load.1", 0)),
-        IngestedReport::Outcome(job.clone())
-    );
+    assert_eq!(ledger.ingest("n2", outcome("n2", "load.1", 0)), LedgerChange::Outcome(job.clone()));
     assert!(ledger.measuring().is_empty());
     assert_eq!(names(&ledger.serving()), ["n1"]);
     // The first one counts.
-    assert_eq!(ledger.ingest("n2", outcome("n2", "load.1", 1)), IngestedReport::Ignored);
+    assert_eq!(ledger.ingest("n2", outcome("n2", "load.1", 1)), LedgerChange::Ignored);
     assert_eq!((ledger.duplicates, ledger.outcomes().len()), (1, 1));
     assert_eq!(ledger.outcomes()[&job].ending, JobEnd::Done { status: 0 });
     ledger.ingest("n1", outcome("n1", "server.1", 0));
@@ -142,7 +139,7 @@ fn strangers_are_counted_and_nothing_else() {
         ("n2", borrowed),
     ];
     for (agent, report) in strange {
-        assert_eq!(ledger.ingest(agent, report), IngestedReport::Ignored);
+        assert_eq!(ledger.ingest(agent, report), LedgerChange::Ignored);
     }
     assert_eq!(ledger.unexpected, 6);
     assert_eq!(Ledger { unexpected: 0, ..ledger }, before);

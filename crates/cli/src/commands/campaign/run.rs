@@ -10,7 +10,7 @@ use std::path::Path;
 use clap::Args;
 use horolog_campaign::local::{
     self, CampaignObserver, LabAddressFamily, LocalCampaignError, LocalCampaignOptions,
-    LocalPlacement,
+    PlanOnLabHosts,
 };
 use horolog_campaign::order::OrderEvent;
 use horolog_campaign::placement::{PlacedJob, Placement};
@@ -148,7 +148,7 @@ pub(super) fn run(args: &CampaignRunArgs) -> Result<(), CommandFailure> {
     }
     let plan = Plan::parse(&text, &args.set).map_err(|fault| plan_failure(&name, &fault))?;
     let addresses = if args.ipv6 { LabAddressFamily::V6 } else { LabAddressFamily::V4 };
-    let LocalPlacement { placement, .. } =
+    let PlanOnLabHosts { placement, .. } =
         local::assign_to_lab_hosts(&plan, addresses).map_err(|error| match error {
             LocalCampaignError::Placement(fault) => CommandFailure::usage(fault.in_file(&name)),
             other => other.into(),

@@ -5,7 +5,7 @@ use horolog_record::{
     CyclePredictPercentile as Worst, Finding, FindingCode, Host, SchedulingPolicy, Severity,
 };
 
-use super::{CostInput, CostRecord, has_few_values, is_serious};
+use super::{CostInput, CostSourceResult, has_few_values, is_serious};
 
 /// Returns the findings about the measurements used for a prediction on the host `here`.
 #[must_use]
@@ -80,7 +80,7 @@ fn uncertain_finding(source: &CostInput) -> Option<Finding> {
 /// Returns the finding that wake-ups were measured with sched-other threads, whose latency is
 /// larger than that of real-time threads.
 fn sched_other_finding(source: &CostInput) -> Option<Finding> {
-    let CostRecord::Timer(timer) = &source.measured else { return None };
+    let CostSourceResult::Timer(timer) = &source.measured else { return None };
     let is_ordinary =
         timer.cores.iter().any(|core| core.scheduling.policy == SchedulingPolicy::Other);
     is_ordinary.then(|| {
@@ -95,14 +95,14 @@ fn sched_other_finding(source: &CostInput) -> Option<Finding> {
 
 fn few_samples_finding(source: &CostInput, worst: Worst) -> Option<Finding> {
     let (what, count) = match &source.measured {
-        CostRecord::Timer(timer) => {
+        CostSourceResult::Timer(timer) => {
             let times = timer.cores.iter().filter_map(|core| core.latency_ns.as_ref());
             (
                 "wake-ups",
                 times.filter(|times| has_few_values(times, worst)).map(|one| one.count).min()?,
             )
         }
-        CostRecord::Path(path) => {
+        CostSourceResult::Path(path) => {
             let times = path.rows.iter().filter_map(|row| row.rtt_ns.as_ref());
             (
                 "messages",
@@ -120,7 +120,7 @@ fn few_samples_finding(source: &CostInput, worst: Worst) -> Option<Finding> {
 }
 
 fn lost_messages_finding(source: &CostInput) -> Option<Finding> {
-    let CostRecord::Path(path) = &source.measured else { return None };
+    let CostSourceResult::Path(path) = &source.measured else { return None };
     let sum = |of: fn(&horolog_record::PathRequestCounts) -> u64| {
         path.rows.iter().map(|row| of(&row.counts)).fold(0, u64::saturating_add)
     };

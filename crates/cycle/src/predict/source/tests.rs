@@ -11,7 +11,7 @@ fn golden<T: DeserializeOwned>(name: &str) -> T {
     serde_json::from_str(&text).unwrap()
 }
 
-fn source(measured: CostRecord) -> CostInput {
+fn source(measured: CostSourceResult) -> CostInput {
     CostInput { name: "file".to_owned(), measured }
 }
 
@@ -29,8 +29,8 @@ fn gaps() -> HostInterruptResult {
 #[test]
 fn a_switch_is_the_largest_repetition_and_a_release_the_requested_quantile() {
     let sources = [
-        source(CostRecord::Switch(Box::new(golden("host_switch")))),
-        source(CostRecord::Timer(Box::new(golden("host_timer")))),
+        source(CostSourceResult::Switch(Box::new(golden("host_switch")))),
+        source(CostSourceResult::Timer(Box::new(golden("host_timer")))),
     ];
     let max = extract_costs(&sources, Worst::Max);
     assert_eq!(shown(&max, Kind::Switch), [(None, 800, None)]);
@@ -41,13 +41,13 @@ fn a_switch_is_the_largest_repetition_and_a_release_the_requested_quantile() {
     );
     let mut turns: HostSwitchResult = golden("host_switch");
     turns.steps.clear();
-    let of_turns = extract_costs(&[source(CostRecord::Switch(Box::new(turns)))], Worst::Max);
+    let of_turns = extract_costs(&[source(CostSourceResult::Switch(Box::new(turns)))], Worst::Max);
     assert_eq!(shown(&of_turns, Kind::Switch), [(None, 2_182, None)]);
 }
 
 #[test]
 fn gaps_are_counted_from_the_longest_on() {
-    let sources = [source(CostRecord::Interrupt(Box::new(gaps())))];
+    let sources = [source(CostSourceResult::Interrupt(Box::new(gaps())))];
     let all = extract_costs(&sources, Worst::Max);
     // 40 of 90 gaps are of interrupts, none longer than 9 us: they are taken for the longest 40.
     let every = |count: u64| Some(1_000_000_000 / count);
@@ -73,15 +73,15 @@ fn ticks_are_as_long_as_the_median_gap_and_not_counted_twice() {
         OsNoiseGapSummary { gaps: 600, total_ns: 6_000_000, max_ns: 9_000 };
     result.os_noise[0].gap_ns.as_mut().unwrap().count = 600;
     let mut sources = [
-        source(CostRecord::Clock(Box::new(clock))),
-        source(CostRecord::Interrupt(Box::new(result))),
+        source(CostSourceResult::Clock(Box::new(clock))),
+        source(CostSourceResult::Interrupt(Box::new(result))),
     ];
     let all = extract_costs(&sources, Worst::Max);
     assert_eq!(shown(&all, Kind::Scheduler), [(Some(0), 6_900, Some(4_000_000))]);
     // Of 300 short gaps less 2 that were taken for longer ones, 250 are ticks.
     let short = shown(&all, Kind::Interrupt)[0];
     assert_eq!((short.1, short.2), (6_900, Some(1_000_000_000 / 48)));
-    let CostRecord::Interrupt(result) = &mut sources[1].measured else { panic!() };
+    let CostSourceResult::Interrupt(result) = &mut sources[1].measured else { panic!() };
     result.os_noise[0].by_others = OsNoiseGapSummary::default();
     let none = extract_costs(&sources, Worst::Max);
     assert_eq!(shown(&none, Kind::Scheduler), [(Some(0), 2_000, Some(4_000_000))]);
@@ -90,7 +90,8 @@ fn ticks_are_as_long_as_the_median_gap_and_not_counted_twice() {
 
 #[test]
 fn messages_have_the_whole_round_trip_and_half_of_it() {
-    let all = extract_costs(&[source(CostRecord::Path(Box::new(golden("path_udp"))))], Worst::Max);
+    let all =
+        extract_costs(&[source(CostSourceResult::Path(Box::new(golden("path_udp"))))], Worst::Max);
     let message = &all.list()[0];
     assert_eq!((message.bytes, message.ns, message.half_ns), (Some(2_000), 20_060, Some(10_030)));
     assert!(message.statistic.contains("round trip") && message.source == "file");
@@ -98,7 +99,7 @@ fn messages_have_the_whole_round_trip_and_half_of_it() {
 
 #[test]
 fn a_whole_host_is_its_parts() {
-    let parts = CostRecord::from_host_all(golden("host_all"));
+    let parts = CostSourceResult::from_host_all(golden("host_all"));
     let sources: Vec<CostInput> = parts.into_iter().map(source).collect();
     let all = extract_costs(&sources, Worst::Max);
     for kind in [Kind::Switch, Kind::Release, Kind::Scheduler, Kind::Interrupt] {
@@ -110,8 +111,8 @@ fn a_whole_host_is_its_parts() {
 #[test]
 fn uncertain_costs_yield_findings() {
     let sources = [
-        source(CostRecord::Timer(Box::new(golden("host_timer")))),
-        source(CostRecord::Path(Box::new(golden("path_udp")))),
+        source(CostSourceResult::Timer(Box::new(golden("host_timer")))),
+        source(CostSourceResult::Path(Box::new(golden("path_udp")))),
     ];
     let here = sources[0].measured.host().clone();
     let codes = |here: &Host, worst| -> Vec<FindingCode> {

@@ -8,14 +8,16 @@ use super::*;
 use crate::calibration::config::tests::config;
 use crate::pulse::replay::PulseReplay;
 use crate::report::tests::report;
-use crate::{SelectionState, SelectorPollOutcome, SourceEstimate, SourceSelector, TimeSource};
+use crate::{
+    PollableTimeSource, SelectionState, SelectorPollOutcome, SourceEstimate, SourceSelector,
+};
 
 type ScriptedResult = Arc<Mutex<Result<SourceEstimate, SourceError>>>;
 
 /// A source that says what a test gives it, and remembers how it was judged.
 struct ScriptedSource(&'static str, ScriptedResult, Arc<Mutex<Option<SelectionState>>>);
 
-impl TimeSource for ScriptedSource {
+impl PollableTimeSource for ScriptedSource {
     fn name(&self) -> &str {
         self.0
     }
@@ -43,7 +45,7 @@ impl Election {
         let nothing = || Arc::new(Mutex::new(Err(SourceError::NoData("not asked".into()))));
         let scripts: Vec<ScriptedResult> = (0..3).map(|_| nothing()).collect();
         let judged = Arc::<Mutex<Option<SelectionState>>>::default();
-        let scripted_source = |(index, name)| -> Box<dyn TimeSource> {
+        let scripted_source = |(index, name)| -> Box<dyn PollableTimeSource> {
             let own = if index == 0 { Arc::clone(&judged) } else { Arc::default() };
             Box::new(ScriptedSource(name, Arc::clone(&scripts[index]), own))
         };

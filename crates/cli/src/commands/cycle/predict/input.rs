@@ -6,7 +6,7 @@ use std::io::Read as _;
 use std::path::Path;
 use std::time::Duration;
 
-use horolog_cycle::predict::{CostInput, CostRecord};
+use horolog_cycle::predict::{CostInput, CostSourceResult};
 use horolog_cycle::task::{FILE_MAX, TaskSet};
 use horolog_probe::host::all::{self, HostAllCallbacks, HostAllOptions};
 use horolog_record::{
@@ -65,17 +65,23 @@ fn read_result(path: &Path) -> Result<(String, Value), CommandFailure> {
 }
 
 /// Converts a result of this schema to cost records.
-fn parse_cost_records(schema: &str, json: Value) -> Result<Vec<CostRecord>, String> {
+fn parse_cost_records(schema: &str, json: Value) -> Result<Vec<CostSourceResult>, String> {
     use serde_json::from_value;
     let records = match schema {
-        HOST_ALL_SCHEMA => from_value(json).map(CostRecord::from_host_all),
-        HOST_SWITCH_SCHEMA => from_value(json).map(|one| vec![CostRecord::Switch(Box::new(one))]),
-        HOST_TIMER_SCHEMA => from_value(json).map(|one| vec![CostRecord::Timer(Box::new(one))]),
-        HOST_INTERRUPT_SCHEMA => {
-            from_value(json).map(|one| vec![CostRecord::Interrupt(Box::new(one))])
+        HOST_ALL_SCHEMA => from_value(json).map(CostSourceResult::from_host_all),
+        HOST_SWITCH_SCHEMA => {
+            from_value(json).map(|one| vec![CostSourceResult::Switch(Box::new(one))])
         }
-        HOST_CLOCK_SCHEMA => from_value(json).map(|one| vec![CostRecord::Clock(Box::new(one))]),
-        PATH_UDP_SCHEMA => from_value(json).map(|one| vec![CostRecord::Path(Box::new(one))]),
+        HOST_TIMER_SCHEMA => {
+            from_value(json).map(|one| vec![CostSourceResult::Timer(Box::new(one))])
+        }
+        HOST_INTERRUPT_SCHEMA => {
+            from_value(json).map(|one| vec![CostSourceResult::Interrupt(Box::new(one))])
+        }
+        HOST_CLOCK_SCHEMA => {
+            from_value(json).map(|one| vec![CostSourceResult::Clock(Box::new(one))])
+        }
+        PATH_UDP_SCHEMA => from_value(json).map(|one| vec![CostSourceResult::Path(Box::new(one))]),
         _ => {
             return Err(format!(
                 "its schema is {schema}; give a result of 'host all', 'host timer', 'host switch', \
@@ -86,7 +92,7 @@ fn parse_cost_records(schema: &str, json: Value) -> Result<Vec<CostRecord>, Stri
     records.map_err(|error| format!("not a result: {error}"))
 }
 
-fn cost_inputs(name: &str, records: Vec<CostRecord>) -> Vec<CostInput> {
+fn cost_inputs(name: &str, records: Vec<CostSourceResult>) -> Vec<CostInput> {
     let source = |measured| CostInput { name: name.to_owned(), measured };
     records.into_iter().map(source).collect()
 }
@@ -118,7 +124,7 @@ pub(super) fn measure_costs(time: Duration) -> Result<Vec<CostInput>, CommandFai
         return Err(CommandFailure::environment("ended before the host costs were measured"));
     }
     let reasons: Vec<String> = result.parts.iter().flat_map(|part| part.reason.clone()).collect();
-    let inputs = cost_inputs(MEASUREMENT_NAME, CostRecord::from_host_all(result));
+    let inputs = cost_inputs(MEASUREMENT_NAME, CostSourceResult::from_host_all(result));
     if inputs.is_empty() {
         return Err(CommandFailure::environment(format!(
             "nothing was measured: {}",
