@@ -1,5 +1,4 @@
-//! Pages of long runs: they stay small, and what they show is still what was measured; and pages
-//! that were changed, of which each change is found.
+//! Pages of long runs: they stay small, and show nothing where nothing was measured.
 
 use std::fs;
 
@@ -11,7 +10,6 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::browser::Browser;
-use crate::page_oracle::Figures;
 use crate::page_samples::{Fill, of_file, without};
 use crate::pages::{RenderedPage, page_of, shows};
 use crate::scenario::Need;
@@ -28,82 +26,12 @@ const ELEMENTS_MAX: u64 = 8_000;
 const SAMPLES: u64 = 10_000;
 const INTERVAL_NS: u64 = 100_000_000;
 
-/// What is changed in a page, of which result, and what the complaint is about.
-struct Change {
-    of: &'static str,
-    script: &'static str,
-    about: &'static str,
-}
-
-const CHANGES: [Change; 11] = [
-    Change {
-        of: "load",
-        script: "document.querySelectorAll('#trials tbody td')[4].textContent = '1,000,001'",
-        about: "'1,000,001' in place of 1000000",
-    },
-    Change {
-        of: "load",
-        script: "document.querySelectorAll('#trials tbody td')[4].textContent = '-'",
-        about: "'-' is no figure",
-    },
-    Change {
-        of: "load",
-        script: "document.querySelectorAll('#trials-times tr')[3].children[1].textContent = '0 ns'",
-        about: "'0 ns' where nothing is",
-    },
-    Change {
-        of: "load",
-        script: "document.querySelectorAll('#intervals tr').forEach((row) => { \
-                 row.append(row.lastElementChild.cloneNode(true)); })",
-        about: "nothing claims the column",
-    },
-    Change {
-        of: "load",
-        script: "document.querySelector('#trials tbody tr').remove()",
-        about: "2 rows in place of 3",
-    },
-    Change {
-        of: "load",
-        script: "const it = document.querySelector('#trials').cloneNode(true); it.id = 'others'; \
-                 document.querySelector('main').append(it)",
-        about: "nothing claims the table",
-    },
-    Change {
-        of: "load",
-        script: "document.querySelector('.bars .number').textContent = '59.90%'",
-        about: "bars Loss locations",
-    },
-    Change {
-        of: "load",
-        script: "document.querySelector('.verdict .figure').textContent = '3.97 M/s'",
-        about: "'3.97 M/s' in place of 3980000.5",
-    },
-    Change {
-        of: "load",
-        script: "document.querySelector('.figures dd').textContent = '3.63 µs'",
-        about: "'3.63 µs' in place of 3615",
-    },
-    Change {
-        of: "host_clock",
-        script: "document.querySelector('.scroll tbody td').textContent = '1000'",
-        about: "'1000' in place of 250",
-    },
-    Change {
-        of: "query",
-        script: "const it = document.getElementById('plots'); const plots = \
-                 JSON.parse(it.textContent); plots[0].views[0].series[0].points[0][1] += 0.001; \
-                 it.textContent = JSON.stringify(plots)",
-        about: "the series 'time.example' is none that is declared",
-    },
-];
-
 /// All of them.
 pub(crate) fn all(needs: &'static [Need]) -> Vec<Trial> {
     scenarios!(needs, long_run_pages:
         a_page_of_ten_minutes_is_small_and_correct,
         a_page_of_hours_is_small_and_correct,
         nothing_is_drawn_where_nothing_was_measured,
-        each_change_of_a_page_is_found,
     )
     .into()
 }
@@ -166,26 +94,22 @@ fn many_samples() -> Result<Value> {
 fn a_page_of_ten_minutes_is_small_and_correct() -> Result<()> {
     let directory = TempDir::new()?;
     let mut browser = Browser::start(1280, 900)?;
-    let mut figures = Figures::declared()?;
     let load = of_seconds(POINTS)?;
     let rendered = opened(&mut browser, &directory, "load", &load)?;
     ensure!(rendered.table("intervals")?.rows.len() == POINTS as usize, "not each second is shown");
-    figures.check(&shows(&mut browser, &load)?, &load)?;
+    shows(&mut browser, &load)?;
     let query = many_samples()?;
-    let rendered = opened(&mut browser, &directory, "query", &query)?;
-    figures.check(&rendered, &query)?;
-    let complaints = browser.complaints();
-    ensure!(complaints.is_empty(), "{complaints:?}");
+    opened(&mut browser, &directory, "query", &query)?;
+    shows(&mut browser, &query)?;
     Ok(())
 }
 
 fn a_page_of_hours_is_small_and_correct() -> Result<()> {
     let directory = TempDir::new()?;
     let mut browser = Browser::start(1280, 900)?;
-    let mut figures = Figures::declared()?;
     let load = of_seconds(HOUR)?;
     opened(&mut browser, &directory, "hour", &load)?;
-    figures.check(&shows(&mut browser, &load)?, &load)?;
+    shows(&mut browser, &load)?;
     let rendered = opened(&mut browser, &directory, "longest", &of_seconds(LONGEST)?)?;
     ensure!(rendered.table("intervals-worst")?.rows.len() == 20, "not the worst are shown");
     for name in ["hour", "longest"] {
@@ -244,7 +168,6 @@ fn nothing_is_drawn_where_nothing_was_measured() -> Result<()> {
         trial["rtt_ns"] = serde_json::to_value(&rtt)?;
     }
     let rendered = opened(&mut browser, &directory, "outage", &load)?;
-    Figures::declared()?.check(&rendered, &load)?;
     ensure!(rendered.figure.is_some(), "no verdict");
     for (id, range, is_painted) in [
         ("latency-over-time", [3.0, 6.8], true),
@@ -258,27 +181,5 @@ fn nothing_is_drawn_where_nothing_was_measured() -> Result<()> {
         let count = painted(&mut browser, id, range)?;
         ensure!((count > 0) == is_painted, "{id}: {count} points are painted in {range:?}");
     }
-    Ok(())
-}
-
-fn each_change_of_a_page_is_found() -> Result<()> {
-    let directory = TempDir::new()?;
-    let mut browser = Browser::start(1280, 900)?;
-    let mut figures = Figures::declared()?;
-    for changes in CHANGES.chunk_by(|a, b| a.of == b.of) {
-        let of = changes.first().context("no change")?.of;
-        let result = of_file(of)?;
-        let rendered = opened(&mut browser, &directory, of, &result)?;
-        figures.check(&rendered, &result).with_context(|| of.to_owned())?;
-        for Change { script, about, .. } in changes {
-            browser.open(&directory.path().join(of).with_extension("html"))?;
-            browser.evaluate(&format!("(() => {{ {script}; }})()"))?;
-            let found = figures.check(&RenderedPage::of(&mut browser)?, &result);
-            let found = found.err().with_context(|| format!("nobody finds {script}"))?;
-            ensure!(format!("{found:#}").contains(about), "{script}: {found:#}");
-        }
-    }
-    let unseen = figures.all_declared_were_rendered().err().context("not all kinds were shown")?;
-    ensure!(unseen.to_string().contains("horolog.cycle/2: table tasks"), "{unseen}");
     Ok(())
 }

@@ -85,7 +85,6 @@ mod odd_requests;
 mod package;
 mod packet_devices;
 mod page_interaction;
-mod page_oracle;
 mod page_samples;
 mod pages;
 mod path_stall;

@@ -4,9 +4,25 @@
 use anyhow::{Context, Result, ensure};
 
 use crate::browser::Browser;
-use crate::page_oracle::Figure;
 use crate::pages::{Plot, RenderedPage};
 
+/// Prefixes and units of the legend's values, with their sizes in ns, per second, bytes or as a share.
+const UNITS: [(&str, f64); 14] = [
+    ("", 1.0),
+    ("ns", 1.0),
+    ("µs", 1e3),
+    ("ms", 1e6),
+    ("s", 1e9),
+    ("%", 0.01),
+    ("k", 1e3),
+    ("k/s", 1e3),
+    ("M/s", 1e6),
+    ("/s", 1.0),
+    ("min", 60e9),
+    ("h", 3_600e9),
+    ("ppm", 1.0),
+    ("B", 1.0),
+];
 /// The legend shows three digits, without zeros at their end.
 const TOLERANCE: f64 = 0.006;
 /// How far in e-folds a rarity may be from that of a point, since few digits tell it.
@@ -59,10 +75,24 @@ fn as_read(unit: &str, value: f64) -> f64 {
     if unit == "seconds" { value * 1e9 } else { value }
 }
 
+/// Returns the value of a text of the legend, such as `1.5 ms` or `1 h 30 min`, in ns, per second,
+/// bytes or as a share; `None` if it is none.
+fn value_of(shown: &str) -> Option<f64> {
+    if let Some((first, rest)) = shown.split_once(" h ").or(shown.split_once(" min ")) {
+        let size = if shown.contains(" h ") { 3_600e9 } else { 60e9 };
+        return Some(first.parse::<f64>().ok()? * size + value_of(rest)?);
+    }
+    let plain = shown.replace([',', '+'], "").replace('−', "-");
+    let end = plain.find(|c: char| !(c.is_ascii_digit() || "-.e".contains(c)));
+    let (digits, unit) = plain.split_at(end.unwrap_or(plain.len()));
+    let (_, size) = UNITS.iter().find(|(name, _)| *name == unit.trim())?;
+    Some(digits.parse::<f64>().ok()? * size)
+}
+
 /// The legend's values are those of points: at the place that it tells, or near it.
 pub(crate) fn shows_points(legend: &[String], plot: &Plot) -> Result<()> {
     let (x, values) = legend.split_first().context("no legend")?;
-    let x = Figure::of(x).with_context(|| format!("the legend has no place: '{x}'"))?.value;
+    let x = value_of(x).with_context(|| format!("the legend has no place: '{x}'"))?;
     let is_at = |point: &[f64; 2]| {
         if plot.x.unit == "tail" {
             return ((1.0 - x) * point[0]).ln().abs() < RARITY_TOLERANCE;
@@ -83,7 +113,7 @@ pub(crate) fn shows_points(legend: &[String], plot: &Plot) -> Result<()> {
         let is_shown = |point: &[f64; 2]| {
             let value = as_read(&plot.y.unit, point[1]);
             let near = |read: f64| (read - value).abs() <= TOLERANCE * value.abs();
-            Figure::of(shown).is_some_and(|figure| near(figure.value))
+            value_of(shown).is_some_and(near)
         };
         // A line without a point at this place says that of the nearest.
         let is_right = match here {
@@ -139,7 +169,7 @@ fn ends(browser: &mut Browser, id: &str) -> Result<[f64; 2]> {
     let mut ends = [0.0; 2];
     for (end, share) in ends.iter_mut().zip([0.01, 0.99]) {
         let values = pointed_at(browser, id, share)?;
-        *end = values.first().and_then(|x| Figure::of(x).map(|x| x.value)).context("no place")?;
+        *end = values.first().and_then(|x| value_of(x)).context("no place")?;
     }
     Ok(ends)
 }

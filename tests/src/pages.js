@@ -50,25 +50,10 @@
       dashes: all(element, ".swatch line").map((line) => line.getAttribute("stroke-dasharray")),
     };
   };
-  // What is drawn in a cell is told by its places and widths.
-  const cell = (element) => (element.matches(".track")
-    ? all(element, "[style]").flatMap((drawn) =>
-      [...drawn.getAttribute("style").matchAll(/(?:left|width):([0-9.]+%)/g)].map((it) => it[1]))
-      .join(" ")
-    : words(element));
-  const table = (element, label) => ({
+  const table = (element) => ({
     id: element.id || null,
-    label,
-    rows: all(element, "tbody tr").map((row) => all(row, "th, td").map(cell)),
-    // A title that is as high as two rows stands in the first.
-    titles: [...all(element, "thead tr:last-child > *"), ...all(element, "thead [rowspan]")]
-      .map(words),
+    rows: all(element, "tbody tr").map((row) => all(row, "th, td").map(words)),
   });
-  const heading = (element) => {
-    let before = element;
-    while (before !== null && !before.matches("h2, h3")) before = before.previousElementSibling;
-    return before && words(before);
-  };
   const verdict = document.querySelector(".verdict");
   const above = document.querySelector(".findings, .plot, .data");
   const grounds = ["ground", "raised"];
@@ -78,13 +63,10 @@
     result: document.getElementById("result").textContent,
     plots: json("plots"),
     charts: all(document, ".chart").map(chart),
-    tables: all(document, ".scroll").map((it) => table(it, it.getAttribute("aria-label"))),
-    bars: all(document, "table.bars").map((it) => table(it, heading(it))),
+    tables: all(document, ".scroll").map(table),
     title: document.title,
     failed: verdict && all(verdict, ".failed").map(words)[0],
-    name: verdict && words(verdict.querySelector(".name")),
     figure: verdict && words(verdict.querySelector(".figure")),
-    times: all(document, ".figures div").map((it) => [...it.children].map(words)),
     onTop: verdict !== null && (above === null
       || (verdict.compareDocumentPosition(above) & Node.DOCUMENT_POSITION_FOLLOWING) !== 0),
     findings: all(document, ".findings p").map(words),
