@@ -6,23 +6,25 @@ use anyhow::{Context, Result, ensure};
 use crate::browser::Browser;
 use crate::pages::{Plot, RenderedPage};
 
-/// Prefixes and units of the legend's values, with their sizes in ns, per second, bytes or as a share.
+/// Units of the legend's values, with their sizes in ns, per second, bytes or as a share.
 const UNITS: [(&str, f64); 14] = [
     ("", 1.0),
     ("ns", 1.0),
     ("µs", 1e3),
     ("ms", 1e6),
     ("s", 1e9),
-    ("%", 0.01),
-    ("k", 1e3),
-    ("k/s", 1e3),
-    ("M/s", 1e6),
-    ("/s", 1.0),
     ("min", 60e9),
     ("h", 3_600e9),
+    ("%", 0.01),
     ("ppm", 1.0),
+    ("×", 1.0),
     ("B", 1.0),
+    ("B/s", 1.0),
+    ("b/s", 1.0),
+    ("/s", 1.0),
 ];
+/// Decimal prefixes of the units.
+const PREFIXES: [(&str, f64); 5] = [("", 1.0), ("k", 1e3), ("M", 1e6), ("G", 1e9), ("T", 1e12)];
 /// The legend shows three digits, without zeros at their end.
 const TOLERANCE: f64 = 0.006;
 /// How far in e-folds a rarity may be from that of a point, since few digits tell it.
@@ -85,7 +87,11 @@ fn value_of(shown: &str) -> Option<f64> {
     let plain = shown.replace([',', '+'], "").replace('−', "-");
     let end = plain.find(|c: char| !(c.is_ascii_digit() || "-.e".contains(c)));
     let (digits, unit) = plain.split_at(end.unwrap_or(plain.len()));
-    let (_, size) = UNITS.iter().find(|(name, _)| *name == unit.trim())?;
+    let size = PREFIXES.iter().find_map(|(prefix, power)| {
+        let name = unit.trim().strip_prefix(prefix)?;
+        let (_, size) = UNITS.iter().find(|(unit, _)| *unit == name)?;
+        Some(size * power)
+    })?;
     Some(digits.parse::<f64>().ok()? * size)
 }
 
