@@ -27,9 +27,9 @@ pub(crate) use query::query;
 
 const DURATION_S: f64 = 2.0;
 
-/// Reads a sample result. These show more rows and cases than those of `horolog-record`.
+/// Reads a sample result.
 pub(crate) fn sample<T: DeserializeOwned>(kind: &str) -> T {
-    let path = format!("{}crates/report/samples/{kind}.json", env!("HOROLOG_REPOSITORY"));
+    let path = format!("{}crates/record/samples/{kind}.json", env!("HOROLOG_REPOSITORY"));
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 

@@ -132,11 +132,11 @@ mod tests {
     use serde::de::DeserializeOwned;
 
     use super::*;
+    use crate::fixture;
 
     /// Returns the values of all metrics of a sample result, one line each.
     fn values_of<R: MeasuredResult + DeserializeOwned + 'static>(sample: &str) -> String {
-        let path = format!("{}crates/record/samples/{sample}.json", env!("HOROLOG_REPOSITORY"));
-        let result: R = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        let result: R = fixture::sample(sample);
         let mut lines = String::new();
         for metric in R::metrics() {
             for (item, value) in metric.values(&result) {

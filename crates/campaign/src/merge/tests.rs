@@ -400,7 +400,7 @@ fn nodes_of_a_cluster_are_identified_by_their_agents() {
         panic!("{result:?}");
     };
     let [task] = &tasks[..] else { panic!("{tasks:?}") };
-    assert_eq!((task.nodes, task.periods, task.missed), (2, 600, 2));
+    assert_eq!((task.nodes, task.periods, task.missed), (2, 600, 3));
     assert_eq!(task.response_ns, distribution(&[1, 2, 3, 9]));
     assert_eq!((task.skew_ns, task.skew_error_ns), (1_742, 7_132));
     let reported: Vec<_> = nodes
