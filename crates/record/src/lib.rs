@@ -179,3 +179,40 @@ pub use series::{LoadSeriesPoint, LoadTimeSeries, Outage, OverloadResult, Percen
 pub const STORE_VARIABLE: &str = "HOROLOG_STORE";
 /// Value of [`STORE_VARIABLE`] that disables storing.
 pub const STORE_NONE: &str = "none";
+
+/// Passes all kinds of results to the macro `$with`: for each the name of its sample, its type and
+/// the constant with its schema. Loads of NTS-KE exchanges share their schema with other loads.
+#[macro_export]
+macro_rules! result_kinds {
+    ($with:ident) => {
+        $with! {
+            after AfterResult AFTER_SCHEMA,
+            at AtResult AT_SCHEMA,
+            bench_cores BenchCoresResult BENCH_CORES_SCHEMA,
+            bench_nts BenchNtsResult BENCH_NTS_SCHEMA,
+            bench_relay BenchRelayResult BENCH_RELAY_SCHEMA,
+            campaign CampaignResult CAMPAIGN_SCHEMA,
+            clock ClockSimulateResult CLOCK_SCHEMA,
+            clock_compare ClockCompareResult CLOCK_COMPARE_SCHEMA,
+            clock_log ClockLogResult CLOCK_LOG_SCHEMA,
+            compare RunsCompareResult COMPARE_SCHEMA,
+            cycle CycleResult CYCLE_SCHEMA,
+            cycle_predict CyclePredictResult CYCLE_PREDICT_SCHEMA,
+            cycle_test CycleTestResult CYCLE_TEST_SCHEMA,
+            demo DemoResult DEMO_SCHEMA,
+            host_all HostAllResult HOST_ALL_SCHEMA,
+            host_clock HostClockResult HOST_CLOCK_SCHEMA,
+            host_delay HostDelayResult HOST_DELAY_SCHEMA,
+            host_interrupt HostInterruptResult HOST_INTERRUPT_SCHEMA,
+            host_nic HostNicResult HOST_NIC_SCHEMA,
+            host_switch HostSwitchResult HOST_SWITCH_SCHEMA,
+            host_timer HostTimerResult HOST_TIMER_SCHEMA,
+            load LoadResult LOAD_SCHEMA,
+            path_stall PathStallResult PATH_STALL_SCHEMA,
+            path_tcp PathTcpResult PATH_TCP_SCHEMA,
+            path_udp PathUdpResult PATH_UDP_SCHEMA,
+            query QueryResult QUERY_SCHEMA,
+            relay_tree RelayTreeResult RELAY_TREE_SCHEMA,
+        }
+    };
+}

@@ -2,9 +2,7 @@
 //! a capacity, trials below and above it, latencies with a long tail. All figures of these follow
 //! from the formulas here, so no test depends on chance.
 
-mod bench_relay;
 mod checks;
-mod clock_log;
 mod query;
 
 use std::collections::BTreeMap;
@@ -20,9 +18,7 @@ use horolog_record::{
 use horolog_stats::Histogram;
 use serde::de::DeserializeOwned;
 
-pub(crate) use bench_relay::bench_relay;
 pub(crate) use checks::checks;
-pub(crate) use clock_log::clock_log;
 pub(crate) use query::query;
 
 const DURATION_S: f64 = 2.0;

@@ -135,7 +135,7 @@ mod tests {
             fixture::load().page(),
             fixture::demo().page(),
             fixture::sample::<BenchCoresResult>("bench_cores").page(),
-            fixture::bench_relay().page(),
+            fixture::sample::<horolog_record::BenchRelayResult>("bench_relay").page(),
             fixture::query(100).page(),
             fixture::sample::<ClockSimulateResult>("clock").page(),
             fixture::sample::<PathUdpResult>("path_udp").page(),

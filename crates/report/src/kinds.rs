@@ -51,93 +51,70 @@ mod tests {
     use crate::html::main_of;
     use crate::table::TableStyle;
 
+    /// Width of the texts, in columns.
+    const WIDTH: usize = 100;
+
     /// Checks the text of a result, on a wide and on a narrow terminal, and its page, in which no
     /// text of the result becomes markup.
-    fn check<R: DescribeResult + DeserializeOwned>(result: &R, width: usize, expected: &str) {
-        let text = result.text(&TableStyle { colour: false, width });
+    fn check<R: DescribeResult + DeserializeOwned>(result: &R, expected: &str) {
+        let text = result.text(&TableStyle { colour: false, width: WIDTH });
         assert_eq!(text, expected.trim_end(), "\n{text}");
         let narrow = result.text(&TableStyle { colour: false, width: 60 });
         let longest = |text: &str| text.lines().map(|line| line.chars().count()).max();
         assert!(longest(&narrow) <= longest(&text), "{narrow}");
-        let mut value = serde_json::to_value(result).unwrap();
-        add_markup(&mut value);
-        let page = serde_json::from_value::<R>(value).unwrap().page();
+        let page = with_markup(result).page();
         assert!(!page.contains("<img") && main_of(&page).contains("&lt;img"));
     }
 
-    /// Adds markup to the texts that come from the measured system.
-    fn add_markup(value: &mut Value) {
-        const FREE_TEXTS: [&str; 8] = [
-            "message",
-            "advice",
-            "name",
-            "reason",
-            "kernel",
-            "idle_driver",
-            "statement",
-            "reference",
-        ];
+    /// Returns the result with markup in all texts that its type accepts.
+    fn with_markup<R: DescribeResult + DeserializeOwned>(result: &R) -> R {
+        let mut value = serde_json::to_value(result).unwrap();
+        let mut pointers = Vec::new();
+        collect_texts(&value, "", &mut pointers);
+        for pointer in pointers {
+            let text = value.pointer(&pointer).and_then(Value::as_str).unwrap().to_owned();
+            *value.pointer_mut(&pointer).unwrap() = format!("{text}<img src=x>").into();
+            if R::deserialize(&value).is_err() {
+                *value.pointer_mut(&pointer).unwrap() = text.into();
+            }
+        }
+        R::deserialize(&value).unwrap()
+    }
+
+    /// Appends the JSON pointers of all texts in a value.
+    fn collect_texts(value: &Value, pointer: &str, pointers: &mut Vec<String>) {
         match value {
-            Value::Array(items) => items.iter_mut().for_each(add_markup),
+            Value::String(_) => pointers.push(pointer.to_owned()),
+            Value::Array(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    collect_texts(item, &format!("{pointer}/{index}"), pointers);
+                }
+            }
             Value::Object(fields) => {
                 for (name, field) in fields {
-                    match field {
-                        Value::String(text) if FREE_TEXTS.contains(&name.as_str()) => {
-                            text.push_str("<img src=x>");
-                        }
-                        field => add_markup(field),
-                    }
+                    let name = name.replace('~', "~0").replace('/', "~1");
+                    collect_texts(field, &format!("{pointer}/{name}"), pointers);
                 }
             }
             _ => {}
         }
     }
 
-    macro_rules! golden {
-        ($kind:ident $type:ident, $width:literal) => {
+    macro_rules! check_samples {
+        ($($kind:ident $type:ident $schema:ident,)*) => {$(
             check(
                 &fixture::sample::<record::$type>(stringify!($kind)),
-                $width,
                 include_str!(concat!("kinds/", stringify!($kind), ".txt")),
-            )
-        };
-        ($kind:ident, $width:literal) => {
-            check(
-                &fixture::$kind(),
-                $width,
-                include_str!(concat!("kinds/", stringify!($kind), ".txt")),
-            )
-        };
+            );
+        )*};
     }
 
     #[test]
     fn texts_and_pages_are_as_expected() {
-        golden!(compare RunsCompareResult, 100);
-        golden!(host_all HostAllResult, 100);
-        golden!(host_clock HostClockResult, 100);
-        golden!(relay_tree RelayTreeResult, 100);
-        golden!(campaign CampaignResult, 100);
-        golden!(cycle_test CycleTestResult, 100);
-        golden!(cycle_predict CyclePredictResult, 100);
-        golden!(cycle CycleResult, 100);
-        golden!(at AtResult, 100);
-        golden!(bench_cores BenchCoresResult, 80);
-        golden!(bench_nts, 80);
-        golden!(bench_relay, 80);
-        golden!(demo, 90);
-        golden!(after AfterResult, 100);
-        golden!(clock_compare ClockCompareResult, 100);
-        golden!(clock ClockSimulateResult, 100);
-        golden!(host_delay HostDelayResult, 100);
-        golden!(host_interrupt HostInterruptResult, 110);
-        golden!(host_nic HostNicResult, 100);
-        golden!(host_switch HostSwitchResult, 110);
-        golden!(host_timer HostTimerResult, 100);
-        golden!(path_stall PathStallResult, 132);
-        golden!(path_tcp PathTcpResult, 100);
-        golden!(path_udp PathUdpResult, 120);
-        golden!(clock_log, 100);
-        golden!(load, 100);
+        record::result_kinds!(check_samples);
+        check(&fixture::load(), include_str!("kinds/load_search.txt"));
+        check(&fixture::demo(), include_str!("kinds/demo_contest.txt"));
+        check(&fixture::bench_nts(), include_str!("kinds/bench_nts_capacities.txt"));
     }
 
     #[test]

@@ -480,7 +480,7 @@ mod tests {
 
     #[test]
     fn shapes_are_compared_with_the_published_ones() {
-        let result = fixture::bench_relay();
+        let result: BenchRelayResult = fixture::sample("bench_relay");
         let text = sentences(&result, 64).join(" ");
         assert!(text.contains("+40.49% to +132.45%") && text.contains("as published"), "{text}");
         let mut other = result;
@@ -493,7 +493,7 @@ mod tests {
 
     #[test]
     fn a_gain_is_one_of_two_engines() {
-        let mut result = fixture::bench_relay();
+        let mut result: BenchRelayResult = fixture::sample("bench_relay");
         let titles = |result: &BenchRelayResult| {
             let titles = total_columns(result).into_iter().map(|(title, _)| title);
             let titles: Vec<_> = titles.collect();
@@ -509,7 +509,7 @@ mod tests {
 
     #[test]
     fn engines_gain_over_the_first_and_over_no_relay() {
-        let mut result = fixture::bench_relay();
+        let mut result: BenchRelayResult = fixture::sample("bench_relay");
         let names = |result: &BenchRelayResult| {
             gains(result, 64).into_iter().map(|gain| gain.name).collect::<Vec<_>>()
         };
@@ -531,7 +531,7 @@ mod tests {
 
     #[test]
     fn what_was_not_measured_is_absent() {
-        let mut result = fixture::bench_relay();
+        let mut result: BenchRelayResult = fixture::sample("bench_relay");
         result.cells.iter_mut().for_each(|cell| {
             cell.repetitions.clear();
             (cell.first_copy_ns, cell.last_copy_ns) = (None, None);
@@ -542,7 +542,7 @@ mod tests {
     }
     #[test]
     fn gains_are_a_plot_with_a_table_and_absent_where_nothing_is_compared() {
-        let mut result = fixture::bench_relay();
+        let mut result: BenchRelayResult = fixture::sample("bench_relay");
         let plot = of_gains(&result);
         let view = &plot.shown.views[1];
         let names: Vec<_> = view.series.iter().map(|one| one.label.as_str()).collect();
@@ -566,7 +566,7 @@ mod tests {
 
     #[test]
     fn a_cell_without_a_round_has_no_bar() {
-        let mut result = fixture::bench_relay();
+        let mut result: BenchRelayResult = fixture::sample("bench_relay");
         result.cells[1].repetitions.clear();
         let lines = copy_bars(&result, 64, &TableStyle { colour: false, width: 80 });
         assert!(lines[2].starts_with("  1 xdp   |   ") && lines[2].ends_with("| -"), "{lines:?}");

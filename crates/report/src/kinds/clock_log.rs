@@ -258,14 +258,15 @@ mod tests {
 
     #[test]
     fn a_narrow_terminal_keeps_every_figure() {
-        let text = fixture::clock_log().text(&TableStyle { colour: false, width: 60 });
+        let text = fixture::sample::<ClockLogResult>("clock_log")
+            .text(&TableStyle { colour: false, width: 60 });
         assert!(text.contains("versus") && text.contains(" steps"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");
     }
 
     #[test]
     fn a_value_logged_once_is_no_series() {
-        let mut result = fixture::clock_log();
+        let mut result: ClockLogResult = fixture::sample("clock_log");
         result.clocks[0].offsets.truncate(1);
         result.clocks[0].corrections.clear();
         let lines = shapes(&result, &TableStyle { colour: false, width: 80 });
@@ -274,7 +275,7 @@ mod tests {
 
     #[test]
     fn offsets_pulses_and_states_are_drawn_and_no_text_becomes_markup() {
-        let mut result = fixture::clock_log();
+        let mut result: ClockLogResult = fixture::sample("clock_log");
         result.file = "<img src=x>".to_owned();
         let page = result.page();
         assert!(!page.contains("<img") && page.contains("&lt;img src=x&gt;"));
@@ -287,7 +288,7 @@ mod tests {
 
     #[test]
     fn a_long_log_keeps_its_extremes_and_makes_no_large_page() {
-        let mut result = fixture::clock_log();
+        let mut result: ClockLogResult = fixture::sample("clock_log");
         let point = |at: i32| ClockLogPoint { at_s: f64::from(at), value: f64::from(at % 7) };
         result.clocks[0].offsets = (0..100_000).map(point).collect();
         result.clocks[0].offsets[4_321].value = -9e6;
@@ -300,7 +301,8 @@ mod tests {
 
     #[test]
     fn an_empty_log_still_makes_a_page() {
-        let result = ClockLogResult { clocks: Vec::new(), lines: 0, ..fixture::clock_log() };
+        let result =
+            ClockLogResult { clocks: Vec::new(), lines: 0, ..fixture::sample("clock_log") };
         let page = result.page();
         let main = main_of(&page);
         assert!(!main.contains("NaN") && !main.contains("plot-"), "{main}");

@@ -552,7 +552,7 @@ mod tests {
     #[test]
     fn output_matches_the_expected_text() {
         let text = fixture::query(5).text(&STYLE);
-        assert_eq!(text, include_str!("query.txt").trim_end(), "\n{text}");
+        assert_eq!(text, include_str!("query_short.txt").trim_end(), "\n{text}");
         let text = fixture::query(1_000).text(&STYLE);
         assert_eq!(text, include_str!("query_long.txt").trim_end(), "\n{text}");
     }
