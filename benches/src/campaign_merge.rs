@@ -20,7 +20,7 @@ use horolog_campaign::report::{
 };
 use horolog_campaign::role::RoleKind;
 use horolog_record::{Host, LoadResult, MergedResults, rfc3339_now};
-use horolog_report::{RenderResult, table, to_json};
+use horolog_report::{RenderableResult, table, to_json};
 use tempfile::TempDir;
 
 use crate::figure::{Figure, Goal};

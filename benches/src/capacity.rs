@@ -11,7 +11,7 @@ use horolog_load::ptp::{PtpLoadTransport, PtpRequestKind, PtpRequestOptions};
 use horolog_load::ramp::Ramp;
 use horolog_load::{LoadObserver, LoadOptions, LoadProcedure, LoadRun};
 use horolog_record::{CapacitySearchGoal, LoadEngineKind, LoadResult, SearchEndReason, Trial};
-use horolog_stats::{LossGoal, SearchConfig};
+use horolog_stats::{GoalLossRatio, SearchConfig};
 
 use crate::figure::{Figure, Goal};
 use crate::metrics::MetricsReader;
@@ -90,7 +90,7 @@ pub(crate) fn flood(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
 
 /// The search that every server is put to.
 pub(crate) fn search() -> Result<LoadProcedure> {
-    let mut config = SearchConfig::new(LossGoal::new(LOSS)?, 1e3, 20e6);
+    let mut config = SearchConfig::new(GoalLossRatio::new(LOSS)?, 1e3, 20e6);
     config.final_duration = Duration::from_millis(500);
     config.duration_sum = Duration::from_millis(1500);
     Ok(LoadProcedure::Search { kind: CapacitySearchGoal::Ndr, config })

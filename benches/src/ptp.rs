@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use horolog_load::LoadProcedure;
 use horolog_load::ptp::PtpRequestOptions;
 use horolog_record::{CapacitySearchGoal, SearchEndReason};
-use horolog_stats::{LossGoal, SearchConfig};
+use horolog_stats::{GoalLossRatio, SearchConfig};
 
 use crate::capacity::{LOSS, PTP_DELAY, PTP_MONITOR};
 use crate::figure::{Figure, Goal};
@@ -45,7 +45,7 @@ pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
 
 /// The search of `capacity`, from a rate on that a master in user space takes on a busy machine.
 fn search() -> Result<LoadProcedure> {
-    let mut config = SearchConfig::new(LossGoal::new(LOSS)?, 100.0, 20e6);
+    let mut config = SearchConfig::new(GoalLossRatio::new(LOSS)?, 100.0, 20e6);
     config.final_duration = Duration::from_millis(500);
     config.duration_sum = Duration::from_millis(1500);
     Ok(LoadProcedure::Search { kind: CapacitySearchGoal::Ndr, config })

@@ -154,7 +154,7 @@ impl Listener {
     pub(crate) fn listen(
         mut self,
         until: Instant,
-        mut each: impl FnMut(&Message<'_>, &BatchPacket<'_, horolog_io::Endpoints>) -> bool,
+        mut each: impl FnMut(&Message<'_>, &BatchPacket<'_, horolog_io::DatagramEndpoints>) -> bool,
     ) -> Result<()> {
         let mut batch = Batch::new(32, MESSAGE_MAX);
         loop {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use horolog_record::{BenchRelayResult, RelayConfigurationResult, RelayEngine};
+use horolog_record::{BenchRelayResult, RelayConfigurationResult, RelayEngineKind};
 
 use crate::figure::{Figure, Goal};
 
@@ -39,7 +39,7 @@ pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
 
 fn of_cell(result: &BenchRelayResult, size: usize, children: usize) -> Result<Vec<Figure>> {
     let cell = |engine| result.cell(size, children, engine).context("an engine is missing");
-    let (send, xdp) = (cell(RelayEngine::Send)?, cell(RelayEngine::Xdp)?);
+    let (send, xdp) = (cell(RelayEngineKind::Send)?, cell(RelayEngineKind::Xdp)?);
     let name = |what: &str| format!("relay, {size} B to {children}: {what}");
     let totals = |cell: &RelayConfigurationResult| {
         let runs = cell.repetitions.iter().map(|round| round.copies_per_s).collect();

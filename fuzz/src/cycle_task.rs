@@ -3,7 +3,7 @@
 //! its terms and no shorter than the one as published.
 #![no_main]
 
-use horolog_cycle::predict::{HostCosts, PredictedHost, predict};
+use horolog_cycle::predict::{HostCosts, PredictedHostConfig, predict};
 use horolog_cycle::task::TaskSet;
 use horolog_record::{CyclePredictCost, CyclePredictCostKind as Kind, CyclePredictVerdict};
 use libfuzzer_sys::fuzz_target;
@@ -40,7 +40,7 @@ fuzz_target!(|bytes: &[u8]| {
         cost(Kind::Message, 60_000, None, Some(1_448)),
     ]);
     for (nodes, cores) in [(1, 1), (3, 2)] {
-        let machine = PredictedHost { nodes, cores, real_time_share: None };
+        let machine = PredictedHostConfig { nodes, cores, real_time_share: None };
         let prediction = match predict(&set, &costs, machine) {
             Ok(prediction) => prediction,
             Err(error) => {

@@ -2,13 +2,13 @@
 //! refused without a panic, never longer than was allowed, and a place that is read stays the same.
 #![no_main]
 
-use horolog_http::{ClientResponse, Url};
+use horolog_http::{ReceivedHttpResponse, Url};
 use libfuzzer_sys::fuzz_target;
 
 const BODY_MAX: usize = 256;
 
 fuzz_target!(|bytes: &[u8]| {
-    if let Ok(response) = ClientResponse::parse(bytes, BODY_MAX) {
+    if let Ok(response) = ReceivedHttpResponse::parse(bytes, BODY_MAX) {
         assert!(response.body.len() <= BODY_MAX && response.code <= 999);
     }
     if let Some(url) = std::str::from_utf8(bytes).ok().and_then(|text| text.parse::<Url>().ok()) {

@@ -4,7 +4,7 @@
 #![no_main]
 
 use horolog_launch::InstantTimescale;
-use horolog_launch::notation::{PresentTime, TimeNotation, Zone};
+use horolog_launch::notation::{PresentTime, TimeNotation, ZoneOrTimescale};
 use jiff::tz::TimeZone;
 use libfuzzer_sys::fuzz_target;
 
@@ -22,7 +22,7 @@ fuzz_target!(|bytes: &[u8]| {
     let utc_ns = i64::from(u32::from_le_bytes(*seconds)) * 1_000_000_000;
     let zone = TimeZone::posix(BERLIN).expect("a rule of POSIX");
     let now = PresentTime { utc_ns, tai_minus_utc_s: Some(37), zone };
-    for default in [Zone::Local, Zone::Utc, Zone::Tai] {
+    for default in [ZoneOrTimescale::Local, ZoneOrTimescale::Utc, ZoneOrTimescale::Tai] {
         match notation.resolve(&now, default, false) {
             Ok(instant) => {
                 let ahead_ns =

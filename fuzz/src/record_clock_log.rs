@@ -4,7 +4,7 @@
 
 use horolog_record::{CLOCK_LOG_LINE_MAX, ClockLogLine, ClockLogReader};
 use horolog_report::table::TableStyle;
-use horolog_report::{RenderResult as _, to_json};
+use horolog_report::{RenderableResult as _, to_json};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -8,7 +8,7 @@ use horolog_record::{
     AfterResult, CompareVerdict, LoadResult, PathUdpResult, QueryResult, ResultComparison,
 };
 use horolog_report::table::{self, TableStyle};
-use horolog_report::{RenderResult as _, csv, page_of, result_kinds, table_of, to_json};
+use horolog_report::{RenderableResult as _, csv, page_of, result_kinds, table_of, to_json};
 use libfuzzer_sys::fuzz_target;
 use serde::Serialize;
 use serde::de::DeserializeOwned;

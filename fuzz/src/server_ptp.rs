@@ -11,7 +11,7 @@ use std::net::Ipv4Addr;
 
 use horolog_server::ptp::{
     ClockPort, ClockSettings, FOREIGN_MASTERS_MAX, Outbox, PortSettings, PortState, PtpAddress,
-    PtpClockState, PtpDestination, PtpPortTransport, PtpProfile, ReceivedPtpMessage,
+    PtpClockProperties, PtpDestination, PtpPortTransport, PtpProfile, ReceivedPtpMessage,
     UnicastGrantLimits,
 };
 use horolog_time::{Monotonic, Span, Timestamp};
@@ -63,7 +63,7 @@ struct World {
     port: ClockPort,
     settings: ClockSettings,
     one_step: bool,
-    clock: PtpClockState,
+    clock: PtpClockProperties,
     now: Timestamp<Monotonic>,
 }
 
@@ -88,7 +88,7 @@ impl World {
             address: vec![192, 0, 2, 1],
             ..profile.port(1, transport, MacAddress([2, 0, 0, 0, 0, 1]))
         };
-        let clock = PtpClockState {
+        let clock = PtpClockProperties {
             usable: choices & 0x80 == 0,
             clock_class: 6,
             accuracy: 0x21,

@@ -9,10 +9,10 @@ use libfuzzer_sys::fuzz_target;
 #[path = "../../crates/server/src/transmitted_reply.rs"]
 mod transmitted_reply;
 
-use transmitted_reply::TransmittedReply;
+use transmitted_reply::TransmittedReplyKey;
 
 fuzz_target!(|bytes: &[u8]| {
-    let Some(reply) = TransmittedReply::parse(bytes) else { return };
+    let Some(reply) = TransmittedReplyKey::parse(bytes) else { return };
     if let Ok(frame) = UdpFrame::parse(bytes) {
         let (header, _) = Header::parse(frame.payload).expect("it was read");
         assert_eq!(header.mode, AssociationMode::Server);

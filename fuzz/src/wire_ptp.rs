@@ -9,7 +9,7 @@ use horolog_wire::ptp::management::data::{
 };
 use horolog_wire::ptp::management::{MANAGEMENT_ERROR_TLV_LEN, ManagementErrorTlv, ManagementTlv};
 use horolog_wire::ptp::monitor::NetSyncMonitorResponse;
-use horolog_wire::ptp::tlv::{Tlv, UNICAST_LEN_MAX, UnicastNegotiation};
+use horolog_wire::ptp::tlv::{Tlv, UNICAST_LEN_MAX, UnicastNegotiationTlv};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -20,11 +20,11 @@ fuzz_target!(|bytes: &[u8]| {
     let (again, rest) = Message::parse(&buffer).expect("what was written is read");
     assert_eq!((again, rest.len()), (message, 0));
     for tlv in message.tlvs().flatten() {
-        if let Some(Ok(unicast)) = UnicastNegotiation::from_tlv(&tlv) {
+        if let Some(Ok(unicast)) = UnicastNegotiationTlv::from_tlv(&tlv) {
             let mut buffer = [0; UNICAST_LEN_MAX];
             let length = unicast.emit(&mut buffer);
             let (back, _) = Tlv::parse(&buffer[..length]).expect("what was written is a TLV");
-            assert_eq!(UnicastNegotiation::from_tlv(&back), Some(Ok(unicast)));
+            assert_eq!(UnicastNegotiationTlv::from_tlv(&back), Some(Ok(unicast)));
         }
         if let Some(Ok(response)) = NetSyncMonitorResponse::from_tlv(&tlv) {
             let mut buffer = vec![0; NetSyncMonitorResponse::tlv_len(response.address.len())];

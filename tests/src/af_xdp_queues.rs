@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use horolog_io::{
-    Batch, BatchDevice, Endpoints, FrameEndpoints, FrameSelection, PacketSocketDevice,
+    Batch, BatchDevice, DatagramEndpoints, FrameEndpoints, FrameSelection, PacketSocketDevice,
     PacketSocketOptions, UdpDevice, UdpDeviceOptions, UdpFilter, XskDevice,
 };
 use horolog_lab::{Lab, LabConfig, LabHost};
@@ -14,7 +14,7 @@ use horolog_wire::frame::{UdpFrame, UdpFrameBuilder};
 use horolog_wire::ntp::{HEADER_LEN, PORT};
 use horolog_xdp::{
     AttachMode, Interface, InterleavedHandling, Responder, ResponderSettings, StationAddress,
-    XdpAction, XdpReplyAction, XskSocket,
+    XdpAction, XdpReplySendAction, XskSocket,
 };
 
 use crate::frames::{LISTEN, MAC, build, listen_by};
@@ -93,7 +93,7 @@ fn sender_and_receiver(lab: &Lab) -> Result<(XskDevice, PacketSocketDevice)> {
 }
 
 /// Datagrams from the client to the server, each with this payload.
-fn datagrams(lab: &Lab, payload: &[u8]) -> Batch<Endpoints> {
+fn datagrams(lab: &Lab, payload: &[u8]) -> Batch<DatagramEndpoints> {
     let [client, server] = [lab.client(), lab.server()].map(LabHost::first_interface);
     let link = FrameEndpoints {
         remote: MacAddress(server.mac),
@@ -101,11 +101,11 @@ fn datagrams(lab: &Lab, payload: &[u8]) -> Batch<Endpoints> {
         vlan: None,
         local_port: CLIENT_PORT,
     };
-    let address = Endpoints {
+    let address = DatagramEndpoints {
         remote: SocketAddr::new(server.ipv4.into(), PORT),
         local: client.ipv4.into(),
         link: Some(link),
-        ..Endpoints::default()
+        ..DatagramEndpoints::default()
     };
     let mut batch = Batch::new(BATCH, 64);
     while batch.push(address, payload) {}
@@ -182,7 +182,7 @@ pub(crate) fn oversized_datagrams_are_reported_as_truncated() -> Result<()> {
         mac: server.first_interface().mac,
     };
     responder.set_station(station, true)?;
-    let (mode, path) = (AttachMode::Native, XdpReplyAction::Redirect);
+    let (mode, path) = (AttachMode::Native, XdpReplySendAction::Redirect);
     let (socket, _attachment) = server.run(|| -> Result<_> {
         let attachment =
             responder.attach(&server_interface, mode, path, InterleavedHandling::Answer)?;
@@ -192,11 +192,11 @@ pub(crate) fn oversized_datagrams_are_reported_as_truncated() -> Result<()> {
     let mut receiver = XskDevice::new(socket, server_interface.index);
     let mut requester =
         lab.client().run(|| UdpDevice::connect(at, &UdpDeviceOptions::default()))??;
-    let mut requests = Batch::<Endpoints>::new(2, 256);
-    ensure!(requests.push(Endpoints::default(), &long_request(20)));
-    ensure!(requests.push(Endpoints::default(), &long_request(100)));
+    let mut requests = Batch::<DatagramEndpoints>::new(2, 256);
+    ensure!(requests.push(DatagramEndpoints::default(), &long_request(20)));
+    ensure!(requests.push(DatagramEndpoints::default(), &long_request(100)));
     ensure!(requester.send(&mut requests)? == 2);
-    let mut batch = Batch::<Endpoints>::new(4, 100);
+    let mut batch = Batch::<DatagramEndpoints>::new(4, 100);
     let mut count_frames = Vec::new();
     while count_frames.len() < 2 {
         let count = receiver.receive(&mut batch, TIMEOUT)?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use horolog_record::{
-    BENCH_NTS_SCHEMA, BenchCoresResult, BenchNtsResult, FindingCode, NtsCapacity, RequestMode,
+    BENCH_NTS_SCHEMA, BenchCoresResult, BenchNtsResult, FindingCode, NtsMixCapacity, RequestMode,
 };
 use libtest_mimic::Trial;
 
@@ -29,7 +29,7 @@ pub(crate) fn all() -> Vec<Trial> {
 }
 
 /// Each mix of requests is what it was to be, every authentic reply among the valid ones.
-fn check(capacity: &NtsCapacity) -> Result<()> {
+fn check(capacity: &NtsMixCapacity) -> Result<()> {
     let load = &capacity.load;
     ensure!(load.mode == RequestMode::NtpNts && load.search.is_some(), "{load:?}");
     ensure!(!has(load, FindingCode::InvalidReplies), "{:?}", load.findings);

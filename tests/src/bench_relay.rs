@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use horolog_record::{
-    BENCH_RELAY_SCHEMA, BenchRelayResult, FindingCode, RelayConfigurationResult, RelayEngine,
+    BENCH_RELAY_SCHEMA, BenchRelayResult, FindingCode, RelayConfigurationResult, RelayEngineKind,
     SearchEndReason,
 };
 use libtest_mimic::Trial;
@@ -99,7 +99,7 @@ fn totals_are_found_and_add_up() -> Result<()> {
     ensure!(result.schema == BENCH_RELAY_SCHEMA, "{}", result.schema);
     let combinations: Vec<_> =
         result.cells.iter().map(|cell| (cell.size_bytes, cell.children, cell.engine)).collect();
-    let engines = [RelayEngine::Send, RelayEngine::Sendmmsg];
+    let engines = [RelayEngineKind::Send, RelayEngineKind::Sendmmsg];
     let expected: Vec<_> = [64, 512]
         .into_iter()
         .flat_map(|size| [1, 3].into_iter().flat_map(move |n| engines.map(|e| (size, n, e))))
@@ -132,7 +132,7 @@ fn packets_missed_by_receivers_lower_the_rate() -> Result<()> {
         let output = run_to_end(&mut command, TIMEOUT)?;
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let result = result(directory.path())?;
-        let cell = result.cell(64, 2, RelayEngine::Send).context("no cell")?;
+        let cell = result.cell(64, 2, RelayEngineKind::Send).context("no cell")?;
         let round = cell.repetitions.first().context("no round")?;
         ensure!(!limited || round.upper.is_some(), "no loss was met: {round:?}");
         cell.copies_per_s().context("no rate")

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use horolog_record::{
-    CycleTestDetectionKind as Notice, CycleTestFault, CycleTestGrade, CycleTestResult,
+    CycleTestDetectionKind as Notice, CycleTestFaultResult, CycleTestGrade, CycleTestResult,
     CycleTestRunResult, FindingCode, ScorecardCriterion, SearchEndReason,
 };
 use horolog_sys::namespace::die_with_parent;
@@ -77,7 +77,7 @@ fn all_detected(run: &CycleTestRunResult, kind: Notice) -> u64 {
 }
 
 /// Recovered from, in the time that the rest of the run has.
-fn recovered(fault: &CycleTestFault) -> Result<u64> {
+fn recovered(fault: &CycleTestFaultResult) -> Result<u64> {
     let after_ns = fault.recovered_after_ns.with_context(|| format!("{fault:?}"))?;
     ensure!(after_ns < 3_000_000_000, "{fault:?}");
     Ok(after_ns)

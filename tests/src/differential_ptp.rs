@@ -10,7 +10,9 @@ use std::thread;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use horolog_server::ClockPage;
-use horolog_server::ptp::{DelayReqContext, DelayResponder, DelayResponse, ptp_time_of_page};
+use horolog_server::ptp::{
+    DelayReqClassification, DelayResponder, DelayResponse, ptp_time_of_page,
+};
 use horolog_sys::affinity::{allowed_cores, pin_to_core};
 use horolog_sys::clock::ClockMonotonic;
 use horolog_sys::netlink::Prefix;
@@ -155,7 +157,7 @@ fn message(
         hybrid: answers.hybrid,
         monitor: answers.monitor.then(|| monitor(transport)),
     };
-    let context = DelayReqContext { group, granted: false, admitted };
+    let context = DelayReqClassification { group, granted: false, admitted };
     port.respond_to_bytes(request, context, receive).ok()
 }
 

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use anyhow::Result;
 use horolog_load::clients::{self, LaneClients, SimulatedClientNetwork};
 use horolog_load::ptp::{PtpLoadTransport, PtpRequestKind, PtpRequestOptions};
-use horolog_load::request::{FrameTemplate, LaneFrameParameters, PtpFrameParameters};
+use horolog_load::request::{LaneFrameParameters, LaneFrameTemplate, PtpFrameParameters};
 use horolog_load::schedule;
 use horolog_load::token::RequestTokenCodec;
 use horolog_sys::clock::{ClockMonotonic, realtime_minus_monotonic};
@@ -173,7 +173,7 @@ impl World {
 
     /// The same with counts of this many intervals for each CPU.
     pub(crate) fn load_with_intervals(&self, interface: u32, intervals: u32) -> Result<Generator> {
-        let template = FrameTemplate::new(&match self.ptp {
+        let template = LaneFrameTemplate::new(&match self.ptp {
             None => LaneFrameParameters { source_port: 0, ..self.frames(0) },
             Some(_) => self.frames(0),
         });

@@ -20,7 +20,7 @@ use anyhow::{Context, Result, bail, ensure};
 use horolog_lab::{HOSTS_MAX, Lab, LabConfig, LabError, LabHost, LabSummary};
 use horolog_sys::ethtool;
 use horolog_sys::namespace::{NetNs, delete_named, die_with_parent};
-use horolog_sys::netlink::{Netlink, NetlinkError, Prefix, VethEnd, VethPair};
+use horolog_sys::netlink::{Netlink, NetlinkError, Prefix, VethEndConfig, VethPairConfig};
 
 use crate::process::signal;
 use crate::xdp_relay_changes::{self, RELAY_HELPER};
@@ -155,7 +155,7 @@ pub(crate) fn ethtool_works_on_veth() -> Result<()> {
     );
     lab.client().run(|| -> Result<()> {
         let before = ethtool::channels(&interface)?;
-        ethtool::set_channels(&interface, &ethtool::Channels { rx: 1, tx: 1, ..before })?;
+        ethtool::set_channels(&interface, &ethtool::NicQueueCounts { rx: 1, tx: 1, ..before })?;
         let after = ethtool::channels(&interface)?;
         ensure!((after.rx, after.tx, after.rx_max) == (1, 1, before.rx_max), "{after:?}");
         for on in [true, false] {
@@ -242,8 +242,8 @@ pub(crate) fn neighbours_are_resolved() -> Result<()> {
 pub(crate) fn links_can_be_changed() -> Result<()> {
     let (here, there) = (NetNs::anonymous()?, NetNs::anonymous()?);
     let mut netlink = here.run(Netlink::open)??;
-    let end = |name: &str| VethEnd { name: name.to_owned(), mac: None };
-    netlink.create_veth(&VethPair {
+    let end = |name: &str| VethEndConfig { name: name.to_owned(), mac: None };
+    netlink.create_veth(&VethPairConfig {
         local: end("a"),
         peer: end("b"),
         peer_namespace: here.as_fd(),
@@ -459,8 +459,8 @@ fn hold() -> Result<Infallible> {
     let lab = Lab::new(&LabConfig::default())?;
     let mut netlink = Netlink::open()?;
     for host in lab.hosts() {
-        let end = |name: String| VethEnd { name, mac: None };
-        netlink.create_veth(&VethPair {
+        let end = |name: String| VethEndConfig { name, mac: None };
+        netlink.create_veth(&VethPairConfig {
             local: end(format!("watch-{}", host.name)),
             peer: end("watched".to_owned()),
             peer_namespace: host.netns.as_fd(),

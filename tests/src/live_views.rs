@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
-use horolog_record::{FindingCode, LoadResult, NtsKeResult, PathStallResult};
+use horolog_record::{FindingCode, LoadResult, NtsKeLoadResult, PathStallResult};
 use horolog_sys::namespace::die_with_parent;
 use horolog_sys::pseudo_terminal::PseudoTerminal;
 use libtest_mimic::Trial;
@@ -283,7 +283,7 @@ fn an_nts_ke_load_is_shown_live_and_a_key_ends_it() -> Result<()> {
     run.press("q")?;
     let (status, _, screen) = run.end()?;
     ensure!(status == 0 && screen.restored == 1, "{status}: {}", screen.text());
-    let result: NtsKeResult = parse(&fs::read(&path)?)?;
+    let result: NtsKeLoadResult = parse(&fs::read(&path)?)?;
     ensure!(result.trials[0].received > 0, "{result:?}");
     ensure!(result.findings.iter().any(|one| one.code == FindingCode::Interrupted), "{result:?}");
     Ok(())

@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig, LabHost, RunningProgram};
 use horolog_record::{
-    FindingCode, LoadEngineKind, LoadResult, NtsKeFailureReason, NtsKeResult, RequestMode,
+    FindingCode, LoadEngineKind, LoadResult, NtsKeFailureReason, NtsKeLoadResult, RequestMode,
 };
 use libtest_mimic::Trial;
 use tempfile::TempDir;
@@ -262,7 +262,7 @@ fn chronyd_establishes_keys() -> Result<()> {
     let other = tempfile::tempdir_in(directory.path())?;
     let [stranger, _] = crate::load_modes::certificate(other.path())?;
     let target = server_address(&lab, false)?.ip().to_string();
-    let run = |ca: &str| -> Result<(Option<i32>, NtsKeResult)> {
+    let run = |ca: &str| -> Result<(Option<i32>, NtsKeLoadResult)> {
         let mut command = lab.client().command(binary()?);
         command.args(["load", "nts-ke", &target, "--nts-name", NAME, "--ca", ca]);
         let output = run_to_end(command.args(["-c", "3", "-t", "0.5", "--json", "-"]), TIMEOUT)?;
@@ -305,7 +305,7 @@ fn an_expired_certificate_yields_no_keys() -> Result<()> {
         let mut command = lab.client().command(binary()?);
         command.args(["load", "nts-ke", &target, "-c", "2", "-t", "0.3", "--json", "-"]);
         let output = run_to_end(command.args(trust), TIMEOUT)?;
-        let result: NtsKeResult = parse(&output.stdout)?;
+        let result: NtsKeLoadResult = parse(&output.stdout)?;
         let trial = result.trials.first().context("no trial")?;
         ensure!(output.status.code() == Some(1) && trial.received == 0, "{trial:?}");
         ensure!(trial.failures.get(&NtsKeFailureReason::Tls) == Some(&trial.sent), "{trial:?}");
@@ -345,7 +345,7 @@ fn an_interrupt_keeps_the_result_of_every_mode() -> Result<()> {
     }
     let mut command = lab.client().command(binary()?);
     command.args(["load", "nts-ke", &target, "-c", "2", "-t", "60"]).args(trust);
-    let result: NtsKeResult = parse(interrupted(&mut command)?.as_bytes())?;
+    let result: NtsKeLoadResult = parse(interrupted(&mut command)?.as_bytes())?;
     let trial = result.trials.first().context("no trial")?;
     ensure!(trial.received > 0 && trial.lost == trial.sent - trial.received, "{trial:?}");
     Ok(())

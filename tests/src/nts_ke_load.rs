@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result, ensure};
 use horolog_record::{
-    CapacitySearchGoal, NtsKeFailureReason, NtsKeResult, SearchEndReason, SearchResult,
+    CapacitySearchGoal, CapacitySearchResult, NtsKeFailureReason, NtsKeLoadResult, SearchEndReason,
 };
 use libtest_mimic::Trial;
 
@@ -23,7 +23,7 @@ pub(crate) fn all() -> Vec<Trial> {
 }
 
 /// A search at low rates, short and patient with a busy machine; what it ended with.
-fn search(nts: &WithNts, arguments: &[&str]) -> Result<(Option<i32>, NtsKeResult)> {
+fn search(nts: &WithNts, arguments: &[&str]) -> Result<(Option<i32>, NtsKeLoadResult)> {
     let (target, trust) = (nts.at.ip().to_string(), nts.trust().display().to_string());
     let mut command = nts.lab.client().command(binary()?);
     command.args(["load", "nts-ke", &target, "--ca", &trust, "-t", "0.5", "--timeout", "3s"]);
@@ -31,7 +31,7 @@ fn search(nts: &WithNts, arguments: &[&str]) -> Result<(Option<i32>, NtsKeResult
     Ok((output.status.code(), parse(&output.stdout)?))
 }
 
-fn found(result: &NtsKeResult) -> Result<&SearchResult> {
+fn found(result: &NtsKeLoadResult) -> Result<&CapacitySearchResult> {
     result.search.as_ref().context("no search in the result")
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use horolog_io::{
-    Batch, BatchDevice, Endpoints, FrameSelection, PacketSocketDevice, PacketSocketError,
+    Batch, BatchDevice, DatagramEndpoints, FrameSelection, PacketSocketDevice, PacketSocketError,
     PacketSocketOptions, UdpDevice, UdpDeviceOptions, UdpFilter,
 };
 use horolog_lab::{Lab, LabConfig, LabHost};
@@ -148,7 +148,7 @@ pub(crate) fn a_listener_answers_raw_frames() -> Result<()> {
         let mut frames = Batch::new(4, FRAME_BYTES);
         push(&mut frames, &request, b"question");
         ensure!(client.send(&mut frames)? == 1);
-        let mut datagrams = Batch::<Endpoints>::new(4, 128);
+        let mut datagrams = Batch::<DatagramEndpoints>::new(4, 128);
         ensure!(listener.receive(&mut datagrams, TIMEOUT)? == 1, "no request came");
         let received = datagrams.packet(0);
         ensure!(received.bytes == b"question", "{received:?}");

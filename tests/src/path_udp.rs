@@ -13,7 +13,7 @@ use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig, LabHost, RunningProgram};
 use horolog_record::{FindingCode, PathUdpResult, PathUdpRow, UdpRowEndReason};
 use horolog_sys::datagram::{MsghdrBuffers, WaitMode};
-use horolog_sys::socket::Socket;
+use horolog_sys::socket::DatagramSocket;
 use horolog_wire::path_probe::{HEADER_LEN, HELLO_LEN, Header, PORT, PathDatagramKind, short};
 use horolog_wire::stamp;
 use libtest_mimic::Trial;
@@ -213,7 +213,7 @@ fn traffic_classes_are_recorded_at_both_ends() -> Result<()> {
 
     let at = path.via(9_001);
     let listener = path.lab.server().run(|| -> Result<_> {
-        let socket = Socket::udp(at)?;
+        let socket = DatagramSocket::udp(at)?;
         socket.bind(at)?;
         socket.set_receive_timeout(TIMEOUT)?;
         socket.enable_traffic_class(at, true)?;

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use horolog_wire::ptp::monitor::{self, CurrentDataSet, NetSyncMonitorResponse, ParentDataSet};
-use horolog_wire::ptp::tlv::{UNICAST_LEN_MAX, UnicastNegotiation};
+use horolog_wire::ptp::tlv::{UNICAST_LEN_MAX, UnicastNegotiationTlv};
 use horolog_wire::ptp::{
     Header, Message, MessageType, PortIdentity, PtpFlags, PtpMessageBody, PtpTimestamp,
 };
@@ -65,8 +65,8 @@ impl PtpRequest {
             }
             PtpMessageBody::DelayReq(_) => RequestKind::Delay,
             PtpMessageBody::Signaling(_) => {
-                match UnicastNegotiation::from_tlv(&tlvs.next()?)?.ok()? {
-                    UnicastNegotiation::Request { kind, log_interval, duration_s } => {
+                match UnicastNegotiationTlv::from_tlv(&tlvs.next()?)?.ok()? {
+                    UnicastNegotiationTlv::Request { kind, log_interval, duration_s } => {
                         RequestKind::Messages { kind, log_interval, duration_s }
                     }
                     _ => return None,
@@ -105,19 +105,19 @@ impl PtpRequest {
     }
 
     /// The same of one TLV, to the client that asks.
-    pub(crate) fn negotiation(&self, unicast: UnicastNegotiation) -> Datagram {
+    pub(crate) fn negotiation(&self, unicast: UnicastNegotiationTlv) -> Datagram {
         let mut tlv = [0; UNICAST_LEN_MAX];
         let length = unicast.emit(&mut tlv);
         self.signaling(self.port, &tlv[..length])
     }
 
     /// The grant of what is asked for, if it is messages, for so many seconds.
-    pub(crate) fn grant(&self, kind: MessageType, duration_s: u32) -> UnicastNegotiation {
+    pub(crate) fn grant(&self, kind: MessageType, duration_s: u32) -> UnicastNegotiationTlv {
         let log_interval = match self.wanted {
             RequestKind::Messages { log_interval, .. } => log_interval,
             RequestKind::Delay | RequestKind::Monitor => 0,
         };
-        UnicastNegotiation::Grant { kind, log_interval, duration_s, renewal_invited: false }
+        UnicastNegotiationTlv::Grant { kind, log_interval, duration_s, renewal_invited: false }
     }
 
     /// All that this request is owed.

@@ -15,7 +15,7 @@ use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig, LabHost, RunningProgram};
 use horolog_relay::{ChildListing, RelayListing};
 use horolog_sys::netlink::Prefix;
-use horolog_sys::socket::Socket;
+use horolog_sys::socket::DatagramSocket;
 use libtest_mimic::Trial;
 use tempfile::TempDir;
 
@@ -137,7 +137,7 @@ pub(crate) fn table(listen: impl Into<SocketAddr>, children: &[SocketAddr]) -> S
 /// A socket with room for all that comes while a busy machine does something else.
 pub(crate) fn bind(host: &LabHost, at: SocketAddr) -> Result<UdpSocket> {
     let open = || -> io::Result<UdpSocket> {
-        let socket = Socket::udp(at)?;
+        let socket = DatagramSocket::udp(at)?;
         socket.set_receive_buffer(RECEIVE_BYTES)?;
         socket.bind(at)?;
         Ok(socket.as_fd().try_clone_to_owned()?.into())

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig, LabHost, LabInterface};
 use horolog_relay::RoutingTableSpec;
-use horolog_sys::netlink::{Netlink, Prefix, VethEnd, VethPair};
+use horolog_sys::netlink::{Netlink, Prefix, VethEndConfig, VethPairConfig};
 use libtest_mimic::Trial;
 
 use crate::process::{TIMEOUT, binary, run_to_end, signal_to};
@@ -85,8 +85,8 @@ fn recreate_link(near: &LabHost, far: &LabHost) -> Result<()> {
     let (one, other) = (&near.interfaces[0], far.first_interface());
     near.netlink()?.delete_link(one.index)?;
     thread::sleep(DETECTION_TIME);
-    let end = |name: &str, mac| VethEnd { name: name.to_owned(), mac: Some(mac) };
-    near.netlink()?.create_veth(&VethPair {
+    let end = |name: &str, mac| VethEndConfig { name: name.to_owned(), mac: Some(mac) };
+    near.netlink()?.create_veth(&VethPairConfig {
         local: end(&one.name, one.mac),
         peer: end(&other.name, other.mac),
         peer_namespace: far.netns.as_fd(),

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig, LabHost};
 use horolog_sys::netlink::Prefix;
-use horolog_sys::socket::Socket;
+use horolog_sys::socket::DatagramSocket;
 use libtest_mimic::Trial;
 use tempfile::TempDir;
 
@@ -433,7 +433,7 @@ fn packets_of_a_local_program_are_sent_once(engine: &str, ipv6: bool) -> Result<
     comes(0..500)?;
     // That somebody here has joined the group on that interface doubles nothing. Over IPv6 the
     // kernel gives it to whoever has joined the group anywhere, and so to the relay once more.
-    let listener = host.run(|| Socket::udp(any_port))??;
+    let listener = host.run(|| DatagramSocket::udp(any_port))??;
     if !ipv6 {
         listener.join(group, own)?;
     }

@@ -9,7 +9,7 @@ use std::thread;
 use anyhow::{Context, Result, anyhow, ensure};
 use horolog_load::clients::{LaneClients, source_port};
 use horolog_load::ptp::{self, PtpRequestKind, PtpRequestOptions};
-use horolog_load::request::{FrameTemplate, RequestTimestamps};
+use horolog_load::request::{LaneFrameTemplate, RequestTimestamps};
 use horolog_load::schedule::{FRACTION_BITS, exponential_quantiles, scale_interval};
 use horolog_load::token::{EchoedTimestamp, RequestId};
 use horolog_stats::buckets::{MAX_VALUE, TEST_VECTORS, bucket_index};
@@ -93,7 +93,7 @@ fn make_all(world: &World, generator: &Generator, core: u32, random: &mut Random
     let clients = world.lane_clients(LANE);
     let begun = lane(clients, now);
     generator.set_lane(core, &begun);
-    let template = FrameTemplate::new(&world.frames(LANE));
+    let template = LaneFrameTemplate::new(&world.frames(LANE));
     if world.interleaved {
         (0..world.clients()).for_each(|client| generator.set_origin(client, random.next()));
     }
@@ -126,7 +126,7 @@ fn make_all(world: &World, generator: &Generator, core: u32, random: &mut Random
 /// Checks a request against what the engines in Rust would send, and by parsing it.
 fn check_request(
     world: &World,
-    template: &FrameTemplate,
+    template: &LaneFrameTemplate,
     frame: &[u8],
     (question, origin): (RequestId, u64),
 ) -> Result<()> {

@@ -16,7 +16,7 @@ use horolog_wire::ptp::message::{
     ANNOUNCE_LEN, DELAY_RESP_LEN, MANAGEMENT_LEN, PDELAY_LEN, SIGNALING_LEN, TIMESTAMP_MESSAGE_LEN,
 };
 use horolog_wire::ptp::monitor::REQUEST_TLV;
-use horolog_wire::ptp::tlv::{UNICAST_LEN_MAX, UnicastNegotiation};
+use horolog_wire::ptp::tlv::{UNICAST_LEN_MAX, UnicastNegotiationTlv};
 use horolog_wire::ptp::{
     ETHER_TYPE, EVENT_PORT, GENERAL_PORT, IPV6_PADDING_LEN, MULTICAST_IPV4, MULTICAST_IPV6,
     MULTICAST_MAC, MessageType, VERSION,
@@ -85,7 +85,7 @@ fn right(random: &mut Random) -> Vec<u8> {
     match kind {
         MessageType::DelayReq if random.within(0..=1) == 0 => bytes.extend(REQUEST_TLV),
         MessageType::Signaling => {
-            let request = UnicastNegotiation::Request {
+            let request = UnicastNegotiationTlv::Request {
                 kind: random.pick(&[
                     MessageType::Announce,
                     MessageType::Sync,

@@ -17,7 +17,7 @@ use anyhow::{Result, ensure};
 use horolog_lab::{Lab, LabConfig, LabHost, RunningProgram};
 use horolog_source::SockSample;
 use horolog_sys::clock::ClockRealtime;
-use horolog_sys::shared_memory::SharedMemory;
+use horolog_sys::shared_memory::SysvSharedMemory;
 use horolog_time::{Clock, NS_PER_S, Span};
 use horolog_wire::ntp::{Header, LeapIndicator};
 use libtest_mimic::Trial;
@@ -215,7 +215,7 @@ impl Feeder {
 
     /// Samples in shared memory, which goes with the feeder.
     fn shm(offset: Span) -> Result<Self> {
-        let memory = Segment(SharedMemory::attach(0x4e54_5030 + i32::from(SHM_UNIT), 0o666)?);
+        let memory = Segment(SysvSharedMemory::attach(0x4e54_5030 + i32::from(SHM_UNIT), 0o666)?);
         Ok(Self::start(offset, move |offset| memory.write(offset)))
     }
 
@@ -249,7 +249,7 @@ impl Drop for Feeder {
 }
 
 /// A segment that is removed when it is dropped.
-struct Segment(SharedMemory<24>);
+struct Segment(SysvSharedMemory<24>);
 
 impl Segment {
     /// Writes a sample in mode 1: the count moves before and after.
@@ -287,7 +287,7 @@ pub(crate) struct Unit(pub(crate) u8);
 impl Drop for Unit {
     fn drop(&mut self) {
         // What cannot be removed is found by whoever looks at `ipcs`.
-        let attached = SharedMemory::<24>::attach(0x4e54_5030 + i32::from(self.0), 0o666);
+        let attached = SysvSharedMemory::<24>::attach(0x4e54_5030 + i32::from(self.0), 0o666);
         let _ = attached.and_then(|memory| memory.remove());
     }
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig, LabHost};
-use horolog_record::{LoadResult, NtsKeResult, NtsKeTrial};
+use horolog_record::{LoadResult, NtsKeLoadResult, NtsKeTrial};
 use libtest_mimic::Trial;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -209,7 +209,7 @@ fn an_nts_ke_load_has_a_live_page() -> Result<()> {
     command.args(["-t", "1", "-c", "4", "--timeout", "3s", "--search", "pdr", "-r", "20-40"]);
     let loading = Loading::of(command)?;
     let values = loading.last(host)?;
-    let result: NtsKeResult = loading.result()?;
+    let result: NtsKeLoadResult = loading.result()?;
     let sum = |of: fn(&NtsKeTrial) -> u64| result.trials.iter().map(of).sum::<u64>();
     let (sent, received) = (sum(|trial| trial.sent), sum(|trial| trial.received));
     let snapshots = values["snapshots"].as_array().context("no looks")?;

@@ -15,7 +15,7 @@ use horolog_sys::signal::InterruptibleThread;
 use horolog_time::Clock;
 use horolog_xdp::{
     RelayChild, RelayChildCounts, RelayGroup, RelayPrograms, STREAM_MARK_LEN, StreamFrameTemplate,
-    StreamLane, StreamSink, StreamSource, StreamTrial,
+    StreamLane, StreamSink, StreamSource, StreamTrialExpectation,
 };
 
 use crate::random::Random;
@@ -55,7 +55,7 @@ pub(crate) fn full_batches_from_every_core_reach_remaining_children() -> Result<
             })
             .collect();
         let _attached = attached?;
-        sink.begin_trial(&StreamTrial {
+        sink.begin_trial(&StreamTrialExpectation {
             number: 1,
             lanes: cores.len() as u32,
             children: CHILDREN as u32,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use horolog_report::table::TableStyle;
-use horolog_report::{MeasuredResult, RenderResult, to_json};
+use horolog_report::{MeasuredResult, RenderableResult, to_json};
 use serde::Serialize;
 
 use crate::ci::{self, CiOutputArgs};
@@ -146,11 +146,11 @@ impl<const N: usize> ResultFiles<N> {
 impl ResultFiles<2> {
     /// Writes a result to its JSON and HTML files, stores and prints it, as
     /// [`ResultFiles::write_with`].
-    pub(crate) fn write<R: Serialize + RenderResult>(
+    pub(crate) fn write<R: Serialize + RenderableResult>(
         self,
         result: &R,
     ) -> Result<(), CommandFailure> {
-        self.write_with(result, [to_json, RenderResult::page], RenderResult::text)
+        self.write_with(result, [to_json, RenderableResult::page], RenderableResult::text)
     }
 
     /// Evaluates the limits, and writes, stores and prints the result. Fails with status 1 if a
@@ -160,7 +160,7 @@ impl ResultFiles<2> {
         result: &mut R,
         limits: &[MetricLimit<R>],
     ) -> Result<(), CommandFailure> {
-        self.finish_with(result, limits, [to_json, RenderResult::page])
+        self.finish_with(result, limits, [to_json, RenderableResult::page])
     }
 }
 
@@ -174,7 +174,7 @@ impl<const N: usize> ResultFiles<N> {
     ) -> Result<(), CommandFailure> {
         let evaluated = limits.iter().map(|limit| limit.evaluate(result)).collect();
         *result.judgement().0 = evaluated;
-        self.write_with(result, renderers, RenderResult::text)?;
+        self.write_with(result, renderers, RenderableResult::text)?;
         let (limits, findings) = result.judgement();
         check_limits(limits)?;
         check_findings(findings)

@@ -11,7 +11,7 @@ use horolog_record::{
 use horolog_sys::affinity::{self, RealTimeSchedulingOutcome};
 use horolog_sys::dma_latency::DmaLatencyRequest;
 use horolog_sys::explain::explain;
-use horolog_sys::memory::LockedMemory;
+use horolog_sys::memory::LockedMemoryGuard;
 use horolog_sys::thread_usage::timer_slack_ns;
 use thiserror::Error;
 
@@ -29,7 +29,7 @@ pub const REAL_TIME_ADVICE: &str =
 /// Host conditions that are in force during the lifetime of this value.
 #[derive(Debug)]
 pub struct MeasurementConditions {
-    _locked_memory: Option<LockedMemory>,
+    _locked_memory: Option<LockedMemoryGuard>,
     _dma_latency: Option<DmaLatencyRequest>,
     record: HostConditions,
 }
@@ -39,7 +39,7 @@ impl MeasurementConditions {
     /// (`/dev/cpu_dma_latency` at 0 µs).
     #[must_use]
     pub fn apply(hold_awake: bool) -> Self {
-        let memory = LockedMemory::lock();
+        let memory = LockedMemoryGuard::lock();
         let latency = hold_awake.then(|| DmaLatencyRequest::hold(0));
         let record = HostConditions {
             memory_locked: memory.is_ok(),

@@ -7,14 +7,14 @@ use std::hint::black_box;
 use std::process::ExitCode;
 
 use horolog_cycle::mark::PeriodPhase;
-use horolog_cycle::program::{PeriodicProgram, ProgramPeriod, serve};
+use horolog_cycle::program::{CurrentProgramPeriod, PeriodicProgram, serve};
 
 struct Sum {
     numbers: Vec<u64>,
 }
 
 impl PeriodicProgram for Sum {
-    fn period(&mut self, period: &ProgramPeriod<'_>) -> bool {
+    fn period(&mut self, period: &CurrentProgramPeriod<'_>) -> bool {
         for number in &mut self.numbers {
             *number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(period.cycle());
         }

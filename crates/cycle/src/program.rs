@@ -16,18 +16,18 @@ use crate::mark::{MARK_MAX, PeriodPhase, ProgramCommand, ProgramMark, SOCKET_VAR
 pub trait PeriodicProgram {
     /// Does the work of one period and returns true if it succeeded. A failed period is counted as
     /// such, and the next one follows regardless.
-    fn period(&mut self, period: &ProgramPeriod<'_>) -> bool;
+    fn period(&mut self, period: &CurrentProgramPeriod<'_>) -> bool;
 }
 
 /// Period in progress, of a program.
 #[derive(Debug)]
-pub struct ProgramPeriod<'a> {
+pub struct CurrentProgramPeriod<'a> {
     socket: &'a UnixDatagram,
     cycle: u64,
     due: Timestamp<Monotonic>,
 }
 
-impl ProgramPeriod<'_> {
+impl CurrentProgramPeriod<'_> {
     /// Returns the number of the period, from 0.
     #[must_use]
     pub const fn cycle(&self) -> u64 {
@@ -86,7 +86,8 @@ fn serve_at(socket: &UnixDatagram, program: &mut impl PeriodicProgram) -> io::Re
         match ProgramCommand::parse(&buffer[..len]) {
             Some(ProgramCommand::Release { cycle, due_ns }) => {
                 send_line(socket, ProgramMark::Begin)?;
-                let period = ProgramPeriod { socket, cycle, due: Timestamp::from_ns(due_ns) };
+                let period =
+                    CurrentProgramPeriod { socket, cycle, due: Timestamp::from_ns(due_ns) };
                 let succeeded = program.period(&period);
                 send_line(socket, if succeeded { ProgramMark::End } else { ProgramMark::Failed })?;
                 periods += 1;
@@ -108,7 +109,7 @@ mod tests {
     struct Odd(Vec<u64>);
 
     impl PeriodicProgram for Odd {
-        fn period(&mut self, period: &ProgramPeriod<'_>) -> bool {
+        fn period(&mut self, period: &CurrentProgramPeriod<'_>) -> bool {
             self.0.push(period.cycle());
             assert_eq!(period.due().as_ns(), 7);
             period.phase(PeriodPhase::Barrier).unwrap();

@@ -19,7 +19,7 @@ const STEP_MAX_S: f64 = 10.0;
 
 const STEPS_MAX: f64 = 10_000.0;
 
-type Matrix = [[f64; 3]; 3];
+type Matrix3x3 = [[f64; 3]; 3];
 
 /// Process noise of the three states.
 #[derive(Clone, Copy, Debug)]
@@ -72,14 +72,14 @@ impl Innovation {
 
 /// Kalman filter of one clock.
 #[derive(Clone, Debug)]
-pub(crate) struct Kalman {
+pub(crate) struct KalmanFilter {
     at: Timestamp<Monotonic>,
     state: [f64; 3],
-    covariance: Matrix,
+    covariance: Matrix3x3,
     noise: ProcessNoise,
 }
 
-impl Kalman {
+impl KalmanFilter {
     /// Creates a filter from the phase (ns) and frequency (ppb) of a clock at `at`, and their
     /// variances.
     pub(crate) fn new(
@@ -188,11 +188,11 @@ fn dot(a: [f64; 3], b: [f64; 3]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-fn transpose(matrix: &Matrix) -> Matrix {
+fn transpose(matrix: &Matrix3x3) -> Matrix3x3 {
     [0, 1, 2].map(|column| [matrix[0][column], matrix[1][column], matrix[2][column]])
 }
 
-fn multiply(a: &Matrix, b: &Matrix) -> Matrix {
+fn multiply(a: &Matrix3x3, b: &Matrix3x3) -> Matrix3x3 {
     let columns = transpose(b);
     a.map(|row| columns.map(|column| dot(row, column)))
 }
@@ -203,8 +203,8 @@ mod tests {
 
     use super::*;
 
-    fn start(oscillator: &OscillatorModel) -> Kalman {
-        Kalman::new(oscillator, Timestamp::from_ns(0), (0.0, 0.0), (1e6, 1e8))
+    fn start(oscillator: &OscillatorModel) -> KalmanFilter {
+        KalmanFilter::new(oscillator, Timestamp::from_ns(0), (0.0, 0.0), (1e6, 1e8))
     }
 
     fn second(count: i64) -> Timestamp<Monotonic> {
@@ -212,7 +212,7 @@ mod tests {
     }
 
     /// Feeds exact phases, one each second.
-    fn follow(filter: &mut Kalman, from: i64, to: i64, phase: impl Fn(f64) -> f64) {
+    fn follow(filter: &mut KalmanFilter, from: i64, to: i64, phase: impl Fn(f64) -> f64) {
         for count in from..to {
             filter.advance(second(count));
             let innovation = filter.innovation(phase(count as f64), 100.0);

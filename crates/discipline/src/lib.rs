@@ -53,7 +53,7 @@ pub use log::{ClockErrorLogEntry, PulseVerdict};
 pub use oscillator::{OscillatorModel, TemperatureCycle};
 pub use plausibility::{
     ImplausibilityReason, PlausibilityEvidence, PlausibilityJudge, PlausibilityReason,
-    PlausibilityReference, PlausibilityRules, is_within_a_day, rollover_count,
+    PlausibilityReference, PlausibilityRuleParameters, is_within_a_day, rollover_count,
 };
 pub use pulse::{LabelledPulse, Pulse, Sentence};
 pub use reject::{PulseRejectReason, SentenceRejectReason};

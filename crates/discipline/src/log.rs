@@ -82,9 +82,9 @@ impl ClockErrorLogEntry {
 }
 
 /// Display of a value, or of a dash for `None`.
-struct OrDash<T>(Option<T>);
+struct ValueOrDash<T>(Option<T>);
 
-impl<T: fmt::Display> fmt::Display for OrDash<T> {
+impl<T: fmt::Display> fmt::Display for ValueOrDash<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Some(value) => value.fmt(f),
@@ -101,16 +101,16 @@ impl fmt::Display for ClockErrorLogEntry {
             "{} utc={} measured={}ns innovation={:.1}ns {} offset={}ns ±{:.1}ns \
              frequency={:.3}ppb noise={:.1}ns command={:.3}ppb step={}ns {}",
             self.monotonic_ns,
-            OrDash(self.utc_ns),
-            OrDash(self.measured_ns),
-            OrDash(self.innovation_ns),
+            ValueOrDash(self.utc_ns),
+            ValueOrDash(self.measured_ns),
+            ValueOrDash(self.innovation_ns),
             self.verdict.name(),
-            OrDash(self.offset_ns),
-            OrDash(self.uncertainty_ns),
-            OrDash(self.frequency_ppb),
+            ValueOrDash(self.offset_ns),
+            ValueOrDash(self.uncertainty_ns),
+            ValueOrDash(self.frequency_ppb),
             self.noise_ns,
-            OrDash(self.command_ppb),
-            OrDash(self.step_ns),
+            ValueOrDash(self.command_ppb),
+            ValueOrDash(self.step_ns),
             self.state,
         )
     }

@@ -144,7 +144,7 @@ impl std::fmt::Display for PlausibilityReference {
 /// Parameters of the rules by which times are judged: the date of the build, and the times of this
 /// host at the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PlausibilityRules {
+pub struct PlausibilityRuleParameters {
     /// The build's date.
     pub build: Timestamp<Utc>,
     /// Time after the build until which times are plausible.
@@ -155,7 +155,7 @@ pub struct PlausibilityRules {
     pub rtc: Option<Span>,
 }
 
-impl PlausibilityRules {
+impl PlausibilityRuleParameters {
     /// Lower limit of the build's date, 2026-01-01T00:00:00Z: no build is older.
     pub const BUILD_MIN: Timestamp<Utc> = Timestamp::from_ns(1_767_225_600 * NS_PER_S);
     /// Years beyond the build that are plausible by default.
@@ -241,7 +241,7 @@ impl PlausibilityRules {
     }
 }
 
-impl Default for PlausibilityRules {
+impl Default for PlausibilityRuleParameters {
     fn default() -> Self {
         let validity = Self::span_of_years(Self::DEFAULT_VALIDITY_YEARS);
         Self { build: Self::BUILD_MIN, validity, saved: None, rtc: None }
@@ -283,7 +283,7 @@ pub struct PlausibilityEvidence<'a> {
 /// Judge of the times of one source, which remembers the last plausible one.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct PlausibilityJudge {
-    rules: PlausibilityRules,
+    rules: PlausibilityRuleParameters,
     /// Last plausible time. Times that merely continue a confirmed one do not replace it, so that a
     /// source cannot shift it by many small jumps.
     anchor: Option<LastPlausibleTime>,
@@ -295,7 +295,7 @@ pub struct PlausibilityJudge {
 impl PlausibilityJudge {
     /// Creates a judge with these rules and no remembered time.
     #[must_use]
-    pub fn new(rules: PlausibilityRules) -> Self {
+    pub fn new(rules: PlausibilityRuleParameters) -> Self {
         Self { rules, ..Self::default() }
     }
 

@@ -12,7 +12,7 @@ const SECONDS_MAX: usize = 4 * 3_600;
 /// Offsets at the pulse of one second, in ns: of the disciplined clock, and of its oscillator
 /// without corrections.
 #[derive(Clone, Copy, Debug)]
-struct PulseOffsets {
+struct ClockAndOscillatorOffsets {
     clock: f64,
     oscillator: f64,
 }
@@ -24,7 +24,7 @@ pub struct PulseOffsetHistory {
     first_pulse_at: Option<Timestamp<Monotonic>>,
     /// Second of the latest slot.
     latest: i64,
-    seconds: VecDeque<Option<PulseOffsets>>,
+    seconds: VecDeque<Option<ClockAndOscillatorOffsets>>,
 }
 
 impl PulseOffsetHistory {
@@ -32,7 +32,7 @@ impl PulseOffsetHistory {
     pub(crate) fn add_offsets(&mut self, at: Timestamp<Monotonic>, clock: f64, oscillator: f64) {
         let first_pulse_at = *self.first_pulse_at.get_or_insert(at);
         let second = ((at - first_pulse_at).as_seconds()).round() as i64;
-        let offsets = Some(PulseOffsets { clock, oscillator });
+        let offsets = Some(ClockAndOscillatorOffsets { clock, oscillator });
         if let Some(latest) = self.seconds.back_mut()
             && second <= self.latest
         {
@@ -66,7 +66,10 @@ impl PulseOffsetHistory {
         self.allan_deviations(|offsets| offsets.oscillator)
     }
 
-    fn allan_deviations(&self, offset_of: impl Fn(&PulseOffsets) -> f64) -> Vec<AllanPoint> {
+    fn allan_deviations(
+        &self,
+        offset_of: impl Fn(&ClockAndOscillatorOffsets) -> f64,
+    ) -> Vec<AllanPoint> {
         let phases: Vec<_> =
             self.seconds.iter().map(|second| second.as_ref().map(&offset_of)).collect();
         allan::octave_deviations(&phases)

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use horolog_sys::zone;
 use zeroize::Zeroizing;
 
-use crate::client_response::{self, ClientResponse, MalformedResponse};
+use crate::client_response::{self, MalformedResponse, ReceivedHttpResponse};
 
 const DEFAULT_PORT: u16 = 80;
 
@@ -128,7 +128,7 @@ fn describe_error(error: &io::Error) -> String {
 
 /// Sends a GET request and returns the response, with any status code, after the server has closed
 /// the connection.
-pub fn get(get: &GetRequest<'_>) -> Result<ClientResponse, GetError> {
+pub fn get(get: &GetRequest<'_>) -> Result<ReceivedHttpResponse, GetError> {
     let deadline = Instant::now() + get.timeout;
     let mut stream = TcpStream::connect_timeout(&get.address, remaining(deadline)?)?;
     stream.set_write_timeout(Some(remaining(deadline)?))?;
@@ -147,7 +147,7 @@ pub fn get(get: &GetRequest<'_>) -> Result<ClientResponse, GetError> {
             break;
         }
     }
-    Ok(ClientResponse::parse(&received, get.body_max)?)
+    Ok(ReceivedHttpResponse::parse(&received, get.body_max)?)
 }
 
 /// Encodes the request in a single buffer, so that no copy of the token remains unwiped.
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
     use crate::{HttpResponder, HttpResponse};
 
-    fn fetch(address: SocketAddr, within: Duration) -> Result<ClientResponse, GetError> {
+    fn fetch(address: SocketAddr, within: Duration) -> Result<ReceivedHttpResponse, GetError> {
         let bearer = Some("0123456789abcdef");
         get(&GetRequest { address, target: "/a?b", bearer, timeout: within, body_max: 100 })
     }

@@ -5,7 +5,7 @@ pub(crate) const HEADER_BYTES_MAX: usize = 8_192;
 
 /// Response received by the client: status code and body.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ClientResponse {
+pub struct ReceivedHttpResponse {
     /// Status code (RFC 9110, section 15).
     pub code: u16,
     /// Body: the bytes after the empty line that ends the header.
@@ -29,7 +29,7 @@ pub enum MalformedResponse {
     TooLong,
 }
 
-impl ClientResponse {
+impl ReceivedHttpResponse {
     /// Parses all bytes that a server sent before it closed the connection, with a body of at most
     /// `body_max` bytes.
     pub fn parse(bytes: &[u8], body_max: usize) -> Result<Self, MalformedResponse> {
@@ -88,8 +88,9 @@ mod tests {
 
     #[test]
     fn answers_that_are_none() {
-        let read =
-            |text: &str| ClientResponse::parse(text.as_bytes(), 4).map(|response| response.code);
+        let read = |text: &str| {
+            ReceivedHttpResponse::parse(text.as_bytes(), 4).map(|response| response.code)
+        };
         assert_eq!(read("HTTP/1.1 200\r\n\r\nabcd"), Ok(200));
         assert_eq!(
             read("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabcd"),
@@ -120,14 +121,14 @@ mod tests {
         #[test]
         fn what_is_answered_here_is_read_here(code in prop::sample::select(&[200, 401, 404, 503][..]), body in ".{0,300}") {
             let bytes = HttpResponse::text(code, body.clone()).to_bytes(true);
-            let response = ClientResponse::parse(&bytes, 1 << 12).unwrap();
+            let response = ReceivedHttpResponse::parse(&bytes, 1 << 12).unwrap();
             prop_assert_eq!((response.code, response.body), (code, body.into_bytes()));
         }
 
         #[test]
         fn any_bytes_are_read_or_refused(bytes: Vec<u8>, header in "(HTTP/1.[01] [0-9]{3}( OK)?\r\n([A-Za-z-]{1,20}: [0-9a-z]{0,5}\r\n){0,3}\r\n)?") {
             let all = [header.as_bytes(), &bytes].concat();
-            if let Ok(response) = ClientResponse::parse(&all, 64) {
+            if let Ok(response) = ReceivedHttpResponse::parse(&all, 64) {
                 prop_assert!(response.body.len() <= 64 && response.code <= 999);
             }
         }

@@ -11,7 +11,7 @@ mod token;
 
 pub use access::AccessPolicy;
 pub use client::{GetError, GetRequest, Url, UrlError, get};
-pub use client_response::{ClientResponse, MalformedResponse};
+pub use client_response::{MalformedResponse, ReceivedHttpResponse};
 pub use request::HttpRequest;
 pub use responder::{HttpResponder, respond};
 pub use response::HttpResponse;

@@ -9,9 +9,9 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use horolog_sys::socket::Socket;
+use horolog_sys::socket::DatagramSocket;
 
-use crate::filter::{Conversation, KEEP_NOTHING, PacketSamplingRule};
+use crate::filter::{KEEP_NOTHING, PacketSamplingRule, RemoteEndSelection};
 use crate::{
     Batch, BatchDevice, FrameSelection, PacketSocketDevice, PacketSocketError, PacketSocketOptions,
 };
@@ -33,8 +33,8 @@ pub struct CaptureSocket {
 /// Handle that sets the filter of a capture socket, also while another thread reads the socket.
 #[derive(Debug)]
 pub struct CaptureFilterHandle {
-    socket: Socket,
-    conversation: Conversation,
+    socket: DatagramSocket,
+    conversation: RemoteEndSelection,
     is_loopback: bool,
 }
 
@@ -48,7 +48,7 @@ impl CaptureSocket {
     pub fn open(
         interface: &str,
         is_loopback: bool,
-        conversation: Conversation,
+        conversation: RemoteEndSelection,
     ) -> Result<(Self, CaptureFilterHandle), PacketSocketError> {
         let options = PacketSocketOptions {
             slots: SLOTS,

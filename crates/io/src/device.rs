@@ -7,7 +7,7 @@ use crate::Batch;
 
 /// Device that receives and sends packets in batches; real devices allocate no memory for them.
 pub trait BatchDevice {
-    /// Address of a packet: [`crate::Endpoints`] for UDP, `()` for Ethernet frames.
+    /// Address of a packet: [`crate::DatagramEndpoints`] for UDP, `()` for Ethernet frames.
     type Address: Copy + Default;
 
     /// Waits up to `wait` (zero: does not wait) for at least one packet, puts those that have

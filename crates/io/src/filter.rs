@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use horolog_sys::filter::BpfInstruction;
 
 pub(crate) use conversation::KEEP_NOTHING;
-pub use conversation::{Conversation, NonReplySamplingRule, PacketSamplingRule, RemoteEnd};
+pub use conversation::{NonReplySamplingRule, PacketSamplingRule, RemoteEnd, RemoteEndSelection};
 
 const ETHERTYPE_OFFSET: u32 = 12;
 const ETHERTYPE_IPV4: u32 = 0x0800;
@@ -48,7 +48,7 @@ pub struct UdpFilter {
 /// Filter by lane number, for lanes that share addresses and ports. Drops datagrams of `kind` that
 /// carry the number of another lane, and keeps all others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct LaneFilter {
+pub struct LaneNumberFilter {
     /// Kind of the datagrams with a lane number: the low four bits of the first payload byte.
     pub kind: u8,
     /// Offset of the 16-bit lane number in the payload, in bytes; shorter datagrams are kept.
@@ -60,36 +60,36 @@ pub struct LaneFilter {
     pub last: u16,
 }
 
-impl LaneFilter {
+impl LaneNumberFilter {
     /// Returns the steps to run after all other tests have passed. Each step keeps the packet, or
     /// continues with the next step; after the last one the packet is dropped.
-    fn steps(&self, payload: FieldBase) -> [LaneFilterStep; 9] {
-        let number = LaneFilterStep::Instruction(payload.load_half(self.offset));
+    fn steps(&self, payload: FieldOffsetBase) -> [LaneNumberFilterStep; 9] {
+        let number = LaneNumberFilterStep::Instruction(payload.load_half(self.offset));
         // The length first: reading past the end of a packet drops it.
         [
-            LaneFilterStep::Instruction(BpfInstruction::load_length()),
-            LaneFilterStep::KeepUnlessGreater(payload.offset_min() + self.offset + 1),
-            LaneFilterStep::Instruction(payload.load_byte(0)),
-            LaneFilterStep::Instruction(BpfInstruction::and(0xf)),
-            LaneFilterStep::KeepUnlessEqual(self.kind.into()),
+            LaneNumberFilterStep::Instruction(BpfInstruction::load_length()),
+            LaneNumberFilterStep::KeepUnlessGreater(payload.offset_min() + self.offset + 1),
+            LaneNumberFilterStep::Instruction(payload.load_byte(0)),
+            LaneNumberFilterStep::Instruction(BpfInstruction::and(0xf)),
+            LaneNumberFilterStep::KeepUnlessEqual(self.kind.into()),
             number,
-            LaneFilterStep::KeepIfEqual(self.number.into()),
-            LaneFilterStep::KeepIfEqual(0),
-            LaneFilterStep::KeepIfGreater(self.last.into()),
+            LaneNumberFilterStep::KeepIfEqual(self.number.into()),
+            LaneNumberFilterStep::KeepIfEqual(0),
+            LaneNumberFilterStep::KeepIfGreater(self.last.into()),
         ]
     }
 }
 
-/// Base from which the offsets of fields are counted.
+/// Base from which the offsets of fields in a frame are counted, as a BPF program addresses it.
 #[derive(Clone, Copy)]
-enum FieldBase {
+enum FieldOffsetBase {
     /// Offset plus the index register, which holds the length of the IPv4 header.
     Indexed(u32),
     /// Offset from the start of the frame.
     Absolute(u32),
 }
 
-impl FieldBase {
+impl FieldOffsetBase {
     const fn load_byte(self, at: u32) -> BpfInstruction {
         match self {
             Self::Indexed(offset) => BpfInstruction::load_byte_indexed(offset + at),
@@ -128,7 +128,7 @@ impl FieldBase {
     }
 }
 
-enum LaneFilterStep {
+enum LaneNumberFilterStep {
     Instruction(BpfInstruction),
     KeepIfEqual(u32),
     KeepUnlessEqual(u32),
@@ -145,7 +145,7 @@ impl UdpFilter {
 
     /// Returns the filter combined with a lane filter, as a classic BPF program.
     #[must_use]
-    pub fn program_of_lane(&self, lane_filter: &LaneFilter) -> Vec<BpfInstruction> {
+    pub fn program_of_lane(&self, lane_filter: &LaneNumberFilter) -> Vec<BpfInstruction> {
         let (tests, payload) = self.packet_tests();
         let lane_steps = lane_filter.steps(payload);
         let mut program = tests.finish();
@@ -166,15 +166,17 @@ impl UdpFilter {
             // After the lane steps come "drop" and then "keep".
             let keep = (count - at) as u8;
             match step {
-                LaneFilterStep::Instruction(instruction) => instruction,
-                LaneFilterStep::KeepIfEqual(value) => BpfInstruction::jump_if_equal(value, keep, 0),
-                LaneFilterStep::KeepUnlessEqual(value) => {
+                LaneNumberFilterStep::Instruction(instruction) => instruction,
+                LaneNumberFilterStep::KeepIfEqual(value) => {
+                    BpfInstruction::jump_if_equal(value, keep, 0)
+                }
+                LaneNumberFilterStep::KeepUnlessEqual(value) => {
                     BpfInstruction::jump_if_equal(value, 0, keep)
                 }
-                LaneFilterStep::KeepIfGreater(value) => {
+                LaneNumberFilterStep::KeepIfGreater(value) => {
                     BpfInstruction::jump_if_greater(value, keep, 0)
                 }
-                LaneFilterStep::KeepUnlessGreater(value) => {
+                LaneNumberFilterStep::KeepUnlessGreater(value) => {
                     BpfInstruction::jump_if_greater(value, 0, keep)
                 }
             }
@@ -184,7 +186,7 @@ impl UdpFilter {
         program
     }
 
-    fn packet_tests(&self) -> (PacketPredicates, FieldBase) {
+    fn packet_tests(&self) -> (PacketPredicates, FieldOffsetBase) {
         let ports = [(SOURCE_PORT, self.source_port), (DESTINATION_PORT, self.destination_port)];
         let mut tests = PacketPredicates(Vec::new());
         let payload = tests.require_datagram((PacketDirection::FromRemote, self.source), &ports);
@@ -234,7 +236,7 @@ impl PacketPredicates {
         &mut self,
         (direction, address): (PacketDirection, IpAddr),
         ports: &[(u32, Option<u16>)],
-    ) -> FieldBase {
+    ) -> FieldOffsetBase {
         // An IPv4 header has a variable length; IPv6 packets with extension headers do not pass.
         let udp = match address {
             IpAddr::V4(address) => {
@@ -244,7 +246,7 @@ impl PacketPredicates {
                 self.refuse_any_bit(BpfInstruction::load_half(IP_OFFSET + 6), FRAGMENT_BITS);
                 self.require_equal(BpfInstruction::load_word(address_at), address.to_bits());
                 self.push_instruction(BpfInstruction::load_index_ipv4_length(IP_OFFSET));
-                FieldBase::Indexed(IP_OFFSET)
+                FieldOffsetBase::Indexed(IP_OFFSET)
             }
             IpAddr::V6(address) => {
                 let address_at = IPV6_ADDRESS_OFFSETS[direction as usize];
@@ -254,7 +256,7 @@ impl PacketPredicates {
                 {
                     self.require_equal(BpfInstruction::load_word(offset), word);
                 }
-                FieldBase::Absolute(IP_OFFSET + IPV6_HEADER_BYTES)
+                FieldOffsetBase::Absolute(IP_OFFSET + IPV6_HEADER_BYTES)
             }
         };
         for &(offset, port) in ports {

@@ -26,7 +26,8 @@ pub use capture_socket::{CaptureFilterHandle, CaptureSocket};
 pub use device::BatchDevice;
 pub use faulty::{FaultCounts, FaultInjectionPlan, FaultyDevice};
 pub use filter::{
-    Conversation, LaneFilter, NonReplySamplingRule, PacketSamplingRule, RemoteEnd, UdpFilter,
+    LaneNumberFilter, NonReplySamplingRule, PacketSamplingRule, RemoteEnd, RemoteEndSelection,
+    UdpFilter,
 };
 pub use horolog_sys::message::TransmitTimestampSource;
 pub use interface_phc::{InterfacePhc, InterfacePhcError};
@@ -34,5 +35,5 @@ pub use packet::{FrameSelection, PacketSocketDevice, PacketSocketError, PacketSo
 pub use pcapng::{CaptureDirection, CapturedPacket, PcapngWriter};
 pub use phc_conversion::{CrossTimestamp, PhcConversion};
 pub use simulated::{SimulatedDevice, SimulatedLink};
-pub use udp::{Endpoints, FrameEndpoints, UdpDevice, UdpDeviceError, UdpDeviceOptions};
+pub use udp::{DatagramEndpoints, FrameEndpoints, UdpDevice, UdpDeviceError, UdpDeviceOptions};
 pub use xsk::XskDevice;

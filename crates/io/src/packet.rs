@@ -9,13 +9,13 @@ use horolog_sys::explain::explain;
 use horolog_sys::filter::BpfInstruction;
 use horolog_sys::message::{MmsghdrTable, OutgoingDatagram, TransmitTimestampSource};
 use horolog_sys::packet;
-use horolog_sys::socket::Socket;
+use horolog_sys::socket::DatagramSocket;
 use horolog_wire::ethernet::{self, MacAddress};
 
 use crate::batch::{Batch, PacketMetadata};
 use crate::device::BatchDevice;
-use crate::filter::{LaneFilter, UdpFilter};
-use crate::queue::{self, SocketDevice, send_all};
+use crate::filter::{LaneNumberFilter, UdpFilter};
+use crate::queue::{self, SocketBatchReceiver, send_all};
 
 /// Mask of the VLAN identifier in a VLAN tag; identifier 0 only carries a priority (IEEE 802.1Q,
 /// 9.6).
@@ -29,7 +29,7 @@ pub enum FrameSelection {
     /// UDP datagrams.
     Udp(UdpFilter),
     /// UDP datagrams except those of another lane.
-    UdpOfLane(UdpFilter, LaneFilter),
+    UdpOfLane(UdpFilter, LaneNumberFilter),
     /// Frames of this Ethernet type that belong to no VLAN: without a tag, or with VLAN identifier
     /// 0.
     EtherType(u16),
@@ -110,7 +110,7 @@ pub enum PacketSocketError {
 /// sequence. Frames longer than the interface's MTU permits are refused.
 #[derive(Debug)]
 pub struct PacketSocketDevice {
-    socket: Socket,
+    socket: DatagramSocket,
     table: MmsghdrTable,
     send_wait: Duration,
     dropped: u64,
@@ -154,7 +154,7 @@ impl PacketSocketDevice {
     /// # Errors
     ///
     /// Errors of the kernel.
-    pub(crate) fn try_clone_socket(&self) -> io::Result<Socket> {
+    pub(crate) fn try_clone_socket(&self) -> io::Result<DatagramSocket> {
         self.socket.try_clone()
     }
 
@@ -171,8 +171,8 @@ impl PacketSocketDevice {
     }
 }
 
-impl SocketDevice<()> for PacketSocketDevice {
-    fn socket(&self) -> &Socket {
+impl SocketBatchReceiver<()> for PacketSocketDevice {
+    fn socket(&self) -> &DatagramSocket {
         &self.socket
     }
 
@@ -216,7 +216,7 @@ impl AsFd for PacketSocketDevice {
     }
 }
 
-fn open_socket(interface: u32, options: &PacketSocketOptions) -> io::Result<Socket> {
+fn open_socket(interface: u32, options: &PacketSocketOptions) -> io::Result<DatagramSocket> {
     let socket = packet::open()?;
     if options.bypass_queueing {
         packet::bypass_queueing(&socket)?;

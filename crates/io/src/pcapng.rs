@@ -46,7 +46,7 @@ pub struct CapturedPacket<'a> {
     pub bytes: &'a [u8],
 }
 
-/// Writer of one file.
+/// Writer of one pcapng file.
 #[derive(Debug)]
 pub struct PcapngWriter<W> {
     output: W,

@@ -6,14 +6,14 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use horolog_sys::message::{AncillaryData, MmsghdrTable, is_refusal};
-use horolog_sys::socket::Socket;
+use horolog_sys::socket::DatagramSocket;
 
 use crate::batch::{Batch, PacketMetadata};
 
 /// Receive side of a device on a kernel socket.
-pub(crate) trait SocketDevice<A> {
+pub(crate) trait SocketBatchReceiver<A> {
     /// Returns the socket.
-    fn socket(&self) -> &Socket;
+    fn socket(&self) -> &DatagramSocket;
 
     /// Fills the batch with the available packets and returns their number; fails with `WouldBlock`
     /// if there are none.
@@ -23,7 +23,7 @@ pub(crate) trait SocketDevice<A> {
 /// Receives the available packets; if there are none, waits up to `wait` for some. Returns their
 /// number; 0 on timeout.
 pub(crate) fn receive<A: Copy + Default>(
-    queue: &mut impl SocketDevice<A>,
+    queue: &mut impl SocketBatchReceiver<A>,
     batch: &mut Batch<A>,
     wait: Duration,
 ) -> io::Result<usize> {
@@ -62,7 +62,7 @@ pub(crate) fn receive_transmitted<A: Copy + Default>(
 /// number sent. If the kernel has no room, waits up to `wait` for each attempt and then drops the
 /// rest; a packet that the kernel refuses is skipped. Returns the number sent.
 pub(crate) fn send_all(
-    socket: &Socket,
+    socket: &DatagramSocket,
     total: usize,
     wait: Duration,
     mut send_from: impl FnMut(usize) -> io::Result<usize>,
@@ -107,8 +107,8 @@ impl DropCounter {
 mod tests {
     use super::*;
 
-    fn socket() -> Socket {
-        Socket::udp("127.0.0.1:0".parse().unwrap()).unwrap()
+    fn socket() -> DatagramSocket {
+        DatagramSocket::udp("127.0.0.1:0".parse().unwrap()).unwrap()
     }
 
     #[test]

@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use horolog_sys::explain::explain;
 use horolog_sys::message::{MmsghdrTable, OutgoingDatagram, TransmitTimestampSource};
-use horolog_sys::socket::Socket;
+use horolog_sys::socket::DatagramSocket;
 use horolog_wire::ethernet::{MacAddress, VlanTag};
 
 use crate::batch::{Batch, BatchPacket, PacketMetadata};
 use crate::device::BatchDevice;
-use crate::queue::{self, DropCounter, SocketDevice, send_all};
+use crate::queue::{self, DropCounter, SocketBatchReceiver, send_all};
 
-/// Local and remote endpoint of a datagram.
+/// Remote and local address of a datagram, and how it was received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Endpoints {
+pub struct DatagramEndpoints {
     /// Source of a received datagram, or destination of one to send. Unspecified with port 0 (the
     /// default): the peer of a connected socket.
     pub remote: SocketAddr,
@@ -52,7 +52,7 @@ pub struct FrameEndpoints {
     pub local_port: u16,
 }
 
-impl Endpoints {
+impl DatagramEndpoints {
     /// Returns the endpoints of a datagram to `remote`, from a local address chosen by the kernel.
     #[must_use]
     pub fn to_remote(remote: SocketAddr) -> Self {
@@ -64,7 +64,7 @@ impl Endpoints {
     }
 }
 
-impl Default for Endpoints {
+impl Default for DatagramEndpoints {
     fn default() -> Self {
         let unspecified = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
         Self {
@@ -81,7 +81,7 @@ impl Default for Endpoints {
 /// UDP socket. See [`BatchDevice`] for its behaviour.
 #[derive(Debug)]
 pub struct UdpDevice {
-    socket: Socket,
+    socket: DatagramSocket,
     table: MmsghdrTable,
     local: SocketAddr,
     send_wait: Duration,
@@ -98,7 +98,7 @@ impl UdpDevice {
     /// See [`UdpDeviceError`].
     pub fn bind(local: SocketAddr, options: &UdpDeviceOptions) -> Result<Self, UdpDeviceError> {
         let other = |error| UdpDeviceError::Other(local, error);
-        let socket = Socket::udp(local).map_err(other)?;
+        let socket = DatagramSocket::udp(local).map_err(other)?;
         set_options(&socket, local, options).map_err(other)?;
         if let Some(name) = &options.interface {
             socket.bind_to_interface(name).map_err(|error| match error.kind() {
@@ -236,21 +236,21 @@ impl UdpDevice {
     }
 }
 
-impl SocketDevice<Endpoints> for UdpDevice {
-    fn socket(&self) -> &Socket {
+impl SocketBatchReceiver<DatagramEndpoints> for UdpDevice {
+    fn socket(&self) -> &DatagramSocket {
         &self.socket
     }
 
-    fn try_receive(&mut self, batch: &mut Batch<Endpoints>) -> io::Result<usize> {
+    fn try_receive(&mut self, batch: &mut Batch<DatagramEndpoints>) -> io::Result<usize> {
         let count = self.table.receive(self.socket.as_fd(), batch.buffers_mut())?;
         let (table, bound_ip, reports_unicast) =
             (&self.table, self.local.ip(), self.reports_unicast);
         batch.fill(count, |slot| {
             let received = table.received(slot);
-            let remote = received.remote.unwrap_or(Endpoints::default().remote);
+            let remote = received.remote.unwrap_or(DatagramEndpoints::default().remote);
             PacketMetadata::received(
                 &received,
-                Endpoints {
+                DatagramEndpoints {
                     remote: canonical(remote),
                     local: received.control.local.unwrap_or(bound_ip).to_canonical(),
                     interface: received.control.interface,
@@ -265,13 +265,17 @@ impl SocketDevice<Endpoints> for UdpDevice {
 }
 
 impl BatchDevice for UdpDevice {
-    type Address = Endpoints;
+    type Address = DatagramEndpoints;
 
-    fn receive(&mut self, batch: &mut Batch<Endpoints>, wait: Duration) -> io::Result<usize> {
+    fn receive(
+        &mut self,
+        batch: &mut Batch<DatagramEndpoints>,
+        wait: Duration,
+    ) -> io::Result<usize> {
         queue::receive(self, batch, wait)
     }
 
-    fn send(&mut self, batch: &mut Batch<Endpoints>) -> io::Result<usize> {
+    fn send(&mut self, batch: &mut Batch<DatagramEndpoints>) -> io::Result<usize> {
         let (table, socket, family, timestamp_source) =
             (&mut self.table, &self.socket, self.local, self.transmit_timestamp);
         send_all(socket, batch.len(), self.send_wait, |first| {
@@ -283,9 +287,9 @@ impl BatchDevice for UdpDevice {
         })
     }
 
-    fn receive_transmitted(&mut self, batch: &mut Batch<Endpoints>) -> io::Result<usize> {
+    fn receive_transmitted(&mut self, batch: &mut Batch<DatagramEndpoints>) -> io::Result<usize> {
         queue::receive_transmitted(self.socket.as_fd(), &mut self.table, batch, |control| {
-            Endpoints { interface: control.interface, ..Endpoints::default() }
+            DatagramEndpoints { interface: control.interface, ..DatagramEndpoints::default() }
         })
     }
 }
@@ -297,7 +301,11 @@ impl AsFd for UdpDevice {
 }
 
 /// Sets the options that must precede binding.
-fn set_options(socket: &Socket, local: SocketAddr, options: &UdpDeviceOptions) -> io::Result<()> {
+fn set_options(
+    socket: &DatagramSocket,
+    local: SocketAddr,
+    options: &UdpDeviceOptions,
+) -> io::Result<()> {
     if local.is_ipv6() {
         socket.set_v6_only(options.v6_only)?;
     }
@@ -326,11 +334,11 @@ fn set_options(socket: &Socket, local: SocketAddr, options: &UdpDeviceOptions) -
 /// Returns the packet in the kernel's form, for a socket bound to `bound`. The source address is
 /// set only on a wildcard socket; any other has just one.
 fn outgoing_datagram(
-    packet: BatchPacket<'_, Endpoints>,
+    packet: BatchPacket<'_, DatagramEndpoints>,
     bound: SocketAddr,
     timestamp_source: Option<TransmitTimestampSource>,
 ) -> OutgoingDatagram<'_> {
-    let Endpoints { remote, local, .. } = packet.address;
+    let DatagramEndpoints { remote, local, .. } = packet.address;
     let chosen = bound.ip().is_unspecified() && !local.is_unspecified();
     OutgoingDatagram {
         bytes: packet.bytes,
@@ -378,8 +386,8 @@ pub struct UdpDeviceOptions {
     /// datagrams get them too, otherwise only kernel timestamps.
     pub transmit_timestamps: Option<TransmitTimestampSource>,
     /// True to report whether each datagram was sent to a unicast address
-    /// ([`crate::Endpoints::unicast`]). A server needs that: with `SO_REUSEPORT` every socket of
-    /// the port receives a copy of a multicast or broadcast datagram.
+    /// ([`crate::DatagramEndpoints::unicast`]). A server needs that: with `SO_REUSEPORT` every
+    /// socket of the port receives a copy of a multicast or broadcast datagram.
     pub report_unicast: bool,
     /// True to set `IPV6_V6ONLY`, so that an IPv6 wildcard listener receives no IPv4 datagrams.
     pub v6_only: bool,

@@ -12,7 +12,7 @@ use horolog_xdp::XskSocket;
 
 use crate::batch::{Batch, BatchPacket};
 use crate::device::BatchDevice;
-use crate::udp::{Endpoints, FrameEndpoints};
+use crate::udp::{DatagramEndpoints, FrameEndpoints};
 
 /// Sleep while datagrams arrive in quick succession but none is available, so that one wake-up
 /// serves several. Timestamps are unaffected: receive timestamps are taken by the XDP program, and
@@ -21,9 +21,9 @@ const BATCHING_SLEEP: Duration = Duration::from_micros(500);
 /// Longest gap between datagrams that arrive in quick succession.
 const BURST_GAP_MAX: Duration = Duration::from_millis(1);
 
-/// `AF_XDP` socket. Its packets are the payloads of UDP datagrams; [`Endpoints::link`] holds the
-/// MAC addresses for the frame of a reply. A frame that is not UDP is received as an empty,
-/// truncated packet.
+/// `AF_XDP` socket. Its packets are the payloads of UDP datagrams; [`DatagramEndpoints::link`]
+/// holds the MAC addresses for the frame of a reply. A frame that is not UDP is received as an
+/// empty, truncated packet.
 #[derive(Debug)]
 pub struct XskDevice {
     socket: XskSocket,
@@ -39,7 +39,7 @@ impl XskDevice {
         Self { socket, interface, last_received_at: None }
     }
 
-    fn receive_available(&mut self, batch: &mut Batch<Endpoints>) -> usize {
+    fn receive_available(&mut self, batch: &mut Batch<DatagramEndpoints>) -> usize {
         let interface = self.interface;
         let room = batch.slots() - batch.len();
         self.socket.receive(room, |frame| {
@@ -50,7 +50,8 @@ impl XskDevice {
                     let received = Timestamp::from_ns(frame.received_ns as i64);
                     batch.push_received(address, datagram.payload, received)
                 }
-                Err(_) => batch.push_unread(Endpoints { interface, ..Endpoints::default() }),
+                Err(_) => batch
+                    .push_unread(DatagramEndpoints { interface, ..DatagramEndpoints::default() }),
             };
         });
         batch.len()
@@ -58,9 +59,13 @@ impl XskDevice {
 }
 
 impl BatchDevice for XskDevice {
-    type Address = Endpoints;
+    type Address = DatagramEndpoints;
 
-    fn receive(&mut self, batch: &mut Batch<Endpoints>, wait: Duration) -> io::Result<usize> {
+    fn receive(
+        &mut self,
+        batch: &mut Batch<DatagramEndpoints>,
+        wait: Duration,
+    ) -> io::Result<usize> {
         batch.clear();
         let mut count = self.receive_available(batch);
         if count == 0 && !wait.is_zero() {
@@ -78,7 +83,7 @@ impl BatchDevice for XskDevice {
         Ok(count)
     }
 
-    fn send(&mut self, batch: &mut Batch<Endpoints>) -> io::Result<usize> {
+    fn send(&mut self, batch: &mut Batch<DatagramEndpoints>) -> io::Result<usize> {
         let mut sent = 0_usize;
         for packet in batch.iter() {
             if let Some(builder) = builder(&packet)
@@ -91,14 +96,14 @@ impl BatchDevice for XskDevice {
     }
 }
 
-fn endpoints(datagram: &UdpFrame<'_>, interface: u32) -> Endpoints {
+fn endpoints(datagram: &UdpFrame<'_>, interface: u32) -> DatagramEndpoints {
     let link = FrameEndpoints {
         remote: datagram.ethernet.source,
         local: datagram.ethernet.destination,
         vlan: datagram.ethernet.vlan,
         local_port: datagram.destination.port(),
     };
-    Endpoints {
+    DatagramEndpoints {
         remote: datagram.source,
         local: datagram.destination.ip(),
         interface,
@@ -110,8 +115,8 @@ fn endpoints(datagram: &UdpFrame<'_>, interface: u32) -> Endpoints {
 
 /// Returns the builder of a reply's frame; `None` without link-layer endpoints, with a remote MAC
 /// address of zeros, or if the IP addresses differ in version.
-fn builder(packet: &BatchPacket<'_, Endpoints>) -> Option<UdpFrameBuilder> {
-    let Endpoints { remote, local, link, .. } = packet.address;
+fn builder(packet: &BatchPacket<'_, DatagramEndpoints>) -> Option<UdpFrameBuilder> {
+    let DatagramEndpoints { remote, local, link, .. } = packet.address;
     let FrameEndpoints { remote: to, local: from, vlan, local_port } = link?;
     let is_complete = to != MacAddress::default() && remote.is_ipv4() == local.is_ipv4();
     is_complete.then(|| UdpFrameBuilder {

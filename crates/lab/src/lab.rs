@@ -7,7 +7,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use horolog_sys::ethtool;
-use horolog_sys::netlink::{MacAddress, Netlink, NetlinkError, Prefix, VethEnd, VethPair};
+use horolog_sys::netlink::{
+    MacAddress, Netlink, NetlinkError, Prefix, VethEndConfig, VethPairConfig,
+};
 
 use crate::config::{self, LinkEnd};
 use crate::{LabConfig, LabError, LabHost, LabInterface};
@@ -98,8 +100,8 @@ impl VethEndSetup {
         config::mac_of(self.ipv4.0)
     }
 
-    fn veth_end(&self) -> VethEnd {
-        VethEnd { name: self.interface.clone(), mac: Some(self.mac()) }
+    fn veth_end(&self) -> VethEndConfig {
+        VethEndConfig { name: self.interface.clone(), mac: Some(self.mac()) }
     }
 
     /// Returns the addresses of this end with their prefix lengths.
@@ -192,7 +194,7 @@ fn link_hosts(
 ) -> Result<(), LabError> {
     let mut near = VethEndSetup::new(client, number, LinkEnd::Client, config.ipv6)?;
     let mut far = VethEndSetup::new(server, number, LinkEnd::Server, config.ipv6)?;
-    near.netlink.create_veth(&VethPair {
+    near.netlink.create_veth(&VethPairConfig {
         local: near.veth_end(),
         peer: far.veth_end(),
         peer_namespace: server.netns.as_fd(),

@@ -11,7 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use horolog_sys::namespace::{
-    NamespaceError, NamespaceProcess, NetNs, delete_named, list_named, publish_all,
+    NamespaceError, NetNs, ProcessInNamespace, delete_named, list_named, publish_all,
 };
 
 use crate::config::{HOSTS_MAX, host_name, host_number};
@@ -45,7 +45,7 @@ pub struct RemovedLab {
     /// Names of the removed hosts.
     pub hosts: Vec<String>,
     /// Processes that still run in the hosts and keep the unnamed namespaces alive until they end.
-    pub processes: Vec<NamespaceProcess>,
+    pub processes: Vec<ProcessInNamespace>,
 }
 
 /// Creates a named lab. The names are published last and all at once, so that a failure or an

@@ -40,7 +40,7 @@ pub struct BackgroundJob {
 
 /// Description of a job, without its process.
 #[derive(Clone, Debug)]
-pub struct JobDescription {
+pub struct BackgroundJobSpec {
     /// First instant, as `TimescaleInstant` is displayed.
     pub first: String,
     /// Period between instants, in ns; `None` if there is only one instant.
@@ -55,7 +55,7 @@ pub struct JobDescription {
 /// program's arguments for the claimed job file.
 pub fn start_background(
     queue: &JobQueue,
-    description: JobDescription,
+    description: BackgroundJobSpec,
     arguments: impl FnOnce(&ClaimedJobNumber) -> Vec<OsString>,
 ) -> Result<BackgroundJob, BackgroundError> {
     let (claim, output) = queue.claim()?;
@@ -80,7 +80,7 @@ pub fn start_background(
 fn enqueue_and_release(
     queue: &JobQueue,
     claim: &ClaimedJobNumber,
-    description: JobDescription,
+    description: BackgroundJobSpec,
     child: &mut Child,
 ) -> Result<BackgroundJob, BackgroundError> {
     let ended_early = || BackgroundError::Start(io::Error::other("it ended immediately"));

@@ -16,12 +16,12 @@ mod timed_run;
 mod wait;
 
 pub use background::{
-    BackgroundError, BackgroundJob, JobDescription, await_go_ahead, start_background,
+    BackgroundError, BackgroundJob, BackgroundJobSpec, await_go_ahead, start_background,
 };
 pub use condition::{CheckResult, Condition, Endpoint, EndpointError, UdpEndpoint};
 pub use instant::{InstantTimescale, TimescaleInstant};
 pub use poll_schedule::{Backoff, ConditionChange, ConditionCheckSchedule, ConditionState};
-pub use program::{Program, status_of_error};
+pub use program::{ProgramSpec, status_of_error};
 pub use queue::{
     ClaimedJobNumber, JOB_LEN_MAX, JOB_SCHEMA, JobFileError, JobQueue, JobQueueEntry,
     JobQueueError, JobState, ProcessIdentity, QueuedJob, QueuedJobEnd, RunningJobLock,

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use horolog_sys::alarm_clock::SleepClock;
 use horolog_sys::process::{ProcessHandle, signal_group};
-use horolog_sys::signal::SignalSender;
+use horolog_sys::signal::SignalOrigin;
 use horolog_sys::spawn::{
     CancelHandle, DefaultScheduling, SpawnCommand, SpawnedProgram, StartTime, spawn,
 };
@@ -27,14 +27,14 @@ const SIGNAL_STATUS_BASE: i32 = 128;
 
 /// Program to start, as its words or as a line for `/bin/sh`.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Program {
+pub enum ProgramSpec {
     /// Program with its arguments.
     Argv(Vec<OsString>),
     /// Command line for the shell.
     ShellLine(String),
 }
 
-impl Program {
+impl ProgramSpec {
     /// Formats the program for the record and for the user.
     #[must_use]
     pub fn to_words(&self) -> Vec<String> {
@@ -93,7 +93,7 @@ impl StartedProgram {
         // The program may have ended by now.
         if self.own_group {
             let _ = signal_group(self.pid, caught.signal);
-        } else if caught.sender == SignalSender::Process {
+        } else if caught.sender == SignalOrigin::Process {
             let _ = self.handle.signal(caught.signal);
         }
     }
@@ -112,9 +112,9 @@ impl From<io::Error> for ProgramStartError {
     }
 }
 
-/// Events of a program, in this order.
+/// Event of the start, the run or the end of a program; they occur in this order.
 #[derive(Debug)]
-pub(crate) enum ProgramEvent {
+pub(crate) enum ProgramLaunchEvent {
     /// The instant has come, at this clock reading in ns since 1970.
     Woken(i64),
     /// The program runs, since this clock reading in ns.
@@ -149,10 +149,10 @@ pub(crate) struct LaunchOptions {
 ///
 /// The thread cannot be created.
 pub(crate) fn launch<T: Send + 'static>(
-    program: &Program,
+    program: &ProgramSpec,
     options: LaunchOptions,
     to: Channel<T>,
-    to_event: impl Fn(ProgramEvent) -> T + Send + 'static,
+    to_event: impl Fn(ProgramLaunchEvent) -> T + Send + 'static,
 ) -> io::Result<Arc<CancelHandle>> {
     let command = program.spawn_command(options.own_group);
     let cancel = Arc::new(CancelHandle::default());
@@ -163,9 +163,9 @@ pub(crate) fn launch<T: Send + 'static>(
         let last = match command
             .and_then(|command| start_program(&command, options, &cancel_in_thread, &send_event))
         {
-            Ok(None) => ProgramEvent::Cancelled,
-            Ok(Some(started)) => ProgramEvent::Ended(run_to_end(started, options.head_start)),
-            Err(error) => ProgramEvent::NotStarted(error.into()),
+            Ok(None) => ProgramLaunchEvent::Cancelled,
+            Ok(Some(started)) => ProgramLaunchEvent::Ended(run_to_end(started, options.head_start)),
+            Err(error) => ProgramLaunchEvent::NotStarted(error.into()),
         };
         send_event(last);
     };
@@ -177,17 +177,17 @@ fn start_program(
     command: &SpawnCommand,
     options: LaunchOptions,
     cancel: &CancelHandle,
-    send_event: &impl Fn(ProgramEvent),
+    send_event: &impl Fn(ProgramLaunchEvent),
 ) -> io::Result<Option<SpawnedProgram>> {
     let attempt = spawn(command, options.at.as_ref(), options.default_scheduling, cancel)?;
     let started_ns = options.clock.now_ns();
     if let Some(woken_ns) = attempt.woken_ns {
-        send_event(ProgramEvent::Woken(woken_ns));
+        send_event(ProgramLaunchEvent::Woken(woken_ns));
     }
     let Some(started) = attempt.started? else { return Ok(None) };
     let pid = started.pid();
     let handle = ProcessHandle::open(pid)?;
-    send_event(ProgramEvent::Started(
+    send_event(ProgramLaunchEvent::Started(
         StartedProgram { handle, pid, own_group: options.own_group },
         started_ns,
     ));

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use horolog_sys::signal::{BlockedSignals, InterruptibleThread, Signal, SignalSender, is_ignored};
+use horolog_sys::signal::{BlockedSignals, InterruptibleThread, Signal, SignalOrigin, is_ignored};
 
 /// Pause before a sleeping thread is interrupted again.
 const INTERRUPT_INTERVAL: Duration = Duration::from_millis(1);
@@ -22,7 +22,7 @@ pub struct CaughtSignal {
     /// Signal that was caught.
     pub signal: Signal,
     /// Sender of the signal: the kernel, for example by a key of the terminal, or a process.
-    pub sender: SignalSender,
+    pub sender: SignalOrigin,
 }
 
 /// State shared by the signal thread and the sleeping thread.

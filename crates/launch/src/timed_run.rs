@@ -19,10 +19,10 @@ use horolog_time::Span;
 
 use crate::grid::InstantGrid;
 use crate::instant::TimescaleInstant;
-use crate::program::{self, LaunchOptions, Program, ProgramEvent, StartedProgram};
+use crate::program::{self, LaunchOptions, ProgramLaunchEvent, ProgramSpec, StartedProgram};
 use crate::signals::{CaughtSignal, SignalWatcher};
 use latency_preparations::LatencyPreparations;
-use stats::RunStats;
+use stats::TimedRunStats;
 
 /// Smallest timer slack that can be requested, in ns.
 const TIMER_SLACK_NS: u32 = 1;
@@ -42,7 +42,7 @@ pub struct TimedRunOptions {
     /// Number of instants of a series; without end if absent.
     pub count: Option<u64>,
     /// Programs to start at each instant.
-    pub programs: Vec<Program>,
+    pub programs: Vec<ProgramSpec>,
     /// True if the programs of an instant are started in parallel, instead of one after the other.
     pub in_parallel: bool,
     /// True if programs get a process group of their own, to which signals are forwarded.
@@ -68,8 +68,8 @@ pub struct TimedRunOutcome {
     pub signal: Option<CaughtSignal>,
 }
 
-enum TimedRunEvent {
-    Program(usize, ProgramEvent),
+enum TimedRunLoopEvent {
+    Program(usize, ProgramLaunchEvent),
     Signal(CaughtSignal),
 }
 
@@ -84,9 +84,9 @@ struct TimedRunner {
     options: TimedRunOptions,
     clock: SleepClock,
     signals: SignalWatcher,
-    to: Sender<TimedRunEvent>,
-    events: Receiver<TimedRunEvent>,
-    stats: RunStats,
+    to: Sender<TimedRunLoopEvent>,
+    events: Receiver<TimedRunLoopEvent>,
+    stats: TimedRunStats,
     preparations: LatencyPreparations,
     report_running: Box<dyn FnMut(bool)>,
 }
@@ -101,7 +101,7 @@ pub fn run_timed(
     report_running: Box<dyn FnMut(bool)>,
 ) -> io::Result<TimedRunOutcome> {
     let (to, events) = mpsc::channel();
-    let signals = SignalWatcher::watch(to.clone(), TimedRunEvent::Signal)?;
+    let signals = SignalWatcher::watch(to.clone(), TimedRunLoopEvent::Signal)?;
     let preparations = LatencyPreparations::apply(&options)?;
     report_findings(preparations.findings());
     let clock = options.first.scale.clock();
@@ -109,7 +109,7 @@ pub fn run_timed(
     let grid = InstantGrid::new(options.first.ns, every, clock.now_ns());
     let first =
         TimescaleInstant { ns: grid.next_instant().unwrap_or(options.first.ns), ..options.first };
-    let stats = RunStats::new(&options, first, &preparations);
+    let stats = TimedRunStats::new(&options, first, &preparations);
     let mut runner =
         TimedRunner { options, clock, signals, to, events, stats, preparations, report_running };
     let end = runner.run(grid)?;
@@ -205,7 +205,7 @@ impl TimedRunner {
             own_group: self.options.own_group,
         };
         let program = &self.options.programs[index];
-        let to_event = move |program_event| TimedRunEvent::Program(index, program_event);
+        let to_event = move |program_event| TimedRunLoopEvent::Program(index, program_event);
         let cancel = program::launch(program, options, self.to.clone(), to_event)?;
         Ok(LaunchedProgram { index, cancel, running: None })
     }
@@ -222,11 +222,11 @@ impl TimedRunner {
             // This thread holds a sender itself, so the channel is never closed.
             let Ok(event) = self.events.recv() else { return };
             match event {
-                TimedRunEvent::Program(0, ProgramEvent::Woken(woken_ns)) => {
+                TimedRunLoopEvent::Program(0, ProgramLaunchEvent::Woken(woken_ns)) => {
                     self.stats.record_wake(instant_ns, woken_ns, clock_change());
                 }
-                TimedRunEvent::Program(_, ProgramEvent::Woken(_)) => {}
-                TimedRunEvent::Program(index, ProgramEvent::Started(running, now_ns)) => {
+                TimedRunLoopEvent::Program(_, ProgramLaunchEvent::Woken(_)) => {}
+                TimedRunLoopEvent::Program(index, ProgramLaunchEvent::Started(running, now_ns)) => {
                     if index == 0 {
                         self.stats.record_start(instant_ns, now_ns);
                         (self.report_running)(true);
@@ -240,11 +240,11 @@ impl TimedRunner {
                         one.running = Some(running);
                     }
                 }
-                TimedRunEvent::Program(index, program_event) => {
+                TimedRunLoopEvent::Program(index, program_event) => {
                     launched.retain(|one| one.index != index);
                     self.stats.record_last_event(index, &program_event);
                 }
-                TimedRunEvent::Signal(caught) => {
+                TimedRunLoopEvent::Signal(caught) => {
                     for one in launched.iter() {
                         one.forward_signal(caught);
                     }

@@ -8,7 +8,9 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use horolog_record::{AFTER_SCHEMA, AfterDependency, AfterOutcome, AfterResult, Host, rfc3339_now};
+use horolog_record::{
+    AFTER_SCHEMA, AfterDependencyResult, AfterOutcome, AfterResult, Host, rfc3339_now,
+};
 
 use crate::condition::{CheckResult, Condition};
 use crate::poll_schedule::{Backoff, ConditionChange, ConditionCheckSchedule};
@@ -32,7 +34,7 @@ pub struct ConditionWaitOptions {
 }
 
 /// Event for the waiting thread.
-enum ConditionWaitEvent {
+enum ConditionWaitLoopEvent {
     Checked(usize, CheckResult),
     Signal(CaughtSignal),
 }
@@ -51,8 +53,8 @@ struct ConditionWaiter {
     conditions: Vec<Arc<Condition>>,
     schedule: ConditionCheckSchedule,
     start: Instant,
-    to: Sender<ConditionWaitEvent>,
-    events: Receiver<ConditionWaitEvent>,
+    to: Sender<ConditionWaitLoopEvent>,
+    events: Receiver<ConditionWaitLoopEvent>,
 }
 
 /// Waits until all conditions hold, the deadline has passed or a signal is caught. Passes changes
@@ -63,11 +65,11 @@ struct ConditionWaiter {
 /// A thread cannot be created.
 pub fn wait(
     options: ConditionWaitOptions,
-    report_change: impl Fn(&AfterDependency, ConditionChange),
+    report_change: impl Fn(&AfterDependencyResult, ConditionChange),
 ) -> io::Result<ConditionWaitOutcome> {
     let (started, start) = (rfc3339_now(), Instant::now());
     let (to, events) = mpsc::channel();
-    let _signals = SignalWatcher::watch(to.clone(), ConditionWaitEvent::Signal)?;
+    let _signals = SignalWatcher::watch(to.clone(), ConditionWaitLoopEvent::Signal)?;
     let conditions: Vec<_> = options.conditions.iter().cloned().map(Arc::new).collect();
     let due = conditions.iter().map(|condition| match **condition {
         Condition::Delay(time) => time,
@@ -82,7 +84,7 @@ pub fn wait(
 impl ConditionWaiter {
     fn run(
         &mut self,
-        report_change: impl Fn(&AfterDependency, ConditionChange),
+        report_change: impl Fn(&AfterDependencyResult, ConditionChange),
     ) -> io::Result<(AfterOutcome, Option<CaughtSignal>)> {
         loop {
             let now = self.start.elapsed();
@@ -96,14 +98,14 @@ impl ConditionWaiter {
                 self.start_check(index)?;
             }
             match self.events.recv_timeout(self.next_timeout()) {
-                Ok(ConditionWaitEvent::Checked(index, result)) => {
+                Ok(ConditionWaitLoopEvent::Checked(index, result)) => {
                     if let Some(change) =
                         self.schedule.record_check(index, self.start.elapsed(), result)
                     {
                         report_change(&self.dependency(index), change);
                     }
                 }
-                Ok(ConditionWaitEvent::Signal(caught)) => {
+                Ok(ConditionWaitLoopEvent::Signal(caught)) => {
                     return Ok((AfterOutcome::Interrupted, Some(caught)));
                 }
                 // This thread holds a sender itself, so the channel is never closed.
@@ -127,14 +129,14 @@ impl ConditionWaiter {
         let check = move || {
             let result = condition.check(start.elapsed(), timeout);
             // The receiver is gone if the wait is over.
-            let _ = to.send(ConditionWaitEvent::Checked(index, result));
+            let _ = to.send(ConditionWaitLoopEvent::Checked(index, result));
         };
         thread::Builder::new().name("condition-check".into()).spawn(check).map(drop)
     }
 
-    fn dependency(&self, index: usize) -> AfterDependency {
+    fn dependency(&self, index: usize) -> AfterDependencyResult {
         let (condition, state) = (&self.conditions[index], &self.schedule.conditions()[index]);
-        AfterDependency {
+        AfterDependencyResult {
             kind: condition.kind(),
             target: condition.target(),
             held: state.held_since.is_some(),

@@ -17,8 +17,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use horolog_io::{
-    CaptureDirection, CaptureFilterHandle, CaptureSocket, CapturedPacket, Conversation,
-    NonReplySamplingRule, PacketSamplingRule, PacketSocketError, PcapngWriter, RemoteEnd,
+    CaptureDirection, CaptureFilterHandle, CaptureSocket, CapturedPacket, NonReplySamplingRule,
+    PacketSamplingRule, PacketSocketError, PcapngWriter, RemoteEnd, RemoteEndSelection,
 };
 use horolog_sys::clock::ClockRealtime;
 use horolog_sys::explain::explain;
@@ -176,26 +176,26 @@ impl Drop for RunningCapture {
 }
 
 /// Returns the addresses and ports between which packets are captured.
-fn conversation(plan: &RunPlan) -> Conversation {
+fn conversation(plan: &RunPlan) -> RemoteEndSelection {
     match &plan.ptp {
-        None => Conversation::with_udp_remote(plan.target),
+        None => RemoteEndSelection::with_udp_remote(plan.target),
         Some(ptp) => ptp_conversation(plan, ptp),
     }
 }
 
-fn ptp_conversation(plan: &RunPlan, ptp: &PtpRequestOptions) -> Conversation {
+fn ptp_conversation(plan: &RunPlan, ptp: &PtpRequestOptions) -> RemoteEndSelection {
     if let (PtpLoadTransport::Ethernet, Route::Link(link)) = (ptp.transport, &plan.route) {
         let master = link.macs.map(|macs| macs.destination);
         let to = if ptp.multicast { Some(ptp::MULTICAST_MAC) } else { master };
         let end = |address| RemoteEnd::Ethernet(ptp::ETHER_TYPE, address);
-        return Conversation {
+        return RemoteEndSelection {
             from: master.map(end).into_iter().collect(),
             to: to.map(end).into_iter().collect(),
         };
     }
     let master = plan.target.ip();
     let ports = [EVENT_PORT, GENERAL_PORT];
-    Conversation {
+    RemoteEndSelection {
         from: ports.map(|port| RemoteEnd::Udp(SocketAddr::new(master, port))).into(),
         to: vec![RemoteEnd::Udp(ptp.destination(master))],
     }
@@ -238,7 +238,7 @@ fn has_ethernet(interface: &str) -> bool {
 /// Writer of captured packets, run by the capture thread: socket, limit and counts.
 struct CaptureWriter {
     socket: CaptureSocket,
-    conversation: Conversation,
+    conversation: RemoteEndSelection,
     packets_max: u64,
     summary: CaptureSummary,
 }

@@ -40,13 +40,13 @@ impl CompliantClientOptions {
 }
 
 /// Handle of the thread that runs the compliant clients.
-pub(crate) struct CompliantClientGroup {
+pub(crate) struct RunningCompliantClients {
     options: CompliantClientOptions,
     plans: Sender<TrialPlan>,
     counts: Receiver<Result<TrialCounts, EngineError>>,
 }
 
-impl CompliantClientGroup {
+impl RunningCompliantClients {
     /// Starts the thread and opens its engine for a run.
     pub(crate) fn open(
         options: CompliantClientOptions,

@@ -7,8 +7,8 @@ mod time;
 mod trials;
 
 use horolog_record::{
-    Finding, FindingCode, LoadEngineKind, Outage, OverloadResult, RequestSpacing, SearchEndReason,
-    SearchResult, Severity, Trial,
+    CapacitySearchResult, Finding, FindingCode, LoadEngineKind, Outage, OverloadResult,
+    RequestSpacing, SearchEndReason, Severity, Trial,
 };
 
 use crate::capture::CaptureSummary;
@@ -97,7 +97,7 @@ pub struct RunFindingInputs<'a> {
     /// True if offsets of the server's transmit timestamps were measured.
     pub measures_offsets: bool,
     /// Result of a search.
-    pub search: Option<&'a SearchResult>,
+    pub search: Option<&'a CapacitySearchResult>,
     /// Outages of the server.
     pub outages: &'a [Outage],
     /// Result of an overload test.
@@ -175,7 +175,10 @@ fn worst_trial_finding(
 }
 
 /// Reports a search in which trials at the lower bound had inconsistent outcomes.
-fn inconsistent_trials(trials: &[TrialWithCounts<'_>], search: &SearchResult) -> Option<Finding> {
+fn inconsistent_trials(
+    trials: &[TrialWithCounts<'_>],
+    search: &CapacitySearchResult,
+) -> Option<Finding> {
     let lower = search.lower?;
     let at_lower = trials
         .iter()
@@ -198,7 +201,7 @@ fn inconsistent_trials(trials: &[TrialWithCounts<'_>], search: &SearchResult) ->
 }
 
 /// Reports a search that ended before it found the server's limit, with the reason.
-pub(crate) fn search_unfinished(search: &SearchResult) -> Option<Finding> {
+pub(crate) fn search_unfinished(search: &CapacitySearchResult) -> Option<Finding> {
     let range = format!(
         "between {} and {}",
         search.lower.map_or("0".to_owned(), |rate| format!("{rate:.0}")),

@@ -4,7 +4,7 @@
 use std::str::FromStr;
 
 use horolog_record::{
-    CapacitySearchGoal, Distribution, LimitResult, LimitUnit, NtsKeTrial, SearchResult,
+    CapacitySearchGoal, CapacitySearchResult, Distribution, LimitResult, LimitUnit, NtsKeTrial,
     SignedDistribution, Trial,
 };
 use horolog_stats::Histogram;
@@ -297,7 +297,7 @@ impl LoadMetricLimit {
     /// loss goal, only the trials at the rate found count, if it found one. The limit fails if
     /// nothing was measured.
     #[must_use]
-    pub fn evaluate(&self, trials: &[Trial], search: Option<&SearchResult>) -> LimitResult {
+    pub fn evaluate(&self, trials: &[Trial], search: Option<&CapacitySearchResult>) -> LimitResult {
         if let LoadMetric::Search(kind) = self.metric {
             return self.compare_worst([(None, search_rate(search, kind))]);
         }
@@ -312,7 +312,7 @@ impl LoadMetricLimit {
     pub fn evaluate_nts_ke(
         &self,
         trials: &[NtsKeTrial],
-        search: Option<&SearchResult>,
+        search: Option<&CapacitySearchResult>,
     ) -> LimitResult {
         if let LoadMetric::Search(kind) = self.metric {
             return self.compare_worst([(None, search_rate(search, kind))]);
@@ -388,13 +388,13 @@ impl LoadMetricLimit {
 }
 
 /// Returns the rate found by a search of this kind; `None` without such a search.
-fn search_rate(search: Option<&SearchResult>, kind: CapacitySearchGoal) -> Option<f64> {
+fn search_rate(search: Option<&CapacitySearchResult>, kind: CapacitySearchGoal) -> Option<f64> {
     search.filter(|search| search.kind == kind).map(|search| search.rate)
 }
 
 /// Returns true if trials at this rate are evaluated. In a search that found a rate, only those at
 /// that rate are.
-fn is_evaluated(search: Option<&SearchResult>, rate: f64) -> bool {
+fn is_evaluated(search: Option<&CapacitySearchResult>, rate: f64) -> bool {
     let lower = search.and_then(|search| search.lower);
     lower.is_none_or(|lower| (rate - lower).abs() <= lower * 1e-6)
 }

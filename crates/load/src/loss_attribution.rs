@@ -59,7 +59,7 @@ pub struct LossAttributionCounts {
 
 /// Missing replies of a trial, and the generator's own counts that explain some of them.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct MissingReplies {
+pub struct MissingReplyCounts {
     /// Requests sent.
     pub sent: u64,
     /// Replies received in time.
@@ -77,7 +77,7 @@ pub struct MissingReplies {
     pub arrived: u64,
 }
 
-impl MissingReplies {
+impl MissingReplyCounts {
     /// Returns the missing replies of these counts.
     #[must_use]
     pub fn from_counts(counts: &TrialCounts) -> Self {
@@ -99,7 +99,7 @@ impl MissingReplies {
 /// so locations are filled in the order of the round trip until all missing replies are attributed.
 #[must_use]
 pub fn attribute(
-    missing: MissingReplies,
+    missing: MissingReplyCounts,
     before: &LossAttributionCounts,
     after: &LossAttributionCounts,
 ) -> BTreeMap<LossLocation, u64> {
@@ -119,7 +119,7 @@ pub fn attribute(
 }
 
 fn evidence(
-    missing: MissingReplies,
+    missing: MissingReplyCounts,
     before: &LossAttributionCounts,
     after: &LossAttributionCounts,
 ) -> Vec<(LossLocation, u64)> {
@@ -187,7 +187,7 @@ fn evidence(
 fn unsolicited_packets(
     local: &InterfacePacketCounts,
     before: &LossAttributionCounts,
-    missing: MissingReplies,
+    missing: MissingReplyCounts,
 ) -> u64 {
     if before.ptp.is_none() || !before.is_local_veth {
         return 0;
@@ -198,7 +198,7 @@ fn unsolicited_packets(
 /// Returns a lower bound of the packets lost between two interfaces: `sent` by one minus `arrived`
 /// at the other. Both include other traffic. Returns 0 if the receiver counted fewer packets than
 /// replies arrived: such drivers do not count packets that XDP handles.
-const fn link_loss_min(sent: u64, arrived: u64, missing: MissingReplies) -> u64 {
+const fn link_loss_min(sent: u64, arrived: u64, missing: MissingReplyCounts) -> u64 {
     let replies = missing.received.saturating_add(missing.late).saturating_add(missing.invalid);
     if arrived < replies { 0 } else { sent.saturating_sub(arrived) }
 }

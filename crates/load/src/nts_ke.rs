@@ -15,8 +15,9 @@ use std::time::{Duration, Instant};
 
 use horolog_ke::{NtsKeClient, NtsKeError, NtsKeExchangePhase};
 use horolog_record::{
-    CapacitySearchGoal, Distribution, Finding, FindingCode, Host, LOAD_SCHEMA, LoadTarget,
-    NtsKeFailureReason, NtsKeResult, NtsKeTrial, RequestMode, SearchResult, Severity, rfc3339_now,
+    CapacitySearchGoal, CapacitySearchResult, Distribution, Finding, FindingCode, Host,
+    LOAD_SCHEMA, LoadTarget, NtsKeFailureReason, NtsKeLoadResult, NtsKeTrial, RequestMode,
+    Severity, rfc3339_now,
 };
 use horolog_stats::{Recorder, Search, SearchConfig};
 
@@ -172,7 +173,7 @@ pub fn run(
     options: &NtsKeLoadOptions,
     stop: &(dyn Fn() -> bool + Sync),
     observer: &mut dyn NtsKeObserver,
-) -> Result<NtsKeResult, LoadError> {
+) -> Result<NtsKeLoadResult, LoadError> {
     options.check()?;
     let address = options.target.resolve(options.family, None)?;
     target::check_permitted(address.ip(), options.i_own_this_target)?;
@@ -197,7 +198,7 @@ pub fn run(
     let findings = findings(&trials, search.as_ref(), first_failure, stop());
     let judge = |limit: &LoadMetricLimit| limit.evaluate_nts_ke(&trials, search.as_ref());
     let limits = options.limits.iter().map(judge).collect();
-    Ok(NtsKeResult {
+    Ok(NtsKeLoadResult {
         schema: LOAD_SCHEMA.to_owned(),
         started,
         command: options.command.clone(),
@@ -308,7 +309,7 @@ fn trial_record(connections: usize, counts: NtsKeClientCounts, elapsed: Duration
 /// reported only if the search met its goal at no rate.
 fn findings(
     trials: &[NtsKeTrial],
-    search: Option<&SearchResult>,
+    search: Option<&CapacitySearchResult>,
     first_failure: Option<FailureDescription>,
     interrupted: bool,
 ) -> Vec<Finding> {

@@ -119,9 +119,10 @@ impl LastReply {
     }
 }
 
-/// Offsets of one lane during one trial.
+/// Recorder of the offsets of one lane during one trial: parameters, the last replies, and a PTP
+/// master's timescale.
 #[derive(Debug)]
-pub(crate) struct LaneServerOffsets {
+pub(crate) struct LaneServerOffsetRecorder {
     plan: ServerOffsetParameters,
     last: LastReplies,
     /// Lead of a PTP master's timescale over UTC, in ns but whole seconds; `None` before the first
@@ -129,7 +130,7 @@ pub(crate) struct LaneServerOffsets {
     master_ahead: Option<i64>,
 }
 
-impl LaneServerOffsets {
+impl LaneServerOffsetRecorder {
     /// Starts with the carried-over state of `clients` clients; 0 in basic mode.
     pub(crate) fn new(plan: ServerOffsetParameters, mut last: LastReplies, clients: usize) -> Self {
         last.0.resize(clients, LastReply::UNKNOWN);
@@ -249,13 +250,13 @@ mod tests {
 
     /// Offsets of a lane, and their counts.
     struct Scene {
-        offsets: LaneServerOffsets,
+        offsets: LaneServerOffsetRecorder,
         found: ServerOffsetCounts,
     }
 
     impl Scene {
         fn new(plan: ServerOffsetParameters, clients: usize) -> Self {
-            let offsets = LaneServerOffsets::new(plan, LastReplies::default(), clients);
+            let offsets = LaneServerOffsetRecorder::new(plan, LastReplies::default(), clients);
             Self { offsets, found: ServerOffsetCounts::default() }
         }
 

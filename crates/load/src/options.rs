@@ -20,7 +20,7 @@ use crate::offset::ServerOffsetOptions;
 use crate::ptp::PtpRequestOptions;
 use crate::ramp::Ramp;
 use crate::remote_counters::RemoteCounterOptions;
-use crate::run::OverloadTest;
+use crate::run::OverloadTestOptions;
 use crate::target::{AddressFamily, RouteHints, TargetName};
 use crate::trailer::TrailerOptions;
 
@@ -120,7 +120,7 @@ pub struct LoadOptions {
     pub compliant_clients: Option<CompliantClientOptions>,
     /// Overload of the server, by [`LoadProcedure::Overload`] or after a search at the rate that it
     /// found.
-    pub overload_test: Option<OverloadTest>,
+    pub overload_test: Option<OverloadTestOptions>,
     /// Limits of the run.
     pub limits: Vec<LoadMetricLimit>,
     /// Command line, for the record.

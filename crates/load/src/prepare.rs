@@ -14,7 +14,7 @@ use horolog_time::Clock;
 use horolog_wire::ptp::{EVENT_PORT, GENERAL_PORT};
 
 use crate::clients::{CLIENTS_MAX, LANES_MAX, SimulatedClientNetwork, SimulatedClientsError};
-use crate::compliant_clients::CompliantClientGroup;
+use crate::compliant_clients::RunningCompliantClients;
 use crate::engine::{self, LoadEngine};
 use crate::error::LoadError;
 use crate::nts::{CLIENTS_WITH_SESSIONS, NtsError, NtsSessions, SessionCount};
@@ -43,7 +43,7 @@ pub(crate) struct PreparedLoad {
     pub(crate) engine: Box<dyn LoadEngine>,
     pub(crate) clients: u32,
     /// Compliant clients, if there are any.
-    pub(crate) compliant_clients: Option<CompliantClientGroup>,
+    pub(crate) compliant_clients: Option<RunningCompliantClients>,
     /// Better engines that could not be used, each with the reason.
     pub(crate) fallbacks: Vec<(Kind, String)>,
 }

@@ -12,7 +12,7 @@ use horolog_time::Span;
 use crate::counter_watch::LossAttributionCounterReader;
 use crate::engine::IntervalSink;
 use crate::load_profile::LoadProfile;
-use crate::loss_attribution::{self, LossAttributionCounts, MissingReplies};
+use crate::loss_attribution::{self, LossAttributionCounts, MissingReplyCounts};
 use crate::plan::TrialPlan;
 use crate::request_tracker::TrialCounts;
 use crate::run::{CurrentTrial, LiveSampler, LoadObserver};
@@ -129,7 +129,7 @@ impl<'a> LoadProfileRecorder<'a> {
             self.readings.push(self.watch.read());
         }
         let (before, after) = (&self.readings[index], &self.readings[index + 1]);
-        let missing = MissingReplies::from_counts(&counts);
+        let missing = MissingReplyCounts::from_counts(&counts);
         let phase = &self.profile.phases()[index];
         let plan = TrialPlan {
             rate: phase.mean_rate(),

@@ -16,7 +16,7 @@ use horolog_record::{InvalidReplyReason, RequestMode};
 use horolog_wire::ParseError;
 use horolog_wire::ptp::message::{SIGNALING_LEN, TIMESTAMP_MESSAGE_LEN};
 use horolog_wire::ptp::monitor::{NetSyncMonitorResponse, REQUEST_TLV};
-use horolog_wire::ptp::tlv::{self, UNICAST_LEN_MAX, UnicastNegotiation};
+use horolog_wire::ptp::tlv::{self, UNICAST_LEN_MAX, UnicastNegotiationTlv};
 use horolog_wire::ptp::{
     self, EVENT_PORT, GENERAL_PORT, Header, IPV6_PADDING_LEN, Message, MessageType, NO_INTERVAL,
     PortIdentity, PtpFlags, PtpMessageBody, PtpTimestamp,
@@ -104,9 +104,9 @@ pub struct PtpRequestOptions {
 impl UnicastRequestParameters {
     /// Returns the request with this sequence number.
     #[must_use]
-    pub const fn request(&self, sequence: u32) -> UnicastNegotiation {
+    pub const fn request(&self, sequence: u32) -> UnicastNegotiationTlv {
         let Self { log_interval, duration_s, .. } = *self;
-        UnicastNegotiation::Request {
+        UnicastNegotiationTlv::Request {
             kind: self.messages.message_type(sequence),
             log_interval,
             duration_s,
@@ -446,11 +446,11 @@ impl PtpMessageVerifier {
         }
         let token = target.clock;
         let terms =
-            message.tlvs().flatten().find_map(|tlv| match UnicastNegotiation::from_tlv(&tlv)? {
-                Ok(UnicastNegotiation::Grant { kind, duration_s, .. }) => {
+            message.tlvs().flatten().find_map(|tlv| match UnicastNegotiationTlv::from_tlv(&tlv)? {
+                Ok(UnicastNegotiationTlv::Grant { kind, duration_s, .. }) => {
                     Some(PtpReply::Grant { token, kind, duration_s })
                 }
-                Ok(UnicastNegotiation::Cancel(ended)) => {
+                Ok(UnicastNegotiationTlv::Cancel(ended)) => {
                     Some(PtpReply::Cancelled { token, kind: ended.kind })
                 }
                 _ => None,

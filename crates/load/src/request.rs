@@ -90,7 +90,7 @@ pub fn set_timestamps(payload: &mut [u8], timestamps: RequestTimestamps) {
 /// Template of the frames of one lane. The low 32 bits of the source address and the timestamps are
 /// 0; precomputed sums make the checksums cheap to complete.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct FrameTemplate {
+pub struct LaneFrameTemplate {
     bytes: Box<[u8]>,
     source_at: usize,
     timestamps_at: usize,
@@ -121,7 +121,7 @@ pub struct LaneFrameParameters {
     pub ptp: Option<PtpFrameParameters>,
 }
 
-/// PTP part of the frame plan of one lane.
+/// PTP part of the frame parameters of one lane.
 #[derive(Clone, Copy, Debug)]
 pub struct PtpFrameParameters {
     /// Parameters of the requests.
@@ -162,7 +162,7 @@ impl LaneFrameParameters {
     }
 }
 
-impl FrameTemplate {
+impl LaneFrameTemplate {
     /// Builds the template of a lane's frames, and the checksum sums of their constant parts.
     #[must_use]
     pub fn new(plan: &LaneFrameParameters) -> Self {
@@ -222,8 +222,8 @@ impl FrameTemplate {
         (native(self.ipv4_sum), native(self.udp_sum))
     }
 
-    /// Completes the frame of an NTP request, a copy of [`FrameTemplate::bytes`]: sets the low 32
-    /// bits of the source address, the timestamps and both checksums.
+    /// Completes the frame of an NTP request, a copy of [`LaneFrameTemplate::bytes`]: sets the low
+    /// 32 bits of the source address, the timestamps and both checksums.
     ///
     /// # Panics
     /// When `frame` is shorter than the template, or the template is one of PTP.
@@ -309,7 +309,7 @@ mod tests {
             interleaved: bool,
         ) {
             let plan = plan(ipv4);
-            let template = FrameTemplate::new(&plan);
+            let template = LaneFrameTemplate::new(&plan);
             let mut frame = template.bytes().to_vec();
             for ((client, transmit), origin) in clients.into_iter().zip(transmits).zip(origins) {
                 let stamps = if interleaved {

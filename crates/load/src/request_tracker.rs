@@ -10,12 +10,13 @@ use horolog_wire::ptp::PortIdentity;
 use crate::clients::LaneClients;
 use crate::fairness::PerClientCounts;
 use crate::offset::{
-    LaneServerOffsets, LastReplies, ReceiveTimestamps, ServerOffsetCounts, ServerOffsetParameters,
+    LaneServerOffsetRecorder, LastReplies, ReceiveTimestamps, ServerOffsetCounts,
+    ServerOffsetParameters,
 };
 use crate::outage::OutageDetector;
 use crate::request::RequestTimestamps;
 use crate::token::RequestId;
-use crate::trailer::{EchoedRequest, RequestTrailer};
+use crate::trailer::{RequestClaimedByReply, RequestTrailer};
 use crate::verify::{self, ReplyMode, ReplyVerifier, VerifiedReply};
 use interval_counts::OpenIntervalCounts;
 
@@ -50,7 +51,7 @@ pub struct RequestTracker {
     /// Longest round trip of a reply in time.
     longest_rtt: Option<Span>,
     origins: InterleavedOrigins,
-    offsets: Option<Box<LaneServerOffsets>>,
+    offsets: Option<Box<LaneServerOffsetRecorder>>,
     trailer: Option<Box<RequestTrailer>>,
     ptp: Option<Box<ptp::PtpRequestTracker>>,
 }
@@ -146,8 +147,9 @@ impl RequestTracker {
         let client_states =
             if plan.expected.interleaved { plan.clients.client_count() as usize } else { 0 };
         origins.0.resize(client_states, 0);
-        let offsets =
-            plan.offset.map(|offset| LaneServerOffsets::new(offset, last_received, client_states));
+        let offsets = plan
+            .offset
+            .map(|offset| LaneServerOffsetRecorder::new(offset, last_received, client_states));
         let new_tracker =
             |expected| ptp::PtpRequestTracker::new(expected, window_len, carried.master);
         let initial_counts = TrialCounts {
@@ -296,7 +298,10 @@ impl RequestTracker {
                 Err(InvalidReplyReason::Client)
             } else if let (Some(tail), Some(client)) = (&mut trailer, client) {
                 let transmit = self.expected.token.encode(request);
-                tail.verify(EchoedRequest { client, sequence: request.sequence, transmit }, payload)
+                tail.verify(
+                    RequestClaimedByReply { client, sequence: request.sequence, transmit },
+                    payload,
+                )
             } else {
                 Ok(())
             }

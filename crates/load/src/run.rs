@@ -9,8 +9,8 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use horolog_record::{
-    CapacitySearchGoal, Finding, Host, LOAD_SCHEMA, LoadResult, LoadTarget, LoadTimeSeries, Outage,
-    OverloadResult, RequestMode, SearchResult, Trial, rfc3339_now,
+    CapacitySearchGoal, CapacitySearchResult, Finding, Host, LOAD_SCHEMA, LoadResult, LoadTarget,
+    LoadTimeSeries, Outage, OverloadResult, RequestMode, Trial, rfc3339_now,
 };
 use horolog_stats::{Search, SearchConfig, SearchOutcome, SearchStep, TrialOutcome};
 use horolog_sys::adjtimex;
@@ -21,7 +21,7 @@ use crate::counter_watch::LossAttributionCounterReader;
 use crate::error::LoadError;
 use crate::findings::{self, RunFindingInputs, TrialWithCounts};
 use crate::limit::LoadMetricLimit;
-use crate::loss_attribution::{self, MissingReplies};
+use crate::loss_attribution::{self, MissingReplyCounts};
 use crate::options::{LoadOptions, LoadProcedure};
 use crate::plan::TrialPlan;
 use crate::prepare::{PreparedLoad, prepare};
@@ -34,7 +34,7 @@ use crate::trial;
 use live_sampler::SampledTrialSink;
 pub(crate) use live_sampler::{CurrentTrial, LiveSampler};
 pub use observer::LoadObserver;
-pub use profile::OverloadTest;
+pub use profile::OverloadTestOptions;
 
 /// Pause after a trial with losses, in which the server can clear its backlog.
 const TRIAL_PAUSE: Duration = Duration::from_millis(10);
@@ -49,7 +49,7 @@ pub struct LoadRun {
     watch: LossAttributionCounterReader,
     capture: Option<RunningCapture>,
     trials: Vec<(Trial, TrialCounts)>,
-    search: Option<SearchResult>,
+    search: Option<CapacitySearchResult>,
     series: Option<LoadTimeSeries>,
     outages: Vec<Outage>,
     overload: Option<OverloadResult>,
@@ -154,7 +154,7 @@ impl LoadRun {
     fn search_then_overload(
         &mut self,
         (kind, config): (CapacitySearchGoal, SearchConfig),
-        overload_test: Option<&OverloadTest>,
+        overload_test: Option<&OverloadTestOptions>,
         observer: &mut dyn LoadObserver,
     ) -> Result<(), LoadError> {
         self.run_search(kind, config, observer)?;
@@ -248,7 +248,7 @@ impl LoadRun {
         let after = self.watch.read();
         // The record of a trial that was ended early has its actual duration.
         let plan = if stopped { trial::truncate_plan(plan, &counts) } else { plan };
-        let missing = MissingReplies::from_counts(&counts);
+        let missing = MissingReplyCounts::from_counts(&counts);
         let trial =
             trial::record(&plan, &counts, loss_attribution::attribute(missing, &before, &after));
         let trial = Trial { compliant_clients, ..trial };
@@ -397,8 +397,8 @@ pub(crate) fn search_result(
     kind: CapacitySearchGoal,
     config: &SearchConfig,
     outcome: &SearchOutcome,
-) -> SearchResult {
-    SearchResult {
+) -> CapacitySearchResult {
+    CapacitySearchResult {
         kind,
         goal_loss_ratio: config.goal.ratio(),
         rate: outcome.rate.unwrap_or(0.0),

@@ -54,7 +54,7 @@ pub enum RequestTrailer {
 
 /// Request that a reply claims to answer.
 #[derive(Clone, Copy)]
-pub(crate) struct EchoedRequest {
+pub(crate) struct RequestClaimedByReply {
     pub(crate) client: u32,
     pub(crate) sequence: u32,
     /// Transmit timestamp of the request.
@@ -116,7 +116,7 @@ impl RequestTrailer {
     /// Verifies the trailer of a reply to `request`.
     pub(crate) fn verify(
         &mut self,
-        request: EchoedRequest,
+        request: RequestClaimedByReply,
         reply: &[u8],
     ) -> Result<(), InvalidReplyReason> {
         match self {

@@ -7,7 +7,7 @@ use horolog_record::{
     Distribution, InvalidReplyReason, LossLocation, MixRequestKindResult, ReplyKindCounts,
     RequestClassCounts, SignedDistribution, Trial,
 };
-use horolog_stats::loss::EventRate;
+use horolog_stats::loss::AchievedRate;
 
 use crate::fairness;
 use crate::plan::{MixPartPlan, TrialPlan};
@@ -114,8 +114,8 @@ pub fn achieved_rate(counts: &TrialCounts) -> f64 {
         return 0.0;
     };
     let ns = |instant: i64| u64::try_from(instant).unwrap_or(0);
-    EventRate::from_span(counts.sent, ns(first.as_ns()), ns(last.as_ns()))
-        .map_or(0.0, EventRate::per_second)
+    AchievedRate::from_span(counts.sent, ns(first.as_ns()), ns(last.as_ns()))
+        .map_or(0.0, AchievedRate::per_second)
 }
 
 /// Returns the planned duration; if requests were omitted, the time from the first to the last

@@ -10,8 +10,9 @@ use std::time::Instant;
 use aes_siv::KeyInit as _;
 use aes_siv::siv::Aes128Siv;
 use horolog_nts::{
-    AeadAlgorithm, BATCH, BatchKeys, CookieKeys, CookieMasterSecret, NonceStream, RequestTemplate,
-    SessionKeys, UnsealedReply, cookie_len, open_request, open_requests, seal_replies, seal_reply,
+    AeadAlgorithm, BATCH, BatchKeyBuffer, CookieKeys, CookieMasterSecret, NonceStream,
+    RequestTemplate, SessionKeys, UnsealedReply, cookie_len, open_request, open_requests,
+    seal_replies, seal_reply,
 };
 use horolog_time::Timestamp;
 
@@ -85,7 +86,7 @@ fn measure_session(
     });
     let requests = [Some(&request[..]); BATCH];
     let mut out = vec![0; BATCH * request.len()];
-    let mut room = BatchKeys::default();
+    let mut room = BatchKeyBuffer::default();
     measure("open_requests and seal_replies, 8 at once, all of them", || {
         let mut opened = [const { None }; BATCH];
         open_requests(keys, black_box(&requests), &mut room, |index, result| {

@@ -48,11 +48,11 @@ pub enum ReplyError {
 
 /// Encrypted fields of an authentic reply, decrypted.
 #[derive(Clone, Copy, Debug)]
-pub struct AuthenticReply<'a> {
+pub struct DecryptedReplyFields<'a> {
     text: &'a [u8],
 }
 
-impl<'a> AuthenticReply<'a> {
+impl<'a> DecryptedReplyFields<'a> {
     /// Returns the new cookies, up to the first malformed field.
     pub fn cookies(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let mut rest = self.text;
@@ -147,7 +147,7 @@ pub fn open_reply<'t>(
     packet: &[u8],
     unique_id: &[u8],
     text: &'t mut [u8],
-) -> Result<AuthenticReply<'t>, ReplyError> {
+) -> Result<DecryptedReplyFields<'t>, ReplyError> {
     open_with_key(&AeadKey::new(keys.algorithm(), keys.s2c()), packet, unique_id, text)
 }
 
@@ -180,10 +180,10 @@ fn open_with_key<'t>(
     packet: &[u8],
     unique_id: &[u8],
     text: &'t mut [u8],
-) -> Result<AuthenticReply<'t>, ReplyError> {
+) -> Result<DecryptedReplyFields<'t>, ReplyError> {
     let (sealed, covered) = find_authenticator(packet, unique_id)?;
     let len = key.open(sealed.nonce, covered, sealed.ciphertext, text);
-    Ok(AuthenticReply { text: &text[..len.ok_or(ReplyError::Forged)?] })
+    Ok(DecryptedReplyFields { text: &text[..len.ok_or(ReplyError::Forged)?] })
 }
 
 /// NTS session of a client with one server: prepared keys, and up to eight cookies, each of which

@@ -15,9 +15,9 @@ mod session;
 mod trailer;
 
 pub use aead::AeadAlgorithm;
-pub use aead::siv::{BATCH, BatchKeys};
+pub use aead::siv::{BATCH, BatchKeyBuffer};
 pub use client::{
-    AuthenticReply, ClientSession, ReplyError, RequestTemplate, UNIQUE_ID_LEN, examine_reply,
+    ClientSession, DecryptedReplyFields, ReplyError, RequestTemplate, UNIQUE_ID_LEN, examine_reply,
     open_reply, request_len, seal_request,
 };
 pub use cookie::{

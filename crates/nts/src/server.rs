@@ -4,7 +4,7 @@
 use horolog_wire::ntp::HEADER_LEN;
 use thiserror::Error;
 
-use crate::aead::siv::{BATCH, BatchKeys, is_equal, s2v_batch};
+use crate::aead::siv::{BATCH, BatchKeyBuffer, is_equal, s2v_batch};
 use crate::aead::{AeadKey, NONCE_LEN_MAX, TAG_LEN};
 use crate::cookie::{COOKIE_NONCE_LEN, cookie_len};
 use crate::field::{
@@ -151,7 +151,9 @@ pub fn open_request<'a>(
     packet: &'a [u8],
 ) -> Result<AuthenticRequest<'a>, NtsRefusal<'a>> {
     let mut result = Err(NtsRefusal::Malformed);
-    open_requests(keys, &[Some(packet)], &mut BatchKeys::default(), |_, opened| result = opened);
+    open_requests(keys, &[Some(packet)], &mut BatchKeyBuffer::default(), |_, opened| {
+        result = opened
+    });
     result
 }
 
@@ -161,7 +163,7 @@ pub fn open_request<'a>(
 pub fn open_requests<'a>(
     keys: &CookieKeys,
     packets: &[Option<&'a [u8]>],
-    batch_keys: &mut BatchKeys,
+    batch_keys: &mut BatchKeyBuffer,
     mut on_result: impl FnMut(usize, Result<AuthenticRequest<'a>, NtsRefusal<'a>>),
 ) {
     let count = packets.len().min(BATCH);
@@ -207,7 +209,7 @@ pub fn open_requests<'a>(
 fn authenticate(
     requests: &[Option<SealedRequest<'_>>],
     sessions: &[Option<SessionKeys>; BATCH],
-    batch_keys: &mut BatchKeys,
+    batch_keys: &mut BatchKeyBuffer,
     are_genuine: &mut [bool; BATCH],
 ) {
     let mut tags = [None; BATCH];
@@ -269,7 +271,7 @@ pub fn seal_reply(
     out: &mut [u8],
 ) -> usize {
     let mut replies = [Some(UnsealedReply { request: opened, header: *header, out, len: 0 })];
-    seal_replies(keys, &mut replies, &mut BatchKeys::default(), random);
+    seal_replies(keys, &mut replies, &mut BatchKeyBuffer::default(), random);
     let [reply] = replies;
     reply.map_or(0, |reply| reply.len)
 }
@@ -300,7 +302,7 @@ struct SealOffsets {
 pub fn seal_replies(
     keys: &CookieKeys,
     replies: &mut [Option<UnsealedReply<'_, '_>>],
-    batch_keys: &mut BatchKeys,
+    batch_keys: &mut BatchKeyBuffer,
     random: &mut impl FnMut(&mut [u8]),
 ) {
     let count = replies.len().min(BATCH);
@@ -380,7 +382,7 @@ impl SealOffsets {
 fn seal_texts(
     replies: &mut [Option<UnsealedReply<'_, '_>>],
     offsets: &[Option<SealOffsets>; BATCH],
-    batch_keys: &mut BatchKeys,
+    batch_keys: &mut BatchKeyBuffer,
 ) {
     let count = replies.len();
     let mut parts = [[&[][..]; 2]; BATCH];

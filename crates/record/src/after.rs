@@ -27,7 +27,7 @@ pub struct AfterResult {
     /// End of the wait.
     pub end: AfterOutcome,
     /// Dependencies, in the order of the command line.
-    pub dependencies: Vec<AfterDependency>,
+    pub dependencies: Vec<AfterDependencyResult>,
     /// Program to run afterwards; empty if there is none.
     pub program: Vec<String>,
     /// Findings about the result.
@@ -48,7 +48,7 @@ pub enum AfterOutcome {
 
 /// One dependency of the wait, and its state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct AfterDependency {
+pub struct AfterDependencyResult {
     /// Kind of dependency.
     pub kind: AfterDependencyKind,
     /// Object of the dependency: an address, a path, a name, a time or a command.

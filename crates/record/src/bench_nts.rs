@@ -20,14 +20,14 @@ pub struct BenchNtsResult {
     /// Host of the run.
     pub host: Host,
     /// One search per number of threads and share, in the order in which they ran.
-    pub capacities: Vec<NtsCapacity>,
+    pub capacities: Vec<NtsMixCapacity>,
     /// Findings about the experiment as a whole.
     pub findings: Vec<Finding>,
 }
 
 /// Capacity of one server under one mix of requests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct NtsCapacity {
+pub struct NtsMixCapacity {
     /// Threads of the server that answer requests.
     pub threads: usize,
     /// Percentage of authenticated requests.

@@ -44,7 +44,7 @@ pub struct BenchRelayResult {
 /// Engine that sends the copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum RelayEngine {
+pub enum RelayEngineKind {
     /// `send`: one system call per copy.
     Send,
     /// `sendmmsg`: one system call for many copies.
@@ -53,7 +53,7 @@ pub enum RelayEngine {
     Xdp,
 }
 
-impl RelayEngine {
+impl RelayEngineKind {
     /// All variants.
     pub const ALL: [Self; 3] = [Self::Send, Self::Sendmmsg, Self::Xdp];
 
@@ -94,7 +94,7 @@ pub struct RelayConfigurationResult {
     /// Children; each receives a copy of each packet.
     pub children: usize,
     /// Engine that sent the copies.
-    pub engine: RelayEngine,
+    pub engine: RelayEngineKind,
     /// Threads of the source, each on its own core.
     pub source_threads: usize,
     /// Largest number of packets that the source sends together.
@@ -282,13 +282,13 @@ impl BenchRelayResult {
         distinct(cells.map(|cell| cell.children))
     }
 
-    /// Returns the measured engines, in the order of [`RelayEngine::ALL`].
+    /// Returns the measured engines, in the order of [`RelayEngineKind::ALL`].
     #[must_use]
-    pub fn engines(&self) -> Vec<RelayEngine> {
-        let is_measured = |engine: &RelayEngine| {
+    pub fn engines(&self) -> Vec<RelayEngineKind> {
+        let is_measured = |engine: &RelayEngineKind| {
             self.cells.iter().any(|measurement| measurement.engine == *engine)
         };
-        RelayEngine::ALL.into_iter().filter(is_measured).collect()
+        RelayEngineKind::ALL.into_iter().filter(is_measured).collect()
     }
 
     /// Returns the entry of one packet size, number of children and engine; `None` if it was not
@@ -298,7 +298,7 @@ impl BenchRelayResult {
         &self,
         size: usize,
         children: usize,
-        engine: RelayEngine,
+        engine: RelayEngineKind,
     ) -> Option<&RelayConfigurationResult> {
         self.cells
             .iter()
@@ -310,7 +310,7 @@ impl BenchRelayResult {
     #[must_use]
     pub fn xdp_to_send_ratio(&self, size: usize, children: usize) -> Option<f64> {
         let copies_per_s = |engine| self.cell(size, children, engine)?.copies_per_s();
-        Some(copies_per_s(RelayEngine::Xdp)? / copies_per_s(RelayEngine::Send)?)
+        Some(copies_per_s(RelayEngineKind::Xdp)? / copies_per_s(RelayEngineKind::Send)?)
     }
 
     /// Returns the mean gain of the XDP engine over `send` for one packet size, in percent, over
@@ -330,7 +330,7 @@ impl BenchRelayResult {
     /// Returns the shape of an engine's totals over the number of children; `None` if fewer than
     /// two of them have a rate.
     #[must_use]
-    pub fn scaling(&self, size: usize, engine: RelayEngine) -> Option<RelayScaling> {
+    pub fn scaling(&self, size: usize, engine: RelayEngineKind) -> Option<RelayScaling> {
         let mut children = self.child_counts(size);
         children.sort_unstable();
         let total = |children| Some((children, self.cell(size, children, engine)?.copies_per_s()?));
@@ -364,7 +364,7 @@ mod tests {
         }
     }
 
-    fn cell(children: usize, engine: RelayEngine, rates: &[f64]) -> RelayConfigurationResult {
+    fn cell(children: usize, engine: RelayEngineKind, rates: &[f64]) -> RelayConfigurationResult {
         RelayConfigurationResult {
             size_bytes: 64,
             children,
@@ -399,7 +399,7 @@ mod tests {
 
     #[test]
     fn the_median_of_the_rounds_counts() {
-        let rates = |rates| cell(1, RelayEngine::Send, rates).copies_per_s();
+        let rates = |rates| cell(1, RelayEngineKind::Send, rates).copies_per_s();
         assert_eq!(rates(&[5.0, 1.0, 3.0]), Some(3.0));
         assert_eq!(rates(&[5.0, 1.0]), Some(3.0));
         assert_eq!((rates(&[]), rates(&[0.0, 0.0, 9.0])), (None, None));
@@ -407,7 +407,7 @@ mod tests {
 
     #[test]
     fn the_gain_is_the_mean_over_the_numbers_of_children() {
-        let (send, xdp) = (RelayEngine::Send, RelayEngine::Xdp);
+        let (send, xdp) = (RelayEngineKind::Send, RelayEngineKind::Xdp);
         let result = result(vec![
             cell(2, send, &[1e6]),
             cell(2, xdp, &[3e6]),
@@ -445,7 +445,7 @@ mod tests {
             }
             Distribution::from_recorder(&recorder)
         };
-        let empty = cell(2, RelayEngine::Xdp, &[]);
+        let empty = cell(2, RelayEngineKind::Xdp, &[]);
         let with = RelayConfigurationResult {
             first_copy_ns: times(&[30, 50]),
             direct_ns: times(&[10, 60]),

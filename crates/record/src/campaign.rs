@@ -210,12 +210,12 @@ pub struct CampaignCapacity {
     pub answered_rate: Option<f64>,
     /// First rate at which a limit was reached; absent if there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub limit: Option<CapacityLimit>,
+    pub limit: Option<LimitingRate>,
 }
 
 /// First of the rising rates at which the servers or the generators reached their limit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CapacityLimit {
+pub struct LimitingRate {
     /// Side that reached its limit.
     pub limited_by: LimitingSide,
     /// Intended rate of all generators together, in requests per second.
@@ -422,7 +422,7 @@ pub struct CampaignInstanceResult {
     pub duration_s: Option<f64>,
     /// State of its host's clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub clock: Option<InstanceClockState>,
+    pub clock: Option<InstanceClockOffset>,
     /// Last output on standard error.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub errors: String,
@@ -477,9 +477,9 @@ pub enum CampaignInstanceOutcome {
     Lost,
 }
 
-/// State of the clock of an instance's host.
+/// Offset of the clock of an instance's host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct InstanceClockState {
+pub struct InstanceClockOffset {
     /// Offset of the clock in ns, positive if ahead.
     pub offset_ns: i64,
     /// Error bound of the offset (±), in ns.

@@ -28,7 +28,7 @@ pub struct ClockSimulateResult {
     /// Oscillator of the clock.
     pub oscillator: OscillatorNoise,
     /// Noise, delays and faults of the pulses and sentences.
-    pub conditions: PulseConditions,
+    pub conditions: SimulatedPulseConditions,
     /// True if the simulated clock was steered; false if its error was only estimated and
     /// subtracted.
     pub steered: bool,
@@ -69,7 +69,7 @@ pub struct OscillatorNoise {
 
 /// Noise, delays and faults of the pulses and sentences.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PulseConditions {
+pub struct SimulatedPulseConditions {
     /// Standard deviation of a pulse, in ns.
     pub pulse_noise_ns: f64,
     /// Resolution of the receiver's pulses, in ns.
@@ -103,7 +103,7 @@ pub struct DisciplineResult {
     /// Overlapping Allan deviation of that error.
     pub allan: Vec<AllanDeviation>,
     /// Behaviour during and after outages.
-    pub outages: Vec<PulseOutage>,
+    pub outages: Vec<PulseOutageResult>,
     /// Time series of the error over the whole simulation.
     pub series: Vec<ClockErrorRange>,
 }
@@ -120,7 +120,7 @@ pub enum DisciplineMethod {
 
 /// Period without pulses and sentences.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PulseOutage {
+pub struct PulseOutageResult {
     /// Start of the outage, in seconds since the start of the simulation.
     pub begin_s: u64,
     /// Length, in seconds.

@@ -22,7 +22,7 @@ pub struct CycleResult {
     /// Signal that releases periods on the nodes.
     pub signal: ReleaseSignal,
     /// One entry per policy and number of nodes, in the order in which they ran.
-    pub runs: Vec<CycleRunResult>,
+    pub runs: Vec<CycleConfigurationResult>,
     /// Speed-up by more nodes; empty unless the number of nodes varies.
     pub speedups: Vec<CycleSpeedup>,
     /// Limits of `--fail-if`.
@@ -108,9 +108,9 @@ impl TaskSchedulingPolicy {
     }
 }
 
-/// One run of all tasks on all nodes.
+/// Results of all tasks with one policy and one number of nodes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CycleRunResult {
+pub struct CycleConfigurationResult {
     /// Policy of all tasks; absent unless policies are compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<TaskSchedulingPolicy>,
@@ -176,7 +176,7 @@ pub struct CycleTaskResult {
     /// Relative deadline: time from a release to its deadline.
     pub deadline_ns: u64,
     /// Scheduling of the task.
-    pub scheduling: TaskScheduling,
+    pub scheduling: TaskSchedulingOutcome,
     /// Cost of the measurement itself.
     pub cost: CycleMeasurementCost,
     /// Undisturbed time of a unit of the built-in load; absent without built-in load.
@@ -231,21 +231,21 @@ pub struct CycleTaskResult {
     pub overhead: ParallelOverhead,
     /// Aperiodic events that the task served; absent if it serves none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub served: Option<PollingServerEvents>,
+    pub served: Option<PollingServerResult>,
     /// Reason for the last failure of its command, or for abandoning its program; absent without
     /// failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
     /// Periods by the state that the program reported.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub states: Vec<CycleStateResult>,
+    pub states: Vec<ProgramStateResult>,
     /// Time series of the run, by interval.
     pub series: Vec<CycleSeriesPoint>,
 }
 
 /// Requested and actual scheduling of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TaskScheduling {
+pub struct TaskSchedulingOutcome {
     /// Requested policy.
     pub requested: TaskSchedulingPolicy,
     /// Policy in force.
@@ -287,7 +287,7 @@ pub struct ParallelOverhead {
 
 /// Events served by a polling server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PollingServerEvents {
+pub struct PollingServerResult {
     /// Events served.
     pub events: u64,
     /// Events still queued at the end of the run.
@@ -301,7 +301,7 @@ pub struct PollingServerEvents {
 
 /// Counts and times of the periods in which a program reported one state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CycleStateResult {
+pub struct ProgramStateResult {
     /// Name of the state.
     pub name: String,
     /// Number of periods.

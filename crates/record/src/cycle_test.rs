@@ -7,7 +7,8 @@ mod kind;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Distribution, Finding, Host, HostConditions, LimitResult, SearchEndReason, TaskScheduling,
+    Distribution, Finding, Host, HostConditions, LimitResult, SearchEndReason,
+    TaskSchedulingOutcome,
 };
 
 pub use kind::{CycleTestDetectionKind, CycleTestFaultKind, CycleTestGrade, ScorecardCriterion};
@@ -15,7 +16,7 @@ pub use kind::{CycleTestDetectionKind, CycleTestFaultKind, CycleTestGrade, Score
 /// The schema's name and version.
 pub const CYCLE_TEST_SCHEMA: &str = "horolog.cycle-test/2";
 
-/// Test of an application.
+/// Result of the test of an application.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CycleTestResult {
     /// [`CYCLE_TEST_SCHEMA`].
@@ -33,7 +34,7 @@ pub struct CycleTestResult {
     pub run: Option<CycleTestRunResult>,
     /// Search for the highest load without a deadline miss; absent if not requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub search: Option<CycleTestSearch>,
+    pub search: Option<CycleTestSearchResult>,
     /// Scorecard (Hao, Xue and Qin, "Performance and test method for real-time parallel system",
     /// 2010, Table 2).
     pub scorecard: Vec<ScorecardRow>,
@@ -81,11 +82,11 @@ pub struct CycleTestRunResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub imbalance: Option<f64>,
     /// External sources of reports.
-    pub sources: Vec<CycleTestReportSource>,
+    pub sources: Vec<SimulatedSourceResult>,
     /// Results by the state of the periods.
-    pub states: Vec<CycleTestStateCounts>,
+    pub states: Vec<CycleTestStateResult>,
     /// Injected faults, their detections and recovery.
-    pub faults: Vec<CycleTestFault>,
+    pub faults: Vec<CycleTestFaultResult>,
     /// All detections of the nodes, regardless of their cause.
     pub detections: Vec<DetectionCountByNode>,
 }
@@ -96,7 +97,7 @@ pub struct CycleTestNodeResult {
     /// Name of the node.
     pub name: String,
     /// Scheduling of the node's task.
-    pub scheduling: TaskScheduling,
+    pub scheduling: TaskSchedulingOutcome,
     /// Time of one unit of the built-in load without interference.
     pub unit_ns: f64,
     /// Median of half the round trip of the shortest message to the next node before the run.
@@ -146,7 +147,7 @@ pub struct CycleTestStageTimes {
 
 /// External source that sends reports to nodes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CycleTestReportSource {
+pub struct SimulatedSourceResult {
     /// Name of the source.
     pub name: String,
     /// Reports due; a copy to each of several nodes counts separately.
@@ -167,7 +168,7 @@ pub struct CycleTestReportSource {
 
 /// Periods in one state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CycleTestStateCounts {
+pub struct CycleTestStateResult {
     /// Label of the state.
     pub name: String,
     /// Periods of all nodes.
@@ -184,7 +185,7 @@ pub struct CycleTestStateCounts {
 
 /// Injected fault with its detections and recovery.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CycleTestFault {
+pub struct CycleTestFaultResult {
     /// Kind of fault.
     pub kind: CycleTestFaultKind,
     /// Affected source or node; absent if all are affected.
@@ -251,7 +252,7 @@ pub struct DetectionCountByNode {
 /// Search for the highest load at which no deadline is missed. Loads are factors as in
 /// [`CycleTestRunResult::load`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CycleTestSearch {
+pub struct CycleTestSearchResult {
     /// Least load allowed.
     pub from: f64,
     /// Largest load allowed.
@@ -311,7 +312,7 @@ pub struct ScorecardRow {
     pub grade: Option<CycleTestGrade>,
 }
 
-impl CycleTestFault {
+impl CycleTestFaultResult {
     /// Returns true if the application recovered from the fault, or no fault was injected.
     #[must_use]
     pub const fn has_recovered(&self) -> bool {

@@ -28,7 +28,7 @@ pub struct HostAllResult {
     /// Verdict on the host, from the findings of all parts.
     pub verdict: HostVerdict,
     /// The worst findings of all parts, at most three, in descending order of severity.
-    pub worst_findings: Vec<RankedFinding>,
+    pub worst_findings: Vec<WorstFinding>,
     /// Outcome of each part, in the order in which they ran; for NICs, one entry each.
     pub parts: Vec<HostMeasurementOutcome>,
     /// Result of `horolog host clock`; absent if that part gave no result.
@@ -105,7 +105,7 @@ impl HostMeasurementKind {
     }
 }
 
-/// Outcome of a part.
+/// Outcome of a part, the measurement of one other command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostMeasurementOutcome {
     /// Part concerned.
@@ -143,7 +143,7 @@ pub enum HostMeasurementState {
 
 /// One of the worst findings, representing similar ones.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RankedFinding {
+pub struct WorstFinding {
     /// Part that reported it; absent if it concerns several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<HostMeasurementKind>,

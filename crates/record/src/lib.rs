@@ -43,27 +43,29 @@ mod relay_tree;
 mod run_list;
 mod series;
 
-pub use after::{AFTER_SCHEMA, AfterDependency, AfterDependencyKind, AfterOutcome, AfterResult};
+pub use after::{
+    AFTER_SCHEMA, AfterDependencyKind, AfterDependencyResult, AfterOutcome, AfterResult,
+};
 pub use at::{AT_SCHEMA, AtOutcome, AtProgramResult, AtResult, AtScheduling, AtTimescale};
 pub use bench_cores::{
     BENCH_CORES_SCHEMA, BenchCoresResult, CaptureCheck, CoreCountResult, CoresRateResult,
     CoresRepetition, ReplyRateSpread,
 };
-pub use bench_nts::{BENCH_NTS_SCHEMA, BenchNtsResult, NtsCapacity};
+pub use bench_nts::{BENCH_NTS_SCHEMA, BenchNtsResult, NtsMixCapacity};
 pub use bench_relay::{
     BENCH_RELAY_SCHEMA, BenchRelayResult, FLAT_RATIO_MAX, NoRelayBaseline,
-    RelayConfigurationResult, RelayEngine, RelayHalfRateTrial, RelayRepetition, RelayScaling,
+    RelayConfigurationResult, RelayEngineKind, RelayHalfRateTrial, RelayRepetition, RelayScaling,
 };
 pub use campaign::{
     CAMPAIGN_SCHEMA, CampaignCapacity, CampaignExclusions, CampaignInstanceOutcome,
     CampaignInstanceResult, CampaignNodeTaskResult, CampaignPathPairRow, CampaignPathRow,
     CampaignPlan, CampaignRelayChildCounts, CampaignRelayCounts, CampaignResult,
-    CampaignRoleResult, CampaignTaskResult, CampaignTrial, CapacityLimit, InstanceClockState,
+    CampaignRoleResult, CampaignTaskResult, CampaignTrial, InstanceClockOffset, LimitingRate,
     LimitingSide, MergedDistribution, MergedResults, StartAccuracy, UnusableAgent,
 };
 pub use clock::{
     CLOCK_SCHEMA, ClockErrorRange, ClockSimulateResult, DisciplineMethod, DisciplineResult,
-    OscillatorNoise, PulseConditions, PulseOutage, PulseOutcomeCounts,
+    OscillatorNoise, PulseOutageResult, PulseOutcomeCounts, SimulatedPulseConditions,
 };
 pub use clock_compare::{
     CLOCK_COMPARE_SCHEMA, ClockCompareResult, ClockSample, ClockStep, ComparedClock,
@@ -79,10 +81,11 @@ pub use compare::{
     numeric_values,
 };
 pub use cycle::{
-    CYCLE_SCHEMA, CycleClockOffset, CycleMeasurementCost, CycleNodeResult, CycleResult,
-    CycleRunResult, CycleSeriesPoint, CycleSharedTaskResult, CycleSpeedup, CycleStateResult,
-    CycleSuperstepTimes, CycleTaskResult, ParallelOverhead, PollingServerEvents, ReleaseSignal,
-    ReleaseSignalCounts, TaskScheduling, TaskSchedulingPolicy,
+    CYCLE_SCHEMA, CycleClockOffset, CycleConfigurationResult, CycleMeasurementCost,
+    CycleNodeResult, CycleResult, CycleSeriesPoint, CycleSharedTaskResult, CycleSpeedup,
+    CycleSuperstepTimes, CycleTaskResult, ParallelOverhead, PollingServerResult,
+    ProgramStateResult, ReleaseSignal, ReleaseSignalCounts, TaskSchedulingOutcome,
+    TaskSchedulingPolicy,
 };
 pub use cycle_predict::{
     CYCLE_PREDICT_SCHEMA, CyclePredictBound, CyclePredictCost, CyclePredictCostKind,
@@ -90,11 +93,11 @@ pub use cycle_predict::{
     CyclePredictTaskResult, CyclePredictTerm, CyclePredictTermKind, CyclePredictVerdict,
 };
 pub use cycle_test::{
-    CYCLE_TEST_SCHEMA, CycleTestApplication, CycleTestDetectionKind, CycleTestFault,
-    CycleTestFaultKind, CycleTestFirstDetection, CycleTestGrade, CycleTestNodeResult,
-    CycleTestReportSource, CycleTestResult, CycleTestRunResult, CycleTestSearch,
-    CycleTestStageTimes, CycleTestStateCounts, CycleTestTrial, DetectionCount,
-    DetectionCountByNode, ScorecardCriterion, ScorecardRow,
+    CYCLE_TEST_SCHEMA, CycleTestApplication, CycleTestDetectionKind, CycleTestFaultKind,
+    CycleTestFaultResult, CycleTestFirstDetection, CycleTestGrade, CycleTestNodeResult,
+    CycleTestResult, CycleTestRunResult, CycleTestSearchResult, CycleTestStageTimes,
+    CycleTestStateResult, CycleTestTrial, DetectionCount, DetectionCountByNode, ScorecardCriterion,
+    ScorecardRow, SimulatedSourceResult,
 };
 pub use demo::{DEMO_SCHEMA, DemoCandidateResult, DemoResult};
 pub use distribution::{
@@ -105,7 +108,7 @@ pub use horolog_stats::ExactSummary;
 pub use host::{Host, rfc3339_micros, rfc3339_now};
 pub use host_all::{
     HOST_ALL_SCHEMA, HostAllResult, HostMeasurementKind, HostMeasurementOutcome,
-    HostMeasurementState, HostVerdict, RankedFinding,
+    HostMeasurementState, HostVerdict, WorstFinding,
 };
 pub use host_clock::{
     ClockFacts, ClocksourceFacts, CoreMonotonicity, HOST_CLOCK_SCHEMA, HostClockResult, IdleState,
@@ -139,11 +142,11 @@ pub use live::{
     MeasurementPhase, RecentItems, SNAPSHOTS_MAX,
 };
 pub use load::{
-    CapacitySearchGoal, ClientFairness, CompliantClientsResult, LOAD_SCHEMA, LoadEngineKind,
-    LoadResult, LoadTarget, LossLocation, MixRequestKindResult, ReplyKindCounts,
-    RequestClassCounts, RequestMode, RequestSpacing, SearchEndReason, SearchResult, Trial,
+    CapacitySearchGoal, CapacitySearchResult, ClientFairness, CompliantClientsResult, LOAD_SCHEMA,
+    LoadEngineKind, LoadResult, LoadTarget, LossLocation, MixRequestKindResult, ReplyKindCounts,
+    RequestClassCounts, RequestMode, RequestSpacing, SearchEndReason, Trial,
 };
-pub use nts_ke::{NtsKeFailureReason, NtsKeResult, NtsKeTrial};
+pub use nts_ke::{NtsKeFailureReason, NtsKeLoadResult, NtsKeTrial};
 pub use path_stall::{
     AckCounts, AckDelaySummary, CONNECTIONS_MISSED_MAX, CongestionWindowSample,
     HeldDataSampleCounts, PATH_STALL_SCHEMA, PathStallResult, StallEvidenceKind,

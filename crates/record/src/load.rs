@@ -46,7 +46,7 @@ pub struct LoadResult {
     pub trials: Vec<Trial>,
     /// Result of the search; absent if not requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub search: Option<SearchResult>,
+    pub search: Option<CapacitySearchResult>,
     /// Time series of the run; absent unless the rate followed a load profile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub series: Option<LoadTimeSeries>,
@@ -96,7 +96,7 @@ pub enum RequestMode {
     /// NTP client requests of which all or a share are authenticated by NTS (RFC 8915).
     #[serde(rename = "ntp-nts")]
     NtpNts,
-    /// NTS-KE exchanges (RFC 8915, section 4); their result is [`crate::NtsKeResult`].
+    /// NTS-KE exchanges (RFC 8915, section 4); their result is [`crate::NtsKeLoadResult`].
     #[serde(rename = "nts-ke")]
     NtsKe,
     /// PTP delay requests (IEEE 1588-2019, clause 11.3).
@@ -332,7 +332,7 @@ pub enum CapacitySearchGoal {
 
 /// Highest rate within a loss goal (RFC 9971).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SearchResult {
+pub struct CapacitySearchResult {
     /// Goal of the search.
     pub kind: CapacitySearchGoal,
     /// Largest loss ratio that meets the goal.

@@ -6,11 +6,13 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Distribution, Finding, Host, LimitResult, LoadTarget, RequestMode, SearchResult};
+use crate::{
+    CapacitySearchResult, Distribution, Finding, Host, LimitResult, LoadTarget, RequestMode,
+};
 
 /// Result of one run against one NTS-KE server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct NtsKeResult {
+pub struct NtsKeLoadResult {
     /// [`crate::LOAD_SCHEMA`].
     pub schema: String,
     /// Start of the run, RFC 3339.
@@ -27,7 +29,7 @@ pub struct NtsKeResult {
     pub trials: Vec<NtsKeTrial>,
     /// Result of the search; absent without a search.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub search: Option<SearchResult>,
+    pub search: Option<CapacitySearchResult>,
     /// Limits of `--fail-if`, if any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<LimitResult>,

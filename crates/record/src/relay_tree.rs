@@ -211,7 +211,7 @@ pub enum RegularTreeAssumption {
     SameDegree,
     /// All leaves have the same depth.
     SameDepth,
-    /// All nodes have the same processing time.
+    /// All inner nodes have the same processing time.
     SameNodes,
     /// The slowest leaf is the same with both engines.
     SamePath,

@@ -12,28 +12,28 @@ use serde::de::{Deserializer, Error, SeqAccess, Unexpected, Visitor};
 pub(crate) fn whole<'de, D, T>(from: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
-    T: TryFrom<u64> + ExpectedForm,
+    T: TryFrom<u64> + DescribedNumber,
 {
     from.deserialize_u64(WholeNumberVisitor(PhantomData))
 }
 
 /// Number type with a description of its valid values, for error messages.
-pub(crate) trait ExpectedForm {
+pub(crate) trait DescribedNumber {
     /// Description of the valid values.
     const EXPECTED: &'static str;
 }
 
-impl ExpectedForm for u64 {
+impl DescribedNumber for u64 {
     const EXPECTED: &'static str = "a whole number of at least 1";
 }
 
-impl ExpectedForm for u8 {
+impl DescribedNumber for u8 {
     const EXPECTED: &'static str = "a whole number from 1 to 255";
 }
 
 struct WholeNumberVisitor<T>(PhantomData<T>);
 
-impl<T: TryFrom<u64> + ExpectedForm> Visitor<'_> for WholeNumberVisitor<T> {
+impl<T: TryFrom<u64> + DescribedNumber> Visitor<'_> for WholeNumberVisitor<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

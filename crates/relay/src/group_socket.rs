@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use horolog_sys::explain::explain;
 use horolog_sys::netlink::NetlinkError;
-use horolog_sys::socket::Socket;
+use horolog_sys::socket::DatagramSocket;
 
 use crate::memberships::{HostInterfaces, JoinedInterfaceState};
 use crate::{GroupSpec, PacketCopies};
@@ -58,7 +58,7 @@ pub(crate) struct GroupSocket {
     joined_on: u32,
     /// True if the interface on which the group is joined was gone at the latest check.
     is_interface_gone: AtomicBool,
-    socket: Socket,
+    socket: DatagramSocket,
     /// Hop limit that is set on the socket; 0 while unknown.
     hop_limit: AtomicU8,
     /// True if the kernel fragments packets of the socket.
@@ -88,7 +88,7 @@ impl GroupSocket {
         };
         let joined_on = interface_index.map_err(GroupSocketError::Interface)?;
         let should_join = is_multicast && send_interface_index != Some(joined_on);
-        let socket = Socket::udp(listen).map_err(other)?;
+        let socket = DatagramSocket::udp(listen).map_err(other)?;
         set_socket_options(&socket, listen).map_err(other)?;
         let scope = group.interface.as_ref().map_or(0, |_| joined_on);
         let bind_address = with_scope(listen, scope);
@@ -154,7 +154,7 @@ impl GroupSocket {
         if self.listen.ip().is_multicast() { Ok(()) } else { self.socket.set_reuse_address(on) }
     }
 
-    pub(crate) fn socket(&self) -> &Socket {
+    pub(crate) fn socket(&self) -> &DatagramSocket {
         &self.socket
     }
 
@@ -188,7 +188,7 @@ impl AsFd for GroupSocket {
     }
 }
 
-fn set_socket_options(socket: &Socket, listen: SocketAddr) -> io::Result<()> {
+fn set_socket_options(socket: &DatagramSocket, listen: SocketAddr) -> io::Result<()> {
     if listen.is_ipv6() {
         socket.set_v6_only(true)?;
     }
@@ -211,7 +211,11 @@ fn set_socket_options(socket: &Socket, listen: SocketAddr) -> io::Result<()> {
 
 /// Binds a socket. If it overlaps other sockets of this relay, `SO_REUSEADDR` is set on all of them
 /// for this call only, so that the sockets of other programs conflict as usual, before and after.
-fn bind_shared(socket: &Socket, address: SocketAddr, others: &[&GroupSocket]) -> io::Result<()> {
+fn bind_shared(
+    socket: &DatagramSocket,
+    address: SocketAddr,
+    others: &[&GroupSocket],
+) -> io::Result<()> {
     let overlapping = || others.iter().filter(|other| other.overlaps(address));
     let bind = || {
         if address.ip().is_multicast() {

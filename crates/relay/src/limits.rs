@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
-use horolog_xdp::RelayRateState;
+use horolog_xdp::RelayTheoreticalArrivalTimes;
 
 use crate::GroupCounters;
 use crate::table::{CHILDREN_MAX, GROUPS_MAX, Group, RoutingTable};
@@ -59,7 +59,11 @@ fn cap_lead(arrival_time: &AtomicU64, tolerance_ns: u64, now_ns: u64) {
 /// Caps the theoretical arrival times that the XDP engine shares, by the limits of a table. Call it
 /// after the XDP engine has switched to that table: until then the engine charges by the old
 /// limits.
-pub(crate) fn cap_leads(rate_state: &RelayRateState, table: &RoutingTable, now_ns: u64) {
+pub(crate) fn cap_leads(
+    rate_state: &RelayTheoreticalArrivalTimes,
+    table: &RoutingTable,
+    now_ns: u64,
+) {
     for group in table.groups() {
         if let Some(arrival_time) = rate_state.packet_arrival(group.index as u32) {
             cap_lead(arrival_time, packet_tolerance_ns(group.spec.rate), now_ns);
@@ -71,34 +75,34 @@ pub(crate) fn cap_leads(rate_state: &RelayRateState, table: &RoutingTable, now_n
 /// Rate limiter of a relay: the state of its limits.
 #[derive(Debug)]
 pub struct RelayRateLimiter {
-    rate_state: RateLimitState,
+    rate_state: RateStateStorage,
     /// Counters of the group that last used each group index, to detect a change of its user.
     owners: Box<[Weak<GroupCounters>]>,
 }
 
 #[derive(Debug)]
-enum RateLimitState {
+enum RateStateStorage {
     /// Arrival times of this process: of groups by their index, and of all copies.
     Private(Box<[AtomicU64]>, AtomicU64),
-    Shared(RelayRateState),
+    Shared(RelayTheoreticalArrivalTimes),
 }
 
 impl Default for RelayRateLimiter {
     fn default() -> Self {
         let groups = std::iter::repeat_with(AtomicU64::default).take(GROUPS_MAX).collect();
-        Self::from_state(RateLimitState::Private(groups, AtomicU64::default()))
+        Self::from_state(RateStateStorage::Private(groups, AtomicU64::default()))
     }
 }
 
-impl From<RelayRateState> for RelayRateLimiter {
+impl From<RelayTheoreticalArrivalTimes> for RelayRateLimiter {
     /// Makes limits that the XDP engine shares: times are then on the monotonic clock.
-    fn from(rate_state: RelayRateState) -> Self {
-        Self::from_state(RateLimitState::Shared(rate_state))
+    fn from(rate_state: RelayTheoreticalArrivalTimes) -> Self {
+        Self::from_state(RateStateStorage::Shared(rate_state))
     }
 }
 
 impl RelayRateLimiter {
-    fn from_state(rate_state: RateLimitState) -> Self {
+    fn from_state(rate_state: RateStateStorage) -> Self {
         Self { rate_state, owners: std::iter::repeat_with(Weak::new).take(GROUPS_MAX).collect() }
     }
 
@@ -148,7 +152,7 @@ impl RelayRateLimiter {
     }
 }
 
-impl RateLimitState {
+impl RateStateStorage {
     fn packet_arrival(&self, index: usize) -> Option<&AtomicU64> {
         match self {
             Self::Private(groups, _) => groups.get(index),

@@ -34,7 +34,7 @@ pub(crate) type PollDoneSender = SyncSender<()>;
 
 /// Result of a poll of neighbours.
 #[derive(Clone, Copy, Debug, Default)]
-struct NeighbourPollResult {
+struct NeighbourPollSummary {
     /// True if a neighbour is unreachable: requested and not answering. One that was never
     /// requested is not.
     any_unreachable: bool,
@@ -77,7 +77,7 @@ impl ChildRouteMonitor {
             if all {
                 neighbours_polled_at = Some(Instant::now());
             }
-            let NeighbourPollResult { any_unreachable, any_answered } = self.poll_neighbours(all);
+            let NeighbourPollSummary { any_unreachable, any_answered } = self.poll_neighbours(all);
             if requester.is_some() {
                 self.resolve();
             }
@@ -135,8 +135,8 @@ impl ChildRouteMonitor {
     }
 
     /// Polls all neighbours, or the unreachable ones only.
-    fn poll_neighbours(&mut self, all: bool) -> NeighbourPollResult {
-        let mut poll = NeighbourPollResult::default();
+    fn poll_neighbours(&mut self, all: bool) -> NeighbourPollSummary {
+        let mut poll = NeighbourPollSummary::default();
         for (next_hop, children) in neighbours_to_poll(&self.children_by_neighbour, all) {
             let Ok(neighbour) = self.route_cache.query_neighbour(&mut self.netlink, *next_hop)
             else {

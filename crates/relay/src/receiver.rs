@@ -17,7 +17,7 @@ const BYTES_MAX: usize = 65_536;
 /// packets do not all map to one set of a cache.
 const STRIDE: usize = BYTES_MAX + 64;
 
-/// Room for packets, and the kernel's metadata of each.
+/// Receiver with a buffer for each packet of a receive call, and the kernel's metadata of each.
 #[derive(Debug)]
 pub(crate) struct PacketReceiver {
     messages: MmsghdrTable,

@@ -27,7 +27,7 @@ struct NeighbourState {
     mac: Option<MacAddress>,
 }
 
-/// Network at the latest query.
+/// Links, addresses, routes and neighbours of this host at the latest query.
 #[derive(Debug, Default)]
 pub(crate) struct RouteCache {
     links: HashMap<u32, Link>,

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::kinds::campaign::length;
 use crate::units::{full_count, human_ns, human_rate, percent_of};
 
-/// Bar of a breakdown, with the numbers next to it.
+/// Row of a ranking: a bar, with the numbers next to it.
 pub(crate) struct RoleRankingRow {
     pub(crate) name: String,
     /// Value that determines the length of the bar.
@@ -19,7 +19,7 @@ pub(crate) struct RoleRankingRow {
     pub(crate) numbers: [String; 2],
 }
 
-/// Breakdown of the results of one role.
+/// Ranking of the generators, paths, children, nodes or jobs of one role by one value, for bars.
 pub(crate) struct RoleRanking {
     /// Description of the quantity that the bars show.
     pub(crate) about: String,
@@ -31,7 +31,7 @@ pub(crate) struct RoleRanking {
     pub(crate) full: f64,
 }
 
-/// Returns the breakdown of each role that has several rows.
+/// Returns the ranking of each role that has several rows.
 pub(crate) fn breakdowns(result: &CampaignResult) -> impl Iterator<Item = RoleRanking> + '_ {
     let all = result.roles.iter().filter_map(|role| of_role(role, &result.parts));
     all.filter(|breakdown| breakdown.all.len() > 1)
@@ -73,9 +73,11 @@ fn of_role(role: &CampaignRoleResult, parts: &[CampaignInstanceResult]) -> Optio
         MergedResults::Distributions { distributions } => {
             let first = distributions.iter().rev().max_by_key(|one| one.results)?;
             let breakdown_row = |part: &CampaignInstanceResult| {
-                let times =
-                    InstanceDistribution::deserialize(at(part.result.as_ref()?, &first.path)?)
-                        .ok()?;
+                let times = InstanceDistributionFields::deserialize(at(
+                    part.result.as_ref()?,
+                    &first.path,
+                )?)
+                .ok()?;
                 Some(timed(on(part), times.p99, human_ns(times.max)))
             };
             let what = format!("{}, p99", first.path);
@@ -102,22 +104,22 @@ fn lost(counts: &PathRequestCounts) -> String {
 
 /// Fields of a distribution that are read from the result of an instance.
 #[derive(Deserialize)]
-struct InstanceDistribution {
+struct InstanceDistributionFields {
     p99: u64,
     max: u64,
 }
 
 /// Fields of a trial that are read from the result of an instance.
 #[derive(Deserialize)]
-struct InstanceTrial {
+struct InstanceTrialFields {
     sent: u64,
     lost: u64,
-    rtt_ns: InstanceDistribution,
+    rtt_ns: InstanceDistributionFields,
 }
 
 fn of_generator(part: &CampaignInstanceResult, trial: usize) -> Option<RoleRankingRow> {
     let trial = part.result.as_ref()?.get("trials")?.get(trial)?;
-    let trial = InstanceTrial::deserialize(trial).ok()?;
+    let trial = InstanceTrialFields::deserialize(trial).ok()?;
     Some(timed(on(part), trial.rtt_ns.p99, percent_of(trial.lost, trial.sent)))
 }
 

@@ -27,8 +27,8 @@ pub(crate) trait DescribeResult: serde::Serialize {
     }
 }
 
-/// Output forms of a result.
-pub trait RenderResult {
+/// Result that can be rendered for the terminal and as an HTML page.
+pub trait RenderableResult {
     /// Returns the lines for the terminal, without a newline at the end.
     fn text(&self, style: &TableStyle) -> String;
 
@@ -39,7 +39,7 @@ pub trait RenderResult {
     fn page(&self) -> String;
 }
 
-impl<R: DescribeResult> RenderResult for R {
+impl<R: DescribeResult> RenderableResult for R {
     fn text(&self, style: &TableStyle) -> String {
         terminal::text(&self.document(), style)
     }
@@ -65,7 +65,7 @@ pub(crate) struct ResultDocument<'a> {
     pub(crate) heading: String,
     /// Sentence on the extent and start of the measurement, below the heading of a page.
     pub(crate) lead: String,
-    pub(crate) headline: Headline,
+    pub(crate) headline: HeadlineMetric,
     pub(crate) blocks: Vec<DocumentBlock<'a>>,
     /// Definitions of the metrics.
     pub(crate) method: &'static str,
@@ -75,7 +75,7 @@ pub(crate) struct ResultDocument<'a> {
 }
 
 /// Most informative metric of a result, and a sentence.
-pub(crate) struct Headline {
+pub(crate) struct HeadlineMetric {
     pub(crate) name: String,
     /// Value of the metric; `None` if it was not measured.
     pub(crate) value: Option<String>,

@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
 use horolog_record::{
-    BENCH_NTS_SCHEMA, BenchNtsResult, CapacitySearchGoal, DEMO_SCHEMA, DemoCandidateResult,
-    DemoResult, Distribution, Finding, FindingCode, Host, InvalidReplyReason, LOAD_SCHEMA,
-    LoadEngineKind, LoadResult, LoadSeriesPoint, LoadTarget, LoadTimeSeries, LossLocation,
-    NtsCapacity, Percentiles, ReplyKindCounts, RequestMode, RequestSpacing, SearchEndReason,
-    SearchResult, Severity, SignedDistribution, Trial,
+    BENCH_NTS_SCHEMA, BenchNtsResult, CapacitySearchGoal, CapacitySearchResult, DEMO_SCHEMA,
+    DemoCandidateResult, DemoResult, Distribution, Finding, FindingCode, Host, InvalidReplyReason,
+    LOAD_SCHEMA, LoadEngineKind, LoadResult, LoadSeriesPoint, LoadTarget, LoadTimeSeries,
+    LossLocation, NtsMixCapacity, Percentiles, ReplyKindCounts, RequestMode, RequestSpacing,
+    SearchEndReason, Severity, SignedDistribution, Trial,
 };
 use horolog_stats::Histogram;
 use serde::de::DeserializeOwned;
@@ -86,7 +86,7 @@ pub(crate) fn demo() -> DemoResult {
 /// Searches with one, two and three threads; with three, without authenticated requests only.
 pub(crate) fn bench_nts() -> BenchNtsResult {
     let demo = demo();
-    let capacity = |(index, threads, percent): (usize, usize, u8)| NtsCapacity {
+    let capacity = |(index, threads, percent): (usize, usize, u8)| NtsMixCapacity {
         threads,
         authenticated_percent: percent,
         server_command: Vec::new(),
@@ -275,7 +275,7 @@ fn server(capacity: f64, base_ns: f64, rates: &[f64]) -> LoadResult {
         spacing: RequestSpacing::Constant,
         reply_timeout_ns: 1_000_000_000,
         offset: None,
-        search: Some(SearchResult {
+        search: Some(CapacitySearchResult {
             kind: CapacitySearchGoal::Ndr,
             goal_loss_ratio: 0.0001,
             rate: lower.unwrap_or_default(),

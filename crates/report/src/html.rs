@@ -37,7 +37,7 @@ const UPLOT_CSS: &str = include_str!("../assets/uPlot.min.css");
 
 /// Values of the template. Texts are escaped when the page is assembled; `verdict` and `main` are
 /// markup.
-pub(crate) struct PageTemplate<'a, R: ?Sized> {
+pub(crate) struct PageTemplateValues<'a, R: ?Sized> {
     pub(crate) kind: &'a str,
     /// Failures in words, shown first in the title and the verdict; `None` without failures.
     pub(crate) failed: Option<String>,
@@ -57,7 +57,7 @@ pub(crate) struct PageTemplate<'a, R: ?Sized> {
 pub(crate) const LOAD_NOTE: &str = "Percentiles come from a histogram with less than 1% relative error; \
                          times count from the intended send time.";
 
-impl<R: Serialize + ?Sized> PageTemplate<'_, R> {
+impl<R: Serialize + ?Sized> PageTemplateValues<'_, R> {
     pub(crate) fn render(&self) -> String {
         let failed = self.failed.as_ref().map_or_else(String::new, |failed| format!("{failed} – "));
         let title = format!("{failed}{} – horolog {}", self.heading, self.kind);
@@ -117,7 +117,7 @@ mod tests {
     use serde::de::DeserializeOwned;
 
     use super::*;
-    use crate::document::{DescribeResult, RenderResult};
+    use crate::document::{DescribeResult, RenderableResult};
     use crate::fixture;
 
     const HOSTILE: &str = "</script><script>alert(1)</script><!--<img src=x onerror='a\"b&c'>";

@@ -46,7 +46,7 @@ mod tests {
     use serde::de::DeserializeOwned;
     use serde_json::Value;
 
-    use crate::document::{DescribeResult, RenderResult};
+    use crate::document::{DescribeResult, RenderableResult};
     use crate::fixture;
     use crate::html::main_of;
     use crate::table::TableStyle;

@@ -30,7 +30,7 @@ mod verdict;
 mod fixture;
 
 pub use checks::{CommandChecks, CommandOutcome};
-pub use document::RenderResult;
+pub use document::RenderableResult;
 pub use findings::severity_name;
 pub use json::to_json;
 pub use junit::junit;

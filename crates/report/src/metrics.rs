@@ -6,10 +6,10 @@ use std::sync::Arc;
 use horolog_record::{Distribution, Finding, LimitResult, LimitUnit};
 use serde::Serialize;
 
-use crate::document::RenderResult;
+use crate::document::RenderableResult;
 
 /// Result of a measurement whose metrics can be limited.
-pub trait MeasuredResult: RenderResult + Serialize + Sized {
+pub trait MeasuredResult: RenderableResult + Serialize + Sized {
     /// Returns the metrics of this kind of result.
     fn metrics() -> Vec<Metric<Self>>;
 
@@ -37,22 +37,22 @@ pub type NamedValue = (String, Option<f64>);
 pub(crate) type NamedTimes<'a> = (String, Option<&'a Distribution>);
 
 /// Name of a statistic, and the function that returns it from a distribution, in ns.
-pub(crate) type Statistic = (&'static str, fn(&Distribution) -> f64);
+pub(crate) type DistributionStatistic = (&'static str, fn(&Distribution) -> f64);
 
 /// Arithmetic mean.
-pub(crate) const MEAN: Statistic = ("mean", |times| times.mean);
+pub(crate) const MEAN: DistributionStatistic = ("mean", |times| times.mean);
 /// 99th percentile.
-pub(crate) const P99: Statistic = ("p99", |times| times.p99 as f64);
+pub(crate) const P99: DistributionStatistic = ("p99", |times| times.p99 as f64);
 /// 99.9th percentile.
-pub(crate) const P99_9: Statistic = ("p99.9", |times| times.p99_9 as f64);
+pub(crate) const P99_9: DistributionStatistic = ("p99.9", |times| times.p99_9 as f64);
 /// Maximum.
-pub(crate) const MAX: Statistic = ("max", |times| times.max as f64);
+pub(crate) const MAX: DistributionStatistic = ("max", |times| times.max as f64);
 /// All statistics that can be limited.
-pub(crate) const STATISTICS: [Statistic; 6] =
+pub(crate) const STATISTICS: [DistributionStatistic; 6] =
     [MEAN, ("p50", |times| times.p50 as f64), ("p90", |times| times.p90 as f64), P99, P99_9, MAX];
 
 /// Function that returns the values of a metric in a result, one for each item.
-type ReadMetric<R> = Arc<dyn Fn(&R) -> Vec<NamedValue> + Send + Sync>;
+type MetricReader<R> = Arc<dyn Fn(&R) -> Vec<NamedValue> + Send + Sync>;
 
 /// Metric of a kind of result.
 pub struct Metric<R> {
@@ -60,7 +60,7 @@ pub struct Metric<R> {
     pub name: String,
     /// Unit of the values.
     pub unit: LimitUnit,
-    read: ReadMetric<R>,
+    read: MetricReader<R>,
 }
 
 impl<R: 'static> Metric<R> {
@@ -83,7 +83,7 @@ impl<R: 'static> Metric<R> {
     /// are those of the statistics after `prefix`.
     pub(crate) fn of_times<const N: usize>(
         prefix: &str,
-        statistics: [Statistic; N],
+        statistics: [DistributionStatistic; N],
         times: fn(&R) -> Vec<NamedTimes<'_>>,
     ) -> [Self; N] {
         statistics.map(|(name, statistic)| {

@@ -6,7 +6,7 @@ use serde_json::Value;
 use serde_path_to_error::Error as PathError;
 use thiserror::Error;
 
-use crate::document::RenderResult;
+use crate::document::RenderableResult;
 use crate::table::TableStyle;
 
 /// Reason why a result cannot be rendered.
@@ -82,19 +82,19 @@ fn strip_control_chars(value: &mut Value) {
     }
 }
 
-type RenderedText = Result<String, RenderError>;
+type RenderOutcome = Result<String, RenderError>;
 
 /// Functions that render and check the results of one kind.
 struct ResultRenderer {
     schema: &'static str,
-    table: fn(Value, &TableStyle) -> RenderedText,
-    page: fn(&Value) -> RenderedText,
+    table: fn(Value, &TableStyle) -> RenderOutcome,
+    page: fn(&Value) -> RenderOutcome,
     check: fn(&Value) -> Result<(), RenderError>,
 }
 
 impl ResultRenderer {
     /// Returns the renderer of results of type `R`.
-    const fn of<R: RenderResult + DeserializeOwned>(schema: &'static str) -> Self {
+    const fn of<R: RenderableResult + DeserializeOwned>(schema: &'static str) -> Self {
         Self {
             schema,
             table: |result, style| Ok(taken::<R>(result)?.text(style)),
@@ -157,7 +157,7 @@ fn schema_error(schema: &str, error: &PathError<serde_json::Error>) -> RenderErr
 }
 
 /// Renderer of loads of NTS-KE exchanges, which share their schema with other loads.
-const NTS_KE: ResultRenderer = ResultRenderer::of::<record::NtsKeResult>(record::LOAD_SCHEMA);
+const NTS_KE: ResultRenderer = ResultRenderer::of::<record::NtsKeLoadResult>(record::LOAD_SCHEMA);
 
 #[cfg(test)]
 mod tests {

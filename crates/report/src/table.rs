@@ -12,7 +12,7 @@ pub(crate) mod shapes;
 pub(crate) mod summary;
 
 pub use load::{LoadTableOptions, header, row};
-pub use ntpperf::{NtpperfColumnGroup, NtpperfTable};
+pub use ntpperf::{NtpperfColumnGroup, NtpperfTableOptions};
 pub use nts_ke::{nts_ke_header, nts_ke_row};
 pub use run_list::run_list;
 pub use series::{behind_label, interval_header, interval_row, labelled};

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use horolog_record::{
-    CapacitySearchGoal, LoadResult, LoadSeriesPoint, LoadTimeSeries, LossLocation, OverloadResult,
-    SearchEndReason, SearchResult, Trial,
+    CapacitySearchGoal, CapacitySearchResult, LoadResult, LoadSeriesPoint, LoadTimeSeries,
+    LossLocation, OverloadResult, SearchEndReason, Trial,
 };
 
 use crate::units::since_begin;
@@ -34,7 +34,7 @@ impl BestRate {
         result.search.as_ref().map_or_else(|| Self::of_trials(&result.trials), Self::of_search)
     }
 
-    fn of_search(search: &SearchResult) -> Self {
+    fn of_search(search: &CapacitySearchResult) -> Self {
         let is_close = |rate| search.upper.is_some_and(|upper| upper <= rate * CLOSE);
         match (search.lower.and_then(amount), search.end) {
             (Some(rate), SearchEndReason::Converged | SearchEndReason::BelowMin) => {
@@ -187,7 +187,7 @@ pub(crate) const fn goal_name(kind: CapacitySearchGoal) -> &'static str {
 }
 
 /// Returns the result of a search, in one sentence: goal, bounds and reason of the end.
-pub(crate) fn search_sentence(search: &SearchResult) -> String {
+pub(crate) fn search_sentence(search: &CapacitySearchResult) -> String {
     let goal = if search.goal_loss_ratio > 0.0 {
         format!("loss of at most {}", percent(search.goal_loss_ratio))
     } else {

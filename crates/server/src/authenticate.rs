@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arc_swap::{ArcSwap, Guard};
 use horolog_nts::mac::{AuthenticMac, KeyTable};
 use horolog_nts::{
-    AuthenticRequest, BATCH, BatchKeys, CookieKeys, NonceStream, TrailerKind, UnsealedReply,
+    AuthenticRequest, BATCH, BatchKeyBuffer, CookieKeys, NonceStream, TrailerKind, UnsealedReply,
     classify_trailer, open_requests, seal_replies, write_nak,
 };
 use horolog_wire::ntp::{HEADER_LEN, Header};
@@ -71,7 +71,7 @@ impl BatchSecrets {
     pub(crate) fn check<'a>(
         &'a self,
         requests: &[Option<&'a [u8]>; BATCH],
-        batch_keys: &mut BatchKeys,
+        batch_keys: &mut BatchKeyBuffer,
     ) -> BatchAuthenticationResults<'a> {
         let mut credentials = [const { None }; BATCH];
         let mut sealed = [None; BATCH];
@@ -112,7 +112,7 @@ impl BatchSecrets {
     pub(crate) fn seal<'c>(
         &self,
         replies: impl Iterator<Item = Option<(&'c AuthenticRequest<'c>, &'c Header, &'c mut [u8])>>,
-        batch_keys: &mut BatchKeys,
+        batch_keys: &mut BatchKeyBuffer,
         nonces: &mut NonceStream,
     ) -> [Option<usize>; BATCH] {
         let Some(cookies) = &self.cookies else { return [None; BATCH] };

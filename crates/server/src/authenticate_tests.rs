@@ -61,7 +61,7 @@ fn reply(secrets: &Secrets, request: &[u8]) -> Answer {
 /// The same for several requests at once.
 fn replies(secrets: &Secrets, requests: &[&[u8]]) -> [Option<Answer>; BATCH] {
     let (present, header) = (secrets.snapshot(), header());
-    let mut room = BatchKeys::default();
+    let mut room = BatchKeyBuffer::default();
     let requests_of = core::array::from_fn(|index| requests.get(index).copied());
     let credentials = present.check(&requests_of, &mut room);
     let mut outs = requests.iter().map(|request| vec![0; request.len()]).collect::<Vec<_>>();

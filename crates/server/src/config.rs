@@ -49,9 +49,9 @@ pub const OFFSET_MAX: Span = Span::from_ns((1 << 31) * NS_PER_S);
 /// Maximum number of socket threads per listen address.
 pub const THREADS_MAX: usize = 4_096;
 
-/// Distribution of work among the threads of the socket engine.
+/// Sharing of the socket engine's sockets among its threads, which distributes the work.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum SocketDispatch {
+pub enum SocketSharingMode {
     /// One socket per thread on a shared port; threads are pinned to cores and process packets in
     /// batches.
     #[default]
@@ -61,7 +61,7 @@ pub enum SocketDispatch {
     SharedLock,
 }
 
-impl SocketDispatch {
+impl SocketSharingMode {
     /// Returns the name in options and reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -98,7 +98,7 @@ impl EngineSelection {
 
 /// Method by which the XDP engine transmits replies.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum XdpReplyMethod {
+pub enum XdpTransmitMethod {
     /// Redirect on virtual links (veth), `XDP_TX` on all others.
     #[default]
     Auto,
@@ -133,14 +133,14 @@ pub struct ServerConfig {
     /// True to attach XDP programs in generic mode instead of native mode.
     pub xdp_generic: bool,
     /// Method by which the XDP engine transmits replies.
-    pub xdp_reply: XdpReplyMethod,
+    pub xdp_reply: XdpTransmitMethod,
     /// Number of threads of the socket engine per listen address.
     pub threads: usize,
     /// Distribution of work among these threads.
-    pub dispatch: SocketDispatch,
-    /// With [`SocketDispatch::PerThread`]: true to steer each packet to the thread on the core that
-    /// received it, instead of by a hash of its addresses. Faster if the NIC spreads packets over
-    /// the cores; slower if one core receives them all.
+    pub dispatch: SocketSharingMode,
+    /// With [`SocketSharingMode::PerThread`]: true to steer each packet to the thread on the core
+    /// that received it, instead of by a hash of its addresses. Faster if the NIC spreads packets
+    /// over the cores; slower if one core receives them all.
     pub steer_by_cpu: bool,
     /// Trust in the kernel's report on whether its clock is synchronised.
     pub trust: ClockTrust,
@@ -203,9 +203,9 @@ impl Default for ServerConfig {
             engine: EngineSelection::default(),
             interfaces: Vec::new(),
             xdp_generic: false,
-            xdp_reply: XdpReplyMethod::default(),
+            xdp_reply: XdpTransmitMethod::default(),
             threads: 1,
-            dispatch: SocketDispatch::default(),
+            dispatch: SocketSharingMode::default(),
             steer_by_cpu: false,
             trust: ClockTrust::default(),
             stratum: DEFAULT_STRATUM,

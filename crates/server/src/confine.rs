@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use horolog_sys::capability::Capability;
-use horolog_sys::sandbox::{self, FilterScope, LandlockStatus, UserSwitchError};
+use horolog_sys::sandbox::{self, LandlockStatus, SeccompFilterScope, UserSwitchError};
 use serde::{Deserialize, Serialize};
 
 use crate::{CalibrationConfig, SandboxMode, ServerConfig, SourceSpec, status};
@@ -86,7 +86,7 @@ pub(crate) fn confine(config: &ServerConfig) -> Result<ConfinementStatus, Confin
         sandbox::no_new_privileges().map_err(text),
     );
     record_outcome(&mut confinement, "landlock", confine_files(config));
-    let filtered = sandbox::filter_system_calls(FilterScope::Process);
+    let filtered = sandbox::filter_system_calls(SeccompFilterScope::Process);
     record_outcome(&mut confinement, "seccomp", filtered.map_err(|error| error.to_string()));
     if operation.sandbox == SandboxMode::Required && !confinement.missing.is_empty() {
         return Err(ConfineError::Incomplete(confinement.missing.join("; ")));

@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use horolog_io::{
-    Batch, BatchDevice, Endpoints, TransmitTimestampSource, UdpDevice, UdpDeviceError,
+    Batch, BatchDevice, DatagramEndpoints, TransmitTimestampSource, UdpDevice, UdpDeviceError,
     UdpDeviceOptions,
 };
 use horolog_nts::NonceStream;
@@ -22,7 +22,7 @@ use horolog_xdp::XskDropCounter;
 use crate::priority_sockets::PreferredSocketPair;
 use crate::worker::{Worker, WorkerContext};
 use crate::xdp::AfXdpQueue;
-use crate::{ServerConfig, SocketDispatch, SocketEngineCounts, WorkerCounters};
+use crate::{ServerConfig, SocketEngineCounts, SocketSharingMode, WorkerCounters};
 
 /// Maximum number of packets per batch of a thread with its own socket.
 const BATCH: usize = 32;
@@ -33,7 +33,7 @@ const SEND_WAIT: Duration = Duration::from_millis(1);
 
 /// Open sockets of one listen address that are not served yet: one per thread, or one for all.
 #[derive(Debug)]
-pub(crate) struct ListenSockets {
+pub(crate) struct ListenAddressSockets {
     address: SocketAddr,
     /// Timeline served at this address.
     timeline: LeapSecondRepresentation,
@@ -43,7 +43,7 @@ pub(crate) struct ListenSockets {
     preferred: Vec<UdpDevice>,
 }
 
-impl ListenSockets {
+impl ListenAddressSockets {
     /// Returns the listen address, with the port that the kernel chose if 0 was requested.
     pub(crate) const fn address(&self) -> SocketAddr {
         self.address
@@ -55,14 +55,14 @@ impl ListenSockets {
     }
 
     /// Opens the sockets of a listen address: one for all threads with
-    /// [`SocketDispatch::SharedLock`], otherwise one per thread, and a second one if requests may
-    /// be authenticated.
+    /// [`SocketSharingMode::SharedLock`], otherwise one per thread, and a second one if requests
+    /// may be authenticated.
     pub(crate) fn open(
         address: SocketAddr,
         timeline: LeapSecondRepresentation,
         config: &ServerConfig,
     ) -> Result<Self, UdpDeviceError> {
-        let shared = config.dispatch == SocketDispatch::SharedLock;
+        let shared = config.dispatch == SocketSharingMode::SharedLock;
         let timestamp_source =
             match (config.timestamps.transmit, config.timestamps.hardware.is_empty()) {
                 (false, _) => None,
@@ -146,7 +146,7 @@ impl SocketEngine {
 
     /// Starts the threads for the sockets of a listen address.
     pub(crate) fn start(
-        listener: ListenSockets,
+        listener: ListenAddressSockets,
         config: &ServerConfig,
         context: &WorkerContext,
     ) -> io::Result<Self> {
@@ -157,7 +157,7 @@ impl SocketEngine {
         let sockets = listener.devices.iter().chain(&listener.preferred);
         let sockets = sockets.map(UdpDevice::try_clone);
         lock(&engine.sockets).extend(sockets.collect::<io::Result<Vec<_>>>()?);
-        if config.dispatch == SocketDispatch::SharedLock {
+        if config.dispatch == SocketSharingMode::SharedLock {
             for device in listener.devices {
                 engine.spawn_sharing(&device, config.threads, &cores, context)?;
             }
@@ -199,7 +199,7 @@ impl SocketEngine {
 
     fn spawn(
         &mut self,
-        device: impl BatchDevice<Address = Endpoints> + Send + 'static,
+        device: impl BatchDevice<Address = DatagramEndpoints> + Send + 'static,
         slots: usize,
         core: Option<usize>,
         context: &WorkerContext,
@@ -271,9 +271,13 @@ struct SharedSocket {
 }
 
 impl BatchDevice for SharedSocket {
-    type Address = Endpoints;
+    type Address = DatagramEndpoints;
 
-    fn receive(&mut self, batch: &mut Batch<Endpoints>, wait: Duration) -> io::Result<usize> {
+    fn receive(
+        &mut self,
+        batch: &mut Batch<DatagramEndpoints>,
+        wait: Duration,
+    ) -> io::Result<usize> {
         let mut socket = lock(&self.receiving);
         // Threads wait for this lock one after the other; after a stop, each would wait for packets
         // anew.
@@ -281,11 +285,11 @@ impl BatchDevice for SharedSocket {
         socket.receive(batch, wait)
     }
 
-    fn send(&mut self, batch: &mut Batch<Endpoints>) -> io::Result<usize> {
+    fn send(&mut self, batch: &mut Batch<DatagramEndpoints>) -> io::Result<usize> {
         lock(&self.sending).send(batch)
     }
 
-    fn receive_transmitted(&mut self, batch: &mut Batch<Endpoints>) -> io::Result<usize> {
+    fn receive_transmitted(&mut self, batch: &mut Batch<DatagramEndpoints>) -> io::Result<usize> {
         lock(&self.sending).receive_transmitted(batch)
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use horolog_source::PlausibilityRules;
+use horolog_source::PlausibilityRuleParameters;
 use horolog_sys::clock::{ClockMonotonic, ClockRealtime};
 use horolog_sys::explain::explain;
 use horolog_time::{Clock, NS_PER_S, Span, Timestamp, Utc};
@@ -28,17 +28,18 @@ const SAVE_INTERVAL: Duration = Duration::from_hours(1);
 /// width lets each text replace the previous one completely.
 const SAVED_TEXT_LEN: usize = 21;
 
-/// Time information available at the start of a server.
+/// Rules by which times are plausible, as known at the start of a server, and the file of the saved
+/// time.
 #[derive(Default)]
-pub(crate) struct HostTimeAtStart {
+pub(crate) struct PlausibilityAtStart {
     /// Rules by which times are plausible.
-    pub(crate) plausibility_rules: PlausibilityRules,
+    pub(crate) plausibility_rules: PlausibilityRuleParameters,
     /// Notice about the file of the saved time, if it is unusable.
     notice: Option<String>,
     file: Option<(PathBuf, File)>,
 }
 
-impl HostTimeAtStart {
+impl PlausibilityAtStart {
     /// Reads the RTC, and opens and reads the file with the time last saved, if one is configured.
     /// The file is created if missing, because the permission may be lacking later. A file that
     /// cannot be used only causes a notice.
@@ -48,7 +49,8 @@ impl HostTimeAtStart {
             |rtc: Timestamp<Utc>| Span::from_ns(rtc.as_ns().saturating_sub(now.as_ns()));
         let rtc = rtc_time(Path::new("/sys/class/rtc")).map(minus_monotonic);
         let (build, reach) = (config.build, config.reach);
-        let plausibility_rules = PlausibilityRules { build, validity: reach, saved: None, rtc };
+        let plausibility_rules =
+            PlausibilityRuleParameters { build, validity: reach, saved: None, rtc };
         let Some(path) = &config.saved_time else {
             return Self { plausibility_rules, ..Self::default() };
         };
@@ -67,7 +69,7 @@ impl HostTimeAtStart {
             Ok(saved) => (saved, None),
             Err(why) => (None, Some(format!("the time saved in {shown} is ignored: {why}"))),
         };
-        let plausibility_rules = PlausibilityRules { saved, ..plausibility_rules };
+        let plausibility_rules = PlausibilityRuleParameters { saved, ..plausibility_rules };
         Self { plausibility_rules, notice, file: Some((path.clone(), file)) }
     }
 }
@@ -88,7 +90,7 @@ fn rtc_time(directory: &Path) -> Option<Timestamp<Utc>> {
 /// unusable.
 fn read_saved_time(
     file: &File,
-    plausibility_rules: &PlausibilityRules,
+    plausibility_rules: &PlausibilityRuleParameters,
 ) -> Result<Option<Timestamp<Utc>>, String> {
     let mut text = [0; SAVED_TEXT_LEN];
     let length = file
@@ -125,7 +127,7 @@ impl TimeSaveThread {
     /// Passes on the notice about the file, and starts the thread if there is a file, unless the
     /// served time is deliberately wrong.
     pub(crate) fn start(
-        host: HostTimeAtStart,
+        host: PlausibilityAtStart,
         is_test: bool,
         page: &ClockPageReader,
         notices: &Arc<SharedSourceState>,
@@ -213,7 +215,7 @@ mod tests {
         let path = directory.path().join("time");
         let open = |path: &Path| {
             let saved_time = Some(path.to_owned());
-            HostTimeAtStart::open(&PlausibilityConfig {
+            PlausibilityAtStart::open(&PlausibilityConfig {
                 saved_time,
                 ..PlausibilityConfig::default()
             })
@@ -248,7 +250,7 @@ mod tests {
             assert!(host.file.is_some(), "it is written anew");
         }
         let file = File::options().write(true).open(&path).unwrap();
-        let why = read_saved_time(&file, &PlausibilityRules::default()).unwrap_err();
+        let why = read_saved_time(&file, &PlausibilityRuleParameters::default()).unwrap_err();
         assert!(why.starts_with("cannot read the file: "), "{why}");
         let notice = open(Path::new("/there-is-none/time")).notice.unwrap();
         assert!(notice.starts_with("cannot save the time in /there-is-none/time: "), "{notice}");

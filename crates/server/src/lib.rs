@@ -54,8 +54,8 @@ pub use config::{
     ClockTrust, ConfigError, DEFAULT_STRATUM, DRIFT_MAX_PPB, EngineSelection, InterleavedConfig,
     InterleavedEngineSelection, LeapConfig, LimitsConfig, MetricsAndPrivilegesConfig, NtsConfig,
     NtsConfigError, OFFSET_MAX, PAGE_LIVES, PAGE_UPDATE_INTERVAL, PlausibilityConfig, SMEARS,
-    STRATA, SandboxMode, ServerConfig, ServerLivePageConfig, SocketDispatch, SourceConfig,
-    SystemLeapBehaviour, THREADS_MAX, TimestampsConfig, TimestampsConfigError, XdpReplyMethod,
+    STRATA, SandboxMode, ServerConfig, ServerLivePageConfig, SocketSharingMode, SourceConfig,
+    SystemLeapBehaviour, THREADS_MAX, TimestampsConfig, TimestampsConfigError, XdpTransmitMethod,
 };
 pub use confine::{ConfineError, ConfinementStatus};
 pub use counters::{IgnoredCounts, SocketEngineCounts, WorkerCounters};
@@ -66,8 +66,8 @@ pub use frame::{
 pub use hardware::HardwareTimestampingError;
 pub use horolog_ke::NtsKeLimits;
 pub use horolog_source::{
-    CalibrationConfig, CalibrationStatus, ClockErrorLogConfig, PlausibilityRules, PulseEdgeKind,
-    PulseSpec, SelectionState, SentenceInput, SourceSpec, SourceStatus,
+    CalibrationConfig, CalibrationStatus, ClockErrorLogConfig, PlausibilityRuleParameters,
+    PulseEdgeKind, PulseSpec, SelectionState, SentenceInput, SourceSpec, SourceStatus,
 };
 pub use interleaved::{
     INTERLEAVED_BYTES_PER_CLIENT, InterleavedTable, as_receive, as_transmit, may_be_interleaved,
@@ -98,6 +98,6 @@ pub use server_status::{ServerStatus, StatusFormatError, StoredClientCounts};
 pub use start_error::StartError;
 pub use web::ServerLivePageError;
 pub use xdp::{
-    XdpCounts, XdpDropCounts, XdpEngineError, XdpInterface, XdpKissCounts, XdpPassCounts,
+    XdpCounts, XdpDropCounts, XdpEngineError, XdpInterfaceStatus, XdpKissCounts, XdpPassCounts,
     clock_update,
 };

@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use horolog_time::leap::LeapSecondRepresentation;
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{ListenSockets, SocketEngine};
+use crate::engine::{ListenAddressSockets, SocketEngine};
 use crate::reload::{PreparedReload, ReloadError, Reloader};
 use crate::worker::WorkerContext;
-use crate::xdp::{AfXdpQueue, ListenAddresses, SharedListenAddresses};
+use crate::xdp::{AfXdpQueue, ListenAddressesByTimeline, SharedListenAddresses};
 use crate::{ServerConfig, SocketEngineCounts, StartError};
 
 /// Counts of one thread of the socket engine, as reported by `horolog status`.
@@ -56,7 +56,7 @@ impl ListenersState {
         self.listeners.iter().map(|listened| &listened.engine).chain(&self.af_xdp_engine)
     }
 
-    fn addresses(&self) -> ListenAddresses {
+    fn addresses(&self) -> ListenAddressesByTimeline {
         group_addresses(self.listeners.iter().map(|listened| (listened.address, listened.timeline)))
     }
 }
@@ -70,7 +70,7 @@ pub(crate) struct Listeners {
 }
 
 /// Open sockets that are not served yet, with the configured address of each.
-pub(crate) struct OpenListeners(Vec<(SocketAddr, ListenSockets)>);
+pub(crate) struct OpenListeners(Vec<(SocketAddr, ListenAddressSockets)>);
 
 impl OpenListeners {
     /// Opens the sockets of all configured addresses. On an error, none remains open.
@@ -88,13 +88,13 @@ impl OpenListeners {
         config: &ServerConfig,
     ) -> Result<Self, StartError> {
         let open = |requested: &SocketAddr| {
-            Ok((*requested, ListenSockets::open(*requested, timeline, config)?))
+            Ok((*requested, ListenAddressSockets::open(*requested, timeline, config)?))
         };
         listen.iter().map(open).collect::<Result<_, StartError>>().map(Self)
     }
 
     /// Returns the addresses with their actual ports.
-    pub(crate) fn addresses(&self) -> ListenAddresses {
+    pub(crate) fn addresses(&self) -> ListenAddressesByTimeline {
         group_addresses(
             self.0.iter().map(|(_, listener)| (listener.address(), listener.timeline())),
         )
@@ -103,8 +103,8 @@ impl OpenListeners {
 
 fn group_addresses(
     addresses: impl Iterator<Item = (SocketAddr, LeapSecondRepresentation)>,
-) -> ListenAddresses {
-    let mut grouped = ListenAddresses::default();
+) -> ListenAddressesByTimeline {
+    let mut grouped = ListenAddressesByTimeline::default();
     for (address, timeline) in addresses {
         match timeline {
             LeapSecondRepresentation::Stepped => grouped.stepped.push(address),
@@ -138,7 +138,7 @@ impl Listeners {
     }
 
     /// Returns the addresses with their actual ports.
-    pub(crate) fn addresses(&self) -> ListenAddresses {
+    pub(crate) fn addresses(&self) -> ListenAddressesByTimeline {
         self.lock().addresses()
     }
 
@@ -222,7 +222,7 @@ fn start_engines(
     config: &ServerConfig,
     context: &WorkerContext,
 ) -> io::Result<Vec<ActiveListener>> {
-    let start = |(requested, listener): (SocketAddr, ListenSockets)| {
+    let start = |(requested, listener): (SocketAddr, ListenAddressSockets)| {
         let (address, timeline) = (listener.address(), listener.timeline());
         let engine = SocketEngine::start(listener, config, &with_own_stop(context))?;
         Ok(ActiveListener { requested, address, timeline, engine })

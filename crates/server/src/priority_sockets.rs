@@ -5,7 +5,7 @@
 use std::io;
 use std::time::Duration;
 
-use horolog_io::{Batch, BatchDevice, Endpoints, UdpDevice};
+use horolog_io::{Batch, BatchDevice, DatagramEndpoints, UdpDevice};
 
 /// Pair of sockets that share a port, as one device.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ impl PreferredSocketPair {
         Self { preferred, other, preferred_was_served: false }
     }
 
-    fn receive_now(&mut self, batch: &mut Batch<Endpoints>) -> io::Result<usize> {
+    fn receive_now(&mut self, batch: &mut Batch<DatagramEndpoints>) -> io::Result<usize> {
         let first_is_preferred = !self.preferred_was_served;
         for is_preferred in [first_is_preferred, !first_is_preferred] {
             let socket = if is_preferred { &mut self.preferred } else { &mut self.other };
@@ -37,9 +37,13 @@ impl PreferredSocketPair {
 }
 
 impl BatchDevice for PreferredSocketPair {
-    type Address = Endpoints;
+    type Address = DatagramEndpoints;
 
-    fn receive(&mut self, batch: &mut Batch<Endpoints>, wait: Duration) -> io::Result<usize> {
+    fn receive(
+        &mut self,
+        batch: &mut Batch<DatagramEndpoints>,
+        wait: Duration,
+    ) -> io::Result<usize> {
         let count = self.receive_now(batch)?;
         if count == 0 && !wait.is_zero() && self.preferred.wait_either(&self.other, wait)? {
             return self.receive_now(batch);
@@ -49,11 +53,11 @@ impl BatchDevice for PreferredSocketPair {
 
     /// Sends all packets by the preferred socket: transmit timestamps wait in the error queue of
     /// the sending socket, and a flood at the other one would leave no room for them.
-    fn send(&mut self, batch: &mut Batch<Endpoints>) -> io::Result<usize> {
+    fn send(&mut self, batch: &mut Batch<DatagramEndpoints>) -> io::Result<usize> {
         self.preferred.send(batch)
     }
 
-    fn receive_transmitted(&mut self, batch: &mut Batch<Endpoints>) -> io::Result<usize> {
+    fn receive_transmitted(&mut self, batch: &mut Batch<DatagramEndpoints>) -> io::Result<usize> {
         self.preferred.receive_transmitted(batch)
     }
 }
@@ -76,7 +80,7 @@ mod tests {
             [(&other, b"o"), (&preferred, b"p"), (&other, b"o"), (&preferred, b"p")]
         {
             batch.clear();
-            assert!(batch.push(Endpoints::to_remote(socket.local_address()), text));
+            assert!(batch.push(DatagramEndpoints::to_remote(socket.local_address()), text));
             assert_eq!(client.send(&mut batch).unwrap(), 1);
         }
         let mut pair = PreferredSocketPair::new(preferred, other);
@@ -88,7 +92,7 @@ mod tests {
         // A wait ends with whichever gets something.
         let to = pair.other.local_address();
         batch.clear();
-        assert!(batch.push(Endpoints::to_remote(to), b"late"));
+        assert!(batch.push(DatagramEndpoints::to_remote(to), b"late"));
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 std::thread::sleep(Duration::from_millis(20));

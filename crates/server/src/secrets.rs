@@ -142,16 +142,16 @@ fn file_error(
     move |source| SecretsError::File { option, path, source }
 }
 
-/// Rotation of the cookie keys at the end of their period. The time is that of each clock page,
-/// without a test offset. While a page is unsynchronised the keys stay, because a clock that has
-/// jumped would invalidate all cookies.
-pub(crate) struct CookieKeyRotation {
+/// Sink of clock pages that rotates the cookie keys at the end of their period. The time is that of
+/// each clock page, without a test offset. While a page is unsynchronised the keys stay, because a
+/// clock that has jumped would invalidate all cookies.
+pub(crate) struct CookieKeyRotator {
     pub(crate) keys: Arc<ArcSwap<CookieKeys>>,
     /// True if the served time is deliberately wrong; the system clock is then used instead.
     pub(crate) is_test: bool,
 }
 
-impl ClockPageSink for CookieKeyRotation {
+impl ClockPageSink for CookieKeyRotator {
     fn publish(&mut self, pages: &ClockPages) -> io::Result<()> {
         let page = &pages.stepped;
         if page.variables.leap == LeapIndicator::Unsynchronised {
@@ -184,7 +184,7 @@ mod tests {
     const DAY: i64 = 86_400;
 
     /// A page by which it is this day, and the number of the period of the keys after it.
-    fn period_after(renewal: &mut CookieKeyRotation, day: i64, leap: LeapIndicator) -> u64 {
+    fn period_after(renewal: &mut CookieKeyRotator, day: i64, leap: LeapIndicator) -> u64 {
         let utc = Timestamp::from_timespec(day * DAY, 0);
         let mut page = page();
         page.timebase.ntp_at_anchor = NtpTimestamp::from_utc(utc);
@@ -193,12 +193,12 @@ mod tests {
         renewal.keys.load().period()
     }
 
-    fn renewal(is_test: bool) -> CookieKeyRotation {
+    fn renewal(is_test: bool) -> CookieKeyRotator {
         let secret = CookieMasterSecret::generate().unwrap();
         let start = Timestamp::from_timespec(20_000 * DAY, 0);
         let rotation = Duration::from_secs(DAY as u64);
         let keys = CookieKeys::new(&secret, rotation, PAST_PERIODS_DEFAULT, start);
-        CookieKeyRotation { keys: to_shared(keys), is_test }
+        CookieKeyRotator { keys: to_shared(keys), is_test }
     }
 
     #[test]

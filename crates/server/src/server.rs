@@ -18,7 +18,7 @@ use crate::authenticate::Secrets;
 use crate::clock::{ClockThread, read_clocks};
 use crate::confine::{ConfinementStatus, confine};
 use crate::hardware::HardwareTimestamping;
-use crate::host_time::{HostTimeAtStart, TimeSaveThread};
+use crate::host_time::{PlausibilityAtStart, TimeSaveThread};
 use crate::leap_notice::describe_leap;
 use crate::listeners::{Listeners, ListenersReloader, OpenListeners};
 use crate::nts_ke::{self, NtsKeReloader, NtsKeStatus};
@@ -27,7 +27,7 @@ use crate::page_builder::ClockPageBuilder;
 use crate::ptp::{OpenPtpPorts, PtpThreads};
 use crate::reload::{ReloadError, ReloadManager, ReloadOutcome, Reloader, ReplyValuesReloader};
 use crate::reload_parts::{LeapFileReloader, LimitsReloader, SecretsReloader};
-use crate::secrets::CookieKeyRotation;
+use crate::secrets::CookieKeyRotator;
 use crate::server_status::{SCHEMA, ServerStatus, StoredClientCounts};
 use crate::sources::{OpenSources, SourcesThread};
 use crate::status::{self, StatusSocket};
@@ -184,7 +184,7 @@ impl Server {
         let addresses = opened.addresses();
         let (specs, has_receiver) = (&config.source.sources, config.calibration.is_some());
         let sources = OpenSources::open(specs, &addresses.stepped, has_receiver)?;
-        let host = HostTimeAtStart::open(&config.plausibility);
+        let host = PlausibilityAtStart::open(&config.plausibility);
         let calibration = sources::open_calibration(config, host.plausibility_rules)?;
         let listen: SharedListenAddresses = Arc::new(ArcSwap::from_pointee(addresses));
 
@@ -204,7 +204,7 @@ impl Server {
         let (secrets, notice) = secrets::load(&config.nts)?;
         if let Some(cookies) = &secrets.cookies {
             let (keys, is_test) = (Arc::clone(cookies), config.has_test_time());
-            sinks.push(Box::new(CookieKeyRotation { keys, is_test }));
+            sinks.push(Box::new(CookieKeyRotator { keys, is_test }));
         }
         let hardware = hardware.start()?;
         let (calibration, sources) = sources::start_calibration(calibration, sources, config)?;

@@ -12,8 +12,8 @@ use serde_json::Value;
 use crate::listeners::WorkerStatus;
 use crate::ptp::{PortState, PtpPortTransport, PtpProfile, PtpStatus};
 use crate::{
-    ClockThreadStatus, ConfinementStatus, NtsKeStatus, ReloadStatus, SocketDispatch,
-    SocketEngineCounts, XdpCounts, XdpInterface,
+    ClockThreadStatus, ConfinementStatus, NtsKeStatus, ReloadStatus, SocketEngineCounts,
+    SocketSharingMode, XdpCounts, XdpInterfaceStatus,
 };
 
 /// Name and version of the JSON format.
@@ -38,11 +38,11 @@ pub struct ServerStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub xdp_unavailable: Option<String>,
     /// Interfaces on which XDP answers.
-    pub xdp_interfaces: Vec<XdpInterface>,
+    pub xdp_interfaces: Vec<XdpInterfaceStatus>,
     /// Number of threads per listen address.
     pub threads: usize,
     /// Distribution of work among the threads.
-    pub dispatch: SocketDispatch,
+    pub dispatch: SocketSharingMode,
     /// Leap indicator: 0 none, 1 insert, 2 delete, 3 unsynchronised.
     pub leap: u8,
     /// Stratum; 16 if unsynchronised, for which replies carry 0.
@@ -237,7 +237,7 @@ macro_rules! serialise_by_name {
     };
 }
 
-serialise_by_name!(SocketDispatch, PerThread, SharedLock);
+serialise_by_name!(SocketSharingMode, PerThread, SharedLock);
 serialise_by_name!(PortState, Faulty, Listening, Master, Passive);
 serialise_by_name!(PtpPortTransport, Udp4, Udp6, Ethernet);
 serialise_by_name!(PtpProfile, DefaultE2e, DefaultP2p, G8275_2);

@@ -9,7 +9,7 @@ use horolog_time::{Clock, NtpTimestamp};
 use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header, LeapIndicator};
 
 use super::*;
-use crate::{ClockTrust, IgnoreReason, SocketDispatch, status};
+use crate::{ClockTrust, IgnoreReason, SocketSharingMode, status};
 
 fn config(address: &str) -> ServerConfig {
     ServerConfig {
@@ -102,7 +102,7 @@ fn a_socket_for_each_thread_answers() {
 #[test]
 fn threads_that_share_a_socket_answer() {
     answers_correctly(&ServerConfig {
-        dispatch: SocketDispatch::SharedLock,
+        dispatch: SocketSharingMode::SharedLock,
         ..config("127.0.0.1:0")
     });
 }
@@ -123,7 +123,7 @@ fn a_wildcard_replies_from_the_address_of_the_request() {
 
 #[test]
 fn many_threads_stop_within_a_second() {
-    for dispatch in [SocketDispatch::PerThread, SocketDispatch::SharedLock] {
+    for dispatch in [SocketSharingMode::PerThread, SocketSharingMode::SharedLock] {
         let server =
             Server::start(&ServerConfig { dispatch, threads: 24, ..config("127.0.0.1:0") })
                 .unwrap();

@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use horolog_source::{
-    ClockReadings, PlausibilityRules, PollableTimeSource, PreparedCalibration, REPORT_AGE_MAX,
-    RetriedSource, RunningCalibration, ServerLeapSeconds, SourceEstimate, SourceSelector,
-    SourceSpec, SourceStatus,
+    ClockReadings, PlausibilityRuleParameters, PollableTimeSource, PreparedCalibration,
+    REPORT_AGE_MAX, RetriedSource, RunningCalibration, ServerLeapSeconds, SourceEstimate,
+    SourceSelector, SourceSpec, SourceStatus,
 };
 use horolog_sys::affinity::allowed_cores;
 use horolog_sys::clock::ClockMonotonic;
@@ -201,7 +201,10 @@ pub(crate) struct SourcesThread {
 impl SourcesThread {
     /// Polls the sources once before it returns, and then every [`INTERVAL`] in a thread; without
     /// sources there is no thread. `rules` decide which times are plausible.
-    pub(crate) fn start(sources: OpenSources, rules: PlausibilityRules) -> io::Result<Self> {
+    pub(crate) fn start(
+        sources: OpenSources,
+        rules: PlausibilityRuleParameters,
+    ) -> io::Result<Self> {
         let mut selector = SourceSelector::new(sources.0, rules);
         let shared = Arc::new(SharedSourceState::default());
         if selector.is_empty() {
@@ -229,7 +232,7 @@ impl SourcesThread {
 /// are plausible.
 pub(crate) fn open_calibration(
     config: &ServerConfig,
-    rules: PlausibilityRules,
+    rules: PlausibilityRuleParameters,
 ) -> Result<Option<PreparedCalibration>, StartError> {
     let Some(calibration) = &config.calibration else { return Ok(None) };
     let has_sources = !config.source.sources.is_empty();
@@ -287,7 +290,7 @@ mod tests {
     fn sources_are_polled_before_it_starts_and_named_if_wrong() {
         let spec: SourceSpec = "system:kernel".parse().unwrap();
         let sources = OpenSources::open(&[spec], &[], false).unwrap();
-        let thread = SourcesThread::start(sources, PlausibilityRules::default()).unwrap();
+        let thread = SourcesThread::start(sources, PlausibilityRuleParameters::default()).unwrap();
         assert_eq!(thread.shared().states().len(), 1);
         assert_ne!(
             thread.shared().reading(ClockMonotonic.now()),

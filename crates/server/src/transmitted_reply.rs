@@ -8,16 +8,16 @@ use horolog_time::NtpTimestamp;
 use horolog_wire::frame::parse_looped_frame;
 use horolog_wire::ntp::{AssociationMode, Header};
 
-/// Reply of this server, looped back after transmission.
+/// Client and receive timestamp of a reply of this server that was looped back after transmission.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct TransmittedReply {
+pub(crate) struct TransmittedReplyKey {
     /// Address of the client.
     pub(crate) client: IpAddr,
     /// Receive timestamp of the reply, which identifies it.
     pub(crate) receive: NtpTimestamp,
 }
 
-impl TransmittedReply {
+impl TransmittedReplyKey {
     /// Parses a looped-back packet: an Ethernet frame, or an IP packet from a device without link
     /// headers. `None` if it is not an NTP packet of mode 4 (server).
     pub(crate) fn parse(packet: &[u8]) -> Option<Self> {
@@ -63,26 +63,26 @@ mod tests {
         for (client, rest) in [("192.0.2.7:40000", 0), ("[2001:db8::7]:123", 148)] {
             let frame = frame(AssociationMode::Server, client, rest);
             let destination: std::net::SocketAddr = client.parse().unwrap();
-            let expected = TransmittedReply { client: destination.ip(), receive: RECEIVE };
-            assert_eq!(TransmittedReply::parse(&frame), Some(expected));
-            assert_eq!(TransmittedReply::parse(&frame[14..]), Some(expected));
+            let expected = TransmittedReplyKey { client: destination.ip(), receive: RECEIVE };
+            assert_eq!(TransmittedReplyKey::parse(&frame), Some(expected));
+            assert_eq!(TransmittedReplyKey::parse(&frame[14..]), Some(expected));
         }
     }
 
     #[test]
     fn what_is_no_reply_is_nothing() {
         let request = frame(AssociationMode::Client, "192.0.2.7:40000", 0);
-        assert_eq!(TransmittedReply::parse(&request), None);
+        assert_eq!(TransmittedReplyKey::parse(&request), None);
         let reply = frame(AssociationMode::Server, "192.0.2.7:40000", 0);
         for cut in 0..reply.len() {
-            assert_eq!(TransmittedReply::parse(&reply[..cut]), None, "{cut} bytes of it");
+            assert_eq!(TransmittedReplyKey::parse(&reply[..cut]), None, "{cut} bytes of it");
         }
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_read(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = TransmittedReply::parse(&bytes);
+            let _ = TransmittedReplyKey::parse(&bytes);
         }
     }
 }

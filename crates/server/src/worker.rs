@@ -10,8 +10,8 @@ use std::thread;
 use std::time::Duration;
 
 use arc_swap::{ArcSwapOption, Guard};
-use horolog_io::{Batch, BatchDevice, BatchPacket, Endpoints};
-use horolog_nts::{BATCH, BatchKeys, NonceStream};
+use horolog_io::{Batch, BatchDevice, BatchPacket, DatagramEndpoints};
+use horolog_nts::{BATCH, BatchKeyBuffer, NonceStream};
 use horolog_time::{Clock, Monotonic, NtpTimestamp, Span, Timestamp};
 use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header};
 
@@ -20,7 +20,7 @@ use crate::authenticate::{
 };
 use crate::hardware::{PhcConversions, TimestampSource};
 use crate::page::ClockPageReader;
-use crate::transmitted_reply::TransmittedReply;
+use crate::transmitted_reply::TransmittedReplyKey;
 use crate::{
     Admission, ClockPage, IgnoreReason, InterleavedTable, Limiter, PreparedReply,
     ReplyTimestampMode, RequestLengthClass, RequestVerdict, SocketEngineCounts, WorkerCounters,
@@ -94,16 +94,16 @@ pub(crate) struct Worker<D, C> {
     clock: C,
     context: WorkerContext,
     counters: Arc<WorkerCounters>,
-    requests: Batch<Endpoints>,
-    replies: Batch<Endpoints>,
-    error_queue: Batch<Endpoints>,
+    requests: Batch<DatagramEndpoints>,
+    replies: Batch<DatagramEndpoints>,
+    error_queue: Batch<DatagramEndpoints>,
     /// Number of replies whose transmit timestamps have not been collected yet, as far as known.
     outstanding: u64,
     nonces: NonceStream,
-    batch_keys: BatchKeys,
+    batch_keys: BatchKeyBuffer,
 }
 
-impl<D: BatchDevice<Address = Endpoints>, C: Clock<Monotonic>> Worker<D, C> {
+impl<D: BatchDevice<Address = DatagramEndpoints>, C: Clock<Monotonic>> Worker<D, C> {
     /// Creates a worker with batches of up to `slots` packets.
     pub(crate) fn new(
         device: D,
@@ -128,7 +128,7 @@ impl<D: BatchDevice<Address = Endpoints>, C: Clock<Monotonic>> Worker<D, C> {
             error_queue: looped,
             outstanding: 0,
             nonces,
-            batch_keys: BatchKeys::default(),
+            batch_keys: BatchKeyBuffer::default(),
         }
     }
 
@@ -234,11 +234,11 @@ impl<D: BatchDevice<Address = Endpoints>, C: Clock<Monotonic>> Worker<D, C> {
 
 /// Writer of the replies of a batch.
 struct ReplyWriter<'a> {
-    replies: &'a mut Batch<Endpoints>,
+    replies: &'a mut Batch<DatagramEndpoints>,
     context: &'a WorkerContext,
     secrets: &'a BatchSecrets,
     nonces: &'a mut NonceStream,
-    batch_keys: &'a mut BatchKeys,
+    batch_keys: &'a mut BatchKeyBuffer,
     counts: &'a mut SocketEngineCounts,
 }
 
@@ -256,7 +256,7 @@ impl ReplyWriter<'_> {
     /// timestamp is requested.
     fn write<'a>(
         &mut self,
-        pairs: &[Option<(BatchPacket<'a, Endpoints>, PreparedReply)>; REPLIES_PER_SEND],
+        pairs: &[Option<(BatchPacket<'a, DatagramEndpoints>, PreparedReply)>; REPLIES_PER_SEND],
         credentials: &'a BatchAuthenticationResults<'a>,
         transmit: NtpTimestamp,
     ) {
@@ -329,7 +329,7 @@ impl ReplyWriter<'_> {
 /// Corrects the stored transmit timestamp of a looped-back reply, unless the actual one is before
 /// the stored one or ahead of `now`: then a clock was stepped.
 fn correct_stored_timestamp(
-    packet: &BatchPacket<'_, Endpoints>,
+    packet: &BatchPacket<'_, DatagramEndpoints>,
     page: &ClockPage,
     now: Timestamp<Monotonic>,
     context: &WorkerContext,
@@ -337,7 +337,7 @@ fn correct_stored_timestamp(
 ) {
     let timestamp = context.hardware.best_timestamp(packet, page, now);
     let (Some(looped), Some((transmitted_at, by))) =
-        (TransmittedReply::parse(packet.bytes), timestamp)
+        (TransmittedReplyKey::parse(packet.bytes), timestamp)
     else {
         return;
     };
@@ -368,7 +368,7 @@ enum WorkerDecision {
 /// update, or the request has waited longer than the page is valid. The request is then not
 /// answered.
 fn decide_request(
-    request: &BatchPacket<'_, Endpoints>,
+    request: &BatchPacket<'_, DatagramEndpoints>,
     batch_config: &BatchInputs,
     now: Timestamp<Monotonic>,
     context: &WorkerContext,
@@ -416,7 +416,7 @@ fn decide_request(
 }
 
 fn admit(
-    request: &BatchPacket<'_, Endpoints>,
+    request: &BatchPacket<'_, DatagramEndpoints>,
     now: Timestamp<Monotonic>,
     limiter: Option<&Limiter>,
 ) -> Admission {

@@ -20,10 +20,10 @@ const OFFSET_NS: i64 = 1_700_000_000_000_000_000;
 /// A device that hands out what is queued and takes up to `room` packets in a call.
 #[derive(Default)]
 struct Queue {
-    incoming: VecDeque<(Endpoints, Vec<u8>)>,
+    incoming: VecDeque<(DatagramEndpoints, Vec<u8>)>,
     /// When all of it came, by the kernel.
     received_at: Option<Timestamp<Utc>>,
-    outgoing: Vec<(Endpoints, Vec<u8>)>,
+    outgoing: Vec<(DatagramEndpoints, Vec<u8>)>,
     room: usize,
     /// Frames of what was to be timestamped, and the time of their transmission.
     looped: Vec<Vec<u8>>,
@@ -33,9 +33,9 @@ struct Queue {
 }
 
 impl BatchDevice for Queue {
-    type Address = Endpoints;
+    type Address = DatagramEndpoints;
 
-    fn receive(&mut self, batch: &mut Batch<Endpoints>, _: Duration) -> io::Result<usize> {
+    fn receive(&mut self, batch: &mut Batch<DatagramEndpoints>, _: Duration) -> io::Result<usize> {
         batch.clear();
         while let Some((address, bytes)) = self.incoming.pop_front() {
             assert!(batch.push_packet(&packet(address, &bytes, self.received_at)));
@@ -43,7 +43,7 @@ impl BatchDevice for Queue {
         Ok(batch.len())
     }
 
-    fn send(&mut self, batch: &mut Batch<Endpoints>) -> io::Result<usize> {
+    fn send(&mut self, batch: &mut Batch<DatagramEndpoints>) -> io::Result<usize> {
         let sent =
             batch.iter().take(self.room).map(|packet| (packet.address, packet.bytes.to_vec()));
         self.outgoing.extend(sent);
@@ -52,23 +52,23 @@ impl BatchDevice for Queue {
         Ok(batch.len().min(self.room))
     }
 
-    fn receive_transmitted(&mut self, batch: &mut Batch<Endpoints>) -> io::Result<usize> {
+    fn receive_transmitted(&mut self, batch: &mut Batch<DatagramEndpoints>) -> io::Result<usize> {
         batch.clear();
         if self.late {
             return Ok(0);
         }
         for frame in self.looped.drain(..) {
-            assert!(batch.push_packet(&packet(Endpoints::default(), &frame, self.left_at)));
+            assert!(batch.push_packet(&packet(DatagramEndpoints::default(), &frame, self.left_at)));
         }
         Ok(batch.len())
     }
 }
 
 fn packet(
-    address: Endpoints,
+    address: DatagramEndpoints,
     bytes: &[u8],
     received_at: Option<Timestamp<Utc>>,
-) -> BatchPacket<'_, Endpoints> {
+) -> BatchPacket<'_, DatagramEndpoints> {
     BatchPacket {
         bytes,
         address,
@@ -80,7 +80,7 @@ fn packet(
     }
 }
 
-fn frame_of(packet: &BatchPacket<'_, Endpoints>) -> Vec<u8> {
+fn frame_of(packet: &BatchPacket<'_, DatagramEndpoints>) -> Vec<u8> {
     let builder = UdpFrameBuilder {
         destination_mac: MacAddress([2; 6]),
         source_mac: MacAddress([4; 6]),
@@ -93,8 +93,8 @@ fn frame_of(packet: &BatchPacket<'_, Endpoints>) -> Vec<u8> {
     frame
 }
 
-fn client() -> Endpoints {
-    Endpoints::to_remote("192.0.2.7:40000".parse().unwrap())
+fn client() -> DatagramEndpoints {
+    DatagramEndpoints::to_remote("192.0.2.7:40000".parse().unwrap())
 }
 
 fn request(version: u8) -> Vec<u8> {

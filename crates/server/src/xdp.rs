@@ -16,15 +16,15 @@ use horolog_sys::explain::explain;
 use horolog_sys::netlink::{InterfaceAddress, Link, Netlink, NetlinkError};
 use horolog_xdp::{
     AdmissionRefusal, AttachMode, Attachment, ClockPageUpdate, Interface, InterleavedHandling,
-    PassedReason, Responder, ResponderClockPageWriter, StationAddress, XdpError, XdpReplyAction,
-    XskDropCounter, XskSocket, reported_redirect_support,
+    PassedReason, Responder, ResponderClockPageWriter, StationAddress, XdpError,
+    XdpReplySendAction, XskDropCounter, XskSocket, reported_redirect_support,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::page::{ClockPage, ClockPageSink, ClockPages};
 use crate::{
     AddressHashKey, EngineSelection, InterleavedEngineSelection, ListenAddressSet, ServerConfig,
-    XdpReplyMethod, responder_settings,
+    XdpTransmitMethod, responder_settings,
 };
 
 /// Interval at which this host's addresses are read.
@@ -58,7 +58,7 @@ pub enum XdpEngineError {
 
 /// Interface on which XDP answers, for `horolog status`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct XdpInterface {
+pub struct XdpInterfaceStatus {
     /// Interface name.
     pub interface: String,
     /// Attach mode: `native` or `generic`.
@@ -306,8 +306,8 @@ impl XdpEngine {
     }
 
     /// Returns the interfaces on which the program is attached.
-    pub(crate) fn interfaces(&self) -> Vec<XdpInterface> {
-        let to_interface = |attachment: &Attachment| XdpInterface {
+    pub(crate) fn interfaces(&self) -> Vec<XdpInterfaceStatus> {
+        let to_interface = |attachment: &Attachment| XdpInterfaceStatus {
             interface: attachment.interface().name.clone(),
             mode: mode_name(attachment.mode()).into(),
         };
@@ -431,11 +431,13 @@ fn links_to_attach(
     Ok(chosen)
 }
 
-fn reply_path(wanted: XdpReplyMethod, link: &Link) -> XdpReplyAction {
+fn reply_path(wanted: XdpTransmitMethod, link: &Link) -> XdpReplySendAction {
     match wanted {
-        XdpReplyMethod::Auto if link.kind.as_deref() == Some("veth") => XdpReplyAction::Redirect,
-        XdpReplyMethod::Auto | XdpReplyMethod::Transmit => XdpReplyAction::Transmit,
-        XdpReplyMethod::Redirect => XdpReplyAction::Redirect,
+        XdpTransmitMethod::Auto if link.kind.as_deref() == Some("veth") => {
+            XdpReplySendAction::Redirect
+        }
+        XdpTransmitMethod::Auto | XdpTransmitMethod::Transmit => XdpReplySendAction::Transmit,
+        XdpTransmitMethod::Redirect => XdpReplySendAction::Redirect,
     }
 }
 
@@ -445,10 +447,10 @@ fn reply_path(wanted: XdpReplyMethod, link: &Link) -> XdpReplyAction {
 fn is_losing_replies(
     config: &ServerConfig,
     mode: AttachMode,
-    path: XdpReplyAction,
+    path: XdpReplySendAction,
     interface: u32,
 ) -> bool {
-    let replies = config.engine == EngineSelection::Auto && path == XdpReplyAction::Redirect;
+    let replies = config.engine == EngineSelection::Auto && path == XdpReplySendAction::Redirect;
     replies && mode == AttachMode::Native && reported_redirect_support(interface) == Some(false)
 }
 
@@ -460,14 +462,14 @@ fn is_ethernet(link: &Link) -> bool {
 
 /// Listen addresses, by timeline.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct ListenAddresses {
+pub(crate) struct ListenAddressesByTimeline {
     /// Addresses at which stepped UTC is served.
     pub(crate) stepped: Vec<SocketAddr>,
     /// Addresses at which smeared UTC is served.
     pub(crate) smeared: Vec<SocketAddr>,
 }
 
-impl ListenAddresses {
+impl ListenAddressesByTimeline {
     /// Returns all listen addresses, those of stepped UTC first.
     pub(crate) fn all_addresses(&self) -> Vec<SocketAddr> {
         [&self.stepped[..], &self.smeared].concat()
@@ -475,7 +477,7 @@ impl ListenAddresses {
 }
 
 /// Listen addresses, which a reload replaces.
-pub(crate) type SharedListenAddresses = Arc<ArcSwap<ListenAddresses>>;
+pub(crate) type SharedListenAddresses = Arc<ArcSwap<ListenAddressesByTimeline>>;
 
 /// Listen addresses, and the addresses that are stored in the program's maps.
 #[derive(Default)]
@@ -506,7 +508,7 @@ struct XdpClockPageSink {
     netlink: Netlink,
     listeners: XdpAddressTable,
     /// Time when this host's addresses were read, and the listen addresses then.
-    addresses_read_at: Option<(Instant, Arc<ListenAddresses>)>,
+    addresses_read_at: Option<(Instant, Arc<ListenAddressesByTimeline>)>,
 }
 
 impl XdpClockPageSink {

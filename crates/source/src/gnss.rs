@@ -13,7 +13,7 @@ mod sentence;
 use std::io;
 use std::path::Path;
 
-use horolog_discipline::{PlausibilityReason, PlausibilityRules};
+use horolog_discipline::{PlausibilityReason, PlausibilityRuleParameters};
 use horolog_sys::explain::explain;
 use horolog_sys::serial::SerialLine;
 use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp, Utc};
@@ -24,7 +24,7 @@ use crate::{ClockReadings, PollableTimeSource, REPORT_AGE_MAX, SourceError, Sour
 
 pub(crate) use fixes::FixStates;
 pub(crate) use line_reader::{
-    CharacterTransport, ReceiverLineInput, ReceiverLineReader, RejectedSentence,
+    CharacterTransport, CollectedReceiverInput, ReceiverLineReader, RejectedSentence,
 };
 
 pub use frame::{SentenceCounts, SentenceFramer};
@@ -84,7 +84,7 @@ impl GnssSource {
     fn apply_input(
         &mut self,
         readings: &ClockReadings,
-        input: &ReceiverLineInput,
+        input: &CollectedReceiverInput,
     ) -> (bool, Option<String>) {
         input.fixes.iter().for_each(|(note, at)| self.fixes.apply_report(*note, *at));
         let (mut is_taken, mut why) = (false, None);
@@ -167,7 +167,10 @@ pub(crate) fn open_serial(
 
 /// Returns the reason why the input up to `now` contains no time, for input without a sentence that
 /// reports a reason itself.
-pub(crate) fn no_time_reason(input: &ReceiverLineInput, now: Timestamp<Monotonic>) -> SourceError {
+pub(crate) fn no_time_reason(
+    input: &CollectedReceiverInput,
+    now: Timestamp<Monotonic>,
+) -> SourceError {
     if let Some(reason) = &input.ended {
         return SourceError::NoData(reason.clone());
     }
@@ -228,7 +231,7 @@ impl PollableTimeSource for GnssSource {
         }
     }
 
-    fn judge_by(&mut self, basis: PlausibilityRules) {
+    fn judge_by(&mut self, basis: PlausibilityRuleParameters) {
         self.clock.judge_by(basis);
     }
 

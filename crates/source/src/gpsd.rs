@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use horolog_discipline::{PlausibilityReason, PlausibilityRules};
+use horolog_discipline::{PlausibilityReason, PlausibilityRuleParameters};
 use horolog_sys::explain::explain;
 use horolog_sys::zone;
 use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp, Utc};
@@ -348,7 +348,7 @@ impl PollableTimeSource for GpsdSource {
         }
     }
 
-    fn judge_by(&mut self, basis: PlausibilityRules) {
+    fn judge_by(&mut self, basis: PlausibilityRuleParameters) {
         self.clock.judge_by(basis);
     }
 

@@ -2,7 +2,7 @@
 //! served until it returns, another source confirms it, or the operator accepts it. The guard
 //! cannot decide which of the two times is right; a wrong time that is stable is still wrong. Pure.
 
-use horolog_discipline::{ImplausibilityReason, PlausibilityRules, is_within_a_day};
+use horolog_discipline::{ImplausibilityReason, PlausibilityRuleParameters, is_within_a_day};
 use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp};
 
 /// Largest jump that is served without confirmation: the panic threshold of RFC 5905, figure 5.
@@ -57,7 +57,7 @@ pub struct TimeClaim {
 /// Guard of the served time, which it judges repeatedly.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct JumpGuard {
-    basis: Option<PlausibilityRules>,
+    basis: Option<PlausibilityRuleParameters>,
     expected: Option<Span>,
     /// True if the expected time was confirmed, so that a jump from it is not trusted.
     is_confirmed: bool,
@@ -69,7 +69,7 @@ pub struct JumpGuard {
 impl JumpGuard {
     /// Creates a guard that also rejects times outside the limits of `plausibility`.
     #[must_use]
-    pub fn with_plausibility(basis: PlausibilityRules) -> Self {
+    pub fn with_plausibility(basis: PlausibilityRuleParameters) -> Self {
         Self { basis: Some(basis), ..Self::default() }
     }
 
@@ -246,10 +246,10 @@ mod tests {
 
     #[test]
     fn a_time_before_the_build_or_too_far_beyond_it_is_never_believed() {
-        let basis = PlausibilityRules {
+        let basis = PlausibilityRuleParameters {
             build: Timestamp::from_ns(YEAR.as_ns()),
-            validity: PlausibilityRules::span_of_years(2),
-            ..PlausibilityRules::default()
+            validity: PlausibilityRuleParameters::span_of_years(2),
+            ..PlausibilityRuleParameters::default()
         };
         for wrong in [Span::ZERO, Span::from_ns(4 * YEAR.as_ns())] {
             let mut guard = JumpGuard::with_plausibility(basis);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::thread;
 
-use horolog_discipline::{PlausibilityReason, PlausibilityRules};
+use horolog_discipline::{PlausibilityReason, PlausibilityRuleParameters};
 use horolog_time::Span;
 
 use crate::{
@@ -17,14 +17,14 @@ use crate::{
 /// Polls between two attempts to open; polls are about a second apart.
 const POLLS_BEFORE_RETRY: u32 = 5;
 
-type OpenResult = Result<Box<dyn PollableTimeSource>, SourceError>;
-type SourceOpener = dyn Fn() -> OpenResult + Send + Sync;
+type SourceOpenResult = Result<Box<dyn PollableTimeSource>, SourceError>;
+type SourceOpener = dyn Fn() -> SourceOpenResult + Send + Sync;
 
 /// Time source that is opened with retries.
 pub struct RetriedSource {
     name: String,
     open: Arc<SourceOpener>,
-    basis: Option<PlausibilityRules>,
+    basis: Option<PlausibilityRuleParameters>,
     state: RetriedSourceState,
 }
 
@@ -32,7 +32,7 @@ enum RetriedSourceState {
     /// Error of the last attempt, and the polls until the next one.
     Waiting(SourceError, u32),
     /// Attempt in progress: error of the previous attempt, and receiver of the result.
-    Opening(SourceError, Receiver<OpenResult>),
+    Opening(SourceError, Receiver<SourceOpenResult>),
     Open(Box<dyn PollableTimeSource>),
 }
 
@@ -49,7 +49,7 @@ impl RetriedSource {
     fn with_opener(
         name: String,
         fault: SourceError,
-        open: impl Fn() -> OpenResult + Send + Sync + 'static,
+        open: impl Fn() -> SourceOpenResult + Send + Sync + 'static,
     ) -> Self {
         let state = RetriedSourceState::Waiting(fault, POLLS_BEFORE_RETRY);
         Self { name, open: Arc::new(open), basis: None, state }
@@ -112,7 +112,7 @@ impl PollableTimeSource for RetriedSource {
         }
     }
 
-    fn judge_by(&mut self, basis: PlausibilityRules) {
+    fn judge_by(&mut self, basis: PlausibilityRuleParameters) {
         self.basis = Some(basis);
         if let RetriedSourceState::Open(source) = &mut self.state {
             source.judge_by(basis);
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn a_source_is_opened_when_it_comes() {
         let attempts = AtomicU32::new(0);
-        let open = move || -> OpenResult {
+        let open = move || -> SourceOpenResult {
             match attempts.fetch_add(1, Ordering::Relaxed) {
                 0 => Err(SourceError::Unusable("still not there".into())),
                 _ => Ok(Box::new(Right)),

@@ -23,19 +23,20 @@ mod system;
 mod tai;
 
 pub use calibration::{
-    AllanDeviationStatus, CalibrationConfig, CalibrationStatus, ClockErrorLogConfig, NamedCounts,
+    AllanDeviationAtTau, CalibrationConfig, CalibrationStatus, ClockErrorLogConfig, NamedCounts,
     PreparedCalibration, RunningCalibration, SentenceInput,
 };
 pub use chronyd_socket::ChronydSocket;
 pub use control::{
-    ClockSteering, ClockSteeringError, SteerableClock, SteeringProcess, SystemClock, find_steerer,
+    ClockSteering, ClockSteeringError, ForeignSteeringProcess, SteerableClock, SystemClock,
+    find_steerer,
 };
 pub use gnss::{
     NextLeap, NoFix, ParsedSentence, ReceiverLeapReport, SentenceCounts, SentenceError,
     SentenceField, SentenceFramer, Talker,
 };
 pub use gpsd::GpsdLine;
-pub use horolog_discipline::{ImplausibilityReason, PlausibilityRules};
+pub use horolog_discipline::{ImplausibilityReason, PlausibilityRuleParameters};
 pub use jump_guard::{JUMP_MAX, JumpGuard, JumpVerdict, TimeClaim};
 pub use late::RetriedSource;
 pub use output::{OutputSample, SampleOutputStatus, ShmOutput, SockOutput};
@@ -44,7 +45,7 @@ pub use report::{
     ClockReadings, DRIFT_PPB, PollableTimeSource, ServerLeapSeconds, Slew, SourceError,
     SourceEstimate,
 };
-pub use selection::{Selection, SelectionCandidate, select};
+pub use selection::{SelectionCandidate, SelectionResult, select};
 pub use selector::{
     FIRST_REPORT_TIMEOUT, REPORT_AGE_MAX, SelectionState, SelectorPollOutcome, SourceSelector,
     SourceStatus,

@@ -10,7 +10,7 @@ use horolog_time::{NS_PER_S, Span, Timestamp};
 
 use crate::reference::{ReferenceClock, ReferenceClockSettings};
 use crate::shm::report_or_refusal;
-use crate::tai::CheckedTaiOffset;
+use crate::tai::TaiOffsetChecker;
 use crate::{ClockReadings, PollableTimeSource, SourceError, SourceEstimate};
 
 /// Timescale of a PTP hardware clock.
@@ -38,7 +38,7 @@ pub(crate) struct PhcSource<P> {
     name: String,
     phc: P,
     /// TAI minus UTC, if the clock is on TAI.
-    tai: Option<CheckedTaiOffset>,
+    tai: Option<TaiOffsetChecker>,
     /// Timescale of the clock minus UTC at the last reading.
     phc_minus_utc: Span,
     claim: ReferenceClockSettings,
@@ -68,7 +68,7 @@ impl PhcSource<PhcDevice> {
 impl<P: ReadablePhc> PhcSource<P> {
     fn new(name: String, phc: P, scale: PhcSourceTimescale, claim: ReferenceClockSettings) -> Self {
         let tai = match scale {
-            PhcSourceTimescale::Tai(configured_s) => Some(CheckedTaiOffset::new(configured_s)),
+            PhcSourceTimescale::Tai(configured_s) => Some(TaiOffsetChecker::new(configured_s)),
             PhcSourceTimescale::Utc => None,
         };
         Self { name, phc, tai, phc_minus_utc: Span::ZERO, claim, clock: ReferenceClock::new(claim) }

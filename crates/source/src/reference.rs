@@ -2,7 +2,7 @@
 //! of their own. Configured properties, and conversion of samples to a source estimate.
 
 use horolog_discipline::{
-    PlausibilityEvidence, PlausibilityJudge, PlausibilityReason, PlausibilityRules,
+    PlausibilityEvidence, PlausibilityJudge, PlausibilityReason, PlausibilityRuleParameters,
     SentenceOnlyTime,
 };
 use horolog_time::{Monotonic, Span, Timestamp, Utc};
@@ -81,7 +81,7 @@ impl ReferenceClock {
 
     /// Sets the limits of plausible times for samples from now on: of several receivers behind one
     /// source, one may have a wrong date.
-    pub(crate) fn judge_by(&mut self, basis: PlausibilityRules) {
+    pub(crate) fn judge_by(&mut self, basis: PlausibilityRuleParameters) {
         self.judge = Some(PlausibilityJudge::new(basis));
     }
 
@@ -267,7 +267,10 @@ pub(crate) mod tests {
     fn an_implausible_sample_is_ignored_among_plausible_ones() {
         let mut clock = ReferenceClock::new(CLAIM);
         let build = Timestamp::from_ns(REALTIME_AHEAD.as_ns());
-        clock.judge_by(PlausibilityRules { build, ..PlausibilityRules::default() });
+        clock.judge_by(PlausibilityRuleParameters {
+            build,
+            ..PlausibilityRuleParameters::default()
+        });
         let years = Span::from_ns(9 * 31_556_952 * NS_PER_S);
         let mut take_sample = |second: i64, wrong: bool| {
             let now = readings(second * 1_000);

@@ -1,7 +1,7 @@
 //! Source estimate, common to all time sources, and the trait by which sources are polled. Sources
 //! measure and report; the selection is in the modules `selection` and `selector`.
 
-use horolog_discipline::{PlausibilityReason, PlausibilityRules};
+use horolog_discipline::{PlausibilityReason, PlausibilityRuleParameters};
 use horolog_sys::adjtimex::KernelClockStatus;
 use horolog_time::leap::LeapSecond;
 use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp, Utc};
@@ -160,7 +160,7 @@ pub trait PollableTimeSource: Send {
     fn selection_changed(&mut self, _standing: SelectionState) {}
 
     /// Receives the limits of plausible times.
-    fn judge_by(&mut self, _basis: PlausibilityRules) {}
+    fn judge_by(&mut self, _basis: PlausibilityRuleParameters) {}
 
     /// Receives the time (as UTC minus the monotonic clock) of this source's last estimate that was
     /// found plausible by all evidence, and the support for it.

@@ -20,7 +20,7 @@ pub struct SelectionCandidate<'a> {
 
 /// Result of a selection.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Selection {
+pub struct SelectionResult {
     /// Index of the selected candidate; `None` without a majority.
     pub selected: Option<usize>,
     /// Indices of the candidates that agree with the majority.
@@ -50,13 +50,13 @@ pub fn select(
     candidates: &[SelectionCandidate<'_>],
     current: Option<&str>,
     now: Timestamp<Monotonic>,
-) -> Selection {
+) -> SelectionResult {
     let intervals: Vec<_> =
         candidates.iter().map(|candidate| offset_interval(&candidate.report, now)).collect();
     let regions = densest_regions(&intervals);
     let depth = regions.first().map_or(0, |region| overlap_count(&intervals, region.low));
     if 2 * depth <= candidates.len() {
-        return Selection::default();
+        return SelectionResult::default();
     }
     // If several regions overlap equally often, true time may lie in any of them, so a truechimer
     // must overlap all of them. There always is one, because two majorities share a member.
@@ -64,7 +64,7 @@ pub fn select(
     let (truechimers, false_indices): (Vec<_>, Vec<_>) = (0..candidates.len()).partition(is_right);
     let falsetickers = false_indices.into_iter().map(|index| candidates[index].name.to_owned());
     let selected = best_truechimer(candidates, &truechimers, current, now);
-    Selection { selected, falsetickers: falsetickers.collect(), truechimers }
+    SelectionResult { selected, falsetickers: falsetickers.collect(), truechimers }
 }
 
 fn offset_interval(report: &SourceEstimate, now: Timestamp<Monotonic>) -> OffsetInterval {
@@ -117,11 +117,11 @@ mod tests {
     const NOW: Timestamp<Monotonic> = Timestamp::from_ns(0);
     const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
 
-    fn ballot(of: &[(i64, i64)]) -> Selection {
+    fn ballot(of: &[(i64, i64)]) -> SelectionResult {
         vote_keeping(of, None)
     }
 
-    fn vote_keeping(of: &[(i64, i64)], current: Option<&str>) -> Selection {
+    fn vote_keeping(of: &[(i64, i64)], current: Option<&str>) -> SelectionResult {
         let candidates: Vec<_> = std::iter::zip(NAMES, of)
             .map(|(name, &(offset, width))| SelectionCandidate {
                 name,
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn no_candidate_selects_none_and_a_single_one_is_selected() {
-        assert_eq!(ballot(&[]), Selection::default());
+        assert_eq!(ballot(&[]), SelectionResult::default());
         assert_eq!(ballot(&[(5, 1)]).selected, Some(0));
     }
 
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn two_against_two_select_none() {
-        assert_eq!(ballot(&[(0, 10), (1, 10), (500, 10), (501, 10)]), Selection::default());
+        assert_eq!(ballot(&[(0, 10), (1, 10), (500, 10), (501, 10)]), SelectionResult::default());
     }
 
     #[test]
@@ -196,7 +196,7 @@ mod tests {
         #[test]
         fn two_that_disagree_elect_nobody(offset in -1i64 << 60..1 << 60, widths in proptest::array::uniform2(0i64..1 << 40), apart in 1i64..1 << 40) {
             let other = offset + widths[0] + widths[1] + apart;
-            prop_assert_eq!(ballot(&[(offset, widths[0]), (other, widths[1])]), Selection::default());
+            prop_assert_eq!(ballot(&[(offset, widths[0]), (other, widths[1])]), SelectionResult::default());
         }
 
         #[test]

@@ -5,7 +5,7 @@ use std::fmt;
 
 use horolog_discipline::{
     ImplausibilityReason, PlausibilityEvidence, PlausibilityJudge, PlausibilityReason,
-    PlausibilityRules, is_within_a_day,
+    PlausibilityRuleParameters, is_within_a_day,
 };
 use horolog_time::leap::Date;
 use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp};
@@ -130,7 +130,10 @@ impl std::fmt::Debug for SourceSelector {
 impl SourceSelector {
     /// Creates a selector of these sources, with these limits of plausible times.
     #[must_use]
-    pub fn new(sources: Vec<Box<dyn PollableTimeSource>>, basis: PlausibilityRules) -> Self {
+    pub fn new(
+        sources: Vec<Box<dyn PollableTimeSource>>,
+        basis: PlausibilityRuleParameters,
+    ) -> Self {
         let members = sources.into_iter().map(|source| PolledSource::new(source, basis)).collect();
         Self { members, selected: None, accepted: Vec::new() }
     }
@@ -322,7 +325,7 @@ fn offset_text(report: &SourceEstimate, now: Timestamp<Monotonic>) -> String {
 }
 
 impl PolledSource {
-    fn new(mut source: Box<dyn PollableTimeSource>, basis: PlausibilityRules) -> Self {
+    fn new(mut source: Box<dyn PollableTimeSource>, basis: PlausibilityRuleParameters) -> Self {
         source.judge_by(basis);
         Self {
             source,

@@ -5,7 +5,7 @@
 use std::sync::atomic::{Ordering, fence};
 
 use horolog_sys::explain::explain;
-use horolog_sys::shared_memory::SharedMemory;
+use horolog_sys::shared_memory::SysvSharedMemory;
 use horolog_time::{Timestamp, Utc};
 use horolog_wire::ntp::LeapIndicator;
 
@@ -77,7 +77,7 @@ pub fn parse_segment(words: &[u32; 24]) -> Option<ShmSample> {
 /// Time source that reads shared memory.
 pub(crate) struct ShmSource {
     name: String,
-    memory: SharedMemory<WORDS>,
+    memory: SysvSharedMemory<WORDS>,
     clock: ReferenceClock,
 }
 
@@ -87,11 +87,12 @@ impl ShmSource {
         unit: u8,
         claim: ReferenceClockSettings,
     ) -> Result<Self, SourceError> {
-        let memory =
-            SharedMemory::attach(KEY + i32::from(unit), permissions(unit)).map_err(|error| {
+        let memory = SysvSharedMemory::attach(KEY + i32::from(unit), permissions(unit)).map_err(
+            |error| {
                 let why = explain(&error);
                 SourceError::Unusable(format!("cannot attach its segment: {why}"))
-            })?;
+            },
+        )?;
         Ok(Self { name, memory, clock: ReferenceClock::new(claim) })
     }
 
@@ -185,7 +186,7 @@ mod tests {
     fn a_sample_is_taken_once() {
         let unit = 100 + (std::process::id() % 100) as u8;
         let mut shm = ShmSource::open("shm:0".into(), unit, CLAIM).unwrap();
-        let feeder = SharedMemory::<WORDS>::attach(KEY + i32::from(unit), 0o666).unwrap();
+        let feeder = SysvSharedMemory::<WORDS>::attach(KEY + i32::from(unit), 0o666).unwrap();
         feeder.remove().unwrap();
         assert!(matches!(shm.poll(&readings(900)), Err(SourceError::NoData(_))));
         let now = readings(1_000);

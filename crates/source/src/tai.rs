@@ -4,9 +4,9 @@
 
 use crate::{ClockReadings, SourceError};
 
-/// TAI minus UTC by configuration or kernel, checked against the leap seconds that pass.
+/// Checker of TAI minus UTC, by configuration or kernel, against the leap seconds that pass.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct CheckedTaiOffset {
+pub(crate) struct TaiOffsetChecker {
     /// Configured value, valid at the start; `None` if the kernel's is used.
     initial_s: Option<i32>,
     /// First value of the kernel, `None` before it is read. 0 means that it was not set; the kernel
@@ -14,7 +14,7 @@ pub(crate) struct CheckedTaiOffset {
     first_kernel_s: Option<i32>,
 }
 
-impl CheckedTaiOffset {
+impl TaiOffsetChecker {
     pub(crate) const fn new(configured_s: Option<i32>) -> Self {
         Self { initial_s: configured_s, first_kernel_s: None }
     }
@@ -88,7 +88,7 @@ mod tests {
 
     /// Returns the number after each of these: the kernel's number, and the leaps passed.
     fn holds(configured_s: Option<i32>, series: &[(i32, i32)]) -> Vec<Option<i32>> {
-        let mut offset = CheckedTaiOffset::new(configured_s);
+        let mut offset = TaiOffsetChecker::new(configured_s);
         let at = |&(tai_offset_s, leaps_s)| {
             offset
                 .offset_s(&ClockReadings {

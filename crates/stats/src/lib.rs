@@ -21,5 +21,5 @@ pub use duplicate_window::{DuplicateWindow, SequenceMarkOutcome};
 pub use exact_summary::ExactSummary;
 pub use histogram::{Histogram, HistogramSummary};
 pub use recorder::Recorder;
-pub use search::{LossGoal, Search, SearchConfig, SearchOutcome, SearchStep, TrialOutcome};
+pub use search::{GoalLossRatio, Search, SearchConfig, SearchOutcome, SearchStep, TrialOutcome};
 pub use signed::{SignedRecorder, SignedSummary};

@@ -12,11 +12,11 @@ pub fn loss_ratio(sent: u64, lost: u64) -> Option<f64> {
     (sent > 0).then(|| lost.min(sent) as f64 / sent as f64)
 }
 
-/// Rate of events, computed from the instants of the first and last one.
+/// Achieved rate of requests or other events, from the instants of the first and last one.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
-pub struct EventRate(f64);
+pub struct AchievedRate(f64);
 
-impl EventRate {
+impl AchievedRate {
     /// Computes the rate of `count` events, the first at `first_ns` and the last at `last_ns` of
     /// one clock.
     ///
@@ -43,12 +43,12 @@ mod tests {
 
     #[test]
     fn rate_counts_intervals() {
-        let rate = EventRate::from_span(1_001, 5_000, 5_000 + 1_000_000_000).unwrap();
+        let rate = AchievedRate::from_span(1_001, 5_000, 5_000 + 1_000_000_000).unwrap();
         assert!((rate.per_second() - 1_000.0).abs() < 1e-9);
-        assert_eq!(EventRate::from_span(1, 0, 10), None);
-        assert_eq!(EventRate::from_span(0, 0, 10), None);
-        assert_eq!(EventRate::from_span(5, 10, 10), None);
-        assert_eq!(EventRate::from_span(5, 11, 10), None);
+        assert_eq!(AchievedRate::from_span(1, 0, 10), None);
+        assert_eq!(AchievedRate::from_span(0, 0, 10), None);
+        assert_eq!(AchievedRate::from_span(5, 10, 10), None);
+        assert_eq!(AchievedRate::from_span(5, 11, 10), None);
     }
 
     #[test]

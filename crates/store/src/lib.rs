@@ -15,5 +15,5 @@ mod store;
 
 pub use error::StoreError;
 pub use facts::{ResultFacts, ResultFactsError, compact_json, schema_and_start};
-pub use reference::{ReferenceError, RunReference};
+pub use reference::{RunReference, RunReferenceError};
 pub use store::{RunFilter, RunMetadata, Store};

@@ -10,14 +10,14 @@ use crate::packing;
 pub(crate) const APPLICATION_ID: i64 = 0x486f_524c;
 
 /// Number of a run, and its value for a new column.
-type ColumnValue = (i64, i64);
+type RunColumnValue = (i64, i64);
 
 /// Migration from one version to the next: changes to the tables, and then to the existing runs.
 struct MigrationStep {
     tables: &'static str,
     /// Function that reads the new values before anything is written, because SQLite aborts a write
     /// transaction when it detects damage.
-    values: fn(&Connection) -> rusqlite::Result<Vec<ColumnValue>>,
+    values: fn(&Connection) -> rusqlite::Result<Vec<RunColumnValue>>,
     update: &'static str,
 }
 
@@ -57,7 +57,7 @@ const STEPS: [MigrationStep; 2] = [
 
 /// Returns the number of each run with failed limits, and how many failed. Damaged runs are
 /// omitted.
-fn broken_limits(connection: &Connection) -> rusqlite::Result<Vec<ColumnValue>> {
+fn broken_limits(connection: &Connection) -> rusqlite::Result<Vec<RunColumnValue>> {
     let mut ids = connection.prepare("SELECT id FROM run")?;
     let ids: Vec<i64> = ids.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
     let mut result = connection.prepare("SELECT packed FROM result WHERE run = ?1")?;

@@ -27,7 +27,7 @@ pub enum RunReference {
     "invalid run '{0}'; write its number, its key, its name, 'last', or 'last~1' for the one \
      before that"
 )]
-pub struct ReferenceError(String);
+pub struct RunReferenceError(String);
 
 impl RunReference {
     /// Returns true if this can be a run's name: 1 to 64 letters, digits, `-`, `_` and `.`,
@@ -48,10 +48,10 @@ pub(crate) fn is_key(text: &str) -> bool {
 }
 
 impl FromStr for RunReference {
-    type Err = ReferenceError;
+    type Err = RunReferenceError;
 
-    fn from_str(text: &str) -> Result<Self, ReferenceError> {
-        let invalid = || ReferenceError(text.to_owned());
+    fn from_str(text: &str) -> Result<Self, RunReferenceError> {
+        let invalid = || RunReferenceError(text.to_owned());
         if let Some(distance) = text.strip_prefix("last") {
             let distance = match distance.strip_prefix('~') {
                 Some(back) => back.parse().map_err(|_| invalid())?,

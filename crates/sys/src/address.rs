@@ -9,9 +9,9 @@ const V6_BYTES: usize = 28;
 /// Buffer for an address of either version, aligned like the kernel's structures.
 #[repr(C, align(8))]
 #[derive(Clone, Copy, Default)]
-pub(crate) struct RawAddress([u8; 32]);
+pub(crate) struct SockaddrBuffer([u8; 32]);
 
-impl RawAddress {
+impl SockaddrBuffer {
     /// Capacity of the buffer, in bytes.
     pub(crate) const CAPACITY: usize = 32;
 
@@ -73,11 +73,11 @@ mod tests {
     fn addresses_round_trip() {
         for text in ["192.0.2.1:123", "[2001:db8::1]:123", "[fe80::1%3]:40000", "0.0.0.0:0"] {
             let address: SocketAddr = text.parse().unwrap();
-            let (raw, length) = RawAddress::encode(address);
+            let (raw, length) = SockaddrBuffer::encode(address);
             assert_eq!(raw.decode(length), Some(address), "{text}");
             assert_eq!(raw.decode(length - 1), None, "{text} cut short");
         }
-        assert_eq!(RawAddress::default().decode(RawAddress::CAPACITY), None, "no family");
+        assert_eq!(SockaddrBuffer::default().decode(SockaddrBuffer::CAPACITY), None, "no family");
     }
 
     #[test]

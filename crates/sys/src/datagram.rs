@@ -5,7 +5,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use crate::address::RawAddress;
+use crate::address::SockaddrBuffer;
 use crate::ancillary::{AncillaryData, CAPACITY as CONTROL_CAPACITY, ControlBuffer, write_source};
 use crate::message::ReceivedDatagramInfo;
 
@@ -46,7 +46,7 @@ pub fn send(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
 ///
 /// Of sendto(2): `WouldBlock` if the socket buffer is full, [`TOO_LONG`], [`NO_BUFFERS`].
 pub fn send_to(socket: BorrowedFd<'_>, bytes: &[u8], remote: SocketAddr) -> io::Result<()> {
-    let (raw, address_len) = RawAddress::encode(remote);
+    let (raw, address_len) = SockaddrBuffer::encode(remote);
     // SAFETY: the bytes and the address with their lengths, only read during the call.
     let sent = unsafe {
         libc::sendto(
@@ -81,7 +81,7 @@ pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8], wait: WaitMode) -> io:
 /// Buffers for the source address and the ancillary data of a datagram (`struct msghdr`).
 #[derive(Clone)]
 pub struct MsghdrBuffers {
-    address: RawAddress,
+    address: SockaddrBuffer,
     address_len: usize,
     control: ControlBuffer,
     /// Separate buffer for ancillary data of outgoing datagrams.
@@ -105,7 +105,7 @@ impl MsghdrBuffers {
     #[must_use]
     pub fn new() -> Self {
         let empty = ControlBuffer([0; CONTROL_CAPACITY]);
-        Self { address: RawAddress::default(), address_len: 0, control: empty, source: empty }
+        Self { address: SockaddrBuffer::default(), address_len: 0, control: empty, source: empty }
     }
 
     /// Receives a datagram with its ancillary data.
@@ -133,7 +133,7 @@ impl MsghdrBuffers {
         buffer: &mut [u8],
         wait: WaitMode,
     ) -> io::Result<ReceivedDatagramInfo> {
-        let mut address_len = RawAddress::CAPACITY as libc::socklen_t;
+        let mut address_len = SockaddrBuffer::CAPACITY as libc::socklen_t;
         let flags = wait.flags() | libc::MSG_TRUNC;
         // SAFETY: the buffer and its length, the envelope's own room for an address and its length,
         // all alive for the call and not borrowed elsewhere.
@@ -147,7 +147,7 @@ impl MsghdrBuffers {
                 &raw mut address_len,
             )
         })?;
-        self.address_len = (address_len as usize).min(RawAddress::CAPACITY);
+        self.address_len = (address_len as usize).min(SockaddrBuffer::CAPACITY);
         Ok(ReceivedDatagramInfo {
             len: len.min(buffer.len()),
             truncated: len > buffer.len(),
@@ -178,7 +178,7 @@ impl MsghdrBuffers {
         let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
         let mut header = empty_header();
         header.msg_name = self.address.as_mut_ptr().cast();
-        header.msg_namelen = RawAddress::CAPACITY as libc::socklen_t;
+        header.msg_namelen = SockaddrBuffer::CAPACITY as libc::socklen_t;
         header.msg_iov = &raw mut part;
         header.msg_iovlen = 1;
         header.msg_control = self.control.0.as_mut_ptr().cast();
@@ -187,7 +187,7 @@ impl MsghdrBuffers {
         // with its own length, all alive for the call and not borrowed elsewhere.
         let len =
             length_or_error(unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, flags) })?;
-        self.address_len = (header.msg_namelen as usize).min(RawAddress::CAPACITY);
+        self.address_len = (header.msg_namelen as usize).min(SockaddrBuffer::CAPACITY);
         let control_len = CONTROL_CAPACITY.min(header.msg_controllen as _);
         Ok(ReceivedDatagramInfo {
             len: len.min(buffer.len()),
@@ -249,11 +249,11 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::socket::Socket;
+    use crate::socket::DatagramSocket;
 
-    fn pair(address: &str) -> (Socket, Socket, SocketAddr) {
+    fn pair(address: &str) -> (DatagramSocket, DatagramSocket, SocketAddr) {
         let any: SocketAddr = address.parse().unwrap();
-        let (near, far) = (Socket::udp(any).unwrap(), Socket::udp(any).unwrap());
+        let (near, far) = (DatagramSocket::udp(any).unwrap(), DatagramSocket::udp(any).unwrap());
         far.bind(any).unwrap();
         let at = far.local_address().unwrap();
         near.connect(at).unwrap();
@@ -330,7 +330,7 @@ mod tests {
     #[test]
     fn a_datagram_is_sent_to_its_destination_in_one_piece() {
         let (_, far, at) = pair("127.0.0.1:0");
-        let near = Socket::udp(at).unwrap();
+        let near = DatagramSocket::udp(at).unwrap();
         near.never_fragment(at).unwrap();
         send_to(near.as_fd(), b"hello", at).unwrap();
         let mut buffer = [0; 8];

@@ -72,7 +72,7 @@ pub enum EthtoolError {
 
 /// Numbers of queues of an interface, in use and largest. A combined queue receives and transmits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Channels {
+pub struct NicQueueCounts {
     /// Receive-only queues in use.
     pub rx: u32,
     /// Transmit-only queues in use.
@@ -90,7 +90,7 @@ pub struct Channels {
 /// Returns the driver's counters by name, as in `ethtool -S`. A veth counts the results of its XDP
 /// program for each queue (`rx_queue_0_xdp_packets`, `rx_queue_0_drops`).
 pub fn stats(interface: &str) -> Result<Vec<(String, u64)>, EthtoolError> {
-    let device = EthtoolOperation::open(interface, "read the counters")?;
+    let device = EthtoolSocket::open(interface, "read the counters")?;
     for _ in 0..STATS_ATTEMPTS {
         let count = device.stats_count()?;
         let names =
@@ -106,9 +106,9 @@ pub fn stats(interface: &str) -> Result<Vec<(String, u64)>, EthtoolError> {
 }
 
 /// Returns the numbers of queues, as in `ethtool -l`.
-pub fn channels(interface: &str) -> Result<Channels, EthtoolError> {
-    let raw = EthtoolOperation::open(interface, "read the number of queues")?.channels()?;
-    Ok(Channels {
+pub fn channels(interface: &str) -> Result<NicQueueCounts, EthtoolError> {
+    let raw = EthtoolSocket::open(interface, "read the number of queues")?.channels()?;
+    Ok(NicQueueCounts {
         rx_max: raw[1],
         tx_max: raw[2],
         combined_max: raw[4],
@@ -120,8 +120,8 @@ pub fn channels(interface: &str) -> Result<Channels, EthtoolError> {
 
 /// Sets the numbers of queues in use: `rx`, `tx` and `combined` of `wanted`; the other fields are
 /// ignored. Control queues of the driver are not changed.
-pub fn set_channels(interface: &str, wanted: &Channels) -> Result<(), EthtoolError> {
-    let device = EthtoolOperation::open(interface, "set the number of queues")?;
+pub fn set_channels(interface: &str, wanted: &NicQueueCounts) -> Result<(), EthtoolError> {
+    let device = EthtoolSocket::open(interface, "set the number of queues")?;
     let mut raw = device.channels()?;
     raw[0] = ETHTOOL_SCHANNELS;
     (raw[5], raw[6], raw[8]) = (wanted.rx, wanted.tx, wanted.combined);
@@ -130,13 +130,13 @@ pub fn set_channels(interface: &str, wanted: &Channels) -> Result<(), EthtoolErr
 
 /// Returns true if the kernel merges packets received on this interface (generic receive offload).
 pub fn gro(interface: &str) -> Result<bool, EthtoolError> {
-    let device = EthtoolOperation::open(interface, "read the GRO setting")?;
+    let device = EthtoolSocket::open(interface, "read the GRO setting")?;
     Ok(word(&device.query(&[ETHTOOL_GGRO, 0], 0, 0)?, 1) != 0)
 }
 
 /// Enables or disables generic receive offload.
 pub fn set_gro(interface: &str, on: bool) -> Result<(), EthtoolError> {
-    let device = EthtoolOperation::open(interface, "set GRO")?;
+    let device = EthtoolSocket::open(interface, "set GRO")?;
     device.query(&[ETHTOOL_SGRO, u32::from(on)], 0, 0).map(drop)
 }
 
@@ -155,7 +155,7 @@ pub struct TimestampCapabilities {
 
 /// Returns the timestamping capabilities of the driver, as in `ethtool -T`.
 pub fn timestamp_capabilities(interface: &str) -> Result<TimestampCapabilities, EthtoolError> {
-    let device = EthtoolOperation::open(interface, "read the timestamping capabilities")?;
+    let device = EthtoolSocket::open(interface, "read the timestamping capabilities")?;
     // struct ethtool_ts_info: command, kinds, clock, transmit types, three reserved, receive
     // filters, three reserved.
     let mut request = [0; 11];
@@ -169,15 +169,15 @@ pub fn timestamp_capabilities(interface: &str) -> Result<TimestampCapabilities, 
     })
 }
 
-/// Operation on the driver of one interface; its name is for error messages.
-pub(crate) struct EthtoolOperation<'a> {
+/// Socket for one ethtool operation on an interface, whose name is for error messages.
+pub(crate) struct EthtoolSocket<'a> {
     interface: &'a str,
     action: &'static str,
     /// Any socket: it selects the network namespace.
     socket: UdpSocket,
 }
 
-impl<'a> EthtoolOperation<'a> {
+impl<'a> EthtoolSocket<'a> {
     pub(crate) fn open(interface: &'a str, action: &'static str) -> Result<Self, EthtoolError> {
         let possible = (1..libc::IFNAMSIZ).contains(&interface.len()) && !interface.contains('\0');
         if !possible {

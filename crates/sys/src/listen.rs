@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use crate::descriptor::{check, set_option};
 use crate::explain::explain;
-use crate::socket::Socket;
+use crate::socket::DatagramSocket;
 
 /// Default listen addresses: the wildcards of the IP versions that this kernel supports.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -23,7 +23,7 @@ impl WildcardAddresses {
     #[must_use]
     pub fn supported_by_kernel(port: u16) -> Self {
         Self::available_with(port, |any| {
-            let socket = Socket::udp(any)?;
+            let socket = DatagramSocket::udp(any)?;
             if any.is_ipv6() {
                 socket.set_v6_only(true)?;
             }
@@ -63,7 +63,7 @@ fn is_missing(error: &io::Error) -> bool {
 /// Of socket(2), bind(2) and listen(2), such as an address that is in use.
 pub fn listen_tcp(address: SocketAddr, backlog: u32) -> io::Result<TcpListener> {
     let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-    let socket = Socket::open(family, libc::SOCK_STREAM | libc::SOCK_NONBLOCK, 0)?;
+    let socket = DatagramSocket::open(family, libc::SOCK_STREAM | libc::SOCK_NONBLOCK, 0)?;
     // Connections of a previous process may still be in TIME_WAIT.
     set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, &(1 as libc::c_int))?;
     if address.is_ipv6() {

@@ -4,11 +4,11 @@ use std::{fs, io};
 
 use crate::descriptor::check;
 
-/// Memory of this process that is locked in RAM (mlockall(2)); dropping it unlocks the memory.
+/// Guard of the memory of this process, locked in RAM by mlockall(2); dropping it unlocks it.
 #[derive(Debug)]
-pub struct LockedMemory(());
+pub struct LockedMemoryGuard(());
 
-impl LockedMemory {
+impl LockedMemoryGuard {
     /// Locks all present and future memory.
     ///
     /// # Errors
@@ -34,7 +34,7 @@ impl LockedMemory {
     }
 }
 
-impl Drop for LockedMemory {
+impl Drop for LockedMemoryGuard {
     fn drop(&mut self) {
         // SAFETY: no argument; it fails only where nothing is locked.
         unsafe { libc::munlockall() };

@@ -5,7 +5,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use crate::address::RawAddress;
+use crate::address::SockaddrBuffer;
 use crate::ancillary::{
     CAPACITY as CONTROL_CAPACITY, ControlBuffer, write_source, write_timestamp_request,
 };
@@ -24,7 +24,7 @@ pub use crate::ancillary::{AncillaryData, TransmitTimestampSource};
 pub struct MmsghdrTable {
     headers: Box<[libc::mmsghdr]>,
     buffers: Box<[libc::iovec]>,
-    addresses: Box<[RawAddress]>,
+    addresses: Box<[SockaddrBuffer]>,
     controls: Box<[ControlBuffer]>,
 }
 
@@ -47,7 +47,7 @@ pub struct ReceivedDatagramInfo {
 
 impl ReceivedDatagramInfo {
     /// Returns true if the destination is this host alone, at IP and link layer. Requires
-    /// [`crate::socket::Socket::enable_unicast_detection`].
+    /// [`crate::socket::DatagramSocket::enable_unicast_detection`].
     #[must_use]
     pub fn is_unicast(&self) -> bool {
         self.len != LINK_GROUP_LEN && self.control.is_unicast()
@@ -76,7 +76,7 @@ impl MmsghdrTable {
         Self {
             headers: vec![empty_header(); slots].into_boxed_slice(),
             buffers: vec![empty_buffer; slots].into_boxed_slice(),
-            addresses: vec![RawAddress::default(); slots].into_boxed_slice(),
+            addresses: vec![SockaddrBuffer::default(); slots].into_boxed_slice(),
             controls: vec![ControlBuffer([0; CONTROL_CAPACITY]); slots].into_boxed_slice(),
         }
     }
@@ -126,7 +126,7 @@ impl MmsghdrTable {
         for (slot, buffer) in (0..self.slots()).zip(buffers) {
             self.buffers[slot] =
                 libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-            self.fill_header(slot, RawAddress::CAPACITY, CONTROL_CAPACITY);
+            self.fill_header(slot, SockaddrBuffer::CAPACITY, CONTROL_CAPACITY);
             count = slot + 1;
         }
         // SAFETY: the first `count` headers were written above and point to this table's own parts,
@@ -179,7 +179,7 @@ impl MmsghdrTable {
             let base = message.bytes.as_ptr().cast_mut().cast();
             self.buffers[slot] = libc::iovec { iov_base: base, iov_len: message.bytes.len() };
             let address_len = message.remote.map_or(0, |remote| {
-                let (raw, length) = RawAddress::encode(remote);
+                let (raw, length) = SockaddrBuffer::encode(remote);
                 self.addresses[slot] = raw;
                 length
             });

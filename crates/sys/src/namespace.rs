@@ -72,7 +72,7 @@ pub struct NetNs {
 
 /// Process found in a namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NamespaceProcess {
+pub struct ProcessInNamespace {
     /// Process identifier.
     pub pid: u32,
     /// Process name (`/proc/PID/comm`), at most 15 bytes.
@@ -118,11 +118,11 @@ impl NetNs {
 
     /// Returns the processes whose main thread is in this namespace, by ascending process ID. Only
     /// root sees those of other users.
-    pub fn processes(&self) -> Result<Vec<NamespaceProcess>, NamespaceError> {
+    pub fn processes(&self) -> Result<Vec<ProcessInNamespace>, NamespaceError> {
         let identity = self.identity()?;
         let entries = fs::read_dir("/proc")
             .map_err(|error| NamespaceError::system("list the processes", error))?;
-        let mut found: Vec<NamespaceProcess> = entries
+        let mut found: Vec<ProcessInNamespace> = entries
             .filter_map(Result::ok)
             .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
             .filter_map(|pid: u32| process_in(pid, identity))
@@ -149,11 +149,11 @@ impl AsFd for NetNs {
 
 /// Returns the process `pid` if it is in the namespace; `None` if it is not, has ended, or may not
 /// be inspected.
-fn process_in(pid: u32, identity: (u64, u64)) -> Option<NamespaceProcess> {
+fn process_in(pid: u32, identity: (u64, u64)) -> Option<ProcessInNamespace> {
     let metadata = fs::metadata(format!("/proc/{pid}/ns/net")).ok()?;
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
     ((metadata.dev(), metadata.ino()) == identity)
-        .then(|| NamespaceProcess { pid, name: name.trim_end().to_owned() })
+        .then(|| ProcessInNamespace { pid, name: name.trim_end().to_owned() })
 }
 
 fn on_fresh_thread<T: Send>(

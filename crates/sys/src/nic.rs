@@ -2,7 +2,7 @@
 //! receive-side scaling, link speed. Interfaces are looked up in the calling thread's network
 //! namespace. The structures are those of `linux/ethtool.h`.
 
-use crate::ethtool::{EthtoolError, EthtoolOperation, items, name, word};
+use crate::ethtool::{EthtoolError, EthtoolSocket, items, name, word};
 
 const ETHTOOL_GSET: u32 = 0x01;
 const ETHTOOL_GDRVINFO: u32 = 0x03;
@@ -116,7 +116,7 @@ pub struct TimestampCapabilityBits {
 
 /// Returns the driver of the interface.
 pub fn driver(interface: &str) -> Result<DriverInfo, EthtoolError> {
-    let device = EthtoolOperation::open(interface, "read the driver")?;
+    let device = EthtoolSocket::open(interface, "read the driver")?;
     let mut request = vec![0; DRIVER_BYTES / size_of::<u32>()];
     request[0] = ETHTOOL_GDRVINFO;
     let answer = device.query(&request, 0, 0)?;
@@ -136,7 +136,7 @@ pub fn driver(interface: &str) -> Result<DriverInfo, EthtoolError> {
 
 /// Returns the ring sizes.
 pub fn rings(interface: &str) -> Result<RingSizes, EthtoolError> {
-    let device = EthtoolOperation::open(interface, "read the rings")?;
+    let device = EthtoolSocket::open(interface, "read the rings")?;
     let mut request = [0; RING_WORDS];
     request[0] = ETHTOOL_GRINGPARAM;
     let answer = device.query(&request, 0, 0)?;
@@ -147,7 +147,7 @@ pub fn rings(interface: &str) -> Result<RingSizes, EthtoolError> {
 
 /// Returns the interrupt coalescing settings.
 pub fn coalescing(interface: &str) -> Result<InterruptCoalescing, EthtoolError> {
-    let device = EthtoolOperation::open(interface, "read the coalescing settings")?;
+    let device = EthtoolSocket::open(interface, "read the coalescing settings")?;
     let mut request = [0; COALESCE_WORDS];
     request[0] = ETHTOOL_GCOALESCE;
     let answer = device.query(&request, 0, 0)?;
@@ -164,7 +164,7 @@ pub fn coalescing(interface: &str) -> Result<InterruptCoalescing, EthtoolError> 
 
 /// Returns the features of the interface, in the kernel's order.
 pub fn features(interface: &str) -> Result<Vec<NicFeature>, EthtoolError> {
-    let device = EthtoolOperation::open(interface, "read the features")?;
+    let device = EthtoolSocket::open(interface, "read the features")?;
     let [low, high] = crate::ethtool::to_words(1 << ETH_SS_FEATURES);
     let answer = device.query(&[ETHTOOL_GSSET_INFO, 0, low, high], 1, size_of::<u32>())?;
     let count = word(&answer, 4).min(TABLE_MAX);
@@ -185,7 +185,7 @@ pub fn features(interface: &str) -> Result<Vec<NicFeature>, EthtoolError> {
 
 /// Returns the RSS settings of the interface.
 pub fn rss_table(interface: &str) -> Result<RssTable, EthtoolError> {
-    let device = EthtoolOperation::open(interface, "read the RSS table")?;
+    let device = EthtoolSocket::open(interface, "read the RSS table")?;
     // struct ethtool_rxnfc up to its data, which contains the number of queues.
     let mut request = [0; 4];
     request[0] = ETHTOOL_GRXRINGS;
@@ -204,7 +204,7 @@ pub fn rss_table(interface: &str) -> Result<RssTable, EthtoolError> {
 
 /// Returns the negotiated speed of the link.
 pub fn speed(interface: &str) -> Result<LinkSpeed, EthtoolError> {
-    let device = EthtoolOperation::open(interface, "read the speed")?;
+    let device = EthtoolSocket::open(interface, "read the speed")?;
     let mut request = [0; SETTINGS_WORDS];
     request[0] = ETHTOOL_GSET;
     let answer = device.query(&request, 0, 0)?;
@@ -229,7 +229,7 @@ pub fn speed(interface: &str) -> Result<LinkSpeed, EthtoolError> {
 
 /// Returns the timestamping capabilities of driver and kernel.
 pub fn timestamp_capability_bits(interface: &str) -> Result<TimestampCapabilityBits, EthtoolError> {
-    let device = EthtoolOperation::open(interface, "read the timestamping capabilities")?;
+    let device = EthtoolSocket::open(interface, "read the timestamping capabilities")?;
     let mut request = [0; 11];
     request[0] = ETHTOOL_GET_TS_INFO;
     let answer = device.query(&request, 0, 0)?;

@@ -8,7 +8,7 @@ use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd};
 
 use crate::descriptor::{check, get_option, set_option};
-use crate::socket::Socket;
+use crate::socket::DatagramSocket;
 
 /// Frames counted by a packet socket since the previous query.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,13 +28,13 @@ pub const ANY_PROTOCOL: u16 = libc::ETH_P_ALL as u16;
 /// # Errors
 ///
 /// `PermissionDenied` without `CAP_NET_RAW`.
-pub fn open() -> io::Result<Socket> {
-    Socket::open(libc::AF_PACKET, libc::SOCK_RAW, 0)
+pub fn open() -> io::Result<DatagramSocket> {
+    DatagramSocket::open(libc::AF_PACKET, libc::SOCK_RAW, 0)
 }
 
 /// Binds a packet socket to the interface with index `interface` (0 for all), to receive frames
 /// with this `EtherType` ([`ANY_PROTOCOL`] for all frames, `None` for no frames).
-pub fn bind(socket: &Socket, interface: u32, ether_type: Option<u16>) -> io::Result<()> {
+pub fn bind(socket: &DatagramSocket, interface: u32, ether_type: Option<u16>) -> io::Result<()> {
     let index = i32::try_from(interface).map_err(|_| io::ErrorKind::InvalidInput)?;
     // SAFETY: a plain C structure of numbers, for which all bytes zero is valid.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
@@ -54,18 +54,18 @@ pub fn bind(socket: &Socket, interface: u32, ether_type: Option<u16>) -> io::Res
 
 /// Sends frames directly to the driver, bypassing traffic control (`PACKET_QDISC_BYPASS`). Without
 /// that queue, frames for which the driver has no room are refused.
-pub fn bypass_queueing(socket: &Socket) -> io::Result<()> {
+pub fn bypass_queueing(socket: &DatagramSocket) -> io::Result<()> {
     socket.switch_on(libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS)
 }
 
 /// Excludes frames sent by this host from reception (`PACKET_IGNORE_OUTGOING`, Linux 4.20).
-pub fn ignore_outgoing(socket: &Socket) -> io::Result<()> {
+pub fn ignore_outgoing(socket: &DatagramSocket) -> io::Result<()> {
     socket.switch_on(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING)
 }
 
 /// Makes the interface receive frames to a multicast MAC address while the socket is open
 /// (`PACKET_ADD_MEMBERSHIP`).
-pub fn join_group(socket: &Socket, interface: u32, group: [u8; 6]) -> io::Result<()> {
+pub fn join_group(socket: &DatagramSocket, interface: u32, group: [u8; 6]) -> io::Result<()> {
     let index = i32::try_from(interface).map_err(|_| io::ErrorKind::InvalidInput)?;
     let mut request = libc::packet_mreq {
         mr_ifindex: index,
@@ -78,7 +78,7 @@ pub fn join_group(socket: &Socket, interface: u32, group: [u8; 6]) -> io::Result
 }
 
 /// Returns the counts of frames since the previous call (`PACKET_STATISTICS`).
-pub fn statistics(socket: &Socket) -> io::Result<PacketSocketStatistics> {
+pub fn statistics(socket: &DatagramSocket) -> io::Result<PacketSocketStatistics> {
     let [passed, dropped] = get_option(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_STATISTICS)?;
     Ok(PacketSocketStatistics { passed, dropped })
 }

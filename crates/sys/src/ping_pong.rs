@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use crate::affinity::{self, RealTimeSchedulingOutcome};
 use crate::descriptor::check;
 
-use channel::Channel;
+use channel::HandoffChannel;
 pub use channel::HandoffMechanism;
 
 /// Longest time for a peer to start or end on a busy machine.
@@ -41,7 +41,7 @@ pub struct PeerPlacement {
 /// Running peer; dropping it ends the peer.
 #[derive(Debug)]
 pub struct PingPongPeer {
-    channel: Arc<Channel>,
+    channel: Arc<HandoffChannel>,
     running: RunningPeer,
 }
 
@@ -63,7 +63,7 @@ impl PingPongPeer {
         mechanism: HandoffMechanism,
         placement: PeerPlacement,
     ) -> io::Result<Self> {
-        let channel = Arc::new(Channel::open(mechanism, kind == PeerKind::Thread)?);
+        let channel = Arc::new(HandoffChannel::open(mechanism, kind == PeerKind::Thread)?);
         let running = match kind {
             PeerKind::Process => RunningPeer::Process(fork(&channel, placement)?),
             PeerKind::Thread => {
@@ -113,19 +113,19 @@ impl Drop for PingPongPeer {
     }
 }
 
-/// System calls of one side of a turn, without a peer: the part of the cost that is not the context
-/// switch.
+/// Handoff without a peer: the system calls of one side of a turn, which are the part of the cost
+/// that is not the context switch.
 #[derive(Debug)]
-pub struct SyscallBaseline(Channel);
+pub struct PeerlessHandoff(HandoffChannel);
 
-impl SyscallBaseline {
+impl PeerlessHandoff {
     /// Opens the descriptors of the calls.
     ///
     /// # Errors
     ///
     /// If no descriptor is available.
     pub fn open(mechanism: HandoffMechanism, kind: PeerKind) -> io::Result<Self> {
-        Channel::open(mechanism, kind == PeerKind::Thread).map(Self)
+        HandoffChannel::open(mechanism, kind == PeerKind::Thread).map(Self)
     }
 
     /// Makes the system calls of one side: passing the turn without a peer, and finding that it is
@@ -141,7 +141,7 @@ impl SyscallBaseline {
 }
 
 /// Entry function of the peer process or thread.
-fn run_peer(channel: &Channel, placement: PeerPlacement) {
+fn run_peer(channel: &HandoffChannel, placement: PeerPlacement) {
     let settled = apply_placement(placement);
     channel.report_readiness(settled.as_ref().err().map(|error| error.raw_os_error().unwrap_or(0)));
     if settled.is_ok() {
@@ -158,7 +158,7 @@ fn apply_placement(placement: PeerPlacement) -> io::Result<()> {
 }
 
 /// Forks a child that runs the peer and ends with the thread that created it.
-fn fork(channel: &Channel, placement: PeerPlacement) -> io::Result<libc::pid_t> {
+fn fork(channel: &HandoffChannel, placement: PeerPlacement) -> io::Result<libc::pid_t> {
     // SAFETY: no argument.
     let parent = unsafe { libc::getpid() };
     // SAFETY: the child makes nothing but system calls and accesses to memory that was there
@@ -199,7 +199,7 @@ fn reap(pid: libc::pid_t) {
 }
 
 /// Ends of a pipe or eventfd, for reading and for writing.
-type ChannelEnds = (OwnedFd, OwnedFd);
+type ReadAndWriteEnds = (OwnedFd, OwnedFd);
 
 #[cfg(test)]
 mod tests {
@@ -236,7 +236,7 @@ mod tests {
     fn the_baseline_waits_for_no_peer() {
         for way in WAYS {
             for kind in [PeerKind::Process, PeerKind::Thread] {
-                let alone = SyscallBaseline::open(way, kind).unwrap();
+                let alone = PeerlessHandoff::open(way, kind).unwrap();
                 (0..50).for_each(|_| alone.call().unwrap());
             }
         }

@@ -7,15 +7,15 @@ use horolog_time::NS_PER_S;
 
 use crate::descriptor::check;
 
-/// Clock that `clock_gettime(2)` reads.
+/// Identifier of a clock of `clock_gettime(2)`, with its name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PosixClock {
+pub struct PosixClockId {
     /// Name without the prefix `CLOCK_`.
     pub name: &'static str,
     number: libc::clockid_t,
 }
 
-impl PosixClock {
+impl PosixClockId {
     /// `CLOCK_REALTIME`.
     pub const REALTIME: Self = Self { name: "REALTIME", number: libc::CLOCK_REALTIME };
     /// `CLOCK_MONOTONIC`.
@@ -71,7 +71,7 @@ impl PosixClock {
     ///
     /// # Errors
     ///
-    /// Errors of [`PosixClock::resolution_ns`].
+    /// Errors of [`PosixClockId::resolution_ns`].
     #[inline]
     pub fn now_ns(self) -> io::Result<i64> {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -84,7 +84,7 @@ impl PosixClock {
     ///
     /// # Errors
     ///
-    /// Errors of [`PosixClock::resolution_ns`].
+    /// Errors of [`PosixClockId::resolution_ns`].
     #[inline]
     pub fn now_by_system_call_ns(self) -> io::Result<i64> {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn both_ways_read_the_same_clock() {
-        for clock in PosixClock::ALL {
+        for clock in PosixClockId::ALL {
             let Ok(before) = clock.now_ns() else { continue };
             let between = clock.now_by_system_call_ns().unwrap();
             let after = clock.now_ns().unwrap();
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn the_older_functions_show_the_system_clock() {
-        let clock = PosixClock::REALTIME;
+        let clock = PosixClockId::REALTIME;
         let before = clock.now_ns().unwrap();
         let (micro, second) = (gettimeofday_ns(), time_ns());
         let after = clock.now_ns().unwrap();

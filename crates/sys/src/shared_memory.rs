@@ -6,18 +6,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::descriptor::check;
 
-/// Attached segment of `WORDS` 32-bit words; dropping it detaches the segment.
+/// Attached System V segment of `WORDS` 32-bit words; dropping it detaches the segment.
 #[derive(Debug)]
-pub struct SharedMemory<const WORDS: usize> {
+pub struct SysvSharedMemory<const WORDS: usize> {
     identifier: libc::c_int,
     words: *const AtomicU32,
 }
 
 // SAFETY: the memory is only accessed through atomics, and stays attached while the value lives, in
 // any thread.
-unsafe impl<const WORDS: usize> Send for SharedMemory<WORDS> {}
+unsafe impl<const WORDS: usize> Send for SysvSharedMemory<WORDS> {}
 
-impl<const WORDS: usize> SharedMemory<WORDS> {
+impl<const WORDS: usize> SysvSharedMemory<WORDS> {
     /// Attaches the segment with this key; creates it with these permissions if it is missing. The
     /// segment outlives the process.
     ///
@@ -96,7 +96,7 @@ impl<const WORDS: usize> SharedMemory<WORDS> {
     }
 }
 
-impl<const WORDS: usize> Drop for SharedMemory<WORDS> {
+impl<const WORDS: usize> Drop for SysvSharedMemory<WORDS> {
     fn drop(&mut self) {
         // SAFETY: attached in `attach` and nowhere detached; no reference outlives `self`.
         unsafe { libc::shmdt(self.words.cast()) };
@@ -110,8 +110,8 @@ mod tests {
     #[test]
     fn two_attachments_see_the_same_words() {
         let key = 0x484f_0000 | (std::process::id() & 0xffff) as i32;
-        let one = SharedMemory::<24>::attach(key, 0o600).unwrap();
-        let other = SharedMemory::<24>::attach(key, 0o600).unwrap();
+        let one = SysvSharedMemory::<24>::attach(key, 0o600).unwrap();
+        let other = SysvSharedMemory::<24>::attach(key, 0o600).unwrap();
         one.remove().unwrap();
         assert_eq!(one.load(23), 0);
         one.store(23, 0x1234_5678);
@@ -121,9 +121,9 @@ mod tests {
     #[test]
     fn a_segment_that_is_open_to_more_is_not_one_s_own() {
         let key = 0x484e_0000 | (std::process::id() & 0xffff) as i32;
-        let open = SharedMemory::<24>::attach(key, 0o666).unwrap();
-        let refused = SharedMemory::<24>::attach_own(key, 0o600).unwrap_err();
-        let taken = SharedMemory::<24>::attach_own(key, 0o666);
+        let open = SysvSharedMemory::<24>::attach(key, 0o666).unwrap();
+        let refused = SysvSharedMemory::<24>::attach_own(key, 0o600).unwrap_err();
+        let taken = SysvSharedMemory::<24>::attach_own(key, 0o666);
         open.remove().unwrap();
         assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
         assert!(refused.to_string().contains("mode 666"), "{refused}");
@@ -133,14 +133,14 @@ mod tests {
     #[test]
     fn a_segment_that_another_made_is_not_one_s_own() {
         let key = 0x484d_0000 | (std::process::id() & 0xffff) as i32;
-        let memory = SharedMemory::<24>::attach(key, 0o600).unwrap();
+        let memory = SysvSharedMemory::<24>::attach(key, 0o600).unwrap();
         // SAFETY: a plain C structure of numbers, for which all bytes zero is valid.
         let mut facts: libc::shmid_ds = unsafe { std::mem::zeroed() };
         (facts.shm_perm.uid, facts.shm_perm.mode) = (65_534, 0o600);
         // SAFETY: the structure outlives the call.
         let has_new_owner =
             unsafe { libc::shmctl(memory.identifier, libc::IPC_SET, &raw mut facts) } == 0;
-        let refused = SharedMemory::<24>::attach_own(key, 0o600).map(drop);
+        let refused = SysvSharedMemory::<24>::attach_own(key, 0o600).map(drop);
         memory.remove().unwrap();
         // Whoever is not root may not give a segment away that it could still attach.
         assert!(!has_new_owner || refused.is_err());

@@ -18,9 +18,9 @@ const NAME: &CStr = c"horolog";
 /// Seals that fix the size, so that no mapped page can be truncated.
 const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 
-/// Mapped shared words.
+/// Mapped words of a memfd that is shared with other programs.
 #[derive(Debug)]
-pub struct SharedRegion {
+pub struct MemfdSharedMemory {
     words: *const AtomicU64,
     len: usize,
     descriptor: OwnedFd,
@@ -28,11 +28,11 @@ pub struct SharedRegion {
 
 // SAFETY: the memory is only accessed through atomics, and stays mapped while the value lives, in
 // any thread.
-unsafe impl Send for SharedRegion {}
+unsafe impl Send for MemfdSharedMemory {}
 // SAFETY: as above; atomics may be used by several threads at once.
-unsafe impl Sync for SharedRegion {}
+unsafe impl Sync for MemfdSharedMemory {}
 
-impl SharedRegion {
+impl MemfdSharedMemory {
     /// Creates a region of `len` words, all 0.
     ///
     /// # Errors
@@ -104,7 +104,7 @@ impl SharedRegion {
     }
 }
 
-impl Drop for SharedRegion {
+impl Drop for MemfdSharedMemory {
     fn drop(&mut self) {
         // SAFETY: mapped in `map` and nowhere unmapped; no reference outlives `self`.
         unsafe { libc::munmap(self.words.cast_mut().cast(), self.len * size_of::<u64>()) };
@@ -119,11 +119,11 @@ mod tests {
 
     #[test]
     fn what_is_written_into_one_mapping_is_read_in_another() {
-        let one = SharedRegion::create(1_000).unwrap();
+        let one = MemfdSharedMemory::create(1_000).unwrap();
         assert!(
             one.words().len() == 1_000 && one.words().iter().all(|word| word.load(Relaxed) == 0)
         );
-        let other = SharedRegion::map(one.descriptor.try_clone().unwrap()).unwrap();
+        let other = MemfdSharedMemory::map(one.descriptor.try_clone().unwrap()).unwrap();
         one.words()[999].store(7, Relaxed);
         assert_eq!(other.words()[999].load(Relaxed), 7);
         drop(one);
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_program_finds_it_under_its_number() {
-        let region = SharedRegion::create(3).unwrap();
+        let region = MemfdSharedMemory::create(3).unwrap();
         let mut command = Command::new("sh");
         command.args(["-c", "readlink /proc/self/fd/9; printf abcdefgh >&9"]);
         let output = region.pass_to(&mut command, 9).output().unwrap();
@@ -144,12 +144,12 @@ mod tests {
     #[test]
     fn what_is_no_region_is_refused() {
         assert_eq!(
-            SharedRegion::create(usize::MAX).unwrap_err().kind(),
+            MemfdSharedMemory::create(usize::MAX).unwrap_err().kind(),
             io::ErrorKind::InvalidInput
         );
-        assert!(SharedRegion::create(0).is_err());
+        assert!(MemfdSharedMemory::create(0).is_err());
         for number in [-1, 0, 1_000_000] {
-            let refused = SharedRegion::from_inherited(number).unwrap_err();
+            let refused = MemfdSharedMemory::from_inherited(number).unwrap_err();
             assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
         }
     }

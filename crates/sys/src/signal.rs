@@ -40,9 +40,9 @@ impl Signal {
 /// `si_code` of a signal sent by the kernel (`sigaction(2)`).
 const SI_KERNEL: libc::c_int = 0x80;
 
-/// Sender of a signal.
+/// Origin of a signal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SignalSender {
+pub enum SignalOrigin {
     /// The kernel, for example for a key of the terminal; all processes of the foreground group
     /// receive it.
     Kernel,
@@ -84,7 +84,7 @@ impl BlockedSignals {
     /// # Errors
     ///
     /// None is known.
-    pub fn wait_for_sender(&self, wait: Duration) -> io::Result<Option<(Signal, SignalSender)>> {
+    pub fn wait_for_sender(&self, wait: Duration) -> io::Result<Option<(Signal, SignalOrigin)>> {
         let timeout = timespec(wait);
         // SAFETY: a plain C structure, for which all bytes zero is valid.
         let mut details: libc::siginfo_t = unsafe { std::mem::zeroed() };
@@ -95,9 +95,9 @@ impl BlockedSignals {
         match result {
             Ok(number) => {
                 let sender = if details.si_code == SI_KERNEL {
-                    SignalSender::Kernel
+                    SignalOrigin::Kernel
                 } else {
-                    SignalSender::Process
+                    SignalOrigin::Process
                 };
                 let signal = Signal::ALL.into_iter().find(|signal| signal.number() == number);
                 Ok(signal.map(|signal| (signal, sender)))

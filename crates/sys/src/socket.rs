@@ -10,24 +10,24 @@ use std::time::Duration;
 
 use libc::{IPPROTO_IP, IPPROTO_IPV6, SOL_SOCKET, c_int};
 
-use crate::address::RawAddress;
+use crate::address::SockaddrBuffer;
 use crate::descriptor::{check, check_new, get_option, set_option, wait_for, wait_for_any};
 use crate::filter::{self, BpfInstruction};
 
 /// Index of the number of drops in `SO_MEMINFO`.
 const MEMINFO_DROPS: usize = libc::SK_MEMINFO_DROPS as usize;
 
-/// Length of the datagrams marked by [`Socket::enable_unicast_detection`], in bytes; no other
-/// datagram has it.
+/// Length of the datagrams marked by [`DatagramSocket::enable_unicast_detection`], in bytes; no
+/// other datagram has it.
 pub const LINK_GROUP_LEN: usize = 1;
 
 /// UDP socket, or a packet socket ([`crate::packet`]).
 #[derive(Debug)]
-pub struct Socket {
+pub struct DatagramSocket {
     descriptor: OwnedFd,
 }
 
-impl Socket {
+impl DatagramSocket {
     /// Creates an unbound UDP socket of the IP version of `address`.
     ///
     /// # Errors
@@ -57,7 +57,7 @@ impl Socket {
 
     /// Binds the socket to a local address.
     pub fn bind(&self, local: SocketAddr) -> io::Result<()> {
-        let (raw, length) = RawAddress::encode(local);
+        let (raw, length) = SockaddrBuffer::encode(local);
         // SAFETY: the address and its length, alive for the call.
         check(unsafe { libc::bind(self.descriptor.as_raw_fd(), raw.as_ptr(), length as _) })
             .map(drop)
@@ -79,7 +79,7 @@ impl Socket {
     /// Connects the socket: the remote address is the default destination and the only accepted
     /// source.
     pub fn connect(&self, remote: SocketAddr) -> io::Result<()> {
-        let (raw, length) = RawAddress::encode(remote);
+        let (raw, length) = SockaddrBuffer::encode(remote);
         // SAFETY: the address and its length, alive for the call.
         check(unsafe { libc::connect(self.descriptor.as_raw_fd(), raw.as_ptr(), length as _) })
             .map(drop)
@@ -87,8 +87,8 @@ impl Socket {
 
     /// Returns the local address that the socket is bound to.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
-        let mut raw = RawAddress::default();
-        let mut length = RawAddress::CAPACITY as libc::socklen_t;
+        let mut raw = SockaddrBuffer::default();
+        let mut length = SockaddrBuffer::CAPACITY as libc::socklen_t;
         // SAFETY: room for an address and the size of that room, alive for the call.
         check(unsafe {
             libc::getsockname(self.descriptor.as_raw_fd(), raw.as_mut_ptr(), &raw mut length)
@@ -129,8 +129,8 @@ impl Socket {
     }
 
     /// Marks unicast datagrams with a multicast or broadcast MAC address, like
-    /// [`Socket::enable_unicast_detection`], except those with this byte at this offset of the
-    /// payload.
+    /// [`DatagramSocket::enable_unicast_detection`], except those with this byte at this offset of
+    /// the payload.
     pub fn mark_link_groups(&self, exempt_byte: Option<(u32, u8)>) -> io::Result<()> {
         self.attach_filter(&filter::link_group_filter(Some(LINK_GROUP_LEN as u32), exempt_byte))
     }
@@ -146,7 +146,7 @@ impl Socket {
     }
 
     /// Drops unicast datagrams with a multicast or broadcast MAC address and counts them in
-    /// [`Socket::drops`], for sockets that receive datagrams of every length.
+    /// [`DatagramSocket::drops`], for sockets that receive datagrams of every length.
     pub fn drop_link_groups(&self) -> io::Result<()> {
         self.attach_filter(&filter::link_group_filter(None, None))
     }
@@ -162,9 +162,9 @@ impl Socket {
         set_option(self.as_fd(), SOL_SOCKET, libc::SO_TIMESTAMPING, &flags)
     }
 
-    /// Enables receive timestamps like [`Socket::enable_receive_timestamps`], and requests for
-    /// transmit timestamps of single datagrams. With `hardware`, hardware timestamps are reported
-    /// with their interface.
+    /// Enables receive timestamps like [`DatagramSocket::enable_receive_timestamps`], and requests
+    /// for transmit timestamps of single datagrams. With `hardware`, hardware timestamps are
+    /// reported with their interface.
     pub fn enable_timestamps(&self, local: SocketAddr, hardware: bool) -> io::Result<()> {
         if hardware {
             // Packets from the error queue report their interface only this way.
@@ -173,8 +173,8 @@ impl Socket {
         self.enable_frame_timestamps(hardware)
     }
 
-    /// Enables timestamps like [`Socket::enable_timestamps`] for a packet socket, whose interface
-    /// is known.
+    /// Enables timestamps like [`DatagramSocket::enable_timestamps`] for a packet socket, whose
+    /// interface is known.
     pub fn enable_frame_timestamps(&self, hardware: bool) -> io::Result<()> {
         let mut flags = libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
         if hardware {
@@ -192,7 +192,7 @@ impl Socket {
         self.set_buffer(bytes, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF)
     }
 
-    /// Requests a send buffer like [`Socket::set_receive_buffer`].
+    /// Requests a send buffer like [`DatagramSocket::set_receive_buffer`].
     pub fn set_send_buffer(&self, bytes: usize) -> io::Result<usize> {
         self.set_buffer(bytes, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)
     }
@@ -317,12 +317,12 @@ impl Socket {
         wait_for(self.as_fd(), libc::POLLIN, wait)
     }
 
-    /// Waits like [`Socket::wait_readable`] for either of two sockets.
+    /// Waits like [`DatagramSocket::wait_readable`] for either of two sockets.
     pub fn wait_either(&self, other: &Self, wait: Duration) -> io::Result<bool> {
         wait_for_any([self.as_fd(), other.as_fd()], libc::POLLIN, wait)
     }
 
-    /// Waits like [`Socket::wait_readable`] until the socket is writable.
+    /// Waits like [`DatagramSocket::wait_readable`] until the socket is writable.
     pub fn wait_writable(&self, wait: Duration) -> io::Result<bool> {
         wait_for(self.as_fd(), libc::POLLOUT, wait)
     }
@@ -339,11 +339,11 @@ fn is_broadcast(address: SocketAddr) -> io::Result<bool> {
         return Ok(false);
     }
     // Any port works, since nothing is sent.
-    let connected = Socket::udp(address)?.connect((address.ip(), 9).into());
+    let connected = DatagramSocket::udp(address)?.connect((address.ip(), 9).into());
     Ok(connected.is_err_and(|error| error.raw_os_error() == Some(libc::EACCES)))
 }
 
-impl AsFd for Socket {
+impl AsFd for DatagramSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }

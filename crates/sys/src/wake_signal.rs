@@ -9,9 +9,9 @@ use crate::descriptor::check;
 /// Lock for one user at a time, since a handler belongs to the whole process.
 static IN_USE: Mutex<()> = Mutex::new(());
 
-/// Installed handler; dropping it restores the previous one.
+/// Installed handler of the wake signal; dropping it restores the previous one.
 #[derive(Debug)]
-pub struct WakeSignal {
+pub struct WakeSignalHandler {
     previous_action: libc::sigaction,
     _exclusive: MutexGuard<'static, ()>,
 }
@@ -20,7 +20,7 @@ pub struct WakeSignal {
 #[derive(Clone, Copy, Debug)]
 pub struct WakeTarget(libc::pid_t);
 
-impl WakeSignal {
+impl WakeSignalHandler {
     /// Installs the handler, after waiting until no other part of this process uses it.
     ///
     /// # Errors
@@ -73,7 +73,7 @@ impl WakeTarget {
     }
 }
 
-impl Drop for WakeSignal {
+impl Drop for WakeSignalHandler {
     fn drop(&mut self) {
         // One that is still on its way must find a handler, or it would end the process: what is
         // pending is delivered before a system call of its thread returns, and threads that were
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_wait_is_ended_and_the_handler_is_as_before() {
-        let interruption = WakeSignal::install().unwrap();
+        let interruption = WakeSignalHandler::install().unwrap();
         assert_ne!(handler(), libc::SIG_DFL);
         let (announce, announced) = mpsc::channel();
         std::thread::scope(|scope| {

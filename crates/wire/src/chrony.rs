@@ -69,7 +69,7 @@ struct RequestLayout {
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-struct ReplyHeader {
+struct ReplyHeaderLayout {
     version: u8,
     kind: u8,
     reserved: U16,
@@ -84,7 +84,7 @@ struct ReplyHeader {
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct TrackingReplyLayout {
-    header: ReplyHeader,
+    header: ReplyHeaderLayout,
     reference_id: [u8; 4],
     address: [u8; 20],
     stratum: U16,
@@ -128,8 +128,9 @@ fn request<const LEN: usize>(command: u16, sequence: u32) -> [u8; LEN] {
 
 /// Splits a reply into its header and the bytes after it. Another version or packet type is
 /// [`ParseError::Version`], a reply to another command [`ParseError::Length`].
-fn split_reply(command: u16, bytes: &[u8]) -> Result<(&ReplyHeader, &[u8]), ParseError> {
-    let (header, rest) = ReplyHeader::ref_from_prefix(bytes).map_err(|_| ParseError::Truncated)?;
+fn split_reply(command: u16, bytes: &[u8]) -> Result<(&ReplyHeaderLayout, &[u8]), ParseError> {
+    let (header, rest) =
+        ReplyHeaderLayout::ref_from_prefix(bytes).map_err(|_| ParseError::Truncated)?;
     if header.version != PROTOCOL_VERSION || header.kind != PACKET_TYPE_REPLY {
         return Err(ParseError::Version);
     }
@@ -163,7 +164,7 @@ impl ChronydTrackingReply {
     #[must_use]
     pub fn emit(&self) -> [u8; TRACKING_LEN] {
         let mut bytes = [0; TRACKING_LEN];
-        let header = ReplyHeader {
+        let header = ReplyHeaderLayout {
             version: PROTOCOL_VERSION,
             kind: PACKET_TYPE_REPLY,
             reserved: U16::ZERO,
@@ -180,14 +181,14 @@ impl ChronydTrackingReply {
                     TrackingReplyLayout::from_tracking(header, tracking).as_bytes(),
                 );
             }
-            Err(_) => bytes[..size_of::<ReplyHeader>()].copy_from_slice(header.as_bytes()),
+            Err(_) => bytes[..size_of::<ReplyHeaderLayout>()].copy_from_slice(header.as_bytes()),
         }
         bytes
     }
 }
 
 impl TrackingReplyLayout {
-    fn from_tracking(header: ReplyHeader, tracking: &ChronydTracking) -> Self {
+    fn from_tracking(header: ReplyHeaderLayout, tracking: &ChronydTracking) -> Self {
         let (seconds, nanoseconds) = tracking.reference.to_timespec();
         Self {
             header,

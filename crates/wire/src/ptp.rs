@@ -287,7 +287,7 @@ const _: () = assert!(core::mem::offset_of!(PtpHeaderLayout, source) == SOURCE_O
 const _: () = assert!(core::mem::offset_of!(PtpHeaderLayout, sequence_id) == SEQUENCE_ID_OFFSET);
 
 /// Parsed header with the remaining bytes.
-struct ParsedHeader<'a> {
+struct PtpHeaderAndRest<'a> {
     header: Header,
     /// Message type, four bits; may be a reserved one.
     kind: u8,
@@ -348,7 +348,7 @@ impl Header {
     /// Parses the common header and splits the bytes after it at the message length. Another
     /// version than 2 is [`ParseError::Version`], a length below that of the header
     /// [`ParseError::Length`].
-    fn parse(bytes: &[u8]) -> Result<ParsedHeader<'_>, ParseError> {
+    fn parse(bytes: &[u8]) -> Result<PtpHeaderAndRest<'_>, ParseError> {
         let (layout, _) =
             PtpHeaderLayout::ref_from_prefix(bytes).map_err(|_| ParseError::Truncated)?;
         if layout.version & 0xf != VERSION {
@@ -370,7 +370,7 @@ impl Header {
             log_interval: layout.log_interval,
         };
         let kind = layout.sdo_id_type & 0xf;
-        Ok(ParsedHeader { header, kind, rest: &message[HEADER_LEN..], trailer })
+        Ok(PtpHeaderAndRest { header, kind, rest: &message[HEADER_LEN..], trailer })
     }
 
     /// Writes the header of a message with this type (four bits) and total length in bytes to the

@@ -142,7 +142,7 @@ pub(crate) const LISTED_DENIED: u8 = 2;
 /// `struct responder_config`: constants of a loaded responder.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-pub(crate) struct ResponderConfig {
+pub(crate) struct RawResponderConfig {
     pub(crate) hash_key: [u64; 2],
     pub(crate) ipv4_mask: u64,
     pub(crate) ipv6_mask: [u64; 2],
@@ -272,7 +272,7 @@ pub struct RawHistogram {
     pub buckets: [u64; HISTOGRAM_BUCKETS],
 }
 
-/// `struct lane_counts`: replies counted by one CPU, in one interval.
+/// `struct lane_counts`: replies, and send times of requests, counted by one CPU in one interval.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct LaneCounts {
@@ -432,7 +432,7 @@ pub struct ClientCounts {
 /// `struct generator_config`: constant settings of a run and of the present trial.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-pub(crate) struct GeneratorConfig {
+pub(crate) struct RawGeneratorConfig {
     pub(crate) key: u64,
     pub(crate) run_start_ns: u64,
     pub(crate) trial_start_ns: u64,
@@ -482,7 +482,7 @@ const _: () = {
     assert!(size_of::<ListenKey>() == 20);
     assert!(size_of::<StationKey>() == 16);
     assert!(size_of::<SocketRange>() == 8);
-    assert!(size_of::<ResponderConfig>() == 56);
+    assert!(size_of::<RawResponderConfig>() == 56);
     assert!(size_of::<LimitTableSet>() == 32);
     assert!(size_of::<LimitRules>() == 56);
     assert!(size_of::<ResponderCpuState>() == 256);
@@ -492,5 +492,5 @@ const _: () = {
     assert!(size_of::<RateSegment>() == 56);
     assert!(size_of::<ClientCounts>() == 8);
     assert!(size_of::<SinkFrameCount>() == 64);
-    assert!(size_of::<GeneratorConfig>() == 152 + 32 + REQUEST_MAX);
+    assert!(size_of::<RawGeneratorConfig>() == 152 + 32 + REQUEST_MAX);
 };

@@ -16,8 +16,9 @@ use zerocopy::FromZeros;
 
 use crate::XdpError;
 use crate::abi::{
-    ClientCounts, DUPLICATE_WORDS, EXPONENTIAL_ENTRIES, GeneratorConfig, GeneratorLane, LANES_MAX,
-    LaneCounts, LaneServerOffsetCounts, RATE_SEGMENTS_MAX, REQUEST_MAX, RateSegment, RawHistogram,
+    ClientCounts, DUPLICATE_WORDS, EXPONENTIAL_ENTRIES, GeneratorLane, LANES_MAX, LaneCounts,
+    LaneServerOffsetCounts, RATE_SEGMENTS_MAX, REQUEST_MAX, RateSegment, RawGeneratorConfig,
+    RawHistogram,
 };
 use crate::attach::{Attachment, Interface};
 use crate::map::MappedArrayMap;
@@ -145,7 +146,7 @@ pub struct TrialSettings {
 /// In-kernel generator, loaded and attached.
 pub struct Generator {
     _attachment: Option<Attachment>,
-    config: MappedArrayMap<GeneratorConfig>,
+    config: MappedArrayMap<RawGeneratorConfig>,
     lanes: MappedArrayMap<GeneratorLane>,
     lane_counts: MappedArrayMap<LaneCounts>,
     origins: MappedArrayMap<u64>,
@@ -252,7 +253,7 @@ impl Generator {
         for (index, quantile) in (0..entries).zip(settings.exponential) {
             table.write(index, quantile);
         }
-        config.write(0, &GeneratorConfig { processors, ..generator_config(settings) });
+        config.write(0, &RawGeneratorConfig { processors, ..generator_config(settings) });
         // A length changed by the far end persists in the recycled frame: the kernel restores it
         // only if the program has changed it as well. PTP replies are longer than requests.
         let frame_len = match settings.protocol {
@@ -335,7 +336,7 @@ impl Generator {
     /// Replaces the interface of the run by the one with this index, for test runs: their frames
     /// arrive by the loopback interface.
     pub fn set_interface(&self, index: u32) {
-        self.config.write(0, &GeneratorConfig { interface: index, ..self.config.read(0) });
+        self.config.write(0, &RawGeneratorConfig { interface: index, ..self.config.read(0) });
     }
 
     /// Sets how many sequence numbers of a lane, counted from 0, were used before the trial. A
@@ -419,8 +420,8 @@ impl GeneratorSettings {
     }
 }
 
-fn generator_config(settings: &GeneratorSettings) -> GeneratorConfig {
-    let mut config = GeneratorConfig::new_zeroed();
+fn generator_config(settings: &GeneratorSettings) -> RawGeneratorConfig {
+    let mut config = RawGeneratorConfig::new_zeroed();
     config.key = settings.key;
     config.run_start_ns = settings.run_start_ns;
     config.reply_timeout_ns = settings.reply_timeout_ns;

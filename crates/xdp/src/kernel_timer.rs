@@ -26,10 +26,10 @@ const FRAME: [u8; 64] = [0; 64];
 const FIRST_EXPIRY_DELAY: Span = Span::from_ms(1);
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// `struct timer_plan`: random intervals of a measurement and its progress.
+/// `struct timer_plan`: schedule of a measurement (random intervals) and its progress.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-struct TimerPlan {
+struct KernelTimerSchedule {
     due_ns: u64,
     remaining: u64,
     interval_min_ns: u64,
@@ -40,7 +40,7 @@ struct TimerPlan {
     core: u64,
 }
 
-const _: () = assert!(size_of::<TimerPlan>() == 64);
+const _: () = assert!(size_of::<KernelTimerSchedule>() == 64);
 
 /// Delays of the timer callback in one measurement.
 #[derive(Clone, Debug)]
@@ -53,7 +53,7 @@ pub struct TimerHandlerDelays {
 
 /// BPF program that arms a kernel timer and measures the delay of its callback.
 pub struct KernelTimerProgram {
-    plans: MappedArrayMap<TimerPlan>,
+    plans: MappedArrayMap<KernelTimerSchedule>,
     delays: MappedArrayMap<RawHistogram>,
     loaded: LoadedBpfObject,
 }
@@ -83,12 +83,12 @@ impl KernelTimerProgram {
         self.delays.write_part(0, offset_of!(RawHistogram, min), &u64::MAX);
         self.plans.write(
             0,
-            &TimerPlan {
+            &KernelTimerSchedule {
                 due_ns: first.as_ns().unsigned_abs(),
                 remaining: count,
                 interval_min_ns,
                 interval_range_ns: (interval_max.as_nanos() as u64).saturating_sub(interval_min_ns),
-                ..TimerPlan::default()
+                ..KernelTimerSchedule::default()
             },
         );
         test_run::run_once(self.loaded.program("arm")?, &FRAME)?;
@@ -101,7 +101,7 @@ impl KernelTimerProgram {
         }
         let plan = self.plans.read(0);
         // Stops the pending callback: it does not arm the timer again.
-        self.plans.write(0, &TimerPlan { remaining: 0, ..plan });
+        self.plans.write(0, &KernelTimerSchedule { remaining: 0, ..plan });
         if plan.error != 0 {
             return Err(XdpError::Run(io::Error::from(io::ErrorKind::Unsupported)));
         }

@@ -47,18 +47,18 @@ pub use reflector::XdpReflector;
 pub use relay::{
     RELAY_INTERFACES_MAX, RELAY_LENGTH_MAX, RelayChild, RelayChildCounts, RelayCounts,
     RelayDropReason, RelayGroup, RelayGroupCounts, RelayGroupError, RelayPacketRateLimit,
-    RelayPassedReason, RelayPrograms, RelayRateState, RelayTableCapacities, RemovedChildren,
-    RemovedGroup,
+    RelayPassedReason, RelayPrograms, RelayTableCapacities, RelayTheoreticalArrivalTimes,
+    RemovedChildren, RemovedGroup,
 };
 pub use reply_drop::{ReplyDropProgram, ReplyDropSettings};
 pub use responder::{
     AdmissionRefusal, ClockPageUpdate, InterleavedHandling, PassedReason, Responder,
-    ResponderClockPageWriter, ResponderCounts, StationAddress, XdpReplyAction,
+    ResponderClockPageWriter, ResponderCounts, StationAddress, XdpReplySendAction,
 };
 pub use sink::CountingSink;
 pub use stream::{
     STREAM_MARK_LEN, StreamChildCounts, StreamFrameTemplate, StreamLane, StreamSink, StreamSource,
-    StreamTrial,
+    StreamTrialExpectation,
 };
 pub use test_run::{TestRunOutcome, XdpAction, live_frames_supported};
 pub use xsk::{XskDropCounter, XskFrame, XskSocket};

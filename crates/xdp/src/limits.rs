@@ -12,7 +12,7 @@ use zerocopy::IntoBytes;
 use crate::XdpError;
 use crate::abi::{
     LIMIT_WAYS, LISTED_ALLOWED, LISTED_DENIED, LimitRules, LimitTableSet, PrefixListKeyIpv4,
-    PrefixListKeyIpv6, ResponderConfig,
+    PrefixListKeyIpv6, RawResponderConfig,
 };
 use crate::map::MappedArrayMap;
 use crate::object::{self, LoadedBpfObject};
@@ -66,10 +66,10 @@ impl ResponderSettings {
         ptp_monitor: false,
     };
 
-    pub(crate) fn responder_config(&self) -> ResponderConfig {
+    pub(crate) fn responder_config(&self) -> RawResponderConfig {
         let limits =
             self.limits.unwrap_or(LimitTableSettings { sets: 1, ipv4_mask: 0, ipv6_mask: [0; 2] });
-        ResponderConfig {
+        RawResponderConfig {
             hash_key: self.key,
             ipv4_mask: limits.ipv4_mask,
             ipv6_mask: limits.ipv6_mask,

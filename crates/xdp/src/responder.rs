@@ -80,7 +80,7 @@ impl StationAddress {
 
 /// XDP action by which the responder sends replies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum XdpReplyAction {
+pub enum XdpReplySendAction {
     /// `XDP_TX`, the fastest. On a veth the peer end must run an XDP program; otherwise its
     /// receiver is not woken.
     Transmit,
@@ -221,14 +221,16 @@ impl Responder {
         &self,
         interface: &Interface,
         mode: AttachMode,
-        path: XdpReplyAction,
+        path: XdpReplySendAction,
         interleaved: InterleavedHandling,
     ) -> Result<Attachment, XdpError> {
         let program = match (path, interleaved) {
-            (XdpReplyAction::Transmit, InterleavedHandling::Answer) => "respond",
-            (XdpReplyAction::Redirect, InterleavedHandling::Answer) => "respond_by_redirect",
-            (XdpReplyAction::Transmit, InterleavedHandling::Pass) => "respond_basic",
-            (XdpReplyAction::Redirect, InterleavedHandling::Pass) => "respond_basic_by_redirect",
+            (XdpReplySendAction::Transmit, InterleavedHandling::Answer) => "respond",
+            (XdpReplySendAction::Redirect, InterleavedHandling::Answer) => "respond_by_redirect",
+            (XdpReplySendAction::Transmit, InterleavedHandling::Pass) => "respond_basic",
+            (XdpReplySendAction::Redirect, InterleavedHandling::Pass) => {
+                "respond_basic_by_redirect"
+            }
         };
         Attachment::new(self.loaded.program(program)?, interface, mode)
     }

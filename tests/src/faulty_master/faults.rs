@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use horolog_record::InvalidReplyReason;
 use horolog_wire::ptp::message::{DELAY_RESP_LEN, MANAGEMENT_LEN, TIMESTAMP_MESSAGE_LEN};
-use horolog_wire::ptp::tlv::{UNICAST_LEN_MAX, UnicastCancellation, UnicastNegotiation};
+use horolog_wire::ptp::tlv::{UNICAST_LEN_MAX, UnicastCancellation, UnicastNegotiationTlv};
 use horolog_wire::ptp::{
     HEADER_LEN, MessageType, PortIdentity, PtpFlags, SEQUENCE_ID_OFFSET, SOURCE_OFFSET,
 };
@@ -284,7 +284,7 @@ pub(super) const OF_MONITORS_CLIENTS: [Fault; 1] =
 /// What is asked for, and the answer to it by one TLV.
 fn negotiated(
     context: &Context<'_>,
-    make: fn(&PtpRequest, MessageType, u32) -> UnicastNegotiation,
+    make: fn(&PtpRequest, MessageType, u32) -> UnicastNegotiationTlv,
 ) -> Option<Vec<Datagram>> {
     let RequestKind::Messages { kind, duration_s, .. } = context.request.wanted else {
         return None;
@@ -323,24 +323,24 @@ pub(super) const OF_A_NEGOTIATION: [Fault; 15] = [
         negotiated(context, |request, _, _| request.grant(MessageType::FollowUp, 0))
     }),
     sent("asks as well", invalid(InvalidReplyReason::UnicastTerms), |context| {
-        negotiated(context, |_, kind, duration_s| UnicastNegotiation::Request {
+        negotiated(context, |_, kind, duration_s| UnicastNegotiationTlv::Request {
             kind,
             log_interval: 0,
             duration_s,
         })
     }),
     sent("takes back what it did not grant", FaultOutcome::TakenBackOnly, |context| {
-        negotiated(context, |_, kind, _| UnicastNegotiation::Cancel(ended(kind)))
+        negotiated(context, |_, kind, _| UnicastNegotiationTlv::Cancel(ended(kind)))
     }),
     sent("takes back what it granted", FaultOutcome::TakenBack, |context| {
-        let cancel = negotiated(context, |_, kind, _| UnicastNegotiation::Cancel(ended(kind)))?;
+        let cancel = negotiated(context, |_, kind, _| UnicastNegotiationTlv::Cancel(ended(kind)))?;
         Some([context.request.right(), cancel].concat())
     }),
     sent("takes others back", invalid(InvalidReplyReason::UnicastTerms), |context| {
-        negotiated(context, |_, _, _| UnicastNegotiation::Cancel(ended(MessageType::Management)))
+        negotiated(context, |_, _, _| UnicastNegotiationTlv::Cancel(ended(MessageType::Management)))
     }),
     sent("acknowledges an end", invalid(InvalidReplyReason::UnicastTerms), |context| {
-        negotiated(context, |_, kind, _| UnicastNegotiation::AcknowledgeCancel(ended(kind)))
+        negotiated(context, |_, kind, _| UnicastNegotiationTlv::AcknowledgeCancel(ended(kind)))
     }),
     sent("says nothing", invalid(InvalidReplyReason::UnicastTerms), |context| {
         Some(vec![context.request.signaling(context.request.port, &[])])

@@ -3,8 +3,8 @@
 //! maps each node of the result to its job and agent.
 
 use horolog_record::{
-    CampaignNodeTaskResult, CampaignTaskResult, CycleNodeResult, CycleResult, CycleRunResult,
-    CycleTaskResult, Distribution, MergedResults,
+    CampaignNodeTaskResult, CampaignTaskResult, CycleConfigurationResult, CycleNodeResult,
+    CycleResult, CycleTaskResult, Distribution, MergedResults,
 };
 use serde::Deserialize;
 
@@ -70,7 +70,11 @@ impl CycleClusterOutcomes<'_> {
         })
     }
 
-    fn nodes(&self, run: usize, run_result: &CycleRunResult) -> Vec<CampaignNodeTaskResult> {
+    fn nodes(
+        &self,
+        run: usize,
+        run_result: &CycleConfigurationResult,
+    ) -> Vec<CampaignNodeTaskResult> {
         let all = run_result.nodes.iter().enumerate();
         all.flat_map(|(index, node)| {
             let part = self.node_part(index, &node.name);
@@ -95,7 +99,7 @@ impl CycleClusterOutcomes<'_> {
     fn tasks(
         &self,
         run: usize,
-        run_result: &CycleRunResult,
+        run_result: &CycleConfigurationResult,
         failures: &mut MergeFailures<'_>,
     ) -> Vec<CampaignTaskResult> {
         let (skew_ns, skew_error_ns) = skew(&run_result.nodes);
@@ -145,7 +149,7 @@ impl CycleClusterOutcomes<'_> {
     }
 }
 
-fn straggler_periods(run: &CycleRunResult, task: &str, node: usize) -> Option<u64> {
+fn straggler_periods(run: &CycleConfigurationResult, task: &str, node: usize) -> Option<u64> {
     run.shared.iter().find(|shared| shared.task == task)?.straggler_periods.get(node).copied()
 }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use horolog_record::{
-    CampaignCapacity, CampaignTrial, CapacityLimit, Distribution, LimitingSide, LoadResult,
+    CampaignCapacity, CampaignTrial, Distribution, LimitingRate, LimitingSide, LoadResult,
     MergedResults, ReplyKindCounts, RequestClassCounts, Trial,
 };
 
@@ -66,7 +66,7 @@ fn capacity(trials: &[CampaignTrial], generators: u64) -> Option<CampaignCapacit
 }
 
 /// Returns the limit that a trial exceeded; `None` if it is within both.
-fn exceeded_limit(trial: &Trial) -> Option<CapacityLimit> {
+fn exceeded_limit(trial: &Trial) -> Option<LimitingRate> {
     let loss = if trial.sent > 0 { trial.lost as f64 / trial.sent as f64 } else { 0.0 };
     let side = if loss > LOSS_MAX {
         LimitingSide::Servers
@@ -76,7 +76,7 @@ fn exceeded_limit(trial: &Trial) -> Option<CapacityLimit> {
         return None;
     };
     let [planned_rate, sent_rate] = [trial.intended_rate, trial.achieved_rate];
-    Some(CapacityLimit { limited_by: side, intended_rate: planned_rate, sent_rate, loss })
+    Some(LimitingRate { limited_by: side, intended_rate: planned_rate, sent_rate, loss })
 }
 
 /// Returns a class of rates, about 0.1 % wide: ln(rate) in thousandths, rounded. Equal rates have

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use horolog_record::{
     CAMPAIGN_SCHEMA, CampaignExclusions, CampaignInstanceOutcome, CampaignInstanceResult,
     CampaignPlan, CampaignResult, CampaignRoleResult, Distribution, Finding, Host,
-    InstanceClockState, SignedDistribution, StartAccuracy,
+    InstanceClockOffset, SignedDistribution, StartAccuracy,
 };
 use horolog_stats::SignedRecorder;
 use serde::de::DeserializeOwned;
@@ -203,7 +203,7 @@ fn campaign_instance(part: InstanceOutcome<'_>, placement: &Placement) -> Campai
         let ran = outcome.started_ns.zip(outcome.ended_ns);
         record.started_ns = outcome.started_ns;
         record.duration_s = ran.map(|(from, to)| to.saturating_sub(from) as f64 / 1e9);
-        record.clock = outcome.clock.map(|clock| InstanceClockState {
+        record.clock = outcome.clock.map(|clock| InstanceClockOffset {
             offset_ns: clock.offset_ns,
             error_ns: clock.error_ns,
             source: clock.source,

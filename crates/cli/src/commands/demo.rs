@@ -16,8 +16,8 @@ use horolog_record::{
     CapacitySearchGoal, DEMO_SCHEMA, DemoCandidateResult, DemoResult, Finding, FindingCode, Host,
     LoadEngineKind, LoadResult, Severity, rfc3339_now,
 };
-use horolog_report::{RenderResult, to_json};
-use horolog_stats::{LossGoal, SearchConfig};
+use horolog_report::{RenderableResult, to_json};
+use horolog_stats::{GoalLossRatio, SearchConfig};
 
 use crate::commands::server_under_test::{self, SearchProgress, ServerUnderTest};
 use crate::failure::CommandFailure;
@@ -233,7 +233,7 @@ fn measure_candidate(
 
 /// Returns a search whose trials take about `time` in total.
 fn search_job(time: Duration) -> LoadProcedure {
-    let mut config = SearchConfig::new(LossGoal::NDR, 1e3, 20e6);
+    let mut config = SearchConfig::new(GoalLossRatio::NDR, 1e3, 20e6);
     // With final trials of 1 s, the default, a search sends for about 10 s.
     output::scale_search(&mut config, time / 10);
     LoadProcedure::Search { kind: CapacitySearchGoal::Ndr, config }

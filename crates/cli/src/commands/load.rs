@@ -11,8 +11,8 @@ use horolog_load::ramp::Ramp;
 use horolog_load::target::{AddressFamily, RouteHints, TargetName};
 use horolog_load::{LoadOptions, LoadProcedure, LoadRun};
 use horolog_record::{CapacitySearchGoal, LoadEngineKind, RequestSpacing};
-use horolog_report::{RenderResult as _, table};
-use horolog_stats::{LossGoal, SearchConfig};
+use horolog_report::{RenderableResult as _, table};
+use horolog_stats::{GoalLossRatio, SearchConfig};
 use horolog_sys::netlink::Prefix;
 use horolog_wire::ethernet::MacAddress;
 
@@ -207,12 +207,12 @@ impl SearchArg {
     fn goal(
         self,
         loss_ratio: Option<f64>,
-    ) -> Result<(CapacitySearchGoal, LossGoal), CommandFailure> {
+    ) -> Result<(CapacitySearchGoal, GoalLossRatio), CommandFailure> {
         let (kind, goal) = match self {
-            Self::Ndr => (CapacitySearchGoal::Ndr, LossGoal::NDR),
-            Self::Pdr => (CapacitySearchGoal::Pdr, LossGoal::PDR),
+            Self::Ndr => (CapacitySearchGoal::Ndr, GoalLossRatio::NDR),
+            Self::Pdr => (CapacitySearchGoal::Pdr, GoalLossRatio::PDR),
         };
-        Ok((kind, loss_ratio.map_or(Ok(goal), LossGoal::new).map_err(CommandFailure::usage)?))
+        Ok((kind, loss_ratio.map_or(Ok(goal), GoalLossRatio::new).map_err(CommandFailure::usage)?))
     }
 }
 

@@ -9,10 +9,10 @@ use std::time::Duration;
 use clap::Args;
 use horolog_io::target::{AddressFamily, TargetName};
 use horolog_probe::query::{
-    AeadAlgorithm, COUNT, KE_PORT, Query, QueryNtsOptions, QueryOptions, TrustAnchors,
+    AeadAlgorithm, COUNT, KE_PORT, PreparedQuery, QueryNtsOptions, QueryOptions, TrustAnchors,
 };
 use horolog_record::QueryResult;
-use horolog_report::{RenderResult, csv, to_json};
+use horolog_report::{RenderableResult, csv, to_json};
 
 use crate::ci::CiOutputArgs;
 use crate::failure::CommandFailure;
@@ -169,7 +169,7 @@ pub(crate) fn run(args: QueryArgs) -> Result<(), CommandFailure> {
     let limits = args.fail_if.clone();
     let options = args.resolve()?;
     output::install_interrupt_handler()?;
-    let query = Query::prepare(options)?;
+    let query = PreparedQuery::prepare(options)?;
     let (total, done) = (query.exchange_count(), AtomicU64::new(0));
     let progress = ProgressLine::new();
     let count_exchange = || {
@@ -177,5 +177,5 @@ pub(crate) fn run(args: QueryArgs) -> Result<(), CommandFailure> {
     };
     let mut result = query.run(&count_exchange, &|| output::check_stop_request().is_break());
     progress.finish();
-    files.finish_with(&mut result, &limits, [to_json, RenderResult::page, csv::query])
+    files.finish_with(&mut result, &limits, [to_json, RenderableResult::page, csv::query])
 }

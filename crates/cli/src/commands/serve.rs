@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use horolog_server::{
-    ClockTrust, EngineSelection, ServerConfig, SocketDispatch, XdpReplyMethod, status,
+    ClockTrust, EngineSelection, ServerConfig, SocketSharingMode, XdpTransmitMethod, status,
 };
 use horolog_sys::affinity;
 use horolog_sys::listen::WildcardAddresses;
@@ -169,16 +169,16 @@ impl ServeArgs {
             interfaces: self.interface,
             xdp_generic: self.xdp_generic,
             xdp_reply: match self.xdp_reply {
-                XdpReplyArg::Auto => XdpReplyMethod::Auto,
-                XdpReplyArg::Transmit => XdpReplyMethod::Transmit,
-                XdpReplyArg::Redirect => XdpReplyMethod::Redirect,
+                XdpReplyArg::Auto => XdpTransmitMethod::Auto,
+                XdpReplyArg::Transmit => XdpTransmitMethod::Transmit,
+                XdpReplyArg::Redirect => XdpTransmitMethod::Redirect,
             },
             threads: self
                 .threads
                 .unwrap_or_else(|| self.calibration.request_cores(allowed_core_count())),
             dispatch: match self.dispatch {
-                SocketDispatchArg::PerThread => SocketDispatch::PerThread,
-                SocketDispatchArg::SharedLock => SocketDispatch::SharedLock,
+                SocketDispatchArg::PerThread => SocketSharingMode::PerThread,
+                SocketDispatchArg::SharedLock => SocketSharingMode::SharedLock,
             },
             steer_by_cpu: self.steer_by_cpu,
             trust: if self.local { ClockTrust::Local } else { ClockTrust::Kernel },

@@ -10,7 +10,7 @@ use toml::Spanned;
 
 use super::plan::{
     ApplicationTestPlan, ArrivalProfile, DEADLINE_POLICY_ERROR, FaultSpec, MessageDestination,
-    PipelineStage, ReportDeliveryMode, ReportLengthDistribution, RunStateSpec, SimulatedSource,
+    PipelineStage, PlannedRunState, ReportDeliveryMode, ReportLengthDistribution, SimulatedSource,
 };
 use crate::task::{DEFAULT_PRIORITY, TaskSetError as Wrong, check_name};
 
@@ -42,11 +42,11 @@ struct RawTestPlan {
     #[serde(default, rename = "stage")]
     stages: Vec<Spanned<RawStage>>,
     #[serde(default, rename = "source")]
-    sources: Vec<Spanned<RawSource>>,
+    sources: Vec<Spanned<RawSimulatedSource>>,
     #[serde(default, rename = "fault")]
     faults: Vec<Spanned<RawFault>>,
     #[serde(default, rename = "state")]
-    states: Vec<Spanned<RawState>>,
+    states: Vec<Spanned<RawRunState>>,
 }
 
 #[derive(Deserialize)]
@@ -66,13 +66,13 @@ struct RawStage {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct RawSource {
+struct RawSimulatedSource {
     name: Spanned<String>,
     rate: f64,
     profile: Option<Spanned<String>>,
     burst: Option<u32>,
     ramp_to: Option<f64>,
-    size: Spanned<RawSize>,
+    size: Spanned<RawReportLength>,
     #[serde(default)]
     nodes: Vec<u16>,
     to: Option<Spanned<String>>,
@@ -81,7 +81,7 @@ struct RawSource {
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum RawSize {
+enum RawReportLength {
     Single(u64),
     Range(String),
     List(Vec<u64>),
@@ -104,7 +104,7 @@ struct RawFault {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct RawState {
+struct RawRunState {
     name: Spanned<String>,
     from: Spanned<String>,
     to: Spanned<String>,
@@ -253,7 +253,7 @@ impl TestPlanReader<'_> {
 
     fn source(
         &self,
-        spanned: &Spanned<RawSource>,
+        spanned: &Spanned<RawSimulatedSource>,
         plan: &ApplicationTestPlan,
     ) -> Result<SimulatedSource, Wrong> {
         let raw = spanned.get_ref();
@@ -306,11 +306,11 @@ impl TestPlanReader<'_> {
         })
     }
 
-    fn size(&self, size: &Spanned<RawSize>) -> Result<ReportLengthDistribution, Wrong> {
+    fn size(&self, size: &Spanned<RawReportLength>) -> Result<ReportLengthDistribution, Wrong> {
         match size.get_ref() {
-            RawSize::Single(size) => Ok(ReportLengthDistribution::OneOf(vec![*size])),
-            RawSize::List(sizes) => Ok(ReportLengthDistribution::OneOf(sizes.clone())),
-            RawSize::Range(text) => {
+            RawReportLength::Single(size) => Ok(ReportLengthDistribution::OneOf(vec![*size])),
+            RawReportLength::List(sizes) => Ok(ReportLengthDistribution::OneOf(sizes.clone())),
+            RawReportLength::Range(text) => {
                 let bounds = text.split_once("..").and_then(|(least, most)| {
                     Some((text::size(least).ok()?, text::size(most).ok()?))
                 });
@@ -407,11 +407,11 @@ impl TestPlanReader<'_> {
 
     fn state(
         &self,
-        spanned: &Spanned<RawState>,
-        before: &[RunStateSpec],
-    ) -> Result<RunStateSpec, Wrong> {
+        spanned: &Spanned<RawRunState>,
+        before: &[PlannedRunState],
+    ) -> Result<PlannedRunState, Wrong> {
         let raw = spanned.get_ref();
-        let state = RunStateSpec {
+        let state = PlannedRunState {
             name: self.label(&raw.name)?,
             from_ns: self.time_ns(&raw.from)?,
             to_ns: self.time_ns(&raw.to)?,
@@ -420,7 +420,7 @@ impl TestPlanReader<'_> {
             return Err(self.error_at(spanned, "a state begins before it ends"));
         }
         let overlaps =
-            |other: &&RunStateSpec| other.from_ns < state.to_ns && state.from_ns < other.to_ns;
+            |other: &&PlannedRunState| other.from_ns < state.to_ns && state.from_ns < other.to_ns;
         if let Some(other) = before.iter().find(overlaps) {
             let reason = format!("the state '{}' overlaps in time", other.name);
             return Err(self.error_at(spanned, reason));

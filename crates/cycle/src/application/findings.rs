@@ -2,13 +2,13 @@
 
 use horolog_conditions::{self as conditions, REAL_TIME_ADVICE, finding};
 use horolog_record::{
-    CyclePredictPercentile, CycleTestFault, CycleTestResult, CycleTestRunResult, Finding,
+    CyclePredictPercentile, CycleTestFaultResult, CycleTestResult, CycleTestRunResult, Finding,
     FindingCode, Severity,
 };
 
 use crate::predict::{CostInput, source};
 
-/// Circumstances of the end of a run.
+/// Circumstances of the end of an application test's run.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(super) struct ApplicationTestEnd {
     /// True if the user ended the run early.
@@ -138,7 +138,7 @@ fn add_missed_finding(
     }
 }
 
-fn fault_finding(fault: &CycleTestFault) -> Option<Finding> {
+fn fault_finding(fault: &CycleTestFaultResult) -> Option<Finding> {
     let of = fault.of.as_ref().map_or_else(String::new, |of| format!(" of {of}"));
     let named = format!("Fault {}{of} at {} s", fault.kind.name(), fault.at_s);
     let warning = |code, words: &str, advice| {

@@ -7,12 +7,12 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use horolog_record::{CycleTestReportSource, Distribution};
+use horolog_record::{Distribution, SimulatedSourceResult};
 use horolog_stats::Recorder;
 use horolog_sys::affinity::SchedulingParameters;
 use horolog_sys::clock::{ClockMonotonic, sleep_until};
 use horolog_sys::datagram;
-use horolog_sys::socket::Socket;
+use horolog_sys::socket::DatagramSocket;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
 use super::plan::{ApplicationTestPlan, REPORT_MAX};
@@ -29,7 +29,7 @@ const SEND_BUFFER_WAIT: Duration = Duration::from_micros(500);
 /// Outcome of the sender: what it sent for each source and injected for each fault.
 pub(super) struct SimulatedReportSenderOutcome {
     /// Record of each source.
-    pub(super) sources: Vec<CycleTestReportSource>,
+    pub(super) sources: Vec<SimulatedSourceResult>,
     /// For each fault, number of injections and planned send time of the first one, in ns of the
     /// run.
     pub(super) faults: Vec<(u64, Option<u64>)>,
@@ -37,10 +37,12 @@ pub(super) struct SimulatedReportSenderOutcome {
 
 /// Opens a socket for each source and returns it with its local address, by which nodes attribute a
 /// damaged report to its source.
-pub(super) fn open_sockets(plan: &ApplicationTestPlan) -> io::Result<Vec<(Socket, SocketAddr)>> {
+pub(super) fn open_sockets(
+    plan: &ApplicationTestPlan,
+) -> io::Result<Vec<(DatagramSocket, SocketAddr)>> {
     let open = |_| {
         let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let socket = Socket::udp(loopback)?;
+        let socket = DatagramSocket::udp(loopback)?;
         socket.bind(loopback)?;
         let address = socket.local_address()?;
         Ok((socket, address))
@@ -63,7 +65,7 @@ struct SimulatedSourceCounts {
 pub(super) struct SimulatedReportSender<'a> {
     plan: &'a ApplicationTestPlan,
     script: SimulatedReportSchedule<'a>,
-    sockets: Vec<(Socket, SocketAddr)>,
+    sockets: Vec<(DatagramSocket, SocketAddr)>,
     nodes: Vec<SocketAddr>,
     begin: Timestamp<Monotonic>,
     until_ns: u64,
@@ -79,7 +81,7 @@ impl<'a> SimulatedReportSender<'a> {
     pub(super) fn new(
         plan: &'a ApplicationTestPlan,
         load: f64,
-        sockets: Vec<(Socket, SocketAddr)>,
+        sockets: Vec<(DatagramSocket, SocketAddr)>,
         nodes: Vec<SocketAddr>,
         begin: Timestamp<Monotonic>,
     ) -> Self {
@@ -226,7 +228,7 @@ impl<'a> SimulatedReportSender<'a> {
     fn into_outcome(self) -> SimulatedReportSenderOutcome {
         let source_record =
             |(source, count): (&super::plan::SimulatedSource, &SimulatedSourceCounts)| {
-                CycleTestReportSource {
+                SimulatedSourceResult {
                     name: source.name.clone(),
                     due: count.due,
                     sent: count.sent,

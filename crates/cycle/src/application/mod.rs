@@ -24,7 +24,7 @@ mod test_stats;
 pub use file::FILE_MAX;
 pub use plan::{
     ApplicationTestPlan, ArrivalProfile, FaultSpec, MessageDestination, NODES_MAX, PipelineStage,
-    ReportDeliveryMode, ReportLengthDistribution, RunStateSpec, SimulatedSource, TIME_MAX_NS,
+    PlannedRunState, ReportDeliveryMode, ReportLengthDistribution, SimulatedSource, TIME_MAX_NS,
 };
 pub use run::{
     ApplicationTestError, ApplicationTestObserver, ApplicationTestOptions, ApplicationTestSnapshot,

@@ -9,10 +9,10 @@ use std::sync::mpsc;
 use std::thread;
 
 use horolog_conditions::MeasurementConditions;
-use horolog_record::{HostConditions, TaskScheduling};
+use horolog_record::{HostConditions, TaskSchedulingOutcome};
 use horolog_sys::affinity;
-use horolog_sys::shared_region::SharedRegion;
-use horolog_sys::socket::Socket;
+use horolog_sys::shared_region::MemfdSharedMemory;
+use horolog_sys::socket::DatagramSocket;
 use horolog_time::{Monotonic, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -46,7 +46,7 @@ pub(super) struct ApplicationNodeOrder {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ApplicationNodeReady {
     pub(super) conditions: HostConditions,
-    pub(super) scheduling: TaskScheduling,
+    pub(super) scheduling: TaskSchedulingOutcome,
     pub(super) unit_ns: f64,
     /// Address for messages of other nodes.
     pub(super) messages: SocketAddr,
@@ -75,7 +75,7 @@ pub(super) struct ApplicationStartCommand {
 pub fn serve() -> io::Result<()> {
     let mut input = io::stdin().lock();
     let order: ApplicationNodeOrder = read_line(&mut input)?;
-    let region = SharedRegion::from_inherited(REGION)?;
+    let region = MemfdSharedMemory::from_inherited(REGION)?;
     let shared = NodeSharedMemory::new(region.words(), 1).ok_or(io::ErrorKind::InvalidInput)?;
     let conditions = MeasurementConditions::apply(order.hold_awake);
     let (sender, ready) = mpsc::channel();
@@ -87,7 +87,7 @@ pub fn serve() -> io::Result<()> {
             prepare_and_run(order, shared, &sender, gate);
             shared.mark_task_ended(0);
         })?;
-        let reply: Result<ApplicationNodePreparation, String> =
+        let reply: Result<ApplicationNodePreparationResult, String> =
             ready.recv().unwrap_or_else(|_| Err("it ended before its start".to_owned()));
         let reply = reply.map(|prepared| ApplicationNodeReady {
             conditions: conditions.record(),
@@ -106,8 +106,8 @@ pub fn serve() -> io::Result<()> {
 }
 
 /// Results of a node's preparation, for its report that it is ready.
-struct ApplicationNodePreparation {
-    scheduling: TaskScheduling,
+struct ApplicationNodePreparationResult {
+    scheduling: TaskSchedulingOutcome,
     unit_ns: f64,
     messages: SocketAddr,
     reports: SocketAddr,
@@ -117,7 +117,7 @@ struct ApplicationNodePreparation {
 fn prepare_and_run(
     order: &ApplicationNodeOrder,
     shared: NodeSharedMemory<'_>,
-    sender: &mpsc::Sender<Result<ApplicationNodePreparation, String>>,
+    sender: &mpsc::Sender<Result<ApplicationNodePreparationResult, String>>,
     gate: &StartGate<ApplicationStartCommand>,
 ) {
     let ApplicationNodeResources { load, messages, instrument, reports } = match prepare(order) {
@@ -144,7 +144,7 @@ fn prepare_and_run(
 fn run_periods(
     order: &ApplicationNodeOrder,
     (load, unit_ns): (SyntheticLoad, f64),
-    (link, reports): (Option<FaultInjectionMesh<'_>>, Socket),
+    (link, reports): (Option<FaultInjectionMesh<'_>>, DatagramSocket),
     start: &ApplicationStartCommand,
     writer: RingWriter<'_>,
     stop: &AtomicU64,
@@ -167,14 +167,14 @@ fn run_periods(
 /// Sockets, load and instrument of a prepared node.
 struct ApplicationNodeResources {
     load: (SyntheticLoad, f64),
-    messages: Socket,
+    messages: DatagramSocket,
     instrument: MeshTestInstrument,
-    reports: Socket,
+    reports: DatagramSocket,
 }
 
 fn prepare(
     order: &ApplicationNodeOrder,
-) -> Result<(ApplicationNodePreparation, ApplicationNodeResources), String> {
+) -> Result<(ApplicationNodePreparationResult, ApplicationNodeResources), String> {
     let plan = &order.plan;
     let core = plan.cores.get(usize::from(order.node) % plan.cores.len().max(1)).copied();
     if let Some(core) = core {
@@ -191,7 +191,7 @@ fn prepare(
     let instrument = MeshTestInstrument::new(&messages, usize::from(plan.nodes))
         .map_err(|error| format!("cannot record message arrivals: {error}"))?;
     let requested = SchedulingSpec { policy: plan.policy, priority: plan.priority, core };
-    let prepared = ApplicationNodePreparation {
+    let prepared = ApplicationNodePreparationResult {
         scheduling: schedule(requested, true, None),
         unit_ns,
         messages: (loopback, messages_port).into(),

@@ -66,7 +66,7 @@ pub struct ApplicationTestPlan {
     /// Injected faults.
     pub faults: Vec<FaultSpec>,
     /// Labelled intervals of the run.
-    pub states: Vec<RunStateSpec>,
+    pub states: Vec<PlannedRunState>,
 }
 
 /// Stage of the pipeline in a period: receives reports, computes, exchanges a message, waits at a
@@ -175,7 +175,7 @@ pub struct FaultSpec {
 
 /// State of the run: a labelled interval of it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct RunStateSpec {
+pub struct PlannedRunState {
     /// Label of the state.
     pub name: String,
     /// Start, in ns of the run.
@@ -325,7 +325,7 @@ impl ApplicationTestPlan {
     pub(super) fn state_at(&self, due_ns: u64) -> &str {
         let mut faults = self.faults.iter().filter(|fault| fault.is_active_at(due_ns));
         let of_fault = faults.find_map(|fault| fault.state.as_deref());
-        let is_active = |state: &&RunStateSpec| (state.from_ns..state.to_ns).contains(&due_ns);
+        let is_active = |state: &&PlannedRunState| (state.from_ns..state.to_ns).contains(&due_ns);
         let of_run = self.states.iter().find(is_active).map(|state| state.name.as_str());
         of_fault.or(of_run).unwrap_or(DEFAULT_STATE)
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use std::{io, thread};
 
 use horolog_record::{
-    CYCLE_TEST_SCHEMA, CycleTestApplication, CycleTestFault, CycleTestFaultKind as FaultKind,
+    CYCLE_TEST_SCHEMA, CycleTestApplication, CycleTestFaultKind as FaultKind, CycleTestFaultResult,
     CycleTestNodeResult, CycleTestResult, CycleTestRunResult, Distribution, Host, rfc3339_now,
 };
 use horolog_stats::search::SearchConfigError;
@@ -245,15 +245,15 @@ impl ApplicationNodeProcess {
 
 /// Action of a fault on a node, with its time.
 #[derive(Clone, Copy)]
-struct ScheduledFaultAction {
+struct ScheduledNodeProcessAction {
     at_ns: u64,
     node: u16,
     fault: usize,
-    kind: FaultAction,
+    kind: NodeProcessAction,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum FaultAction {
+enum NodeProcessAction {
     Stop,
     Resume,
     Kill,
@@ -266,7 +266,7 @@ struct ApplicationTestCollector<'a> {
     stats: ApplicationTestStats<'a>,
     begin: Timestamp<Monotonic>,
     /// Remaining actions; the next one is the last element.
-    pending_actions: Vec<ScheduledFaultAction>,
+    pending_actions: Vec<ScheduledNodeProcessAction>,
     ending: ApplicationTestEnd,
     /// Time of the next call of the observer.
     next_snapshot_at: Timestamp<Monotonic>,
@@ -387,20 +387,20 @@ impl<'a> ApplicationTestCollector<'a> {
             self.pending_actions.pop();
             let node = &mut self.nodes[usize::from(action.node)];
             let done = match action.kind {
-                FaultAction::Stop => node.child.handle().and_then(|handle| handle.stop()),
-                FaultAction::Resume => node.child.handle().and_then(|handle| handle.resume()),
-                FaultAction::Kill => node.child.kill(),
+                NodeProcessAction::Stop => node.child.handle().and_then(|handle| handle.stop()),
+                NodeProcessAction::Resume => node.child.handle().and_then(|handle| handle.resume()),
+                NodeProcessAction::Kill => node.child.kill(),
             };
             let now_ns = self.now_ns();
             if done.is_err() {
                 continue;
             }
-            if action.kind == FaultAction::Resume {
+            if action.kind == NodeProcessAction::Resume {
                 self.stats.set_end(action.fault, now_ns);
                 continue;
             }
             self.stats.add_injections(action.fault, 1, now_ns);
-            if action.kind == FaultAction::Kill {
+            if action.kind == NodeProcessAction::Kill {
                 self.stats.set_end(action.fault, now_ns);
                 self.stats.exited_ns[usize::from(action.node)] = Some(now_ns);
                 self.ending.killed.push(self.nodes[usize::from(action.node)].name.clone());
@@ -482,18 +482,18 @@ impl<'a> ApplicationTestCollector<'a> {
 }
 
 /// Returns the planned actions on nodes, sorted so that the next one is last.
-fn scheduled_actions(plan: &ApplicationTestPlan) -> Vec<ScheduledFaultAction> {
+fn scheduled_actions(plan: &ApplicationTestPlan) -> Vec<ScheduledNodeProcessAction> {
     let mut actions = Vec::new();
     for (fault, one) in plan.faults.iter().enumerate() {
         let Some(node) = one.node else { continue };
         let mut schedule =
-            |at_ns, kind| actions.push(ScheduledFaultAction { at_ns, node, fault, kind });
+            |at_ns, kind| actions.push(ScheduledNodeProcessAction { at_ns, node, fault, kind });
         match one.kind {
             FaultKind::Stop => {
-                schedule(one.at_ns, FaultAction::Stop);
-                schedule(one.end_ns(), FaultAction::Resume);
+                schedule(one.at_ns, NodeProcessAction::Stop);
+                schedule(one.end_ns(), NodeProcessAction::Resume);
             }
-            FaultKind::End => schedule(one.at_ns, FaultAction::Kill),
+            FaultKind::End => schedule(one.at_ns, NodeProcessAction::Kill),
             _ => {}
         }
     }
@@ -515,7 +515,7 @@ pub struct ApplicationTestSnapshot<'a> {
     /// Nodes, in the order of their indices.
     pub nodes: &'a [NodeSnapshot],
     /// Faults of the plan, with their results so far.
-    pub faults: &'a [CycleTestFault],
+    pub faults: &'a [CycleTestFaultResult],
 }
 
 /// Values of a node in a snapshot of an application test.

@@ -54,15 +54,15 @@ pub fn scorecard(
 }
 
 /// Value in ns, and a description of its basis.
-type ScoreValue = (f64, String);
+type ScoreValueWithBasis = (f64, String);
 
-fn largest(values: impl Iterator<Item = ScoreValue>) -> Option<ScoreValue> {
+fn largest(values: impl Iterator<Item = ScoreValueWithBasis>) -> Option<ScoreValueWithBasis> {
     values.max_by(|(one, _), (other, _)| one.total_cmp(other))
 }
 
 fn cost_score(
     scale: Scale,
-    value: Option<ScoreValue>,
+    value: Option<ScoreValueWithBasis>,
     application: &CycleTestApplication,
 ) -> ScorecardRow {
     let share = value.as_ref().map(|(ns, _)| ns / application.deadline_ns.max(1) as f64);
@@ -97,7 +97,7 @@ fn ratio_score(scale: Scale, value: Option<(f64, f64, &str)>) -> ScorecardRow {
     }
 }
 
-fn switch_time(source: &CostInput) -> Option<ScoreValue> {
+fn switch_time(source: &CostInput) -> Option<ScoreValueWithBasis> {
     let CostSourceResult::Switch(result) = &source.measured else { return None };
     let HostSwitchResult { steps, exchanges, .. } = &**result;
     let by_steps = steps.iter().filter_map(|steps| steps.per_switch_ns).reduce(f64::max);
@@ -108,7 +108,7 @@ fn switch_time(source: &CostInput) -> Option<ScoreValue> {
     Some((ns, format!("a switch {how} [{}]", source.name)))
 }
 
-fn interrupt_delay(source: &CostInput) -> Option<ScoreValue> {
+fn interrupt_delay(source: &CostInput) -> Option<ScoreValueWithBasis> {
     let CostSourceResult::Interrupt(result) = &source.measured else { return None };
     let HostInterruptResult { handlers, .. } = &**result;
     // The paper means the kernel's own handler; without one, the closest measured kind is used.
@@ -128,7 +128,7 @@ fn interrupt_delay(source: &CostInput) -> Option<ScoreValue> {
     ))
 }
 
-fn message_latency(run: &CycleTestRunResult) -> Option<ScoreValue> {
+fn message_latency(run: &CycleTestRunResult) -> Option<ScoreValueWithBasis> {
     let slowest = run.nodes.iter().filter_map(|node| node.latency_ns).max()?;
     let basis = "half of the shortest message's round trip before the run, the median of the slowest \
                  node";

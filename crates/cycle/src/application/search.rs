@@ -4,8 +4,10 @@
 
 use std::time::Duration;
 
-use horolog_record::{CycleTestDetectionKind, CycleTestRunResult, CycleTestSearch, CycleTestTrial};
-use horolog_stats::{LossGoal, Search, SearchConfig, SearchStep, TrialOutcome};
+use horolog_record::{
+    CycleTestDetectionKind, CycleTestRunResult, CycleTestSearchResult, CycleTestTrial,
+};
+use horolog_stats::{GoalLossRatio, Search, SearchConfig, SearchStep, TrialOutcome};
 
 use super::run::{
     ApplicationTestError, ApplicationTestObserver, ApplicationTestOptions, ApplicationTestOutcome,
@@ -37,7 +39,7 @@ pub(super) struct ApplicationSearchOutcome {
     /// Latest run at the load that was found; `None` if none was found.
     pub(super) run: Option<ApplicationTestOutcome>,
     /// Result of the search.
-    pub(super) search: CycleTestSearch,
+    pub(super) search: CycleTestSearchResult,
     /// True if the user ended the search early.
     pub(super) is_interrupted: bool,
 }
@@ -94,7 +96,7 @@ pub(super) fn search(
     let best = runs.iter().rposition(|ran| is_found(ran.run.load));
     let best_run = best.map(|at| runs.swap_remove(at));
     let ApplicationSearchOptions { from, to, width, .. } = *search_options;
-    let result = CycleTestSearch { from, to, width, lower, upper, end, trials };
+    let result = CycleTestSearchResult { from, to, width, lower, upper, end, trials };
     Ok(ApplicationSearchOutcome {
         run: best_run,
         search: result,
@@ -113,7 +115,7 @@ fn config(search_options: &ApplicationSearchOptions, least_ns: u64, nominal: f64
         duration_sum: search_options.trial * 3,
         max_trials: TRIALS_MAX,
         time_budget: search_options.trial * TRIALS_MAX as u32,
-        ..SearchConfig::new(LossGoal::NDR, rates.0, rates.1)
+        ..SearchConfig::new(GoalLossRatio::NDR, rates.0, rates.1)
     }
 }
 

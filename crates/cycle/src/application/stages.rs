@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use horolog_record::CycleTestDetectionKind as Kind;
 use horolog_sys::clock::ClockMonotonic;
 use horolog_sys::datagram::{MsghdrBuffers, WaitMode};
-use horolog_sys::socket::Socket;
+use horolog_sys::socket::DatagramSocket;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
 use super::fault::NodeFaultInjector;
@@ -44,7 +44,7 @@ pub(super) struct PipelineWork<'a> {
 
 /// Receiver and classifier of the reports of simulated sources.
 struct SimulatedReportReceiver<'a> {
-    socket: Socket,
+    socket: DatagramSocket,
     sources: &'a [SocketAddr],
     intake: ReceivedReportClassifier,
     envelope: MsghdrBuffers,
@@ -63,7 +63,7 @@ impl<'a> PipelineWork<'a> {
         order: &'a ApplicationNodeOrder,
         (load, unit_ns): (SyntheticLoad, f64),
         link: Option<FaultInjectionMesh<'a>>,
-        (socket, sources): (Socket, &'a [SocketAddr]),
+        (socket, sources): (DatagramSocket, &'a [SocketAddr]),
         writer: &'a RefCell<RingWriter<'a>>,
         begin: Timestamp<Monotonic>,
     ) -> Self {

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use horolog_record::{
-    CycleTestDetectionKind as Kind, CycleTestFault, CycleTestFaultKind as FaultKind,
-    CycleTestFirstDetection, CycleTestStageTimes, CycleTestStateCounts, DetectionCount,
+    CycleTestDetectionKind as Kind, CycleTestFaultKind as FaultKind, CycleTestFaultResult,
+    CycleTestFirstDetection, CycleTestStageTimes, CycleTestStateResult, DetectionCount,
     DetectionCountByNode, Distribution,
 };
 use horolog_stats::Recorder;
@@ -261,8 +261,8 @@ impl<'a> ApplicationTestStats<'a> {
     }
 
     /// Returns the record of each state that had periods.
-    pub(super) fn states(&self) -> Vec<CycleTestStateCounts> {
-        let record = |(name, stats): &(&str, RunStateStats)| CycleTestStateCounts {
+    pub(super) fn states(&self) -> Vec<CycleTestStateResult> {
+        let record = |(name, stats): &(&str, RunStateStats)| CycleTestStateResult {
             name: (*name).to_owned(),
             periods: stats.periods,
             missed: stats.missed,
@@ -319,7 +319,7 @@ impl<'a> ApplicationTestStats<'a> {
 
     /// Returns the record of each fault: its injections and detections, the first detection and the
     /// recovery.
-    pub(super) fn faults(&self) -> Vec<CycleTestFault> {
+    pub(super) fn faults(&self) -> Vec<CycleTestFaultResult> {
         self.plan
             .faults
             .iter()
@@ -328,7 +328,7 @@ impl<'a> ApplicationTestStats<'a> {
             .collect()
     }
 
-    fn fault_record(&self, fault: &FaultSpec, stats: &FaultStats) -> CycleTestFault {
+    fn fault_record(&self, fault: &FaultSpec, stats: &FaultStats) -> CycleTestFaultResult {
         let seconds = |ns: u64| ns as f64 / 1e9;
         let source = fault.source.and_then(|at| self.plan.sources.get(usize::from(at)));
         let counted = |(kind, count): (&Kind, &i64)| {
@@ -345,7 +345,7 @@ impl<'a> ApplicationTestStats<'a> {
             })
         });
         let end_ns = stats.ended_ns.unwrap_or(fault.end_ns().saturating_add(fault.delay_ns));
-        CycleTestFault {
+        CycleTestFaultResult {
             kind: fault.kind,
             of: source.map(|source| source.name.clone()).or_else(|| fault.node.map(node_name)),
             at_s: seconds(fault.at_ns),

@@ -11,7 +11,7 @@ use horolog_record::Host;
 
 use super::NodeClockOffset;
 use super::message::{
-    ENTRIES_MAX, LeaderMessage, MEMBER_LINE_MAX, MemberMessage, PROTOCOL_VERSION, SharedTaskState,
+    ENTRIES_MAX, LeaderMessage, MEMBER_LINE_MAX, MemberMessage, PROTOCOL_VERSION, TaskStatus,
     parse_line,
 };
 use super::responder::NtpResponder;
@@ -54,7 +54,7 @@ pub(crate) struct RemoteNode {
     messages: Receiver<MemberMessage>,
     last_received: Instant,
     entries: Vec<Vec<PeriodEntry>>,
-    states: Vec<SharedTaskState>,
+    states: Vec<TaskStatus>,
     clocks: Vec<NodeClockOffset>,
     /// Reason for which the latest clock measurement failed, if it did.
     pub(crate) clock_unknown: Option<String>,
@@ -220,7 +220,7 @@ impl RemoteNode {
     pub(crate) fn send_order(&mut self, order: &NodeOrder) -> io::Result<()> {
         let tasks = order.set.tasks().len();
         self.entries = vec![Vec::new(); tasks];
-        self.states = vec![SharedTaskState::default(); tasks];
+        self.states = vec![TaskStatus::default(); tasks];
         (self.exit_reason, self.clock_unknown) = (None, None);
         self.clocks.clear();
         self.send_message(&LeaderMessage::Order(order.clone()))
@@ -329,7 +329,7 @@ impl RemoteNode {
         self.entries.get_mut(task).map(std::mem::take).unwrap_or_default()
     }
 
-    pub(crate) fn task_state(&self, task: usize) -> SharedTaskState {
+    pub(crate) fn task_state(&self, task: usize) -> TaskStatus {
         self.states.get(task).copied().unwrap_or_default()
     }
 

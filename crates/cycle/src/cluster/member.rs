@@ -16,7 +16,7 @@ use thiserror::Error;
 
 use super::NodeClockOffset;
 use super::message::{
-    ENTRIES_MAX, LeaderMessage, MemberMessage, PROTOCOL_VERSION, SharedTaskState, encode_entries,
+    ENTRIES_MAX, LeaderMessage, MemberMessage, PROTOCOL_VERSION, TaskStatus, encode_entries,
     parse_line,
 };
 use crate::entry::PeriodEntry;
@@ -305,22 +305,22 @@ impl MemberSession<'_> {
 }
 
 /// Returns the states with the present numbers of lost entries.
-fn with_losses(states: &[SharedTaskState], child: &NodeChildProcess) -> Vec<SharedTaskState> {
+fn with_losses(states: &[TaskStatus], child: &NodeChildProcess) -> Vec<TaskStatus> {
     let indexed_states = states.iter().enumerate();
-    let with_present_losses = |(at, state): (usize, &SharedTaskState)| {
-        let SharedTaskState { lost, lost_periods, .. } = child.task_state(at);
-        SharedTaskState { lost, lost_periods, ..*state }
+    let with_present_losses = |(at, state): (usize, &TaskStatus)| {
+        let TaskStatus { lost, lost_periods, .. } = child.task_state(at);
+        TaskStatus { lost, lost_periods, ..*state }
     };
     indexed_states.map(with_present_losses).collect()
 }
 
 #[derive(Clone, Copy)]
-struct ClockMonitor<'a> {
+struct ClockOffsetMeasurer<'a> {
     measure: &'a (dyn Fn() -> Result<NodeClockOffset, String> + Sync),
     injected_ns: i64,
 }
 
-impl ClockMonitor<'_> {
+impl ClockOffsetMeasurer<'_> {
     fn measure_message(&self) -> MemberMessage {
         match (self.measure)() {
             Ok(clock) => {
@@ -332,6 +332,6 @@ impl ClockMonitor<'_> {
     }
 }
 
-fn clock_monitor<'a>(member: &MemberOptions<'a>) -> ClockMonitor<'a> {
-    ClockMonitor { measure: member.measure_clock, injected_ns: member.clock_injected_ns }
+fn clock_monitor<'a>(member: &MemberOptions<'a>) -> ClockOffsetMeasurer<'a> {
+    ClockOffsetMeasurer { measure: member.measure_clock, injected_ns: member.clock_injected_ns }
 }

@@ -42,7 +42,7 @@ pub(crate) enum MemberMessage {
     /// Heartbeat, with the state of the tasks that entries do not carry.
     State {
         /// State of each task.
-        tasks: Vec<SharedTaskState>,
+        tasks: Vec<TaskStatus>,
         /// Exit reason of the node's process, if it has exited.
         ended: Option<String>,
     },
@@ -50,7 +50,7 @@ pub(crate) enum MemberMessage {
 
 /// State of a task in the shared memory of its node: values that entries do not carry.
 #[derive(Clone, Copy, Default, Debug, Serialize, Deserialize)]
-pub(crate) struct SharedTaskState {
+pub(crate) struct TaskStatus {
     pub(crate) is_over: bool,
     pub(crate) lost: u64,
     /// Number of lost entries that were of periods.

@@ -10,4 +10,4 @@ mod responder;
 pub(crate) use leader::{LeaderListener, RemoteNode};
 pub use member::{MemberError, MemberOptions, join};
 pub use message::NodeClockOffset;
-pub(crate) use message::SharedTaskState;
+pub(crate) use message::TaskStatus;

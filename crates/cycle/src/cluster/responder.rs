@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use horolog_sys::clock::ClockRealtime;
 use horolog_sys::datagram::{MsghdrBuffers, WaitMode, send_to};
-use horolog_sys::socket::Socket;
+use horolog_sys::socket::DatagramSocket;
 use horolog_time::{Clock, NtpShort, NtpTimestamp, Timestamp, Utc, measure_precision};
 use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header, LeapIndicator};
 
@@ -31,7 +31,7 @@ pub(crate) struct NtpResponder {
 impl NtpResponder {
     /// Starts replying on this address.
     pub(crate) fn start(local: SocketAddr) -> io::Result<Self> {
-        let socket = Socket::udp(local)?;
+        let socket = DatagramSocket::udp(local)?;
         socket.bind_to_host(local)?;
         socket.enable_receive_timestamps(false)?;
         socket.enable_unicast_detection(local)?;
@@ -63,7 +63,12 @@ impl Drop for NtpResponder {
     }
 }
 
-fn process_request(socket: &Socket, envelope: &mut MsghdrBuffers, bytes: &mut [u8], precision: i8) {
+fn process_request(
+    socket: &DatagramSocket,
+    envelope: &mut MsghdrBuffers,
+    bytes: &mut [u8],
+    precision: i8,
+) {
     let Ok(received) = envelope.receive(socket.as_fd(), bytes, WaitMode::NonBlocking) else {
         return;
     };

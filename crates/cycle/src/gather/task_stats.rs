@@ -1,7 +1,7 @@
 //! Stats of one task on one node: sums and distributions of its entries. Pure.
 
 use horolog_record::{
-    CycleSeriesPoint, CycleStateResult, Distribution, ParallelOverhead, PollingServerEvents,
+    CycleSeriesPoint, Distribution, ParallelOverhead, PollingServerResult, ProgramStateResult,
 };
 use horolog_stats::Recorder;
 
@@ -187,8 +187,8 @@ impl TaskStats {
     }
 
     /// Returns the record of the served events; `None` if the task is not a polling server.
-    pub(crate) fn served(&self) -> Option<PollingServerEvents> {
-        self.is_polling.then(|| PollingServerEvents {
+    pub(crate) fn served(&self) -> Option<PollingServerResult> {
+        self.is_polling.then(|| PollingServerResult {
             events: self.served.count(),
             backlog: self.backlog.into(),
             backlog_max: self.backlog_max.into(),
@@ -197,8 +197,8 @@ impl TaskStats {
     }
 
     /// Returns the record of each state of a program that had periods.
-    pub(crate) fn states(&self) -> Vec<CycleStateResult> {
-        let record = |state: &ProgramStateStats| CycleStateResult {
+    pub(crate) fn states(&self) -> Vec<ProgramStateResult> {
+        let record = |state: &ProgramStateStats| ProgramStateResult {
             name: state.name.clone(),
             periods: state.periods,
             missed: state.missed,

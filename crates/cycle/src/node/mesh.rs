@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use horolog_sys::clock::{ClockMonotonic, ClockRealtime};
 use horolog_sys::datagram::{self, MsghdrBuffers, WaitMode};
-use horolog_sys::socket::Socket;
+use horolog_sys::socket::DatagramSocket;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
 use super::datagram::{DatagramHeader, DatagramKind, HEADER_LEN};
@@ -65,7 +65,7 @@ impl PartialMessage {
 
 /// All nodes of a task, as one of them reaches them.
 pub(crate) struct Mesh {
-    socket: Socket,
+    socket: DatagramSocket,
     own_index: u16,
     addresses: Vec<SocketAddr>,
     peers: Vec<PeerState>,
@@ -75,8 +75,8 @@ pub(crate) struct Mesh {
 }
 
 /// Opens a socket that peers can reach at this address; returns it with its port.
-pub(crate) fn open_mesh_socket(local: SocketAddr) -> io::Result<(Socket, u16)> {
-    let socket = Socket::udp(local)?;
+pub(crate) fn open_mesh_socket(local: SocketAddr) -> io::Result<(DatagramSocket, u16)> {
+    let socket = DatagramSocket::udp(local)?;
     socket.bind(local)?;
     socket.set_receive_buffer(BUFFER_BYTES)?;
     let port = socket.local_address()?.port();
@@ -85,7 +85,7 @@ pub(crate) fn open_mesh_socket(local: SocketAddr) -> io::Result<(Socket, u16)> {
 
 impl Mesh {
     /// Creates the mesh of the nodes at these addresses; `own_index` is the index of this node.
-    pub(crate) fn new(socket: Socket, own_index: u16, addresses: Vec<SocketAddr>) -> Self {
+    pub(crate) fn new(socket: DatagramSocket, own_index: u16, addresses: Vec<SocketAddr>) -> Self {
         let peers = addresses.iter().map(|_| PeerState::default()).collect();
         let send_buffer = vec![0; HEADER_LEN + FRAGMENT_LEN];
         Self {
@@ -486,7 +486,7 @@ mod tests {
 
     fn meshes<const N: usize>() -> [Mesh; N] {
         let home = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let sockets: [(Socket, u16); N] =
+        let sockets: [(DatagramSocket, u16); N] =
             std::array::from_fn(|_| open_mesh_socket((home, 0).into()).unwrap());
         let addresses: Vec<_> = sockets.iter().map(|(_, port)| (home, *port).into()).collect();
         let mut own = 0;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use horolog_sys::clock::{ClockMonotonic, ClockRealtime};
 use horolog_sys::datagram::{self, MsghdrBuffers, WaitMode};
 use horolog_sys::message::ReceivedDatagramInfo;
-use horolog_sys::socket::Socket;
+use horolog_sys::socket::DatagramSocket;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
 use super::mesh::SuperstepId;
@@ -70,7 +70,7 @@ struct DelayedDatagram {
 
 impl MeshTestInstrument {
     /// Creates the instrument of a mesh of this number of nodes; `socket` is this node's.
-    pub(crate) fn new(socket: &Socket, nodes: usize) -> io::Result<Self> {
+    pub(crate) fn new(socket: &DatagramSocket, nodes: usize) -> io::Result<Self> {
         socket.enable_receive_timestamps(false)?;
         let (delayed, waiting) = mpsc::sync_channel(DELAYED_MAX);
         let sender = socket.try_clone()?;
@@ -108,7 +108,7 @@ impl MeshTestInstrument {
     /// Receives a datagram without waiting and notes its arrival.
     pub(super) fn receive(
         &mut self,
-        socket: &Socket,
+        socket: &DatagramSocket,
         bytes: &mut [u8],
     ) -> io::Result<ReceivedDatagramInfo> {
         let received = self.envelope.receive(socket.as_fd(), bytes, WaitMode::NonBlocking)?;
@@ -129,7 +129,7 @@ impl MeshTestInstrument {
 
 /// Sends delayed datagrams at their times (all at once if more than [`DELAYED_MAX`] wait), until
 /// the sending end of the channel is closed.
-fn send_delayed(socket: &Socket, delayed: &Receiver<DelayedDatagram>) {
+fn send_delayed(socket: &DatagramSocket, delayed: &Receiver<DelayedDatagram>) {
     let mut waiting: Vec<DelayedDatagram> = Vec::new();
     loop {
         let next = waiting.iter().map(|one| one.due).min();

@@ -23,11 +23,11 @@ use std::time::Duration;
 
 use command::PeriodicCommand;
 use horolog_conditions::MeasurementConditions;
-use horolog_record::TaskScheduling;
+use horolog_record::TaskSchedulingOutcome;
 use horolog_sys::affinity::{self, DeadlineReservation};
 use horolog_sys::clock::ClockMonotonic;
-use horolog_sys::shared_region::SharedRegion;
-use horolog_sys::socket::Socket;
+use horolog_sys::shared_region::MemfdSharedMemory;
+use horolog_sys::socket::DatagramSocket;
 use horolog_sys::zone::in_zone_of;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 use mesh::Mesh;
@@ -63,7 +63,7 @@ const PING_FREE_TIME: Span = Span::from_ms(20);
 pub fn serve() -> io::Result<()> {
     let mut input = io::stdin().lock();
     let order: NodeOrder = read_line(&mut input)?;
-    let region = SharedRegion::from_inherited(REGION)?;
+    let region = MemfdSharedMemory::from_inherited(REGION)?;
     let tasks = order.set.tasks().len();
     let shared = NodeSharedMemory::new(region.words(), tasks).ok_or(io::ErrorKind::InvalidInput)?;
     let conditions = MeasurementConditions::apply(order.hold_awake);
@@ -153,12 +153,12 @@ struct TaskContext<'a> {
 struct PreparedTask<'a> {
     work: PreparedWork<'a>,
     /// Socket for release packets, if packets release the task.
-    release_socket: Option<Socket>,
+    release_socket: Option<DatagramSocket>,
 }
 
 /// Work of a prepared task; supersteps have a socket for messages if they exchange any.
 enum PreparedWork<'a> {
-    Steps(Box<SuperstepWork>, Option<Socket>),
+    Steps(Box<SuperstepWork>, Option<DatagramSocket>),
     Server(PollingServer),
     Command(PeriodicCommand<'a>),
     Program(Box<MarkedProgram<'a>>),
@@ -255,7 +255,7 @@ impl<'a> TaskContext<'a> {
     }
 
     /// Opens the socket for messages of other nodes, if there are others and the task communicates.
-    fn open_message_socket(&self) -> io::Result<Option<(Socket, u16)>> {
+    fn open_message_socket(&self) -> io::Result<Option<(DatagramSocket, u16)>> {
         let TaskWork::Steps(steps) = &self.task.work else { return Ok(None) };
         let communicates = steps.iter().any(|step| step.message.is_some() || step.barrier);
         (communicates && self.order.nodes > 1)
@@ -374,7 +374,7 @@ pub(crate) fn schedule(
     requested: SchedulingSpec,
     reset_on_fork: bool,
     reservation: Option<DeadlineReservation>,
-) -> TaskScheduling {
+) -> TaskSchedulingOutcome {
     let SchedulingSpec { policy, priority, core } = requested;
     let result = match policy {
         Policy::Other => Ok(()),
@@ -390,7 +390,7 @@ pub(crate) fn schedule(
     let error = result.err().map(|error| error.to_string());
     let applied = if error.is_some() { Policy::Other } else { policy };
     let priority = if applied.has_priority() { priority } else { 0 };
-    TaskScheduling { requested: policy, policy: applied, priority, core, error }
+    TaskSchedulingOutcome { requested: policy, policy: applied, priority, core, error }
 }
 
 #[cfg(test)]

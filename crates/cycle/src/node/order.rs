@@ -4,7 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use horolog_record::{CycleMeasurementCost, HostConditions, TaskScheduling};
+use horolog_record::{CycleMeasurementCost, HostConditions, TaskSchedulingOutcome};
 use horolog_sys::zone::in_zone_of;
 use serde::{Deserialize, Serialize};
 
@@ -83,7 +83,7 @@ pub struct NodeReady {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TaskReady {
     /// Scheduling of the task's thread.
-    pub scheduling: TaskScheduling,
+    pub scheduling: TaskSchedulingOutcome,
     /// Measured cost of measuring: of a clock reading, and of a period without work.
     pub cost: CycleMeasurementCost,
     /// Duration of one unit of the built-in load, in ns; `None` if the task does not use the load.
@@ -114,9 +114,9 @@ pub enum FirstRelease {
     Monotonic(i64),
     /// UTC, in ns since 1970.
     Utc(i64),
-    /// Delay after this command; packets release the first and every later period.
+    /// Delay after the start command; packets release the first and every later period.
     Signalled {
-        /// Delay from this command to the first packet, in ns.
+        /// Delay from the start command to the first packet, in ns.
         in_ns: u64,
         /// Token in the packets of this run.
         token: u64,

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use horolog_sys::clock::ClockMonotonic;
 use horolog_sys::datagram::{MsghdrBuffers, WaitMode};
-use horolog_sys::socket::Socket;
+use horolog_sys::socket::DatagramSocket;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
 use super::datagram::{DatagramHeader, DatagramKind, HEADER_LEN};
-use super::periods::{Release, ReleaseSource, ReleaseWaitOutcome};
+use super::periods::{PeriodRelease, ReleaseSource, ReleaseWaitOutcome};
 use super::system_clock::SystemClockConverter;
 
 /// Interval at which a waiting task checks whether the run has ended.
@@ -24,8 +24,8 @@ const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 const LAST_PACKET_WAIT: Span = Span::from_ms(1_000);
 
 /// Opens the socket for the packets of a task; returns it with its port.
-pub(crate) fn open_release_socket(local: SocketAddr) -> io::Result<(Socket, u16)> {
-    let socket = Socket::udp(local)?;
+pub(crate) fn open_release_socket(local: SocketAddr) -> io::Result<(DatagramSocket, u16)> {
+    let socket = DatagramSocket::udp(local)?;
     socket.bind(local)?;
     socket.enable_receive_timestamps(false)?;
     socket.set_receive_buffer(RECEIVE_BUFFER_BYTES)?;
@@ -36,7 +36,7 @@ pub(crate) fn open_release_socket(local: SocketAddr) -> io::Result<(Socket, u16)
 
 /// Source of a task's releases: the arrivals of packets.
 pub(crate) struct PacketReleaseSource<'a> {
-    socket: Socket,
+    socket: DatagramSocket,
     envelope: MsghdrBuffers,
     clock: SystemClockConverter,
     token: u64,
@@ -47,7 +47,7 @@ pub(crate) struct PacketReleaseSource<'a> {
 impl<'a> PacketReleaseSource<'a> {
     /// Uses packets that carry `token`; the last one is expected at `last_expected`.
     pub(crate) fn new(
-        socket: Socket,
+        socket: DatagramSocket,
         token: u64,
         last_expected: Timestamp<Monotonic>,
         stop: &'a AtomicU64,
@@ -85,7 +85,7 @@ impl ReleaseSource for PacketReleaseSource<'_> {
                 Some((Some(released), due)) if released >= period => {
                     let begun = ClockMonotonic.now().max(due);
                     let is_overrun = due < requested_at;
-                    return ReleaseWaitOutcome::Release(Release {
+                    return ReleaseWaitOutcome::Release(PeriodRelease {
                         period: released,
                         released_at: due,
                         started_at: begun,
@@ -138,7 +138,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(1));
             if matches!(
                 pace.release(3),
-                ReleaseWaitOutcome::Release(Release { is_overrun: true, .. })
+                ReleaseWaitOutcome::Release(PeriodRelease { is_overrun: true, .. })
             ) {
                 break;
             }

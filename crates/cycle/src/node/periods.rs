@@ -35,7 +35,7 @@ pub(crate) trait ReleaseSource {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ReleaseWaitOutcome {
     /// Release of a period.
-    Release(Release),
+    Release(PeriodRelease),
     /// The run is stopped.
     Stopped,
     /// The source has no further releases.
@@ -44,7 +44,7 @@ pub(crate) enum ReleaseWaitOutcome {
 
 /// Release of a period, and the start of its work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Release {
+pub(crate) struct PeriodRelease {
     /// Number of the period, from 0.
     pub(crate) period: u64,
     /// Instant of the release.
@@ -55,7 +55,7 @@ pub(crate) struct Release {
     pub(crate) is_overrun: bool,
 }
 
-/// Clock with releases that are known in advance, and the wait for them.
+/// Clock of a task whose release instants are known in advance, and the wait for them.
 pub(crate) trait ReleaseTimer {
     /// Returns the instant of a period's release.
     fn release_time(&mut self, period: u64) -> Timestamp<Monotonic>;
@@ -83,7 +83,7 @@ impl<T: ReleaseTimer> ReleaseSource for T {
         if self.is_stopped() {
             return ReleaseWaitOutcome::Stopped;
         }
-        ReleaseWaitOutcome::Release(Release { period, released_at, started_at, is_overrun })
+        ReleaseWaitOutcome::Release(PeriodRelease { period, released_at, started_at, is_overrun })
     }
 
     fn now(&mut self) -> Timestamp<Monotonic> {
@@ -184,7 +184,7 @@ pub(crate) fn run(
                 ..PeriodEntry::new(PeriodEntryKind::NotReleased, next)
             });
         }
-        let ReleaseWaitOutcome::Release(Release {
+        let ReleaseWaitOutcome::Release(PeriodRelease {
             period: number,
             released_at,
             started_at,
@@ -440,7 +440,7 @@ mod tests {
             let released = self.0.remove(0);
             assert!(released >= cycle);
             let (due, begun) = (self.1, self.1);
-            ReleaseWaitOutcome::Release(Release {
+            ReleaseWaitOutcome::Release(PeriodRelease {
                 period: released,
                 released_at: due,
                 started_at: begun,

@@ -24,7 +24,7 @@ pub const fn region_words(tasks: usize) -> usize {
     HEADER_WORDS + tasks * TASK_WORDS
 }
 
-/// View of the shared memory, for either side.
+/// View of the memory that a node's process shares with its collector; both sides use it.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeSharedMemory<'a>(&'a [AtomicU64]);
 

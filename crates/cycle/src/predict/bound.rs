@@ -23,7 +23,7 @@ use horolog_record::{
 use super::cost::{CoreCosts, HostCosts};
 use super::demand::{DemandSegment, PeriodDemand};
 use super::window::{FixedPointWindow, NoFixedPoint, RecurringWork, safe_window};
-use super::{PredictError, PredictedHost, published};
+use super::{PredictError, PredictedHostConfig, published};
 use crate::task::{Policy, Task, TaskSet};
 
 /// Number of context switches for each dispatch of a task: to it, and away from it.
@@ -32,7 +32,7 @@ const SWITCHES: u64 = 2;
 /// Tasks of a prediction with their demands and costs, and the host.
 pub(super) struct AnalysedTaskSet<'a> {
     pub(super) task_demands: Vec<TaskDemand<'a>>,
-    pub(super) host: PredictedHost,
+    pub(super) host: PredictedHostConfig,
 }
 
 /// Task, its demand, and the costs of its core.
@@ -85,7 +85,7 @@ impl<'a> AnalysedTaskSet<'a> {
     pub(super) fn new(
         set: &'a TaskSet,
         costs: &HostCosts,
-        machine: PredictedHost,
+        machine: PredictedHostConfig,
     ) -> Result<Self, PredictError> {
         let row = |task: &'a Task| {
             let demand = PeriodDemand::from_task(task, costs, machine.nodes)?;

@@ -13,7 +13,7 @@ pub struct HostCosts {
 
 /// Latency of a message, in ns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct MessageLatency {
+pub(super) struct SafeAndPublishedLatency {
     /// Round-trip time, which the latency in neither direction exceeds.
     pub(super) safe_ns: u64,
     /// Half of the round-trip time, as in the paper.
@@ -98,7 +98,7 @@ impl HostCosts {
     /// Returns the latency of a message of this length: the largest latency of measured messages up
     /// to the shortest measured length that is at least as long. A message longer than all measured
     /// ones counts as several of the longest, in sequence. `None` if no message was measured.
-    pub(super) fn message_latency(&self, bytes: u64) -> Option<MessageLatency> {
+    pub(super) fn message_latency(&self, bytes: u64) -> Option<SafeAndPublishedLatency> {
         let length = |cost: &CyclePredictCost| cost.bytes.unwrap_or(0);
         let messages = || self.list.iter().filter(|cost| cost.kind == Kind::Message);
         let longer = messages().map(length).filter(|length| *length >= bytes).min();
@@ -106,7 +106,7 @@ impl HostCosts {
         let pieces = bytes.div_ceil(measured).max(1);
         let up_to = || messages().filter(|cost| length(cost) <= measured);
         let longest = |of: fn(&CyclePredictCost) -> u64| up_to().map(of).max().unwrap_or(0);
-        Some(MessageLatency {
+        Some(SafeAndPublishedLatency {
             safe_ns: longest(|cost| cost.ns).saturating_mul(pieces),
             half_ns: longest(|cost| cost.half_ns.unwrap_or(cost.ns)).saturating_mul(pieces),
         })

@@ -1,7 +1,7 @@
 //! Demand of a task in one period by equation (2) of the paper (see [`super`]): computation,
 //! communication and barrier of each superstep. An unknown value is reported and never estimated.
 
-use super::cost::{HostCosts, MessageLatency};
+use super::cost::{HostCosts, SafeAndPublishedLatency};
 use super::{PredictError, SafeAndPublishedValue};
 use crate::task::{ComputeAmount, MessageDestination, Superstep, SuperstepMessage, Task, TaskWork};
 
@@ -144,7 +144,7 @@ impl PeriodDemandCalculator<'_> {
     /// single message.
     fn message_latency(&self, message: SuperstepMessage) -> Result<SafeAndPublishedValue, String> {
         let SuperstepMessage { bytes, to } = message;
-        let MessageLatency { safe_ns, half_ns } = self
+        let SafeAndPublishedLatency { safe_ns, half_ns } = self
             .costs
             .message_latency(bytes)
             .ok_or_else(|| format!("the duration of a message of {bytes} bytes is unknown"))?;
@@ -158,7 +158,7 @@ impl PeriodDemandCalculator<'_> {
     /// Returns the latency of a barrier: a short message from every other node to one, and one back
     /// to each.
     fn barrier_latency(&self) -> Result<SafeAndPublishedValue, String> {
-        let MessageLatency { safe_ns, half_ns } = self
+        let SafeAndPublishedLatency { safe_ns, half_ns } = self
             .costs
             .message_latency(1)
             .ok_or_else(|| "the duration of a barrier is unknown without messages".to_owned())?;

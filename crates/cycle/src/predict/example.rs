@@ -7,7 +7,7 @@ use horolog_record::{
 };
 
 use super::cost::tests::{cost, every, message};
-use super::{HostCosts, PredictedHost, predict};
+use super::{HostCosts, PredictedHostConfig, predict};
 use crate::task::TaskSet;
 
 const PAGE: &str = include_str!("../../../../docs/cycle-predict.md");
@@ -43,7 +43,7 @@ fn the_figures_of_the_page_are_those_that_come_out() {
     let (_, rest) = PAGE.split_once("```toml\n").unwrap();
     let (text, _) = rest.split_once("```").unwrap();
     let set = TaskSet::parse(text).unwrap();
-    let machine = PredictedHost { nodes: 2, cores: 2, real_time_share: None };
+    let machine = PredictedHostConfig { nodes: 2, cores: 2, real_time_share: None };
     let all = predict(&set, &HostCosts::new(costs()), machine).unwrap().tasks;
     let mut rows = vec![format!("| bound | {} | in all |", Term::ALL.map(Term::name).join(" | "))];
     for task in &all {

@@ -269,7 +269,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::predict::{HostCosts, PredictedHost, predict};
+    use crate::predict::{HostCosts, PredictedHostConfig, predict};
 
     fn times(max: u64) -> Value {
         json!({
@@ -326,7 +326,7 @@ mod tests {
     #[test]
     fn a_run_supplies_execution_times_and_is_compared_with_the_bounds() {
         let set = TaskSet::parse(TWO).unwrap();
-        let machine = PredictedHost { nodes: 1, cores: 1, real_time_share: None };
+        let machine = PredictedHostConfig { nodes: 1, cores: 1, real_time_share: None };
         assert!(predict(&set, &HostCosts::default(), machine).is_err());
         let runs = runs();
         let known = runs.with_measured_execution(&set).unwrap();
@@ -344,7 +344,7 @@ mod tests {
     /// What is told where this is predicted instead.
     fn mismatches(file: &str) -> Vec<String> {
         let set = TaskSet::parse(file).unwrap();
-        let machine = PredictedHost { nodes: 1, cores: 1, real_time_share: None };
+        let machine = PredictedHostConfig { nodes: 1, cores: 1, real_time_share: None };
         let known =
             TaskSet::parse(&file.replace("command = [\"x\"]", "compute = \"9ms\"")).unwrap();
         let mut tasks = predict(&known, &HostCosts::default(), machine).unwrap().tasks;

@@ -35,9 +35,9 @@ pub use source::{CostInput, CostSourceResult};
 use crate::task::TaskSet;
 use bound::AnalysedTaskSet;
 
-/// Host for which a prediction is made.
+/// Number of nodes, cores and real-time limit for which a prediction is made.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct PredictedHost {
+pub struct PredictedHostConfig {
     /// Number of nodes that run the set and exchange messages.
     pub nodes: u32,
     /// Number of cores of each node.
@@ -92,7 +92,7 @@ struct SafeAndPublishedValue {
 pub fn predict(
     set: &TaskSet,
     costs: &HostCosts,
-    host: PredictedHost,
+    host: PredictedHostConfig,
 ) -> Result<Prediction, PredictError> {
     let plan = AnalysedTaskSet::new(set, costs, host)?;
     let tasks = plan.bounds();

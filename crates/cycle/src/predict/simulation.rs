@@ -6,7 +6,7 @@ use horolog_record::{CyclePredictCost, CyclePredictCostKind as Kind};
 use horolog_time::SplitMix64;
 use proptest::prelude::*;
 
-use super::PredictedHost;
+use super::PredictedHostConfig;
 use super::cost::HostCosts;
 use super::demand::PeriodDemand;
 use super::tests::{costs, predicted, tasks};
@@ -74,7 +74,7 @@ impl<'a> TaskSimulation<'a> {
     fn new(
         tasks: &'a [Task],
         costs: &[CyclePredictCost],
-        machine: PredictedHost,
+        machine: PredictedHostConfig,
         (seed, is_extreme): (u64, bool),
     ) -> Self {
         let mut random = SplitMix64::new(seed);
@@ -281,7 +281,7 @@ proptest! {
         tasks in tasks(), costs in costs(), nodes in 1..4_u32, cores in 1..3_usize, seed: u64,
         is_extreme: bool,
     ) {
-        let machine = PredictedHost { nodes, cores, real_time_share: None };
+        let machine = PredictedHostConfig { nodes, cores, real_time_share: None };
         let tasks: Vec<Task> = tasks
             .into_iter()
             .map(|mut task| {

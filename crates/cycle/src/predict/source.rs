@@ -108,10 +108,12 @@ impl CostSourceResult {
 #[must_use]
 pub fn extract_costs(sources: &[CostInput], worst: Worst) -> HostCosts {
     let tick = sources.iter().find_map(|source| match &source.measured {
-        CostSourceResult::Clock(clock) => clock.tick.hz.filter(|hz| *hz > 0).map(|hz| Tick {
-            every_ns: SECOND_NS / u64::from(hz),
-            description: format!("{hz} ticks a second ({})", source.name),
-        }),
+        CostSourceResult::Clock(clock) => {
+            clock.tick.hz.filter(|hz| *hz > 0).map(|hz| SchedulerTick {
+                every_ns: SECOND_NS / u64::from(hz),
+                description: format!("{hz} ticks a second ({})", source.name),
+            })
+        }
         _ => None,
     });
     let of = |source: &CostInput| {
@@ -128,7 +130,7 @@ pub fn extract_costs(sources: &[CostInput], worst: Worst) -> HostCosts {
 }
 
 /// Scheduler tick: its interval, and a description.
-struct Tick {
+struct SchedulerTick {
     every_ns: u64,
     description: String,
 }
@@ -204,7 +206,7 @@ impl CostExtractor<'_> {
     fn interrupt_costs(
         &self,
         result: &HostInterruptResult,
-        tick: Option<&Tick>,
+        tick: Option<&SchedulerTick>,
     ) -> Vec<CyclePredictCost> {
         let of = |core: &OsNoise| {
             let mut costs = self.tick_cost(core, tick);
@@ -219,8 +221,8 @@ impl CostExtractor<'_> {
     /// Returns the cost of the tick, taken to be as long as the median gap, but no longer than the
     /// longest gap that no thread caused; longer ticks are in the classes of gaps. Without such
     /// gaps, it is the threshold of a gap. Empty if the interval of the tick is unknown.
-    fn tick_cost(&self, core: &OsNoise, tick: Option<&Tick>) -> Vec<CyclePredictCost> {
-        let Some(Tick { every_ns, description: figure }) = tick else { return Vec::new() };
+    fn tick_cost(&self, core: &OsNoise, tick: Option<&SchedulerTick>) -> Vec<CyclePredictCost> {
+        let Some(SchedulerTick { every_ns, description: figure }) = tick else { return Vec::new() };
         let gaps = core.gap_ns.as_ref().filter(|_| core.by_others.gaps > 0);
         let (ns, length) = match gaps {
             Some(gaps) => (gaps.p50.min(core.by_others.max_ns), "as long as the median gap"),
@@ -242,7 +244,7 @@ impl CostExtractor<'_> {
         core: &OsNoise,
         kind: Kind,
         of_kind: OsNoiseGapSummary,
-        tick: Option<&Tick>,
+        tick: Option<&SchedulerTick>,
     ) -> Vec<CyclePredictCost> {
         let Some(all) = &core.gap_ns else { return Vec::new() };
         let mut remaining = of_kind.gaps;

@@ -16,8 +16,8 @@ use crate::task::{
 };
 
 pub(super) const MS: u64 = 1_000_000;
-pub(super) const ONE_CORE: PredictedHost =
-    PredictedHost { nodes: 1, cores: 1, real_time_share: None };
+pub(super) const ONE_CORE: PredictedHostConfig =
+    PredictedHostConfig { nodes: 1, cores: 1, real_time_share: None };
 
 fn task(name: &str, priority: u8, period: u64, worst: u64) -> Task {
     Task {
@@ -45,7 +45,7 @@ fn set_d() -> Vec<Task> {
 pub(super) fn predicted(
     tasks: &[Task],
     costs: &[CyclePredictCost],
-    machine: PredictedHost,
+    machine: PredictedHostConfig,
 ) -> Prediction {
     let set = TaskSet::new(tasks.to_vec()).unwrap();
     predict(&set, &HostCosts::new(costs.to_vec()), machine).unwrap()
@@ -118,7 +118,7 @@ fn tasks_of_other_cores_do_not_matter() {
     let mut tasks = set_d();
     tasks[0].schedule.core = Some(1);
     assert_eq!(responses(&tasks, &[]), [Some(3), Some(3), Some(8)]);
-    let many = PredictedHost { cores: 2, ..ONE_CORE };
+    let many = PredictedHostConfig { cores: 2, ..ONE_CORE };
     // One that may run anywhere is met everywhere, and may come from the other core late:
     // b: 3 + ceil((12 + 7)/7) 3 = 12.
     tasks[0].schedule.core = None;
@@ -136,7 +136,7 @@ fn what_rests_on_a_late_task_of_all_cores_has_no_bound() {
     for task in &mut tasks {
         task.schedule.core = None;
     }
-    let all = predicted(&tasks, &[], PredictedHost { cores: 2, ..ONE_CORE });
+    let all = predicted(&tasks, &[], PredictedHostConfig { cores: 2, ..ONE_CORE });
     let verdicts: Vec<_> = all.tasks.iter().map(|task| task.verdict).collect();
     assert_eq!(verdicts, [Verdict::Unschedulable; 3]);
     assert!(all.tasks[1].reason.as_ref().unwrap().contains("misses its deadline"));
@@ -175,7 +175,7 @@ fn windows_of_a_task_that_waits_are_summed_up() {
     waiting.work = TaskWork::Steps(vec![step(5, true), step(5, false)]);
     waiting.worst_ns = None;
     let tasks = [waiting, task("a", 2, 10, 2)];
-    let two = PredictedHost { nodes: 2, ..ONE_CORE };
+    let two = PredictedHostConfig { nodes: 2, ..ONE_CORE };
     let costs = [message(64, MS, MS / 2)];
     let all = predicted(&tasks, &costs, two).tasks;
     // 5 + 2 for the barrier + ceil(w/10) 2 = 9, and 5 + 2 = 7.
@@ -210,12 +210,12 @@ fn the_basis_of_a_bound_is_reported() {
         found.contains(&FindingCode::CoreOverloaded)
             && found.contains(&FindingCode::TaskUnschedulable)
     );
-    let throttled = PredictedHost { real_time_share: Some(0.3), ..ONE_CORE };
+    let throttled = PredictedHostConfig { real_time_share: Some(0.3), ..ONE_CORE };
     assert_eq!(codes(&set_d()[..1], &all, throttled), [FindingCode::RealTimeThrottled]);
     let mut other = set_d();
     other.truncate(1);
     other[0].schedule = SchedulingSpec { policy: Policy::Other, priority: 0, core: None };
-    let machine = PredictedHost { cores: 4, ..ONE_CORE };
+    let machine = PredictedHostConfig { cores: 4, ..ONE_CORE };
     assert_eq!(codes(&other, &all, machine), [FindingCode::BoundConditional; 2]);
     other[0].schedule.core = Some(3);
     assert!(codes(&other, &all, machine).contains(&FindingCode::CostUncertain));
@@ -296,7 +296,7 @@ proptest! {
     fn the_safe_bound_is_no_shorter_than_the_printed_form(
         tasks in tasks(), costs in costs(), nodes in 1..4_u32, cores in 1..3_usize,
     ) {
-        let machine = PredictedHost { nodes, cores, real_time_share: None };
+        let machine = PredictedHostConfig { nodes, cores, real_time_share: None };
         for task in predicted(&tasks, &costs, machine).tasks {
             // By density there is no sum that could be compared.
             let Some(safe) = task.safe.filter(|safe| safe.rounds > 0) else { continue };
@@ -312,7 +312,7 @@ proptest! {
         tasks in tasks(), costs in costs(), which in 0..5_usize, nodes in 1..4_u32,
         cores in 1..3_usize,
     ) {
-        let machine = PredictedHost { nodes, cores, real_time_share: None };
+        let machine = PredictedHostConfig { nodes, cores, real_time_share: None };
         let before = predicted(&tasks, &costs, machine).tasks;
         let mut longer = costs.clone();
         longer[which].ns += 10_000;

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use horolog_sys::namespace::die_with_parent;
 use horolog_sys::process::ProcessHandle;
-use horolog_sys::shared_region::SharedRegion;
+use horolog_sys::shared_region::MemfdSharedMemory;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::cluster::SharedTaskState;
+use crate::cluster::TaskStatus;
 use crate::entry::{ENTRY_WORDS, PeriodEntry};
 use crate::node::{LINE_MAX, NodeReady, NodeReply, NodeSharedMemory, REGION, region_words};
 use crate::ring::RingReader;
@@ -62,7 +62,7 @@ pub(crate) fn receive_until<T>(
 #[derive(Debug)]
 pub(crate) struct NodeChildProcess<A = NodeReply> {
     process: process::Child,
-    region: SharedRegion,
+    region: MemfdSharedMemory,
     tasks: usize,
     reply: Receiver<A>,
     exit_status: Option<ExitStatus>,
@@ -76,7 +76,7 @@ impl<A: DeserializeOwned + Send + 'static> NodeChildProcess<A> {
         order: &impl Serialize,
         tasks: usize,
     ) -> io::Result<Self> {
-        let region = SharedRegion::create(region_words(tasks))?;
+        let region = MemfdSharedMemory::create(region_words(tasks))?;
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
         // Own process group: Ctrl-C at the terminal reaches only the collector, which ends the
@@ -182,10 +182,10 @@ impl<A> NodeChildProcess<A> {
     }
 
     /// Returns the state of a task that its entries do not carry.
-    pub(crate) fn task_state(&self, task: usize) -> SharedTaskState {
+    pub(crate) fn task_state(&self, task: usize) -> TaskStatus {
         let shared = self.shared();
         let reader = RingReader::new(shared.ring(task));
-        SharedTaskState {
+        TaskStatus {
             is_over: shared.has_task_ended(task),
             lost: reader.as_ref().map_or(0, RingReader::lost_count),
             lost_periods: reader.as_ref().map_or(0, RingReader::lost_period_count),

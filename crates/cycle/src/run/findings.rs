@@ -2,11 +2,11 @@
 
 use horolog_conditions::{self as conditions, REAL_TIME_ADVICE, finding};
 use horolog_record::{
-    CycleNodeResult, CycleResult, CycleRunResult, CycleSharedTaskResult, CycleTaskResult, Finding,
-    FindingCode, ReleaseSignal, Severity,
+    CycleConfigurationResult, CycleNodeResult, CycleResult, CycleSharedTaskResult, CycleTaskResult,
+    Finding, FindingCode, ReleaseSignal, Severity,
 };
 
-use super::single_run::{MissingPeriods, RunEndReason};
+use super::single_run::{MissingPeriodCounts, RunEndReason};
 
 pub(super) mod clocks;
 
@@ -19,7 +19,7 @@ const STRAGGLER_WAIT_SHARE: f64 = 0.1;
 
 pub(super) fn findings(
     result: &CycleResult,
-    (endings, missing_periods): (&[RunEndReason], &[MissingPeriods]),
+    (endings, missing_periods): (&[RunEndReason], &[MissingPeriodCounts]),
     planned: usize,
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -159,8 +159,8 @@ fn add_timeout_findings(result: &CycleResult, findings: &mut Vec<Finding>) {
 }
 
 /// Returns the finding about planned periods that were not run.
-fn missing_periods_finding(missing_periods: &MissingPeriods) -> Finding {
-    let MissingPeriods { node, task, planned, missing: lacks } = missing_periods;
+fn missing_periods_finding(missing_periods: &MissingPeriodCounts) -> Finding {
+    let MissingPeriodCounts { node, task, planned, missing: lacks } = missing_periods;
     finding(
         FindingCode::PeriodsNotRun,
         Severity::Error,
@@ -200,7 +200,7 @@ fn failure_reason(task: &CycleTaskResult) -> String {
 /// Adds a finding for each shared task with a straggler: the node that was the last in most
 /// periods, if the others waited long for it.
 fn add_straggler_findings(
-    run: &CycleRunResult,
+    run: &CycleConfigurationResult,
     signal: ReleaseSignal,
     findings: &mut Vec<Finding>,
 ) {
@@ -237,7 +237,7 @@ fn add_straggler_findings(
 }
 
 /// Returns the period of a task, in ns; `None` if no node has the task.
-fn period_ns(run: &CycleRunResult, task: &str) -> Option<f64> {
+fn period_ns(run: &CycleConfigurationResult, task: &str) -> Option<f64> {
     let mut tasks = run.nodes.iter().flat_map(|node| &node.tasks);
     tasks.find(|one| one.name == task).map(|one| one.period_ns as f64)
 }
@@ -245,7 +245,7 @@ fn period_ns(run: &CycleRunResult, task: &str) -> Option<f64> {
 /// Returns the cause and the advice if the clock of the straggler is behind that of another node by
 /// at least half of the wait: each node releases its periods by its own clock.
 fn lagging_clock_cause(
-    run: &CycleRunResult,
+    run: &CycleConfigurationResult,
     straggler: usize,
     shared: &CycleSharedTaskResult,
 ) -> Option<(String, &'static str)> {
@@ -269,7 +269,7 @@ fn lagging_clock_cause(
 /// Returns the cause and the advice if the straggler and other nodes on this host are pinned to one
 /// core for a task.
 fn shared_core_cause(
-    run: &CycleRunResult,
+    run: &CycleConfigurationResult,
     straggler: usize,
     task: &str,
 ) -> Option<(String, &'static str)> {
@@ -369,7 +369,7 @@ mod tests {
         shared.task = run.nodes[0].tasks[0].name.clone();
         (shared.periods, shared.straggler_periods) = (100, vec![1, 99]);
         (shared.waited_ns, shared.span_ns) = (4e6, 9e6);
-        let finding_text = |run: &CycleRunResult, signal| {
+        let finding_text = |run: &CycleConfigurationResult, signal| {
             let mut findings = Vec::new();
             add_straggler_findings(run, signal, &mut findings);
             let one = findings.pop().unwrap();

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use horolog_record::{
-    CYCLE_SCHEMA, CycleResult, CycleRunResult, CycleSpeedup, Host, ReleaseSignal,
+    CYCLE_SCHEMA, CycleConfigurationResult, CycleResult, CycleSpeedup, Host, ReleaseSignal,
     TaskSchedulingPolicy, rfc3339_now,
 };
 use thiserror::Error;
@@ -25,7 +25,7 @@ use crate::cluster::{LeaderListener, RemoteNode};
 use crate::task::TaskSet;
 use findings::clocks;
 pub use log::{LOG_HEADER, PeriodLogLine};
-use single_run::{RunEndReason, SingleRun};
+use single_run::{RunEndReason, SingleRunInProgress};
 
 /// Largest number of nodes of a run.
 pub const NODES_MAX: u16 = 256;
@@ -221,7 +221,7 @@ pub fn run(options: &RunOptions, observer: &mut dyn RunObserver) -> Result<Cycle
         }
         let set = task_set_for(options, *policy, *nodes);
         let mut single_run =
-            match SingleRun::start(options, &set, *nodes, members.members(), &|| {
+            match SingleRunInProgress::start(options, &set, *nodes, members.members(), &|| {
                 observer.is_stop_requested()
             }) {
                 Ok(single_run) => single_run,
@@ -275,7 +275,7 @@ fn task_set_for(options: &RunOptions, policy: Option<TaskSchedulingPolicy>, node
 
 /// Returns the speedup of each run over the one with the fewest nodes under the same policy, for
 /// the first task that all nodes share.
-fn speedups(runs: &[CycleRunResult]) -> Vec<CycleSpeedup> {
+fn speedups(runs: &[CycleConfigurationResult]) -> Vec<CycleSpeedup> {
     let mut policies: Vec<_> = runs.iter().map(|run| run.policy).collect();
     policies.dedup();
     let of = |policy: &Option<TaskSchedulingPolicy>| {
@@ -287,11 +287,11 @@ fn speedups(runs: &[CycleRunResult]) -> Vec<CycleSpeedup> {
 }
 
 fn speedups_of(
-    runs: &[&CycleRunResult],
+    runs: &[&CycleConfigurationResult],
     task: &str,
     policy: Option<TaskSchedulingPolicy>,
 ) -> Vec<CycleSpeedup> {
-    let span_ns = |run: &CycleRunResult| {
+    let span_ns = |run: &CycleConfigurationResult| {
         let shared = run.shared.iter().find(|shared| shared.task == task);
         let single_node = || {
             let [node] = &run.nodes[..] else { return None };
@@ -377,7 +377,11 @@ mod tests {
     const GOLDEN: &str = include_str!("../../../record/samples/cycle.json");
 
     /// A run of so many nodes under a policy, whose task took so long.
-    fn run(policy: Option<TaskSchedulingPolicy>, nodes: usize, span_ns: f64) -> CycleRunResult {
+    fn run(
+        policy: Option<TaskSchedulingPolicy>,
+        nodes: usize,
+        span_ns: f64,
+    ) -> CycleConfigurationResult {
         let golden: CycleResult = serde_json::from_str(GOLDEN).unwrap();
         let mut run = golden.runs.into_iter().next().unwrap();
         let mut node = run.nodes.swap_remove(0);
@@ -392,7 +396,7 @@ mod tests {
             run.shared.clear();
         }
         run.shared.iter_mut().for_each(|shared| shared.span_ns = span_ns);
-        CycleRunResult { policy, ..run }
+        CycleConfigurationResult { policy, ..run }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use horolog_sys::zone::zone_index;
 
 use super::child::NodeChildProcess;
 use super::{RunError, RunOptions};
-use crate::cluster::{RemoteNode, SharedTaskState};
+use crate::cluster::{RemoteNode, TaskStatus};
 use crate::entry::PeriodEntry;
 use crate::gather::task_stats::TaskStats;
 use crate::node::{NodeOrder, NodeReady, NodeStartCommand, TaskFailure, TaskReady};
@@ -42,7 +42,7 @@ enum NodeConnection<'a> {
 
 /// Index of a node, number of nodes, and address at which the peers reach it.
 #[derive(Clone, Copy)]
-pub(super) struct NodePosition {
+pub(super) struct NodeIndexAndAddress {
     pub(super) node: u16,
     pub(super) nodes: u16,
     pub(super) address: Option<SocketAddr>,
@@ -55,7 +55,7 @@ impl<'a> NodeHandle<'a> {
         options: &RunOptions,
         set: &TaskSet,
         cycles: &[u64],
-        slot: NodePosition,
+        slot: NodeIndexAndAddress,
         remote: Option<&'a mut RemoteNode>,
         is_interrupted: &dyn Fn() -> bool,
     ) -> Result<Self, RunError> {
@@ -198,7 +198,7 @@ impl<'a> NodeHandle<'a> {
         self.cycles[task]
     }
 
-    fn task_state(&self, task: usize) -> SharedTaskState {
+    fn task_state(&self, task: usize) -> TaskStatus {
         match &self.link {
             NodeConnection::Local(child) => child.task_state(task),
             NodeConnection::Remote(remote) => remote.task_state(task),

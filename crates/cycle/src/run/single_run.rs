@@ -3,11 +3,11 @@
 use std::thread;
 use std::time::Duration;
 
-use horolog_record::{CycleRunResult, ReleaseSignalCounts, TaskSchedulingPolicy};
+use horolog_record::{CycleConfigurationResult, ReleaseSignalCounts, TaskSchedulingPolicy};
 use horolog_sys::clock::{ClockMonotonic, ClockRealtime};
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
-use super::node::{NodeHandle, NodePosition};
+use super::node::{NodeHandle, NodeIndexAndAddress};
 use super::signal::{self, ReleaseSchedule, ReleaseSignalThread};
 use super::{PeriodLogLine, RunError, RunObserver, RunOptions, RunSnapshot, TaskSnapshot};
 use crate::cluster::RemoteNode;
@@ -65,7 +65,7 @@ pub(super) enum RunEndReason {
 /// Planned periods of a task without an entry: name of the node and of the task, and the numbers of
 /// planned and of missing periods.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct MissingPeriods {
+pub(super) struct MissingPeriodCounts {
     pub(super) node: String,
     pub(super) task: String,
     pub(super) planned: u64,
@@ -73,7 +73,7 @@ pub(super) struct MissingPeriods {
 }
 
 /// One run in progress.
-pub(super) struct SingleRun<'a> {
+pub(super) struct SingleRunInProgress<'a> {
     set: &'a TaskSet,
     nodes: Vec<NodeHandle<'a>>,
     names: Vec<String>,
@@ -87,7 +87,7 @@ pub(super) struct SingleRun<'a> {
     end_timeout: Span,
 }
 
-impl<'a> SingleRun<'a> {
+impl<'a> SingleRunInProgress<'a> {
     /// Prepares all nodes, checks their clocks if clocks release the periods of a cluster, sends
     /// them the start command, and starts the thread of the release signal if packets are used.
     pub(super) fn start(
@@ -103,7 +103,7 @@ impl<'a> SingleRun<'a> {
         let mut nodes = Vec::new();
         let mut members = members.iter_mut();
         for node in 0..count {
-            let slot = NodePosition { node, nodes: count, address };
+            let slot = NodeIndexAndAddress { node, nodes: count, address };
             // The first node is always on this host.
             let remote = if node > 0 { members.next() } else { None };
             nodes.push(NodeHandle::start(options, set, &cycles, slot, remote, is_interrupted)?);
@@ -302,10 +302,10 @@ impl<'a> SingleRun<'a> {
     }
 
     /// Returns the tasks with planned periods for which there is no entry.
-    pub(super) fn missing_periods(&self) -> Vec<MissingPeriods> {
+    pub(super) fn missing_periods(&self) -> Vec<MissingPeriodCounts> {
         let of_node = |node: &NodeHandle<'_>| {
             let tasks = self.set.tasks().iter().enumerate();
-            let of_task = |(at, task): (usize, &Task)| MissingPeriods {
+            let of_task = |(at, task): (usize, &Task)| MissingPeriodCounts {
                 node: node.name.clone(),
                 task: task.name.clone(),
                 planned: node.planned(at),
@@ -317,9 +317,12 @@ impl<'a> SingleRun<'a> {
     }
 
     /// Returns the record of the run.
-    pub(super) fn to_record(&self, policy: Option<TaskSchedulingPolicy>) -> CycleRunResult {
+    pub(super) fn to_record(
+        &self,
+        policy: Option<TaskSchedulingPolicy>,
+    ) -> CycleConfigurationResult {
         let elapsed_ns = (ClockMonotonic.now() - self.begin).as_ns().clamp(0, self.total.as_ns());
-        CycleRunResult {
+        CycleConfigurationResult {
             policy,
             sent: self.signal_stats.clone(),
             elapsed_s: elapsed_ns as f64 / 1e9,

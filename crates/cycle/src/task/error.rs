@@ -10,12 +10,12 @@ const NAME_MAX: usize = 32;
 /// Reason for which a set of tasks or its file is invalid, with the location.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TaskSetError {
-    location: ErrorLocation,
+    location: TaskSetErrorLocation,
     reason: String,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum ErrorLocation {
+enum TaskSetErrorLocation {
     Set,
     Task(String),
     Line(usize),
@@ -23,26 +23,26 @@ enum ErrorLocation {
 
 impl TaskSetError {
     pub(crate) fn for_set(reason: impl Display) -> Self {
-        Self { location: ErrorLocation::Set, reason: reason.to_string() }
+        Self { location: TaskSetErrorLocation::Set, reason: reason.to_string() }
     }
 
     pub(super) fn for_task(name: &str, reason: impl Display) -> Self {
-        Self { location: ErrorLocation::Task(quoted(name)), reason: reason.to_string() }
+        Self { location: TaskSetErrorLocation::Task(quoted(name)), reason: reason.to_string() }
     }
 
     /// Creates an error at the line that contains this byte of the text.
     pub(crate) fn at_byte(text: &str, byte: usize, reason: impl Display) -> Self {
         let line = 1 + text.get(..byte).unwrap_or(text).matches('\n').count();
-        Self { location: ErrorLocation::Line(line), reason: reason.to_string() }
+        Self { location: TaskSetErrorLocation::Line(line), reason: reason.to_string() }
     }
 }
 
 impl Display for TaskSetError {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match &self.location {
-            ErrorLocation::Set => f.write_str(&self.reason),
-            ErrorLocation::Task(name) => write!(f, "task '{name}': {}", self.reason),
-            ErrorLocation::Line(line) => write!(f, "line {line}: {}", self.reason),
+            TaskSetErrorLocation::Set => f.write_str(&self.reason),
+            TaskSetErrorLocation::Task(name) => write!(f, "task '{name}': {}", self.reason),
+            TaskSetErrorLocation::Line(line) => write!(f, "line {line}: {}", self.reason),
         }
     }
 }

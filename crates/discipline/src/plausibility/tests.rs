@@ -14,13 +14,23 @@ fn day(days: i64) -> Span {
     BUILD + DAYS(days) - Timestamp::from_ns(NOW.as_ns())
 }
 
-fn basis(saved: Option<i64>, rtc: Option<i64>) -> PlausibilityRules {
+fn basis(saved: Option<i64>, rtc: Option<i64>) -> PlausibilityRuleParameters {
     let saved = saved.map(|days| BUILD + DAYS(days));
-    PlausibilityRules { build: BUILD, saved, rtc: rtc.map(day), ..PlausibilityRules::default() }
+    PlausibilityRuleParameters {
+        build: BUILD,
+        saved,
+        rtc: rtc.map(day),
+        ..PlausibilityRuleParameters::default()
+    }
 }
 
 /// The name of the reason, or that there is none.
-fn judged(basis: PlausibilityRules, system: i64, others: &[i64], reported: i64) -> &'static str {
+fn judged(
+    basis: PlausibilityRuleParameters,
+    system: i64,
+    others: &[i64],
+    reported: i64,
+) -> &'static str {
     let others: Vec<_> = others.iter().copied().map(day).collect();
     let evidence = PlausibilityEvidence { now: NOW, system: Some(day(system)), others: &others };
     let mut judge = PlausibilityJudge::new(basis);
@@ -81,10 +91,10 @@ fn a_time_is_judged_by_the_build_the_clocks_and_the_other_sources() {
 
 #[test]
 fn the_build_s_date_and_the_years_beyond_it_are_values() {
-    let past = |build, years| PlausibilityRules {
+    let past = |build, years| PlausibilityRuleParameters {
         build: BUILD + DAYS(build),
-        validity: PlausibilityRules::span_of_years(years),
-        ..PlausibilityRules::default()
+        validity: PlausibilityRuleParameters::span_of_years(years),
+        ..PlausibilityRuleParameters::default()
     };
     assert_eq!(judged(past(20_000, 20), 20_001, &[], 20_001), "plausible");
     assert_eq!(judged(past(20_000, 20), 0, &[], 5), "before_build");

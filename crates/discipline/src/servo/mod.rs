@@ -15,7 +15,7 @@ use correction::TotalClockCorrection;
 use horolog_time::{Monotonic, Span, Timestamp};
 
 use crate::holdover::{PhaseFrequencyCovariance, dispersion_ns};
-use crate::kalman::Kalman;
+use crate::kalman::KalmanFilter;
 use crate::measurement::{FilterLagDetector, PulseNoiseEstimator};
 use crate::{
     ClockErrorLogEntry, LabelledPulse, Pulse, PulseOffsetHistory, PulseVerdict, ServoSettings,
@@ -38,7 +38,7 @@ const LAG_SHARE: f64 = 0.25;
 /// Running filter, and its uncertainty at the last accepted pulse.
 #[derive(Clone, Debug)]
 struct RunningFilter {
-    filter: Kalman,
+    filter: KalmanFilter,
     lag: FilterLagDetector,
     good_at: Timestamp<Monotonic>,
     good_uncertainty: PhaseFrequencyCovariance,
@@ -271,7 +271,7 @@ impl Servo {
     }
 
     fn begin_track(&mut self, start: &AcquisitionEstimate) -> PulseVerdict {
-        let filter = Kalman::new(
+        let filter = KalmanFilter::new(
             &self.settings.oscillator,
             start.at,
             (start.phase, start.frequency),

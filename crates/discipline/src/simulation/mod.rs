@@ -15,7 +15,7 @@ use horolog_time::{Monotonic, NS_PER_S, Span, SplitMix64, Timestamp, Utc};
 use crate::{Pulse, PulseLabeller, Sentence, Servo, ServoCommand};
 use clock::{ModelledClock, PulseSteppedClock};
 use noise::SimulatedOscillator;
-use receiver::{ReceiverEvent, SimulatedReceiver};
+use receiver::{SimulatedReceiver, SimulationEvent};
 
 pub use outcome::{
     RECOVERED_NS, ReceiverOutageOutcome, SETTLING_S, SimulationOutcome, SimulationSample,
@@ -28,7 +28,7 @@ const EPOCH_S: i64 = 1_800_000_000;
 const BOOT_NS: i64 = 1_000 * NS_PER_S;
 
 /// Running simulation.
-struct Simulation<'a> {
+struct SimulationInProgress<'a> {
     settings: &'a SimulationSettings,
     labeller: PulseLabeller,
     servo: Servo,
@@ -58,7 +58,7 @@ pub fn simulate_while(
     let mut seeds = SplitMix64::new(settings.seed);
     let mut frequency = SimulatedOscillator::new(settings.oscillator, seeds.next_u64());
     let mut receiver = SimulatedReceiver::new(&mut seeds);
-    let mut simulation = Simulation::new(settings);
+    let mut simulation = SimulationInProgress::new(settings);
     for second in (0..settings.duration_s).take_while(|_| should_continue()) {
         simulation.frequency_ppb = frequency.next();
         for (at, event) in receiver.events_of_second(settings, second) {
@@ -69,7 +69,7 @@ pub fn simulate_while(
     simulation.outcome
 }
 
-impl<'a> Simulation<'a> {
+impl<'a> SimulationInProgress<'a> {
     fn new(settings: &'a SimulationSettings) -> Self {
         Self {
             settings,
@@ -94,12 +94,12 @@ impl<'a> Simulation<'a> {
         Timestamp::from_ns(BOOT_NS + at + (self.steered.error - self.total_steps_ns).round() as i64)
     }
 
-    fn handle(&mut self, at: i64, event: ReceiverEvent) {
+    fn handle(&mut self, at: i64, event: SimulationEvent) {
         self.advance_clocks(at);
         match event {
-            ReceiverEvent::Pulse => self.handle_pulse(at),
-            ReceiverEvent::Sentence(named_second) => self.handle_sentence(at, named_second),
-            ReceiverEvent::Sample => self.record_sample(at),
+            SimulationEvent::Pulse => self.handle_pulse(at),
+            SimulationEvent::Sentence(named_second) => self.handle_sentence(at, named_second),
+            SimulationEvent::Sample => self.record_sample(at),
         }
     }
 

@@ -39,7 +39,7 @@ impl NormalGenerator {
 
 /// First-order Gauss-Markov process, one of those that add up to flicker noise.
 #[derive(Clone, Copy, Debug)]
-struct FlickerStage {
+struct FlickerNoiseComponent {
     value: f64,
     decay_factor: f64,
     innovation_deviation: f64,
@@ -50,7 +50,7 @@ struct FlickerStage {
 pub(super) struct SimulatedOscillator {
     oscillator: OscillatorModel,
     normal: NormalGenerator,
-    flicker: Vec<FlickerStage>,
+    flicker: Vec<FlickerNoiseComponent>,
     random_walk: f64,
     /// Initial angle of the temperature cycle, in radians.
     temperature_phase: f64,
@@ -69,7 +69,7 @@ impl SimulatedOscillator {
         let stage = |power| {
             let decay_factor = (-FLICKER_RATIO.powi(power as i32).recip()).exp();
             let innovation_deviation = (variance * (1.0 - decay_factor * decay_factor)).sqrt();
-            FlickerStage {
+            FlickerNoiseComponent {
                 value: variance.sqrt() * normal.next(),
                 decay_factor,
                 innovation_deviation,

@@ -14,9 +14,9 @@ const ROLLOVER_S: i64 = 1_024 * 7 * 86_400;
 /// through all its values.
 const RECEIVER_DRIFT_NS: f64 = 0.37;
 
-/// Event that reaches the host, at an instant of true time in ns since the start.
+/// Event of a simulation: an edge or a sentence that reaches the host, or a sampling of the errors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum ReceiverEvent {
+pub(super) enum SimulationEvent {
     /// An edge is timestamped.
     Pulse,
     /// A sentence that names this second.
@@ -34,7 +34,7 @@ pub(super) struct SimulatedReceiver {
     pulses: NormalGenerator,
     sawtooth: f64,
     /// Events that arrive in a later second than the one for which they were generated.
-    delayed_events: VecDeque<(i64, ReceiverEvent)>,
+    delayed_events: VecDeque<(i64, SimulationEvent)>,
 }
 
 impl SimulatedReceiver {
@@ -54,12 +54,12 @@ impl SimulatedReceiver {
         &mut self,
         settings: &SimulationSettings,
         second: u64,
-    ) -> Vec<(i64, ReceiverEvent)> {
+    ) -> Vec<(i64, SimulationEvent)> {
         let second_start_ns = second as i64 * NS_PER_S;
         let mut events: Vec<_> = self.delayed_events.drain(..).collect();
         events.push((
             second_start_ns + (self.edges.next_f64() * NS_PER_S as f64) as i64,
-            ReceiverEvent::Sample,
+            SimulationEvent::Sample,
         ));
         let is_out = settings.outages.iter().any(|outage| outage.contains(second));
         // Drawn in any case, so that an outage changes no later random number.
@@ -69,7 +69,7 @@ impl SimulatedReceiver {
             events.extend(pulses);
             events.extend(sentence);
         }
-        let is_later = |event: &(i64, ReceiverEvent)| event.0 >= second_start_ns + NS_PER_S;
+        let is_later = |event: &(i64, SimulationEvent)| event.0 >= second_start_ns + NS_PER_S;
         self.delayed_events.extend(events.iter().copied().filter(is_later));
         events.retain(|event| !is_later(event));
         events.sort_by_key(|event| event.0);
@@ -80,18 +80,18 @@ impl SimulatedReceiver {
         &mut self,
         settings: &SimulationSettings,
         second_start_ns: i64,
-    ) -> Vec<(i64, ReceiverEvent)> {
+    ) -> Vec<(i64, SimulationEvent)> {
         let mut events = Vec::new();
         let distance = NS_PER_S / i64::from(settings.pulses_per_second.max(1));
         for pulse in 0..i64::from(settings.pulses_per_second) {
             let late = self.timestamp_delay_ns(settings);
             if self.faults.next_f64() >= settings.missing_pulses {
-                events.push((second_start_ns + pulse * distance + late, ReceiverEvent::Pulse));
+                events.push((second_start_ns + pulse * distance + late, SimulationEvent::Pulse));
             }
         }
         let at = (self.faults.next_f64() * NS_PER_S as f64) as i64;
         if self.faults.next_f64() < settings.false_pulses {
-            events.push((second_start_ns + at, ReceiverEvent::Pulse));
+            events.push((second_start_ns + at, SimulationEvent::Pulse));
         }
         events
     }
@@ -115,7 +115,7 @@ impl SimulatedReceiver {
         &mut self,
         settings: &SimulationSettings,
         second: u64,
-    ) -> Option<(i64, ReceiverEvent)> {
+    ) -> Option<(i64, SimulationEvent)> {
         let lag = settings.sentence_lag_ms + settings.sentence_jitter_ms * self.sentences.next();
         let mut at = second as i64 * NS_PER_S + (lag.max(0.0) * MS) as i64;
         let mut named = second as i64;
@@ -137,6 +137,6 @@ impl SimulatedReceiver {
                 _ => return None,
             }
         }
-        Some((at, ReceiverEvent::Sentence(named)))
+        Some((at, SimulationEvent::Sentence(named)))
     }
 }

@@ -8,7 +8,7 @@ use horolog_wire::ethernet::{self, Header, MacAddress};
 use horolog_wire::frame::UdpFrame;
 
 use super::{
-    DESTINATION_PORT, DROP, ETHERTYPE_OFFSET, FieldBase, FilterStep, PacketDirection,
+    DESTINATION_PORT, DROP, ETHERTYPE_OFFSET, FieldOffsetBase, FilterStep, PacketDirection,
     PacketPredicates, SOURCE_PORT,
 };
 
@@ -25,9 +25,10 @@ pub enum RemoteEnd {
     Ethernet(u16, MacAddress),
 }
 
-/// Packets to capture: those from any of the ends in `from`, and those to any of the ends in `to`.
+/// Remote ends whose packets are captured: those from any of the ends in `from`, and those to any
+/// of the ends in `to`.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Conversation {
+pub struct RemoteEndSelection {
     /// Remote ends whose packets are captured on ingress.
     pub from: Vec<RemoteEnd>,
     /// Remote ends whose packets are captured on egress.
@@ -70,7 +71,7 @@ enum PayloadKindFilter {
     OtherThan(u8),
 }
 
-impl Conversation {
+impl RemoteEndSelection {
     /// Returns the conversation of this host with one remote UDP address and port.
     #[must_use]
     pub fn with_udp_remote(remote: SocketAddr) -> Self {
@@ -180,7 +181,7 @@ impl PacketPredicates {
                 );
                 self.require_equal(BpfInstruction::load_word(address), high);
                 self.require_equal(BpfInstruction::load_half(address + 4), low);
-                FieldBase::Absolute(ethernet::HEADER_LEN as u32)
+                FieldOffsetBase::Absolute(ethernet::HEADER_LEN as u32)
             }
         };
         let mut load_kind = || {

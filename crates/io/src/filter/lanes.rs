@@ -4,7 +4,7 @@ use super::interpreter::run;
 use super::*;
 use proptest::prelude::*;
 
-const MARK: LaneFilter = LaneFilter { kind: 9, offset: 52, number: 2, last: 3 };
+const MARK: LaneNumberFilter = LaneNumberFilter { kind: 9, offset: 52, number: 2, last: 3 };
 
 fn filter(ipv4: bool) -> UdpFilter {
     let source = if ipv4 { "192.0.2.1" } else { "2001:db8::1" };

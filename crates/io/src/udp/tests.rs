@@ -17,7 +17,7 @@ fn defaults() -> UdpDeviceOptions {
     UdpDeviceOptions::default()
 }
 
-fn batch_of(address: Endpoints, packets: &[&[u8]]) -> Batch<Endpoints> {
+fn batch_of(address: DatagramEndpoints, packets: &[&[u8]]) -> Batch<DatagramEndpoints> {
     let mut batch = Batch::new(64, 64);
     for bytes in packets {
         assert!(batch.push(address, bytes));
@@ -26,9 +26,13 @@ fn batch_of(address: Endpoints, packets: &[&[u8]]) -> Batch<Endpoints> {
 }
 
 /// Sends one packet from `client` to the listener at `asked`, and back what arrived.
-fn exchange(client: &mut UdpDevice, listener: &mut UdpDevice, address: IpAddr) -> Endpoints {
+fn exchange(
+    client: &mut UdpDevice,
+    listener: &mut UdpDevice,
+    address: IpAddr,
+) -> DatagramEndpoints {
     let to = SocketAddr::new(address, listener.local_address().port());
-    let mut batch = batch_of(Endpoints::to_remote(to), &[b"question"]);
+    let mut batch = batch_of(DatagramEndpoints::to_remote(to), &[b"question"]);
     assert_eq!(client.send(&mut batch).unwrap(), 1);
     assert_eq!(listener.receive(&mut batch, SECOND).unwrap(), 1);
     let endpoints = batch.packet(0).address;
@@ -101,7 +105,7 @@ fn a_server_has_an_address_of_its_own() {
 fn await_timestamps(client: &mut UdpDevice, listener: &mut UdpDevice) {
     let mut received = Batch::new(1, 9);
     let has_timestamp = (0..1_000).any(|_| {
-        client.send(&mut batch_of(Endpoints::default(), &[b"probe"])).unwrap();
+        client.send(&mut batch_of(DatagramEndpoints::default(), &[b"probe"])).unwrap();
         assert_eq!(listener.receive(&mut received, SECOND).unwrap(), 1);
         std::thread::sleep(Duration::from_millis(1));
         received.packet(0).received_at.is_some()
@@ -115,7 +119,8 @@ fn packets_arrive_in_order_with_length_truncation_and_time() {
     let mut client = UdpDevice::connect(listener.local_address(), &defaults()).unwrap();
     await_timestamps(&mut client, &mut listener);
     let before = ClockRealtime.now();
-    let mut batch = batch_of(Endpoints::default(), &[b"short", b"just long", b"too long a", b""]);
+    let mut batch =
+        batch_of(DatagramEndpoints::default(), &[b"short", b"just long", b"too long a", b""]);
     assert_eq!(client.send(&mut batch).unwrap(), 4);
     let mut received = Batch::new(8, 9);
     assert_eq!(listener.receive(&mut received, SECOND).unwrap(), 4);
@@ -137,7 +142,7 @@ fn a_batch_larger_than_the_table_goes_in_several_calls() {
     let mut listener = bind("127.0.0.1:0", &UdpDeviceOptions { slots: 3, ..defaults() });
     let options = UdpDeviceOptions { slots: 3, ..defaults() };
     let mut client = UdpDevice::connect(listener.local_address(), &options).unwrap();
-    let mut batch = batch_of(Endpoints::default(), &[&b"x"[..]; 10]);
+    let mut batch = batch_of(DatagramEndpoints::default(), &[&b"x"[..]; 10]);
     assert_eq!(client.send(&mut batch).unwrap(), 10);
     let counts = [(); 4].map(|()| listener.receive(&mut batch, Duration::ZERO).unwrap());
     assert_eq!(counts, [3, 3, 3, 1]);
@@ -160,7 +165,7 @@ fn what_overflows_the_receive_buffer_is_counted() {
     let options = UdpDeviceOptions { receive_buffer: Some(4_096), ..defaults() };
     let mut listener = bind("127.0.0.1:0", &options);
     let mut client = UdpDevice::connect(listener.local_address(), &defaults()).unwrap();
-    let mut batch = batch_of(Endpoints::default(), &[&[0; 48][..]; 50]);
+    let mut batch = batch_of(DatagramEndpoints::default(), &[&[0; 48][..]; 50]);
     for _ in 0..SENT / 50 {
         assert_eq!(client.send(&mut batch).unwrap(), 50);
     }
@@ -176,8 +181,8 @@ fn what_overflows_the_receive_buffer_is_counted() {
 fn a_packet_that_cannot_be_sent_does_not_hold_up_the_others() {
     let mut listener = bind("127.0.0.1:0", &defaults());
     let mut client = bind("127.0.0.1:0", &defaults());
-    let good = Endpoints::to_remote(listener.local_address());
-    let bad = Endpoints::to_remote("127.0.0.1:0".parse().unwrap());
+    let good = DatagramEndpoints::to_remote(listener.local_address());
+    let bad = DatagramEndpoints::to_remote("127.0.0.1:0".parse().unwrap());
     let mut batch = Batch::new(4, 8);
     for address in [bad, good, bad, good] {
         assert!(batch.push(address, b"x"));
@@ -190,7 +195,7 @@ fn a_packet_that_cannot_be_sent_does_not_hold_up_the_others() {
 fn a_connected_device_receives_the_error_of_a_closed_port() {
     let closed = bind("127.0.0.1:0", &defaults()).local_address();
     let mut client = UdpDevice::connect(closed, &defaults()).unwrap();
-    let mut batch = batch_of(Endpoints::default(), &[b"anybody?"]);
+    let mut batch = batch_of(DatagramEndpoints::default(), &[b"anybody?"]);
     assert_eq!(client.send(&mut batch).unwrap(), 1);
     let error = client.receive(&mut batch, SECOND).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
@@ -210,7 +215,10 @@ fn sockets_that_share_a_port_share_the_load_by_core() {
         horolog_sys::affinity::pin_to_core(core).unwrap();
         for _ in 0..20 {
             let mut client = UdpDevice::connect(to, &UdpDeviceOptions::default()).unwrap();
-            assert_eq!(client.send(&mut batch_of(Endpoints::default(), &[b"x"])).unwrap(), 1);
+            assert_eq!(
+                client.send(&mut batch_of(DatagramEndpoints::default(), &[b"x"])).unwrap(),
+                1
+            );
         }
     })
     .join()
@@ -225,7 +233,7 @@ fn a_second_device_on_the_socket_receives_what_the_first_does_not() {
     let first = bind("127.0.0.1:0", &defaults());
     let mut second = first.try_clone().unwrap();
     let mut client = UdpDevice::connect(first.local_address(), &defaults()).unwrap();
-    let mut batch = batch_of(Endpoints::default(), &[b"x"]);
+    let mut batch = batch_of(DatagramEndpoints::default(), &[b"x"]);
     assert_eq!(client.send(&mut batch).unwrap(), 1);
     assert_eq!(second.receive(&mut batch, SECOND).unwrap(), 1);
 }
@@ -256,7 +264,10 @@ fn a_marked_packet_comes_back_with_the_time_of_its_transmission() {
     for (own, wildcard) in [("127.0.0.1:0", "0.0.0.0:0"), ("[::1]:0", "[::]:0")] {
         let listener = bind(own, &defaults());
         let mut sender = bind(wildcard, &options);
-        let to = Endpoints { local: listener.local.ip(), ..Endpoints::to_remote(listener.local) };
+        let to = DatagramEndpoints {
+            local: listener.local.ip(),
+            ..DatagramEndpoints::to_remote(listener.local)
+        };
         let mut batch = batch_of(to, &[b"plain", b"marked one", b"plain", b"marked two"]);
         for (index, packet) in batch.iter_mut().enumerate() {
             *packet.wants_timestamp = index % 2 == 1;
@@ -282,7 +293,7 @@ fn what_waits_among_the_errors_does_not_pass_for_a_datagram() {
     };
     let listener = bind("127.0.0.1:0", &defaults());
     let mut sender = bind("127.0.0.1:0", &options);
-    let mut batch = batch_of(Endpoints::to_remote(listener.local), &[b"marked"]);
+    let mut batch = batch_of(DatagramEndpoints::to_remote(listener.local), &[b"marked"]);
     *batch.packet_mut(0).wants_timestamp = true;
     assert_eq!(sender.send(&mut batch).unwrap(), 1);
     assert_eq!(sender.receive(&mut batch, SECOND).unwrap(), 0);
@@ -298,7 +309,7 @@ fn receiving_sockets(sockets: &mut [UdpDevice], lengths: &[usize]) -> Vec<usize>
         .iter()
         .map(|&length| {
             batch.clear();
-            assert!(batch.push_with(Endpoints::to_remote(to), |_| length));
+            assert!(batch.push_with(DatagramEndpoints::to_remote(to), |_| length));
             assert_eq!(client.send(&mut batch).unwrap(), 1);
             let index = sockets
                 .iter_mut()

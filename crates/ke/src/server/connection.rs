@@ -27,7 +27,7 @@ const READ_BYTES_MAX: usize = 16 * 1024;
 const DISCARD_BYTES: usize = 2048;
 
 /// Outcome of a connection, represented by the function that selects its counter.
-pub(crate) type ConnectionOutcome = fn(&NtsKeCounters) -> &AtomicU64;
+pub(crate) type OutcomeCounterSelector = fn(&NtsKeCounters) -> &AtomicU64;
 
 /// Next step of a connection.
 pub(crate) enum ConnectionStep {
@@ -57,7 +57,7 @@ pub(crate) struct NtsKeConnection {
     request: Vec<u8>,
     read_bytes: usize,
     /// Outcome; `None` until the last message has been generated.
-    outcome: Option<ConnectionOutcome>,
+    outcome: Option<OutcomeCounterSelector>,
     /// True if the outcome has been counted: the last message has been sent, and the client's end
     /// of the stream is awaited.
     is_concluded: bool,
@@ -84,7 +84,11 @@ impl NtsKeConnection {
     }
 
     /// Counts the outcome of the connection, unless one has been counted already.
-    pub(crate) fn count_outcome(&mut self, outcome: ConnectionOutcome, counters: &NtsKeCounters) {
+    pub(crate) fn count_outcome(
+        &mut self,
+        outcome: OutcomeCounterSelector,
+        counters: &NtsKeCounters,
+    ) {
         if !std::mem::replace(&mut self.is_concluded, true) {
             count(outcome(counters));
         }
@@ -92,7 +96,7 @@ impl NtsKeConnection {
 
     /// Reads once, processes the input, and writes as much as the socket accepts.
     pub(crate) fn advance(&mut self, context: &ConnectionContext<'_>) -> ConnectionStep {
-        let outcome: ConnectionOutcome = match self.read_available() {
+        let outcome: OutcomeCounterSelector = match self.read_available() {
             Err(error) if is_retryable(&error) => return self.flush(context.counters),
             Ok(false) if self.read_bytes <= READ_BYTES_MAX => {
                 if self.outcome.is_none() {
@@ -133,7 +137,7 @@ impl NtsKeConnection {
 
     /// Processes received TLS records and, once it is complete, the request. Returns the outcome
     /// when only the response remains to be written.
-    fn process_input(&mut self, context: &ConnectionContext<'_>) -> Option<ConnectionOutcome> {
+    fn process_input(&mut self, context: &ConnectionContext<'_>) -> Option<OutcomeCounterSelector> {
         match self.tls.process_new_packets() {
             Ok(_) => {}
             Err(Error::NoApplicationProtocol) => return Some(|counters| &counters.not_ntske),
@@ -178,7 +182,7 @@ impl NtsKeConnection {
         &self,
         request: &NtsKeRequest,
         context: &ConnectionContext<'_>,
-    ) -> (NtsKeResponse, ConnectionOutcome) {
+    ) -> (NtsKeResponse, OutcomeCounterSelector) {
         match request.negotiate(&context.cookie_provider.algorithms()) {
             Ok(negotiated) => match self.create_grant(negotiated, request, context) {
                 Some(grant) => (NtsKeResponse::Negotiated(grant), |counters| &counters.established),
@@ -260,7 +264,7 @@ impl AsFd for NtsKeConnection {
     }
 }
 
-fn error_response(error: NtsKeErrorCode) -> (NtsKeResponse, ConnectionOutcome) {
+fn error_response(error: NtsKeErrorCode) -> (NtsKeResponse, OutcomeCounterSelector) {
     (NtsKeResponse::Error(error as u16), |counters| &counters.bad_request)
 }
 

@@ -15,7 +15,9 @@ use horolog_sys::affinity;
 use horolog_sys::epoll::Epoll;
 use rustls::ServerConnection;
 
-use super::connection::{ConnectionContext, ConnectionOutcome, ConnectionStep, NtsKeConnection};
+use super::connection::{
+    ConnectionContext, ConnectionStep, NtsKeConnection, OutcomeCounterSelector,
+};
 use super::counters::count;
 use super::prefix_limiter::{ClientPrefix, LimitExceeded};
 use super::{BACKLOG, ConfigWithSockets, NtsKeListeningSocket, NtsKeServerState};
@@ -253,7 +255,7 @@ impl NtsKeWorker {
     }
 
     /// Closes a connection, and counts `reason` if it has no outcome yet.
-    fn close(&mut self, slot: usize, reason: ConnectionOutcome) {
+    fn close(&mut self, slot: usize, reason: OutcomeCounterSelector) {
         if let Some(mut connection) = self.table.remove(slot) {
             connection.count_outcome(reason, &self.shared.counters);
             self.shared.release_connection(connection.prefix, Instant::now());

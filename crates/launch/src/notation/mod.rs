@@ -20,18 +20,18 @@ pub use resolve::{InstantResolveError, PresentTime};
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TimeNotation {
     /// Time of day, `now`, or seconds since 1970.
-    pub(crate) time: TimeOfDay,
+    pub(crate) time: TimeOfDaySpec,
     /// Day; by default today, or tomorrow once the time has passed.
     pub(crate) date: Option<DaySpec>,
     /// Time zone or timescale of the time of day.
-    pub(crate) zone: Option<Zone>,
+    pub(crate) zone: Option<ZoneOrTimescale>,
     /// Increments such as `+ 2 minutes`, in their written order.
     pub(crate) increments: Vec<TimeIncrement>,
 }
 
 /// Time of day, or what stands in its place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum TimeOfDay {
+pub(crate) enum TimeOfDaySpec {
     /// Present time, to the nanosecond: `now`, or only a day was specified.
     Now,
     /// Wall-clock time, such as `21:00`.
@@ -61,7 +61,7 @@ pub(crate) enum DaySpec {
 
 /// Time zone or timescale of a time of day.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Zone {
+pub enum ZoneOrTimescale {
     /// Local time zone of this host.
     Local,
     /// Coordinated Universal Time.
@@ -159,9 +159,9 @@ pub(crate) const WEEKDAYS: [(&str, Weekday); 7] = [
 impl Display for TimeNotation {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self.time {
-            TimeOfDay::Now => f.write_str("now")?,
-            TimeOfDay::Clock(time) => write!(f, "{time}")?,
-            TimeOfDay::Epoch(ns) => {
+            TimeOfDaySpec::Now => f.write_str("now")?,
+            TimeOfDaySpec::Clock(time) => write!(f, "{time}")?,
+            TimeOfDaySpec::Epoch(ns) => {
                 let sign = if ns < 0 { "-" } else { "" };
                 let ns = ns.unsigned_abs();
                 write!(f, "@{sign}{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000)?;
@@ -197,7 +197,7 @@ impl Display for DaySpec {
     }
 }
 
-impl Display for Zone {
+impl Display for ZoneOrTimescale {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Local => f.write_str("local"),

@@ -8,8 +8,8 @@ use std::str::FromStr;
 use jiff::civil::Time;
 
 use super::{
-    DaySpec, IncrementUnit, MONTHS, TimeIncrement, TimeNotation, TimeNotationError, TimeOfDay,
-    WEEKDAYS, Zone,
+    DaySpec, IncrementUnit, MONTHS, TimeIncrement, TimeNotation, TimeNotationError, TimeOfDaySpec,
+    WEEKDAYS, ZoneOrTimescale,
 };
 
 impl FromStr for TimeNotation {
@@ -53,9 +53,9 @@ fn split_words(text: &str) -> Vec<String> {
 struct TimeNotationParser {
     words: Vec<String>,
     next_index: usize,
-    time: Option<TimeOfDay>,
+    time: Option<TimeOfDaySpec>,
     date: Option<DaySpec>,
-    zone: Option<Zone>,
+    zone: Option<ZoneOrTimescale>,
     increments: Vec<TimeIncrement>,
 }
 
@@ -71,17 +71,17 @@ impl TimeNotationParser {
     }
 
     fn parse_word(&mut self, word: &str) -> Result<(), TimeNotationError> {
-        let clock = |hour| TimeOfDay::Clock(Time::constant(hour, 0, 0, 0));
+        let clock = |hour| TimeOfDaySpec::Clock(Time::constant(hour, 0, 0, 0));
         match word {
-            "now" => self.set_time(TimeOfDay::Now, word),
+            "now" => self.set_time(TimeOfDaySpec::Now, word),
             "noon" => self.set_time(clock(12), word),
             "midnight" => self.set_time(clock(0), word),
             "teatime" => self.set_time(clock(16), word),
             "today" => self.set_date(DaySpec::Today, word),
             "tomorrow" => self.set_date(DaySpec::Tomorrow, word),
-            "z" | "utc" | "gmt" | "zulu" => self.set_zone(Zone::Utc, word),
-            "tai" => self.set_zone(Zone::Tai, word),
-            "local" => self.set_zone(Zone::Local, word),
+            "z" | "utc" | "gmt" | "zulu" => self.set_zone(ZoneOrTimescale::Utc, word),
+            "tai" => self.set_zone(ZoneOrTimescale::Tai, word),
+            "local" => self.set_zone(ZoneOrTimescale::Local, word),
             "+" => self.parse_increment(false),
             "-" => self.parse_increment(true),
             "next" => self.parse_next(),
@@ -155,7 +155,7 @@ impl TimeNotationParser {
         self.set_date(DaySpec::Date(numbers::existing_date(year, month, day)?), word)
     }
 
-    fn set_time(&mut self, time: TimeOfDay, word: &str) -> Result<(), TimeNotationError> {
+    fn set_time(&mut self, time: TimeOfDaySpec, word: &str) -> Result<(), TimeNotationError> {
         set_once(&mut self.time, time, "time", word)
     }
 
@@ -163,7 +163,7 @@ impl TimeNotationParser {
         set_once(&mut self.date, date, "day", word)
     }
 
-    fn set_zone(&mut self, zone: Zone, word: &str) -> Result<(), TimeNotationError> {
+    fn set_zone(&mut self, zone: ZoneOrTimescale, word: &str) -> Result<(), TimeNotationError> {
         set_once(&mut self.zone, zone, "zone", word)
     }
 
@@ -172,12 +172,15 @@ impl TimeNotationParser {
         if words.is_empty() {
             return Err(TimeNotationError::Empty);
         }
-        if let Some(TimeOfDay::Epoch(_)) = time
-            && (date.is_some() || zone.is_some_and(|zone| !matches!(zone, Zone::Utc | Zone::Tai)))
+        if let Some(TimeOfDaySpec::Epoch(_)) = time
+            && (date.is_some()
+                || zone.is_some_and(|zone| {
+                    !matches!(zone, ZoneOrTimescale::Utc | ZoneOrTimescale::Tai)
+                }))
         {
             return Err(TimeNotationError::CompleteInstant(words.join(" ")));
         }
-        Ok(TimeNotation { time: time.unwrap_or(TimeOfDay::Now), date, zone, increments })
+        Ok(TimeNotation { time: time.unwrap_or(TimeOfDaySpec::Now), date, zone, increments })
     }
 }
 

@@ -6,7 +6,8 @@ use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 use jiff::{Span, Timestamp};
 
 use super::{
-    DaySpec, IncrementUnit, TimeIncrement, TimeNotation, TimeNotationError, TimeOfDay, Zone,
+    DaySpec, IncrementUnit, TimeIncrement, TimeNotation, TimeNotationError, TimeOfDaySpec,
+    ZoneOrTimescale,
 };
 use crate::instant::{InstantTimescale, SECOND_NS, TimescaleInstant};
 
@@ -70,15 +71,15 @@ impl TimeNotation {
     pub fn resolve(
         &self,
         now: &PresentTime,
-        zone: Zone,
+        zone: ZoneOrTimescale,
         allow_past: bool,
     ) -> Result<TimescaleInstant, InstantResolveError> {
         let zone = self.zone.unwrap_or(zone);
         let (zone, scale) = match zone {
-            Zone::Local => (now.zone.clone(), InstantTimescale::Utc),
-            Zone::Utc => (TimeZone::UTC, InstantTimescale::Utc),
-            Zone::Tai => (TimeZone::UTC, InstantTimescale::Tai),
-            Zone::Offset(seconds) => {
+            ZoneOrTimescale::Local => (now.zone.clone(), InstantTimescale::Utc),
+            ZoneOrTimescale::Utc => (TimeZone::UTC, InstantTimescale::Utc),
+            ZoneOrTimescale::Tai => (TimeZone::UTC, InstantTimescale::Tai),
+            ZoneOrTimescale::Offset(seconds) => {
                 let offset = Offset::from_seconds(seconds);
                 (offset.map_err(|_| self.out_of_range())?.to_time_zone(), InstantTimescale::Utc)
             }
@@ -119,9 +120,9 @@ impl InstantResolver<'_> {
         let present = now.to_zoned(self.zone.clone()).datetime();
         let has_calendar_unit = increments.iter().any(|shift| shift.unit.length_ns().is_none());
         let start = match self.notation.time {
-            TimeOfDay::Epoch(ns) => Some(ns),
-            TimeOfDay::Now if self.notation.date.is_none() => Some(self.now_ns),
-            TimeOfDay::Now | TimeOfDay::Clock(_) => None,
+            TimeOfDaySpec::Epoch(ns) => Some(ns),
+            TimeOfDaySpec::Now if self.notation.date.is_none() => Some(self.now_ns),
+            TimeOfDaySpec::Now | TimeOfDaySpec::Clock(_) => None,
         };
         match start {
             Some(ns) if !has_calendar_unit => self.add_fixed_increments(ns),
@@ -131,8 +132,8 @@ impl InstantResolver<'_> {
             }
             None => {
                 let time = match self.notation.time {
-                    TimeOfDay::Clock(time) => time,
-                    TimeOfDay::Now | TimeOfDay::Epoch(_) => present.time(),
+                    TimeOfDaySpec::Clock(time) => time,
+                    TimeOfDaySpec::Now | TimeOfDaySpec::Epoch(_) => present.time(),
                 };
                 self.resolve_day(present.date(), time)
             }

@@ -23,7 +23,7 @@ fn now(utc: &str) -> PresentTime {
 }
 
 fn at(text: &str, utc: &str) -> Result<TimescaleInstant, InstantResolveError> {
-    text.parse::<TimeNotation>().unwrap().resolve(&now(utc), Zone::Local, false)
+    text.parse::<TimeNotation>().unwrap().resolve(&now(utc), ZoneOrTimescale::Local, false)
 }
 
 /// When it is in UTC.
@@ -158,10 +158,10 @@ fn what_is_past_or_unknown_is_refused() {
         assert!(matches!(at(text, present), Err(InstantResolveError::Past(_))), "{text}");
     }
     let notation: TimeNotation = "2018/10/22".parse().unwrap();
-    assert!(notation.resolve(&now(present), Zone::Utc, true).is_ok());
+    assert!(notation.resolve(&now(present), ZoneOrTimescale::Utc, true).is_ok());
     let notation: TimeNotation = "21:00 TAI".parse().unwrap();
     let unknown = PresentTime { tai_minus_utc_s: None, ..now(present) };
-    let error = notation.resolve(&unknown, Zone::Local, false);
+    let error = notation.resolve(&unknown, ZoneOrTimescale::Local, false);
     assert_eq!(error, Err(InstantResolveError::TaiUnknown));
     assert!(matches!(at("2500-01-01", present), Err(InstantResolveError::OutOfRange(_))));
     assert!(matches!(
@@ -178,7 +178,7 @@ fn an_instant_is_read_as_it_was_shown() {
     ] {
         let instant = TimescaleInstant { scale, ns };
         let notation: TimeNotation = instant.to_notation().parse().unwrap();
-        let again = notation.resolve(&now("1970-01-01T00:00:00Z"), Zone::Local, true);
+        let again = notation.resolve(&now("1970-01-01T00:00:00Z"), ZoneOrTimescale::Local, true);
         assert_eq!(again, Ok(instant));
     }
 }
@@ -221,9 +221,10 @@ fn what_is_no_notation_is_refused_in_a_line() {
 }
 
 fn notation() -> impl Strategy<Value = TimeNotation> {
-    let clock = (0..24_i8, 0..60_i8, 0..60_i8, 0..1_000_000_000_i32)
-        .prop_map(|(hour, minute, second, ns)| TimeOfDay::Clock(time(hour, minute, second, ns)));
-    let epoch = (i64::MIN + 1..=i64::MAX).prop_map(TimeOfDay::Epoch);
+    let clock = (0..24_i8, 0..60_i8, 0..60_i8, 0..1_000_000_000_i32).prop_map(
+        |(hour, minute, second, ns)| TimeOfDaySpec::Clock(time(hour, minute, second, ns)),
+    );
+    let epoch = (i64::MIN + 1..=i64::MAX).prop_map(TimeOfDaySpec::Epoch);
     let day = prop_oneof![
         Just(DaySpec::Today),
         Just(DaySpec::Tomorrow),
@@ -234,16 +235,17 @@ fn notation() -> impl Strategy<Value = TimeNotation> {
             .prop_map(|(year, month, day)| DaySpec::Date(date(year, month, day))),
     ];
     let zone = prop_oneof![
-        Just(Zone::Local),
-        Just(Zone::Utc),
-        Just(Zone::Tai),
-        (-1439..1440_i32).prop_map(|minutes| Zone::Offset(minutes * 60)),
+        Just(ZoneOrTimescale::Local),
+        Just(ZoneOrTimescale::Utc),
+        Just(ZoneOrTimescale::Tai),
+        (-1439..1440_i32).prop_map(|minutes| ZoneOrTimescale::Offset(minutes * 60)),
     ];
     let shift = (any::<bool>(), any::<u32>(), select(&IncrementUnit::ALL[..]))
         .prop_map(|(back, amount, unit)| TimeIncrement { is_negative: back, amount, unit });
     let shifts = vec(shift, 0..3);
-    let of_clock = (prop_oneof![Just(TimeOfDay::Now), clock], option::of(day), option::of(zone));
-    let scales = option::of(select(&[Zone::Utc, Zone::Tai][..]));
+    let of_clock =
+        (prop_oneof![Just(TimeOfDaySpec::Now), clock], option::of(day), option::of(zone));
+    let scales = option::of(select(&[ZoneOrTimescale::Utc, ZoneOrTimescale::Tai][..]));
     let of_epoch = (epoch, Just(None), scales);
     (prop_oneof![of_clock, of_epoch], shifts).prop_map(|((time, date, zone), shifts)| {
         TimeNotation { time, date, zone, increments: shifts }
@@ -260,7 +262,7 @@ proptest! {
     #[test]
     fn what_is_resolved_is_not_past(notation in notation(), utc_ns in 0..4_000_000_000_000_000_000_i64) {
         let now = PresentTime { utc_ns, ..now("2026-01-01T00:00:00Z") };
-        if let Ok(instant) = notation.resolve(&now, Zone::Local, false) {
+        if let Ok(instant) = notation.resolve(&now, ZoneOrTimescale::Local, false) {
             let ahead_ns = if instant.scale == InstantTimescale::Tai { 37_000_000_000 } else { 0 };
             prop_assert!(instant.ns >= utc_ns + ahead_ns);
         }
@@ -270,7 +272,7 @@ proptest! {
     fn no_text_makes_it_panic(text in "\\PC*", utc_ns: i64) {
         if let Ok(notation) = text.parse::<TimeNotation>() {
             let now = PresentTime { utc_ns, ..now("2026-01-01T00:00:00Z") };
-            let _ = notation.resolve(&now, Zone::Local, true);
+            let _ = notation.resolve(&now, ZoneOrTimescale::Local, true);
         }
     }
 

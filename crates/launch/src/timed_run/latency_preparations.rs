@@ -7,7 +7,7 @@ use std::time::Duration;
 use horolog_record::{AtScheduling, Finding, FindingCode, Severity};
 use horolog_sys::affinity::{SchedulingParameters, nice};
 use horolog_sys::capability::{Capabilities, Capability};
-use horolog_sys::memory::LockedMemory;
+use horolog_sys::memory::LockedMemoryGuard;
 use horolog_sys::spawn::{DefaultScheduling, StartPriority};
 
 use super::TimedRunOptions;
@@ -23,7 +23,7 @@ pub(super) struct LatencyPreparations {
     default_scheduling: DefaultScheduling,
     start_priority: Option<StartPriority>,
     head_start: Option<Duration>,
-    memory: Option<LockedMemory>,
+    memory: Option<LockedMemoryGuard>,
     memory_locked: bool,
     findings: Vec<Finding>,
 }
@@ -44,7 +44,7 @@ impl LatencyPreparations {
         };
         let keeps_priority = priority.is_some_and(|priority| priority.keeps_priority)
             && !options.programs.is_empty();
-        let memory = LockedMemory::lock_present();
+        let memory = LockedMemoryGuard::lock_present();
         let unlocked = memory.as_ref().err().map(memory_not_locked);
         Ok(Self {
             scheduling,
@@ -90,7 +90,7 @@ impl LatencyPreparations {
     /// Locks the present memory of this process again, unless locking has failed before.
     pub(super) fn lock_memory(&mut self) {
         if self.memory_locked && self.memory.is_none() {
-            self.memory = LockedMemory::lock_present().ok();
+            self.memory = LockedMemoryGuard::lock_present().ok();
             self.memory_locked = self.memory.is_some();
         }
     }

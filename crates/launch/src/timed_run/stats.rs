@@ -11,10 +11,10 @@ use horolog_time::Span;
 use super::latency_preparations::LatencyPreparations;
 use super::{STEP_MIN, TIMER_SLACK_NS, TimedRunOptions, TimedRunOutcome};
 use crate::instant::{InstantTimescale, TimescaleInstant};
-use crate::program::{ProgramEvent, ProgramStartError};
+use crate::program::{ProgramLaunchEvent, ProgramStartError};
 use crate::signals::CaughtSignal;
 
-pub(super) struct RunStats {
+pub(super) struct TimedRunStats {
     result: AtResult,
     woken: Recorder,
     started: Recorder,
@@ -23,13 +23,13 @@ pub(super) struct RunStats {
     not_started: Option<String>,
 }
 
-impl RunStats {
+impl TimedRunStats {
     pub(super) fn new(
         options: &TimedRunOptions,
         first: TimescaleInstant,
         preparations: &LatencyPreparations,
     ) -> Self {
-        let program = |program: &crate::program::Program| AtProgramResult {
+        let program = |program: &crate::program::ProgramSpec| AtProgramResult {
             program: program.to_words(),
             runs: 0,
             failed: 0,
@@ -85,11 +85,13 @@ impl RunStats {
     }
 
     /// Records the exit status or the failed start of a program; other events are ignored.
-    pub(super) fn record_last_event(&mut self, index: usize, event: &ProgramEvent) {
+    pub(super) fn record_last_event(&mut self, index: usize, event: &ProgramLaunchEvent) {
         match event {
-            ProgramEvent::Ended(status) => self.record_exit(index, *status),
-            ProgramEvent::NotStarted(failure) => self.record_not_started(index, failure),
-            ProgramEvent::Cancelled | ProgramEvent::Woken(_) | ProgramEvent::Started(..) => {}
+            ProgramLaunchEvent::Ended(status) => self.record_exit(index, *status),
+            ProgramLaunchEvent::NotStarted(failure) => self.record_not_started(index, failure),
+            ProgramLaunchEvent::Cancelled
+            | ProgramLaunchEvent::Woken(_)
+            | ProgramLaunchEvent::Started(..) => {}
         }
     }
 

@@ -11,10 +11,10 @@ use horolog_record::LoadEngineKind as Kind;
 use horolog_wire::ethernet::{self, Header};
 use horolog_wire::ptp::{ETHER_TYPE, MULTICAST_MAC};
 
-use super::lane::{BATCH, LaneDevice, TargetDatagram};
+use super::lane::{BATCH, DatagramFromTarget, LaneDevice};
 use super::nic_clock::{self, TimestampingPhc};
 use super::packet::{RECEIVE_BUFFER, RECEIVE_LEN};
-use super::threads::{self, Lane};
+use super::threads::{self, DeviceWithCarryOver};
 use super::udp::DropCountingDevice;
 use super::{EngineError, IntervalSink, LoadEngine, unavailable_error};
 use crate::plan::{RunPlan, TrialPlan};
@@ -78,10 +78,10 @@ impl LaneDevice for LaneEthernetSocket {
         1
     }
 
-    fn arrivals(&self) -> impl Iterator<Item = TargetDatagram<'_>> {
+    fn arrivals(&self) -> impl Iterator<Item = DatagramFromTarget<'_>> {
         self.replies.iter().filter_map(|packet| {
             let payload = self.message(packet.bytes)?;
-            Some(TargetDatagram {
+            Some(DatagramFromTarget {
                 payload,
                 client: self.client,
                 received_at: packet.received_at,
@@ -102,7 +102,7 @@ impl LaneDevice for LaneEthernetSocket {
 /// Engine for PTP over Ethernet through packet sockets.
 pub struct PtpEthernetEngine {
     plan: RunPlan,
-    lanes: Vec<Lane<LaneEthernetSocket>>,
+    lanes: Vec<DeviceWithCarryOver<LaneEthernetSocket>>,
     /// NIC clock that timestamps replies, if requested.
     nic_clock: Option<TimestampingPhc>,
 }
@@ -133,7 +133,7 @@ impl PtpEthernetEngine {
                 requests: Batch::new(BATCH, frame_len),
                 replies: Batch::new(BATCH, RECEIVE_LEN),
             };
-            Ok(Lane::new(port, None))
+            Ok(DeviceWithCarryOver::new(port, None))
         };
         let lanes = (0..plan.lanes).map(lane).collect::<Result<_, EngineError>>()?;
         Ok(Self { plan: plan.clone(), lanes, nic_clock })

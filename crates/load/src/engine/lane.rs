@@ -67,7 +67,7 @@ impl LaneClock for ClockMonotonic {
 
 /// Datagram from the target.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct TargetDatagram<'a> {
+pub(crate) struct DatagramFromTarget<'a> {
     /// UDP payload, possibly truncated.
     pub(crate) payload: &'a [u8],
     /// Client to which it is addressed; `None` if the address belongs to no client or the frame
@@ -103,7 +103,7 @@ pub(crate) trait LaneDevice: Send {
     fn receive_calls(&self) -> usize;
 
     /// Returns the target's datagrams among those that the last [`LaneDevice::receive`] received.
-    fn arrivals(&self) -> impl Iterator<Item = TargetDatagram<'_>>;
+    fn arrivals(&self) -> impl Iterator<Item = DatagramFromTarget<'_>>;
 
     /// Returns the number of datagrams that the kernel dropped for lack of room since the device
     /// was opened.

@@ -13,14 +13,14 @@ use crate::ptp::PtpLoadTransport;
 use crate::target::{FirstLink, Route};
 
 /// Multicast membership, held until it is dropped. Nothing is read from its socket.
-pub(crate) enum MulticastMembership {
+pub(crate) enum HeldMulticastMembership {
     /// Membership in an IP group.
     Udp(#[expect(dead_code, reason = "held for what its end undoes")] UdpSocket),
     /// Membership in the group of all PTP ports on a link.
     Ethernet(#[expect(dead_code, reason = "held for what its end undoes")] PacketSocketDevice),
 }
 
-impl MulticastMembership {
+impl HeldMulticastMembership {
     /// Joins the group to which the replies of `plan` are sent; `None` if they are sent by unicast
     /// or the target is this host.
     pub(crate) fn join(plan: &RunPlan) -> Result<Option<Self>, EngineError> {

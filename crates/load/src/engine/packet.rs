@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use horolog_io::{
-    Batch, BatchDevice, FrameSelection, LaneFilter, PacketSocketDevice, PacketSocketOptions,
+    Batch, BatchDevice, FrameSelection, LaneNumberFilter, PacketSocketDevice, PacketSocketOptions,
     UdpFilter,
 };
 use horolog_record::LoadEngineKind as Kind;
@@ -22,16 +22,18 @@ use horolog_wire::ptp::MessageType;
 use horolog_wire::ptp::message::{REQUESTING_PORT_OFFSET, SIGNALING_PORT_OFFSET};
 use horolog_xdp::{Interface, ReplyDropProgram, ReplyDropSettings, XdpError};
 
-use super::lane::{BATCH, LaneDevice, TargetDatagram};
-use super::membership::MulticastMembership;
+use super::lane::{BATCH, DatagramFromTarget, LaneDevice};
+use super::membership::HeldMulticastMembership;
 use super::nic_clock::{self, TimestampingPhc};
-use super::threads::{self, Lane};
+use super::threads::{self, DeviceWithCarryOver};
 use super::udp::DropCountingDevice;
 use super::{EngineError, IntervalSink, LoadEngine, unavailable_error};
 use crate::clients;
 use crate::plan::{ReplyDropPlan, RunPlan, TrialPlan};
 use crate::ptp::{PtpRequestKind, port_number};
-use crate::request::{FrameTemplate, LaneFrameParameters, PtpFrameParameters, RequestTimestamps};
+use crate::request::{
+    LaneFrameParameters, LaneFrameTemplate, PtpFrameParameters, RequestTimestamps,
+};
 use crate::target::{FirstLink, Route};
 use crate::trailer::RequestTrailer;
 
@@ -51,7 +53,7 @@ impl DropCountingDevice for PacketSocketDevice {
 /// Packet socket of one lane and its clients.
 pub(crate) struct LanePacketSocket<D: BatchDevice<Address = ()>> {
     pub(crate) device: D,
-    template: FrameTemplate,
+    template: LaneFrameTemplate,
     plan: LaneFrameParameters,
     requests: Batch<()>,
     queued: usize,
@@ -62,7 +64,7 @@ impl<D: BatchDevice<Address = ()>> LanePacketSocket<D> {
     /// Creates a lane's socket over `device`, with room for plain requests and for payloads of up
     /// to `payload_max` bytes.
     pub(crate) fn new(device: D, plan: &LaneFrameParameters, payload_max: usize) -> Self {
-        let template = FrameTemplate::new(plan);
+        let template = LaneFrameTemplate::new(plan);
         let mut requests = Batch::new(BATCH, template.bytes().len() + payload_max);
         while requests.push((), template.bytes()) {}
         Self {
@@ -77,9 +79,9 @@ impl<D: BatchDevice<Address = ()>> LanePacketSocket<D> {
 
     /// Returns the datagram in a frame if it is a reply of the target to this lane. The UDP
     /// checksum is not verified, because on virtual links it is never filled in (checksum offload).
-    fn target_datagram<'a>(&self, frame: &'a [u8]) -> Option<TargetDatagram<'a>> {
+    fn target_datagram<'a>(&self, frame: &'a [u8]) -> Option<DatagramFromTarget<'a>> {
         let frame = UdpFrame::parse(frame).ok()?;
-        self.plan.is_reply(frame.source, frame.destination).then(|| TargetDatagram {
+        self.plan.is_reply(frame.source, frame.destination).then(|| DatagramFromTarget {
             payload: frame.payload,
             client: self.plan.network.client_of(frame.destination.ip()),
             received_at: None,
@@ -135,11 +137,15 @@ impl<D: BatchDevice<Address = ()> + DropCountingDevice + Send> LaneDevice for La
         1
     }
 
-    fn arrivals(&self) -> impl Iterator<Item = TargetDatagram<'_>> {
+    fn arrivals(&self) -> impl Iterator<Item = DatagramFromTarget<'_>> {
         self.replies.iter().filter_map(|packet| {
             let arrival = self.target_datagram(packet.bytes)?;
             let (received_at, hardware) = (packet.received_at, packet.hardware);
-            Some(TargetDatagram { received_at, phc_ns: hardware.map(|time| time.ns), ..arrival })
+            Some(DatagramFromTarget {
+                received_at,
+                phc_ns: hardware.map(|time| time.ns),
+                ..arrival
+            })
         })
     }
 
@@ -155,14 +161,14 @@ impl<D: BatchDevice<Address = ()> + DropCountingDevice + Send> LaneDevice for La
 /// Engine that sends Ethernet frames with IP packets of simulated clients through packet sockets.
 pub struct PacketEngine {
     plan: RunPlan,
-    lanes: Vec<Lane<LanePacketSocket<PacketSocketDevice>>>,
+    lanes: Vec<DeviceWithCarryOver<LanePacketSocket<PacketSocketDevice>>>,
     /// NIC clock that timestamps replies, if requested.
     nic_clock: Option<TimestampingPhc>,
     /// Program that drops the replies before this host's stack; `None` if the plan requests none,
     /// an error if it could not be attached.
     reply_drop: Result<Option<ReplyDropProgram>, XdpError>,
     /// Membership in the multicast group to which replies are sent.
-    _membership: Option<MulticastMembership>,
+    _membership: Option<HeldMulticastMembership>,
 }
 
 impl PacketEngine {
@@ -182,10 +188,10 @@ impl PacketEngine {
             let device = PacketSocketDevice::open(&link.interface, &options)?;
             let trailer = threads::request_trailer(plan, lane)?;
             let payload_max = trailer.as_ref().map_or(0, RequestTrailer::request_len_max);
-            Ok(Lane::new(LanePacketSocket::new(device, frame, payload_max), trailer))
+            Ok(DeviceWithCarryOver::new(LanePacketSocket::new(device, frame, payload_max), trailer))
         });
         let lanes = lanes.collect::<Result<_, EngineError>>()?;
-        let membership = MulticastMembership::join(plan)?;
+        let membership = HeldMulticastMembership::join(plan)?;
         let reply_drop =
             plan.reply_drop.as_ref().map(|guard| attach_reply_drop(link, plan, guard)).transpose();
         Ok(Self { plan: plan.clone(), lanes, nic_clock, reply_drop, _membership: membership })
@@ -216,7 +222,7 @@ fn frame_selection(frame: &LaneFrameParameters, plan: &RunPlan) -> FrameSelectio
             (MessageType::DelayResp, REQUESTING_PORT_OFFSET)
         }
     };
-    let mark = LaneFilter {
+    let mark = LaneNumberFilter {
         kind: kind as u8,
         offset: offset as u32,
         number: port_number(ptp.lane),

@@ -17,8 +17,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use horolog_io::{
-    Batch, BatchDevice, Endpoints, FaultCounts, FaultInjectionPlan, FaultyDevice, SimulatedDevice,
-    SimulatedLink,
+    Batch, BatchDevice, DatagramEndpoints, FaultCounts, FaultInjectionPlan, FaultyDevice,
+    SimulatedDevice, SimulatedLink,
 };
 use horolog_record::{InvalidReplyReason, RequestSpacing};
 use horolog_time::{Clock, Monotonic, NtpTimestamp, SimulatedClock, Span, Timestamp, Utc};
@@ -85,7 +85,7 @@ trait PayloadEncapsulation: Copy + Default {
     fn wrap(request: &[u8], payload: &[u8]) -> Vec<u8>;
 }
 
-impl PayloadEncapsulation for Endpoints {
+impl PayloadEncapsulation for DatagramEndpoints {
     fn payload(packet: &[u8]) -> Option<Vec<u8>> {
         Some(packet.to_vec())
     }
@@ -280,7 +280,7 @@ impl SimulatedLane<LanePacketSocket<SimulatedPath<()>>> {
     }
 }
 
-impl SimulatedLane<LaneUdpSockets<SimulatedPath<Endpoints>>> {
+impl SimulatedLane<LaneUdpSockets<SimulatedPath<DatagramEndpoints>>> {
     fn with_sockets(behaviour: ServerBehaviour) -> Self {
         let clock = Arc::new(SimulatedClock::new(START_NS));
         let mut port = LaneUdpSockets::new(4, 0);

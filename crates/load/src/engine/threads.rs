@@ -21,12 +21,12 @@ use crate::schedule::LaneSchedule;
 use crate::trailer::{RequestTrailer, TrailerTemplate};
 
 /// Device of a lane, and the state that it carries over between trials.
-pub(crate) struct Lane<P> {
+pub(crate) struct DeviceWithCarryOver<P> {
     pub(crate) device: P,
     carried: LaneCarryOver,
 }
 
-impl<P> Lane<P> {
+impl<P> DeviceWithCarryOver<P> {
     /// Returns a lane that has sent nothing; `trailer` is that of its requests.
     pub(crate) fn new(port: P, trailer: Option<RequestTrailer>) -> Self {
         Self {
@@ -53,7 +53,7 @@ pub(crate) fn request_trailer(
 /// Runs one trial on `lanes`. Each client sends `consecutive_requests` requests in a row; offsets
 /// are measured according to `offset`.
 pub(crate) fn run<P: LaneDevice>(
-    lanes: &mut [Lane<P>],
+    lanes: &mut [DeviceWithCarryOver<P>],
     plan: &RunPlan,
     trial: &TrialPlan,
     consecutive_requests: u32,
@@ -126,10 +126,11 @@ fn schedule(
     .ok_or(EngineError::Rate { rate: trial.rate, duration_s: trial.duration.as_secs_f64() })
 }
 
-type LaneTask<'a, P> = (LaneTrial<'a, P, ClockMonotonic>, Option<usize>, &'a mut LaneCarryOver);
+type LaneThreadInputs<'a, P> =
+    (LaneTrial<'a, P, ClockMonotonic>, Option<usize>, &'a mut LaneCarryOver);
 
 fn run_on_threads<P: LaneDevice>(
-    tasks: Vec<LaneTask<'_, P>>,
+    tasks: Vec<LaneThreadInputs<'_, P>>,
     start_and_stop: (Timestamp<Monotonic>, &AtomicBool),
     observation: (Duration, Option<ProgressForwarder<'_>>),
     intervals: &mut dyn IntervalSink,

@@ -4,13 +4,15 @@
 use std::io;
 use std::time::Duration;
 
-use horolog_io::{Batch, BatchDevice, Endpoints, UdpDevice, UdpDeviceError, UdpDeviceOptions};
+use horolog_io::{
+    Batch, BatchDevice, DatagramEndpoints, UdpDevice, UdpDeviceError, UdpDeviceOptions,
+};
 use horolog_record::LoadEngineKind as Kind;
 use horolog_sys::message::is_refusal;
 
-use super::lane::{BATCH, LaneDevice, TargetDatagram};
+use super::lane::{BATCH, DatagramFromTarget, LaneDevice};
 use super::nic_clock::{self, TimestampingPhc};
-use super::threads::{self, Lane};
+use super::threads::{self, DeviceWithCarryOver};
 use super::{EngineError, IntervalSink, LoadEngine};
 use crate::plan::{RunPlan, TrialPlan};
 use crate::request::{self, RequestTimestamps};
@@ -41,26 +43,26 @@ impl DropCountingDevice for UdpDevice {
 }
 
 /// UDP sockets of one lane, one per client.
-pub(crate) struct LaneUdpSockets<D: BatchDevice<Address = Endpoints>> {
+pub(crate) struct LaneUdpSockets<D: BatchDevice<Address = DatagramEndpoints>> {
     pub(crate) sockets: Vec<D>,
     /// Client number of the first socket.
     pub(crate) first_client: u32,
-    requests: Batch<Endpoints>,
+    requests: Batch<DatagramEndpoints>,
     queued: usize,
     send_socket: usize,
-    replies: Batch<Endpoints>,
+    replies: Batch<DatagramEndpoints>,
     receive_socket: usize,
     port_closed: u64,
 }
 
-impl<D: BatchDevice<Address = Endpoints>> LaneUdpSockets<D> {
+impl<D: BatchDevice<Address = DatagramEndpoints>> LaneUdpSockets<D> {
     /// Creates the device without sockets; payloads of requests have at most `payload_max` bytes,
     /// or the length of a plain request if that is longer.
     pub(crate) fn new(version: u8, payload_max: usize) -> Self {
         let payload_max = payload_max.max(PAYLOAD_LEN);
         let mut requests = Batch::new(BATCH, payload_max);
         while requests.push(
-            Endpoints::default(),
+            DatagramEndpoints::default(),
             &request::ntp_payload(version, RequestTimestamps::default()),
         ) {}
         Self {
@@ -89,7 +91,7 @@ impl<D: BatchDevice<Address = Endpoints>> LaneUdpSockets<D> {
     }
 }
 
-impl<D: BatchDevice<Address = Endpoints> + DropCountingDevice + Send> LaneDevice
+impl<D: BatchDevice<Address = DatagramEndpoints> + DropCountingDevice + Send> LaneDevice
     for LaneUdpSockets<D>
 {
     fn has_room(&self, client: u32) -> bool {
@@ -118,7 +120,7 @@ impl<D: BatchDevice<Address = Endpoints> + DropCountingDevice + Send> LaneDevice
             self.requests.clear();
         }
         self.send_socket = socket;
-        let pushed = self.requests.push(Endpoints::default(), payload);
+        let pushed = self.requests.push(DatagramEndpoints::default(), payload);
         self.queued += usize::from(pushed);
         pushed
     }
@@ -148,9 +150,9 @@ impl<D: BatchDevice<Address = Endpoints> + DropCountingDevice + Send> LaneDevice
         self.sockets.len()
     }
 
-    fn arrivals(&self) -> impl Iterator<Item = TargetDatagram<'_>> {
+    fn arrivals(&self) -> impl Iterator<Item = DatagramFromTarget<'_>> {
         let client = Some(self.first_client + self.receive_socket as u32);
-        self.replies.iter().map(move |packet| TargetDatagram {
+        self.replies.iter().map(move |packet| DatagramFromTarget {
             payload: packet.bytes,
             client,
             received_at: packet.received_at,
@@ -190,7 +192,7 @@ pub(super) fn socket_options(
 /// Engine with one UDP socket for each client.
 pub struct UdpEngine {
     plan: RunPlan,
-    lanes: Vec<Lane<LaneUdpSockets<UdpDevice>>>,
+    lanes: Vec<DeviceWithCarryOver<LaneUdpSockets<UdpDevice>>>,
     nic_clock: Option<TimestampingPhc>,
     options: UdpDeviceOptions,
 }
@@ -203,7 +205,7 @@ impl UdpEngine {
         let lane = |lane| {
             let trailer = threads::request_trailer(plan, lane)?;
             let payload_max = trailer.as_ref().map_or(0, RequestTrailer::request_len_max);
-            Ok(Lane::new(LaneUdpSockets::new(plan.version, payload_max), trailer))
+            Ok(DeviceWithCarryOver::new(LaneUdpSockets::new(plan.version, payload_max), trailer))
         };
         let lanes = (0..plan.lanes).map(lane).collect::<Result<_, EngineError>>()?;
         let mut engine = Self { plan: plan.clone(), lanes, nic_clock, options };

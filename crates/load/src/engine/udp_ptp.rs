@@ -6,15 +6,15 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use horolog_io::{Batch, BatchDevice, Endpoints, UdpDevice, UdpDeviceError};
+use horolog_io::{Batch, BatchDevice, DatagramEndpoints, UdpDevice, UdpDeviceError};
 use horolog_record::LoadEngineKind as Kind;
 use horolog_sys::message::is_refusal;
 use horolog_wire::ptp::{EVENT_PORT, GENERAL_PORT};
 
-use super::lane::{BATCH, LaneDevice, TargetDatagram};
-use super::membership::MulticastMembership;
+use super::lane::{BATCH, DatagramFromTarget, LaneDevice};
+use super::membership::HeldMulticastMembership;
 use super::nic_clock::{self, TimestampingPhc};
-use super::threads::{self, Lane};
+use super::threads::{self, DeviceWithCarryOver};
 use super::udp::{DropCountingDevice, EXCESS_LEN, socket_options};
 use super::{EngineError, IntervalSink, LoadEngine, unavailable_error};
 use crate::plan::{RunPlan, TrialPlan};
@@ -31,8 +31,8 @@ struct PtpClientSockets {
     /// Socket that receives the other messages, and sends other requests.
     general: UdpDevice,
     sends_from_general: bool,
-    requests: Batch<Endpoints>,
-    replies: Batch<Endpoints>,
+    requests: Batch<DatagramEndpoints>,
+    replies: Batch<DatagramEndpoints>,
     /// True if the last receive call used the general socket; the next one uses the event socket.
     receives_from_general: bool,
     port_closed: u64,
@@ -66,7 +66,7 @@ impl LaneDevice for PtpClientSockets {
     }
 
     fn push_payload(&mut self, _: u32, payload: &[u8]) -> bool {
-        self.requests.push(Endpoints::default(), payload)
+        self.requests.push(DatagramEndpoints::default(), payload)
     }
 
     fn send(&mut self) -> io::Result<usize> {
@@ -96,8 +96,8 @@ impl LaneDevice for PtpClientSockets {
         2
     }
 
-    fn arrivals(&self) -> impl Iterator<Item = TargetDatagram<'_>> {
-        self.replies.iter().map(|packet| TargetDatagram {
+    fn arrivals(&self) -> impl Iterator<Item = DatagramFromTarget<'_>> {
+        self.replies.iter().map(|packet| DatagramFromTarget {
             payload: packet.bytes,
             client: Some(0),
             received_at: packet.received_at,
@@ -118,10 +118,10 @@ impl LaneDevice for PtpClientSockets {
 /// Engine over the two sockets of one client.
 pub struct PtpUdpEngine {
     plan: RunPlan,
-    lanes: [Lane<PtpClientSockets>; 1],
+    lanes: [DeviceWithCarryOver<PtpClientSockets>; 1],
     nic_clock: Option<TimestampingPhc>,
     /// Membership in the multicast group to which replies are sent.
-    _membership: Option<MulticastMembership>,
+    _membership: Option<HeldMulticastMembership>,
 }
 
 impl PtpUdpEngine {
@@ -169,12 +169,12 @@ impl PtpUdpEngine {
             receives_from_general: false,
             port_closed: 0,
         };
-        let lanes = [Lane::new(port, None)];
+        let lanes = [DeviceWithCarryOver::new(port, None)];
         Ok(Self {
             plan: plan.clone(),
             lanes,
             nic_clock,
-            _membership: MulticastMembership::join(plan)?,
+            _membership: HeldMulticastMembership::join(plan)?,
         })
     }
 }

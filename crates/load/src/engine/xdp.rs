@@ -25,7 +25,7 @@ use self::settings::settings;
 
 use super::drain::{ReplyDrain, SCHEDULE_GRACE, START_DELAY};
 use super::intervals::MixIntervalMerger;
-use super::membership::MulticastMembership;
+use super::membership::HeldMulticastMembership;
 use super::{EngineError, IntervalSink, LoadEngine, unavailable_error};
 use crate::clients::LaneClients;
 use crate::load_profile::{LoadProfile, LoadProfileSendTimes};
@@ -65,7 +65,7 @@ struct MixPartGenerator {
     /// have wrapped.
     used_sequences: Vec<u32>,
     /// Keeps this host in the group that replies are sent to.
-    _membership: Option<MulticastMembership>,
+    _membership: Option<HeldMulticastMembership>,
 }
 
 impl XdpEngine {
@@ -109,7 +109,7 @@ impl MixPartGenerator {
         // threads.
         let cores = plan.cores.iter().rev().copied().collect();
         let plan = RunPlan { cores, ..plan.clone() };
-        let membership = MulticastMembership::join(&plan)?;
+        let membership = HeldMulticastMembership::join(&plan)?;
         let (sequences, used_sequences) = (vec![0; plan.lanes], vec![0; plan.lanes]);
         Ok(Self {
             generator,
@@ -380,7 +380,7 @@ impl XdpEngine {
                 .iter()
                 .map(|&core| {
                     let (handle, thread) = mpsc::channel();
-                    let sender = SenderThread { generators, core, batch };
+                    let sender = CoreSenderWorker { generators, core, batch };
                     (scope.spawn(move || sender.run(&handle)), thread, core)
                 })
                 .collect();
@@ -506,15 +506,15 @@ fn batch_size(rate: f64) -> u32 {
     if rate < 500_000.0 { 16 } else { 64 }
 }
 
-/// Thread that runs the lanes of all parts on one core.
-struct SenderThread<'a> {
+/// Worker that runs the lanes of all parts on one core, in a thread of its own.
+struct CoreSenderWorker<'a> {
     /// Generators of the parts; the program of the first one sends for all.
     generators: &'a [&'a Generator],
     core: usize,
     batch: u32,
 }
 
-impl SenderThread<'_> {
+impl CoreSenderWorker<'_> {
     fn run(self, handle_sender: &mpsc::Sender<InterruptibleThread>) -> Result<(), EngineError> {
         let thread = InterruptibleThread::current()
             .map_err(EngineError::system("make a sending thread interruptible"))?;

@@ -278,7 +278,7 @@ fn circumstances_have_their_findings() {
 
 #[test]
 fn a_search_reports_its_end_and_inconsistent_trials() {
-    let search = SearchResult {
+    let search = CapacitySearchResult {
         kind: horolog_record::CapacitySearchGoal::Ndr,
         goal_loss_ratio: 0.0,
         rate: 10_000.0,
@@ -296,7 +296,7 @@ fn a_search_reports_its_end_and_inconsistent_trials() {
     let codes: Vec<_> =
         run_findings(&observed, &circumstances).iter().map(|finding| finding.code).collect();
     assert_eq!(codes, [FindingCode::TrialsInconsistent, FindingCode::SearchUnfinished]);
-    let limit = SearchResult { end: SearchEndReason::GeneratorLimit, ..search };
+    let limit = CapacitySearchResult { end: SearchEndReason::GeneratorLimit, ..search };
     let circumstances = RunFindingInputs { search: Some(&limit), ..about() };
     let codes: Vec<_> =
         run_findings(&[], &circumstances).iter().map(|finding| finding.code).collect();

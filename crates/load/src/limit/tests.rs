@@ -40,8 +40,8 @@ fn trial(rate: f64, lost: u64, rtt_ns: u64) -> Trial {
     trial::record(&plan, &counts, std::collections::BTreeMap::new())
 }
 
-fn search(lower: f64) -> SearchResult {
-    SearchResult {
+fn search(lower: f64) -> CapacitySearchResult {
+    CapacitySearchResult {
         kind: CapacitySearchGoal::Ndr,
         goal_loss_ratio: 0.0,
         rate: lower,

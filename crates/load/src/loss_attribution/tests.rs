@@ -15,13 +15,13 @@ fn after(own: u64, udp: u64, unanswered: u64) -> LossAttributionCounts {
     }
 }
 
-fn lost(lost: u64) -> MissingReplies {
-    MissingReplies { lost, ..MissingReplies::default() }
+fn lost(lost: u64) -> MissingReplyCounts {
+    MissingReplyCounts { lost, ..MissingReplyCounts::default() }
 }
 
 #[test]
 fn each_counter_has_its_location() {
-    let missing = MissingReplies { ring_dropped: 5, late: 4, ..lost(20) };
+    let missing = MissingReplyCounts { ring_dropped: 5, late: 4, ..lost(20) };
     let losses = attribute(missing, &after(0, 0, 0), &after(1, 2, 4));
     let expected = [
         (LossLocation::OwnRing, 5),
@@ -48,7 +48,7 @@ fn what_was_answered_and_not_valid_is_no_loss_on_the_way() {
         peer: Some(peer(theirs)),
         ..LossAttributionCounts::default()
     };
-    let missing = MissingReplies { sent: 100, invalid: 98, arrived: 98, ..lost(100) };
+    let missing = MissingReplyCounts { sent: 100, invalid: 98, arrived: 98, ..lost(100) };
     // XDP took the replies before the interface counted them.
     for arrived in [0, 100] {
         let losses = attribute(missing, &counters(0, 0), &counters(arrived, 100));
@@ -82,7 +82,7 @@ fn own_sockets_on_a_shared_host_are_not_the_server_s() {
         shared_host: true,
         ..LossAttributionCounts::default()
     };
-    let losses = attribute(MissingReplies { ring_dropped: 6, ..lost(10) }, &udp(0), &udp(8));
+    let losses = attribute(MissingReplyCounts { ring_dropped: 6, ..lost(10) }, &udp(0), &udp(8));
     assert_eq!(
         losses,
         BTreeMap::from([
@@ -112,7 +112,7 @@ fn far(own_rx: u64, peer: (u64, u64), server: (u64, u64)) -> LossAttributionCoun
 
 #[test]
 fn packets_sent_by_one_interface_and_received_by_no_other_are_lost_on_the_link() {
-    let missing = MissingReplies { sent: 100, received: 70, ..lost(30) };
+    let missing = MissingReplyCounts { sent: 100, received: 70, ..lost(30) };
     // 12 requests and 8 replies did not arrive; the server left 10 unanswered.
     let losses = attribute(missing, &far(0, (0, 0), (0, 0)), &far(70, (88, 78), (88, 78)));
     assert_eq!(losses, BTreeMap::from([(LossLocation::Link, 20), (LossLocation::Server, 10)]));
@@ -120,7 +120,7 @@ fn packets_sent_by_one_interface_and_received_by_no_other_are_lost_on_the_link()
 
 #[test]
 fn an_interface_that_does_not_count_arrivals_proves_nothing() {
-    let missing = MissingReplies { sent: 100, received: 70, ..lost(30) };
+    let missing = MissingReplyCounts { sent: 100, received: 70, ..lost(30) };
     let losses = attribute(missing, &far(0, (0, 0), (0, 0)), &far(0, (0, 70), (100, 70)));
     assert_eq!(losses, BTreeMap::from([(LossLocation::Server, 30)]));
 }
@@ -146,7 +146,7 @@ fn udp_counters_replace_missing_server_counters() {
 /// which no socket receives.
 #[test]
 fn what_a_master_sends_to_all_is_no_reply() {
-    let missing = MissingReplies { sent: 1_000, lost: 1_000, ..MissingReplies::default() };
+    let missing = MissingReplyCounts { sent: 1_000, lost: 1_000, ..MissingReplyCounts::default() };
     let own =
         InterfacePacketCounts { rx_packets: 3, rx_dropped: 3, ..InterfacePacketCounts::default() };
     let peer = InterfacePacketCounts {
@@ -173,7 +173,7 @@ fn what_a_master_sends_to_all_is_no_reply() {
         assert_eq!(losses, BTreeMap::from([(LossLocation::Server, 1_000)]), "{transport:?}");
         // Where it answers all but one request, its unsolicited messages hide no loss.
         let missing =
-            MissingReplies { sent: 1_000, received: 999, arrived: 999, lost: 1, ..missing };
+            MissingReplyCounts { sent: 1_000, received: 999, arrived: 999, lost: 1, ..missing };
         let after = with(
             InterfacePacketCounts { rx_packets: 1_002, ..own },
             InterfacePacketCounts { tx_packets: 1_002, ..peer },
@@ -231,7 +231,7 @@ proptest! {
         after in counters(),
     ) {
         let missing =
-            MissingReplies {
+            MissingReplyCounts {
                 sent: lost + received,
                 received,
                 lost,

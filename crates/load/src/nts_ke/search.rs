@@ -8,8 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use horolog_ke::NtsKeClient;
-use horolog_record::{CapacitySearchGoal, Distribution, NtsKeTrial, SearchResult};
-use horolog_stats::loss::EventRate;
+use horolog_record::{CapacitySearchGoal, CapacitySearchResult, Distribution, NtsKeTrial};
+use horolog_stats::loss::AchievedRate;
 use horolog_stats::{Search, SearchConfig, SearchStep, TrialOutcome};
 
 use super::live::{NtsKeProgress, NtsKeSampler};
@@ -24,7 +24,7 @@ const START_DELAY: Duration = Duration::from_millis(20);
 pub(super) struct NtsKeLoadOutcome {
     pub(super) trials: Vec<NtsKeTrial>,
     /// Result of the search; `None` in a closed loop, or if the search was ended early.
-    pub(super) search: Option<SearchResult>,
+    pub(super) search: Option<CapacitySearchResult>,
     pub(super) first_failure: Option<FailureDescription>,
 }
 
@@ -139,11 +139,11 @@ impl NtsKeTrialContext<'_> {
         let failure = counts.first_failure.take();
         let received = counts.times.count();
         let achieved_rate = span.and_then(|(first, last)| {
-            EventRate::from_span(counts.sent, 0, (last - first).as_nanos() as u64)
+            AchievedRate::from_span(counts.sent, 0, (last - first).as_nanos() as u64)
         });
         let trial = NtsKeTrial {
             intended_rate: Some(rate),
-            achieved_rate: achieved_rate.map_or(0.0, EventRate::per_second),
+            achieved_rate: achieved_rate.map_or(0.0, AchievedRate::per_second),
             duration_s: duration.as_secs_f64(),
             clients: clients as u64,
             sent: counts.sent,

@@ -6,7 +6,7 @@ use horolog_time::Clock;
 
 use super::{EngineOpener, PreparedLoad};
 use crate::clients::{CLIENTS_MAX, SimulatedClientNetwork, SimulatedClientsError};
-use crate::compliant_clients::{CompliantClientGroup, CompliantClientOptions};
+use crate::compliant_clients::{CompliantClientOptions, RunningCompliantClients};
 use crate::error::LoadError;
 use crate::options::{LoadOptions, LoadProcedure};
 use crate::plan::RunPlan;
@@ -124,6 +124,6 @@ pub(super) fn open_compliant_clients(
         consecutive_requests: compliant.burst,
         ..load_plan.clone()
     };
-    prepared.compliant_clients = Some(CompliantClientGroup::open(compliant.clone(), plan)?);
+    prepared.compliant_clients = Some(RunningCompliantClients::open(compliant.clone(), plan)?);
     Ok(prepared)
 }

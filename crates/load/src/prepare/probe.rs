@@ -12,7 +12,7 @@ use super::PreparedLoad;
 use crate::clients::SimulatedClientsError;
 use crate::engine::{self, EngineError};
 use crate::error::{self, LoadError};
-use crate::loss_attribution::MissingReplies;
+use crate::loss_attribution::MissingReplyCounts;
 use crate::options::LoadOptions;
 use crate::plan::TrialPlan;
 use crate::ptp::PtpLoadTransport;
@@ -128,7 +128,7 @@ fn probe(mut ready: PreparedLoad) -> Result<(bool, PreparedLoad), LoadError> {
     let (clients, parts) = (ready.clients, ready.plan.parts.clone());
     let plan = TrialPlan { clients, parts, ..PROBE };
     let counts = ready.engine.run_trial(&plan, &mut || ControlFlow::Continue(()))?;
-    Ok((MissingReplies::from_counts(&counts).arrived > 0, ready))
+    Ok((MissingReplyCounts::from_counts(&counts).arrived > 0, ready))
 }
 
 /// Returns the error that simulated clients receive no replies, most likely because the return

@@ -243,10 +243,13 @@ fn unicast_requests_name_each_message_type_in_turn() {
         assert_eq!(message.header.source, PortIdentity { clock: TOKEN, port: 2 });
         let tlvs: Vec<_> = message
             .tlvs()
-            .map(|tlv| UnicastNegotiation::from_tlv(&tlv.unwrap()).unwrap().unwrap())
+            .map(|tlv| UnicastNegotiationTlv::from_tlv(&tlv.unwrap()).unwrap().unwrap())
             .collect();
         let kind = kinds[sequence as usize % 2];
-        assert_eq!(tlvs, [UnicastNegotiation::Request { kind, log_interval: -2, duration_s: 60 }]);
+        assert_eq!(
+            tlvs,
+            [UnicastNegotiationTlv::Request { kind, log_interval: -2, duration_s: 60 }]
+        );
         assert!(plan.is_request_for(sequence, kind) && !plan.is_request_for(sequence + 1, kind));
     }
     assert_eq!(UnicastMessageTypes::new(&[]), None);
@@ -258,7 +261,7 @@ fn a_request_for_messages_is_granted_or_denied() {
     let kind = MessageType::Sync;
     let plan = plan(contract(&[kind]), false);
     for duration_s in [0, 60] {
-        let grant = UnicastNegotiation::Grant {
+        let grant = UnicastNegotiationTlv::Grant {
             kind,
             log_interval: 0,
             duration_s,

@@ -17,9 +17,10 @@ use crate::profile_recorder::LoadProfileRecorder;
 use crate::recovery::{REFERENCE_INTERVALS_MAX, recovery_interval};
 use crate::request_tracker::TrialCounts;
 
-/// Overload test: a rate that a server can sustain, then one that it cannot, then the first again.
+/// Options of an overload test: a rate that a server can sustain, then one that it cannot, then the
+/// first again.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct OverloadTest {
+pub struct OverloadTestOptions {
     /// Rate before and after the overload, as a fraction of the reference rate.
     pub base: f64,
     /// Rate of the overload, as a multiple of the reference rate.
@@ -30,14 +31,14 @@ pub struct OverloadTest {
     pub interval: Duration,
 }
 
-impl Default for OverloadTest {
+impl Default for OverloadTestOptions {
     fn default() -> Self {
         let (time, interval) = (Duration::from_secs(2), Duration::from_millis(100));
         Self { base: 0.5, factor: 3.0, time, interval }
     }
 }
 
-impl OverloadTest {
+impl OverloadTestOptions {
     /// Returns the load profile of the test for a reference rate.
     pub fn profile(&self, rate: f64) -> Result<LoadProfile, LoadProfileError> {
         let base = rate * self.base;
@@ -116,7 +117,7 @@ impl LoadRun {
     /// Runs an overload test with the reference rate `rate`, and determines the recovery time.
     pub(super) fn run_overload(
         &mut self,
-        overload_test: &OverloadTest,
+        overload_test: &OverloadTestOptions,
         rate: f64,
         observer: &mut dyn LoadObserver,
     ) -> Result<(), LoadError> {

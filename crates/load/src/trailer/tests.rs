@@ -2,7 +2,8 @@
 
 use super::*;
 
-const REQUEST: EchoedRequest = EchoedRequest { client: 0, sequence: 0, transmit: 7 };
+const REQUEST: RequestClaimedByReply =
+    RequestClaimedByReply { client: 0, sequence: 0, transmit: 7 };
 
 fn keys() -> Arc<KeyTable> {
     let text = b"1 SHA256 HEX:00112233\n2 AES128 HEX:000102030405060708090a0b0c0d0e0f";

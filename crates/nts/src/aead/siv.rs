@@ -287,12 +287,12 @@ pub(crate) fn is_equal(a: &Block, b: &Block) -> bool {
 
 /// Reusable memory for the keys by which the packets of one batch are sealed or opened. The keys
 /// are wiped after each batch.
-pub struct BatchKeys {
+pub struct BatchKeyBuffer {
     mac_keys: [AesKey; BATCH],
     ctr_keys: [SivCtrKey; BATCH],
 }
 
-impl Default for BatchKeys {
+impl Default for BatchKeyBuffer {
     fn default() -> Self {
         Self {
             mac_keys: [(); BATCH].map(|()| AesKey::blank()),
@@ -301,13 +301,13 @@ impl Default for BatchKeys {
     }
 }
 
-impl core::fmt::Debug for BatchKeys {
+impl core::fmt::Debug for BatchKeyBuffer {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("BatchKeys").finish_non_exhaustive()
     }
 }
 
-impl BatchKeys {
+impl BatchKeyBuffer {
     /// Sets the authentication key of the packet at `index` to the first half of `key`.
     pub(crate) fn set_mac_key(&mut self, index: usize, key: &[u8]) {
         self.mac_keys[index].rekey(split_halves(key).0);

@@ -43,12 +43,12 @@ pub struct ClockCompareOptions {
 pub type SlotReadings = Vec<io::Result<Option<ClockSample>>>;
 
 /// Clock comparison with its clocks open.
-pub struct ClockComparison {
+pub struct ClockCompareRun {
     options: ClockCompareOptions,
     clocks: Vec<Box<dyn ReadableClock>>,
 }
 
-impl ClockComparison {
+impl ClockCompareRun {
     /// Opens all clocks.
     ///
     /// # Errors
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn a_device_is_described_by_its_readings() {
         let clocks: Vec<Box<dyn ReadableClock>> = vec![Box::new(Simulated(0))];
-        let comparison = ClockComparison { options: options(&["/dev/ptp0"], 40), clocks };
+        let comparison = ClockCompareRun { options: options(&["/dev/ptp0"], 40), clocks };
         let reported = Cell::new(0);
         let result = comparison.run(&|done| reported.set(done), &|| false);
         let clock = &result.clocks[0];
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn the_kernels_own_clocks_are_compared() {
-        let comparison = ClockComparison::open(options(&["raw", "monotonic", "tai"], 20)).unwrap();
+        let comparison = ClockCompareRun::open(options(&["raw", "monotonic", "tai"], 20)).unwrap();
         let result = comparison.run(&|_| (), &|| false);
         let offsets = result.clocks.iter().map(|clock| clock.offset_ns.unwrap().count);
         assert_eq!(offsets.collect::<Vec<_>>(), [20; 3]);
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn an_interrupted_run_returns_its_readings() {
-        let comparison = ClockComparison::open(options(&["tai"], 1_000)).unwrap();
+        let comparison = ClockCompareRun::open(options(&["tai"], 1_000)).unwrap();
         let taken = Cell::new(0);
         let result = comparison.run(&|done| taken.set(done), &|| taken.get() == 3);
         assert_eq!((result.count, result.clocks[0].samples.len()), (3, 3));

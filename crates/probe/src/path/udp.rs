@@ -24,7 +24,7 @@ mod shared;
 pub use codec::{ProbeCodec, ProbeReply};
 pub use error::UdpPathError;
 pub use options::{
-    FLOWS_MAX, LENGTH_MAX, LoadDestination, PathUdpOptions, REPLY_TIMEOUT, TABLE_4, UdpRowPlan,
+    FLOWS_MAX, LENGTH_MAX, LoadAddressingMode, PathUdpOptions, REPLY_TIMEOUT, TABLE_4, UdpRowPlan,
     WARM_UP,
 };
 pub use run::PathUdpRun;

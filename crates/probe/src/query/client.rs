@@ -11,7 +11,7 @@ use horolog_time::NtpTimestamp;
 use horolog_wire::ntp::Header;
 
 use super::packet_timestamp::PacketTimestamp;
-use super::reply::{QueryReply, ReplyVerdict, SentRequest, is_before, judge_reply};
+use super::reply::{QueryReply, ReplyMatchFields, ReplyVerdict, is_before, judge_reply};
 
 /// Number of past requests stored, to recognise late and duplicate replies.
 const PAST_REQUESTS_MAX: usize = 16;
@@ -52,19 +52,19 @@ pub enum DatagramClass {
 
 #[derive(Clone, Copy, Debug)]
 struct PastRequest {
-    request: SentRequest,
+    request: ReplyMatchFields,
     answered: bool,
 }
 
 /// Exchange whose precise T3 may arrive with the next reply. Without `has_t3` it is incomplete
 /// until then, because its own reply was interleaved.
 #[derive(Clone, Copy, Debug)]
-struct PendingExchange {
+struct ExchangeAwaitingT3 {
     exchange: NtpExchange,
     has_t3: bool,
 }
 
-impl PendingExchange {
+impl ExchangeAwaitingT3 {
     fn with_t3(self) -> Option<NtpExchange> {
         self.has_t3.then_some(self.exchange)
     }
@@ -76,9 +76,9 @@ pub struct NtpClient {
     version: u8,
     interleaved: bool,
     allows_extensions: bool,
-    open_request: Option<(u64, SentRequest)>,
+    open_request: Option<(u64, ReplyMatchFields)>,
     past_requests: VecDeque<PastRequest>,
-    pending_exchange: Option<PendingExchange>,
+    pending_exchange: Option<ExchangeAwaitingT3>,
 }
 
 impl NtpClient {
@@ -107,7 +107,7 @@ impl NtpClient {
             self.pending_exchange.filter(|_| self.interleaved).map(|held| held.exchange.t2);
         self.open_request = Some((
             slot,
-            SentRequest {
+            ReplyMatchFields {
                 version: self.version,
                 transmit,
                 receive: previous_t2.map(|_| receive),
@@ -144,7 +144,7 @@ impl NtpClient {
         if !reply.has_server_timestamps() {
             return true;
         }
-        let fits = |held: PendingExchange| !is_before(reply.header.transmit, held.exchange.t2);
+        let fits = |held: ExchangeAwaitingT3| !is_before(reply.header.transmit, held.exchange.t2);
         !reply.interleaved || self.pending_exchange.is_some_and(fits)
     }
 
@@ -184,7 +184,7 @@ impl NtpClient {
             precision: header.precision,
             interleaved: false,
         };
-        let next = PendingExchange { exchange, has_t3: !reply.interleaved };
+        let next = ExchangeAwaitingT3 { exchange, has_t3: !reply.interleaved };
         if !self.interleaved {
             return next.with_t3();
         }

@@ -8,18 +8,18 @@ use super::figures::has_impossible_delay;
 
 /// Exchanges with a server, and its stated error bound in ns (root dispersion plus half the root
 /// delay); `None` if it is not synchronised.
-pub(crate) type ServerSamples<'a> = (&'a [ExchangeSample], Option<u64>);
+pub(crate) type SamplesWithErrorBound<'a> = (&'a [ExchangeSample], Option<u64>);
 
 /// Returns the difference of each pair of servers with exchanges in common slots.
-pub(crate) fn differences(servers: &[ServerSamples<'_>]) -> Vec<ServerOffsetDifference> {
+pub(crate) fn differences(servers: &[SamplesWithErrorBound<'_>]) -> Vec<ServerOffsetDifference> {
     let pairs = (0..servers.len()).flat_map(|a| (a + 1..servers.len()).map(move |b| (a, b)));
     pairs.filter_map(|(a, b)| difference([a, b], servers[a], servers[b])).collect()
 }
 
 fn difference(
     [first, second]: [usize; 2],
-    a: ServerSamples<'_>,
-    b: ServerSamples<'_>,
+    a: SamplesWithErrorBound<'_>,
+    b: SamplesWithErrorBound<'_>,
 ) -> Option<ServerOffsetDifference> {
     let pairs = common_slots(a.0, b.0);
     let stated_error_ns = a.1.zip(b.1).map(|(a, b)| a.saturating_add(b));

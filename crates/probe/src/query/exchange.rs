@@ -32,9 +32,9 @@ pub struct OffsetAndDelay {
     pub dispersion_ns: u64,
 }
 
-/// Precision of the timestamps of an exchange.
+/// Precisions of the timestamps of an exchange at both ends, and the error of their conversion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TimestampPrecision {
+pub struct ExchangeTimestampPrecisions {
     /// Precision stated by the server, log2 of seconds.
     pub server: i8,
     /// Precision of this host, log2 of seconds.
@@ -49,7 +49,7 @@ pub fn offset_and_delay(
     t1: Timestamp<Utc>,
     [t2, t3]: [NtpTimestamp; 2],
     t4: Timestamp<Utc>,
-    precision: &TimestampPrecision,
+    precision: &ExchangeTimestampPrecisions,
 ) -> OffsetAndDelay {
     let (t2, t3) = (t2.to_utc(t1), t3.to_utc(t1));
     let elapsed = t4 - t1;
@@ -64,7 +64,7 @@ pub fn offset_and_delay(
 
 /// Returns the dispersion ε in ns: both precisions, the conversion error, and the possible drift
 /// between the clocks during the exchange (RFC 5905, section 8).
-fn dispersion_ns(elapsed: Span, precision: &TimestampPrecision) -> u64 {
+fn dispersion_ns(elapsed: Span, precision: &ExchangeTimestampPrecisions) -> u64 {
     let drift_ns = drift_max_ns(elapsed.as_ns().unsigned_abs());
     [
         precision_ns(precision.server),
@@ -93,8 +93,8 @@ mod tests {
 
     use super::*;
 
-    const EXACT: TimestampPrecision =
-        TimestampPrecision { server: -30, local: -30, conversion: Span::ZERO };
+    const EXACT: ExchangeTimestampPrecisions =
+        ExchangeTimestampPrecisions { server: -30, local: -30, conversion: Span::ZERO };
     const NOON: i64 = 1_700_000_000_000_000_000;
 
     fn utc(ns: i64) -> Timestamp<Utc> {
@@ -129,10 +129,11 @@ mod tests {
 
     #[test]
     fn dispersion_is_what_rfc_5905_adds_up() {
-        let absurd = TimestampPrecision { server: 127, local: 127, conversion: Span::ZERO };
+        let absurd =
+            ExchangeTimestampPrecisions { server: 127, local: 127, conversion: Span::ZERO };
         assert_eq!(dispersion_ns(Span::from_ms(1), &absurd), u64::MAX);
         let precision =
-            TimestampPrecision { server: -20, local: -25, conversion: Span::from_ns(100) };
+            ExchangeTimestampPrecisions { server: -20, local: -25, conversion: Span::from_ns(100) };
         // 954 ns (2^-20 s), 30 ns (2^-25 s), 100 ns, and 15 ppm of a second.
         assert_eq!(dispersion_ns(Span::from_ms(1_000), &precision), 954 + 30 + 100 + 15_000);
     }
@@ -140,7 +141,7 @@ mod tests {
     #[test]
     fn whatever_a_server_states_is_taken() {
         for server in [i8::MIN, -1, 0, 62, i8::MAX] {
-            let precision = TimestampPrecision { server, ..EXACT };
+            let precision = ExchangeTimestampPrecisions { server, ..EXACT };
             let far = [NtpTimestamp::from_bits(u64::MAX / 2), NtpTimestamp::UNKNOWN];
             let _ = offset_and_delay(utc(i64::MIN / 2 - NOON), far, utc(0), &precision);
             assert!(dispersion_ns(Span::from_ns(i64::MIN), &precision) > 0);
@@ -169,7 +170,7 @@ mod tests {
         fn any_timestamps_are_measured(
             t1: i64, t2: u64, t3: u64, t4: i64, server: i8, own: i8, conversion: i64,
         ) {
-            let precision = TimestampPrecision { server, local: own, conversion: Span::from_ns(conversion) };
+            let precision = ExchangeTimestampPrecisions { server, local: own, conversion: Span::from_ns(conversion) };
             let server = [t2, t3].map(NtpTimestamp::from_bits);
             let _ = offset_and_delay(Timestamp::from_ns(t1), server, Timestamp::from_ns(t4), &precision);
         }

@@ -21,13 +21,13 @@ mod session;
 
 pub use client::{DatagramClass, NtpClient, NtpExchange};
 pub use error::QueryError;
-pub use exchange::{OffsetAndDelay, TimestampPrecision, offset_and_delay};
+pub use exchange::{ExchangeTimestampPrecisions, OffsetAndDelay, offset_and_delay};
 pub use options::{
     COUNT, COUNT_MAX, INTERVAL_POLITE, INTERVAL_PRIVATE, QueryNtsOptions, QueryOptions, TARGETS_MAX,
 };
 pub use packet_timestamp::PacketTimestamp;
-pub use reply::{QueryReply, ReplyVerdict, SentRequest, judge_reply};
-pub use run::Query;
+pub use reply::{QueryReply, ReplyMatchFields, ReplyVerdict, judge_reply};
+pub use run::PreparedQuery;
 
 pub use horolog_ke::{PORT as KE_PORT, TrustAnchors};
 pub use horolog_nts::AeadAlgorithm;

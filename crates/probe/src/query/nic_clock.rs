@@ -31,17 +31,17 @@ pub(crate) trait NicClock: Send {
 }
 
 /// PHC of an interface, and the instant of its last comparison with the system clock.
-struct NicClockState {
+struct PhcWithComparisonInstant {
     clock: InterfacePhc,
     compared_at: Instant,
 }
 
 /// Handle of an interface's PHC, shared by several pollers.
 #[derive(Clone)]
-pub(crate) struct NicClockHandle(Arc<Mutex<NicClockState>>);
+pub(crate) struct NicClockHandle(Arc<Mutex<PhcWithComparisonInstant>>);
 
 impl NicClockHandle {
-    fn with_clock<T>(&self, act: impl FnOnce(&mut NicClockState) -> T) -> T {
+    fn with_clock<T>(&self, act: impl FnOnce(&mut PhcWithComparisonInstant) -> T) -> T {
         act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -97,7 +97,7 @@ impl NicClocksByInterface {
         };
         let open = || match InterfacePhc::open(&name, TimestampPurpose::Ntp) {
             Ok(clock) => {
-                let shared = NicClockState { clock, compared_at: Instant::now() };
+                let shared = PhcWithComparisonInstant { clock, compared_at: Instant::now() };
                 Ok(NicClockHandle(Arc::new(Mutex::new(shared))))
             }
             Err(error) => Err(error.to_string()),

@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind};
 use std::thread;
 use std::time::Duration;
 
-use horolog_io::{Batch, BatchDevice, BatchPacket, Endpoints, HardwareTimestamp};
+use horolog_io::{Batch, BatchDevice, BatchPacket, DatagramEndpoints, HardwareTimestamp};
 use horolog_nts::{NonceStream, ReplyError};
 use horolog_record::{
     EarlyQueryEnd, InvalidReplyReason, NtsUseSummary, PhcTimestampSource, QueryEndReason,
@@ -80,13 +80,13 @@ pub(crate) struct PollOptions {
 }
 
 /// Outcome of all polls of a server.
-pub(crate) struct PollOutcome {
+pub(crate) struct PolledServerOutcome {
     pub(crate) stats: PolledServerStats,
     pub(crate) nts: Option<NtsUseSummary>,
     pub(crate) nic_clock: Option<PhcTimestampSource>,
 }
 
-impl PollOutcome {
+impl PolledServerOutcome {
     /// Returns the outcome for a server that could not be polled, with the reason and advice.
     pub(crate) fn without_exchange(end: EarlyQueryEnd, hint: Option<&'static str>) -> Self {
         let mut stats = PolledServerStats::default();
@@ -106,8 +106,8 @@ pub(crate) struct ServerPoller<'a, D> {
     random: NonceStream,
     clock: &'a dyn QueryClock,
     stats: PolledServerStats,
-    request: Batch<Endpoints>,
-    batch: Batch<Endpoints>,
+    request: Batch<DatagramEndpoints>,
+    batch: Batch<DatagramEndpoints>,
     /// Received datagrams not processed yet, in order of arrival: bytes (`None` if truncated) and
     /// receive timestamp.
     unprocessed: VecDeque<(Option<Vec<u8>>, PacketTimestamp)>,
@@ -126,7 +126,7 @@ enum DatagramEffect {
     NoEffect,
 }
 
-impl<'a, D: BatchDevice<Address = Endpoints>> ServerPoller<'a, D> {
+impl<'a, D: BatchDevice<Address = DatagramEndpoints>> ServerPoller<'a, D> {
     pub(crate) fn new(
         device: D,
         options: PollOptions,
@@ -157,7 +157,7 @@ impl<'a, D: BatchDevice<Address = Endpoints>> ServerPoller<'a, D> {
         plan: &PollPlan,
         progress: &dyn Fn(),
         stop: &dyn Fn() -> bool,
-    ) -> PollOutcome {
+    ) -> PolledServerOutcome {
         let mut slot_min = 0;
         for _ in 0..plan.count {
             let Some(slot) = self.wait_for_slot(plan, slot_min, stop) else { break };
@@ -181,7 +181,7 @@ impl<'a, D: BatchDevice<Address = Endpoints>> ServerPoller<'a, D> {
             self.stats.hint = Some(failure.hint);
         }
         let nts = self.session.as_ref().map(NtsAssociation::usage);
-        PollOutcome {
+        PolledServerOutcome {
             stats: self.stats,
             nts,
             nic_clock: self.nic_clock.as_ref().map(|nic_clock| nic_clock.describe()),
@@ -258,7 +258,7 @@ impl<'a, D: BatchDevice<Address = Endpoints>> ServerPoller<'a, D> {
         };
         self.request.clear();
         // Always succeeds: a request is shorter than the batch's slot.
-        let taken = self.request.push(Endpoints::default(), payload);
+        let taken = self.request.push(DatagramEndpoints::default(), payload);
         *self.request.packet_mut(0).wants_timestamp = taken;
         Some(header.transmit)
     }
@@ -417,7 +417,7 @@ impl<'a, D: BatchDevice<Address = Endpoints>> ServerPoller<'a, D> {
 /// Returns the best timestamp of a packet; `user_timestamp` is this program's reading.
 fn best_timestamp(
     nic_clock: Option<&dyn NicClock>,
-    packet: &BatchPacket<'_, Endpoints>,
+    packet: &BatchPacket<'_, DatagramEndpoints>,
     user_timestamp: PacketTimestamp,
 ) -> PacketTimestamp {
     let by_nic = |time: HardwareTimestamp| nic_clock?.convert(time);

@@ -8,7 +8,7 @@ use horolog_wire::ntp::{AssociationMode, Header, ReplyStatus};
 
 /// Fields of a request that identify its reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SentRequest {
+pub struct ReplyMatchFields {
     /// NTP version of the request.
     pub version: u8,
     /// Transmit field, the origin timestamp of a reply in basic mode.
@@ -51,14 +51,17 @@ pub enum ReplyVerdict {
 
 /// Validates a datagram as the reply to a request.
 #[must_use]
-pub fn judge_reply(request: &SentRequest, payload: &[u8]) -> ReplyVerdict {
+pub fn judge_reply(request: &ReplyMatchFields, payload: &[u8]) -> ReplyVerdict {
     match check_reply(request, payload) {
         Ok(judged) => judged,
         Err(reason) => ReplyVerdict::Invalid(reason),
     }
 }
 
-fn check_reply(request: &SentRequest, payload: &[u8]) -> Result<ReplyVerdict, InvalidReplyReason> {
+fn check_reply(
+    request: &ReplyMatchFields,
+    payload: &[u8],
+) -> Result<ReplyVerdict, InvalidReplyReason> {
     let (header, rest) = Header::parse(payload).map_err(|_| InvalidReplyReason::Length)?;
     if !rest.is_empty() && !request.allows_extensions {
         return Err(InvalidReplyReason::Length);
@@ -106,7 +109,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    pub(crate) const SENT_REQUEST: SentRequest = SentRequest {
+    pub(crate) const SENT_REQUEST: ReplyMatchFields = ReplyMatchFields {
         version: 4,
         transmit: NtpTimestamp::from_bits(0xdead_beef_0000_0001),
         receive: Some(NtpTimestamp::from_bits(0xdead_beef_0000_0002)),
@@ -151,7 +154,7 @@ pub(crate) mod tests {
         assert_eq!(judged(&header), ReplyVerdict::Reply(QueryReply { header, interleaved: true }));
         let later = Header { transmit: good().transmit, ..header };
         assert_eq!(judged(&later), ReplyVerdict::Invalid(InvalidReplyReason::Timestamp));
-        let basic = SentRequest { receive: None, ..SENT_REQUEST };
+        let basic = ReplyMatchFields { receive: None, ..SENT_REQUEST };
         assert_eq!(
             judge_reply(&basic, &bytes(&header)),
             ReplyVerdict::Invalid(InvalidReplyReason::Origin)
@@ -184,7 +187,7 @@ pub(crate) mod tests {
             ReplyVerdict::Invalid(InvalidReplyReason::Length)
         );
         assert!(matches!(
-            judge_reply(&SentRequest { allows_extensions: true, ..SENT_REQUEST }, &longer),
+            judge_reply(&ReplyMatchFields { allows_extensions: true, ..SENT_REQUEST }, &longer),
             ReplyVerdict::Reply(_)
         ));
     }

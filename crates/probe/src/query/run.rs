@@ -31,7 +31,7 @@ use super::options::{
     TARGETS_MAX,
 };
 use super::poller::{
-    PollOptions, PollOutcome, PollPlan, QueryClock, ServerPoller, SystemQueryClock,
+    PollOptions, PollPlan, PolledServerOutcome, QueryClock, ServerPoller, SystemQueryClock,
 };
 use super::server_stats::PolledServerStats;
 use super::session::{NtsAssociation, NtsAssociationError};
@@ -52,7 +52,7 @@ struct QueryTarget {
 }
 
 /// Query with checked options and resolved targets.
-pub struct Query {
+pub struct PreparedQuery {
     options: QueryOptions,
     targets: Vec<QueryTarget>,
     interval: Duration,
@@ -67,7 +67,7 @@ struct PollerResources {
 }
 
 /// Result of preparing a server: how to poll it, or why it cannot be polled.
-struct ServerPollSetup {
+struct ServerPollPreparation {
     address: Option<IpAddr>,
     port: u16,
     resources: Result<PollerResources, EarlyQueryEnd>,
@@ -77,7 +77,7 @@ struct ServerPollSetup {
     nic_clock_error: Option<String>,
 }
 
-impl Query {
+impl PreparedQuery {
     /// Checks the options and resolves the names. A name that cannot be resolved is an error only
     /// if that applies to all.
     ///
@@ -156,9 +156,9 @@ impl Query {
         &self,
         target: &QueryTarget,
         nic_clocks: &Mutex<NicClocksByInterface>,
-    ) -> ServerPollSetup {
+    ) -> ServerPollPreparation {
         let end = |reason, message| EarlyQueryEnd { reason, message };
-        let mut setup = ServerPollSetup {
+        let mut setup = ServerPollPreparation {
             address: target.address.as_ref().ok().map(SocketAddr::ip),
             port: target.name.port(),
             resources: Err(end(QueryEndReason::Unresolved, String::new())),
@@ -255,7 +255,7 @@ impl Query {
     fn poll_server(
         &self,
         target: &QueryTarget,
-        setup: ServerPollSetup,
+        setup: ServerPollPreparation,
         plan: &PollPlan,
         precision: i8,
         progress: &dyn Fn(),
@@ -272,7 +272,7 @@ impl Query {
                 ServerPoller::new(device, options, session, nic_clock, random, &SystemQueryClock)
                     .run_plan(plan, progress, stop)
             }
-            Err(end) => PollOutcome::without_exchange(end, setup.hint),
+            Err(end) => PolledServerOutcome::without_exchange(end, setup.hint),
         };
         let name = &target.name;
         let has_default_port = name.port() == ntp::PORT;
@@ -327,10 +327,10 @@ impl Query {
 /// Builds the result of a server from its stats.
 fn server_result(
     (name, address, port): (String, Option<IpAddr>, u16),
-    outcome: PollOutcome,
+    outcome: PolledServerOutcome,
     interval: Duration,
 ) -> QueryServerResult {
-    let PollOutcome { stats, nts, nic_clock } = outcome;
+    let PolledServerOutcome { stats, nts, nic_clock } = outcome;
     let samples = stats.samples;
     let best = figures::best_sample(&samples);
     QueryServerResult {

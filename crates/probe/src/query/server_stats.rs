@@ -7,7 +7,7 @@ use horolog_record::{
 use horolog_wire::ntp::{Header, LeapIndicator, ReplyStatus};
 
 use super::client::NtpExchange;
-use super::exchange::{TimestampPrecision, offset_and_delay};
+use super::exchange::{ExchangeTimestampPrecisions, offset_and_delay};
 use super::packet_timestamp;
 
 /// Number of RATE kisses that each double the interval; the next one ends the polls.
@@ -81,7 +81,7 @@ impl PolledServerStats {
     /// Adds a completed exchange as a sample.
     pub(crate) fn add_exchange(&mut self, exchange: &NtpExchange, own_precision: i8) {
         let NtpExchange { t1, t2, t3, t4, .. } = *exchange;
-        let precision = TimestampPrecision {
+        let precision = ExchangeTimestampPrecisions {
             server: exchange.precision,
             local: own_precision,
             conversion: t1.conversion_error + t4.conversion_error,

@@ -15,7 +15,7 @@ use horolog_record::NtsUseSummary;
 use horolog_time::{Monotonic, Timestamp};
 use horolog_wire::ntp::HEADER_LEN;
 
-use self::renewal::RenewalState;
+use self::renewal::NtsKeyRenewalState;
 use super::options::QueryNtsOptions;
 
 /// Timeout of one NTS-KE exchange.
@@ -58,7 +58,7 @@ pub(crate) struct NtsAssociation {
     certificate_name: String,
     ke_address: SocketAddr,
     client: ClientSession,
-    renewal: RenewalState,
+    renewal: NtsKeyRenewalState,
     /// Error of the last attempt to renew the keys.
     failure: Option<NtsAssociationError>,
     algorithm: AeadAlgorithm,
@@ -104,7 +104,7 @@ impl NtsAssociation {
             certificate_name: name,
             ke_address: address,
             client,
-            renewal: RenewalState::default(),
+            renewal: NtsKeyRenewalState::default(),
             failure: None,
             algorithm,
             usage: used,

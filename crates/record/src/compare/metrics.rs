@@ -12,10 +12,10 @@ use super::measured::{MeasuredValue, SingleValue, is_informational, metrics_by_p
 use super::{CompareVerdict, ComparedMetric, ComparedMetricKind};
 
 /// Function that returns the value of a metric if it is of one kind.
-type SingleValueExtractor = fn(&MeasuredValue) -> Option<SingleValue>;
+type SingleValueAccessor = fn(&MeasuredValue) -> Option<SingleValue>;
 
 /// Kinds of metrics with a single value, and their extractors.
-const SINGLE_METRICS: [(ComparedMetricKind, SingleValueExtractor); 2] = [
+const SINGLE_METRICS: [(ComparedMetricKind, SingleValueAccessor); 2] = [
     (ComparedMetricKind::Rate, MeasuredValue::rate),
     (ComparedMetricKind::Time, MeasuredValue::time),
 ];

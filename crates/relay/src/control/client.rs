@@ -17,7 +17,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum length of a response, in bytes; a listing of the largest table is far smaller.
 const RESPONSE_BYTES_MAX: u64 = 8 << 20;
 
-/// Reason for which a request was not executed.
+/// Reason for which a request was not executed, or for which its outcome is unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlClientError {
     /// No relay answers on the socket.

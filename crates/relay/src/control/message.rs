@@ -76,11 +76,11 @@ pub enum ControlResponse {
 }
 
 /// Parsed request, or the reason for which the line is not a request.
-pub type ParsedRequest = Result<ControlRequest, String>;
+pub type RequestParseResult = Result<ControlRequest, String>;
 
 impl ControlRequest {
     /// Parses a request. The reason of a refusal is one line.
-    pub fn parse(line: &[u8]) -> ParsedRequest {
+    pub fn parse(line: &[u8]) -> RequestParseResult {
         serde_json::from_slice(line).map_err(|error| {
             let reason: String = error.to_string().chars().filter(|c| !c.is_control()).collect();
             format!("invalid request: {reason}")

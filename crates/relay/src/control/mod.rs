@@ -8,5 +8,5 @@ mod message;
 mod server;
 
 pub use client::{ControlClientError, request};
-pub use message::{ControlRefusalClass, ControlRequest, ControlResponse, ParsedRequest};
+pub use message::{ControlRefusalClass, ControlRequest, ControlResponse, RequestParseResult};
 pub use server::{ControlServer, ControlSocketError, default_path};

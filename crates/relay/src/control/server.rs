@@ -58,7 +58,7 @@ impl ControlServer {
     pub fn start(path: &Path, relay: Arc<Relay>) -> Result<Self, ControlSocketError> {
         let client_count = Arc::new(AtomicUsize::new(0));
         let accept_client = move |stream: UnixStream| {
-            let slot = ClientSlot::new(&client_count);
+            let slot = ControlClientPermit::new(&client_count);
             let relay = Arc::clone(&relay);
             // A client that disconnects early gets no response.
             let serve = move || {
@@ -87,16 +87,16 @@ impl ControlServer {
 }
 
 /// Slot of a client in the count of connected clients, released on drop.
-struct ClientSlot(Arc<AtomicUsize>);
+struct ControlClientPermit(Arc<AtomicUsize>);
 
-impl ClientSlot {
+impl ControlClientPermit {
     fn new(all: &Arc<AtomicUsize>) -> Self {
         all.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(all))
     }
 }
 
-impl Drop for ClientSlot {
+impl Drop for ControlClientPermit {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

@@ -10,7 +10,7 @@ mod sendmmsg;
 use std::os::fd::AsFd;
 
 use horolog_sys::datagram::send_to;
-use horolog_sys::socket::Socket;
+use horolog_sys::socket::DatagramSocket;
 use sendmmsg::SendmmsgEngine;
 
 use crate::{CopyDrop, GroupChild};
@@ -30,7 +30,7 @@ pub trait CopySender: std::fmt::Debug + std::marker::Send {
     /// each in its child's counters. A copy that cannot be sent delays none of the others.
     fn send<'a>(
         &mut self,
-        socket: &Socket,
+        socket: &DatagramSocket,
         copies: &mut (dyn Iterator<Item = OutgoingCopy<'a>> + '_),
     );
 }
@@ -68,7 +68,7 @@ pub(super) struct SendtoEngine;
 impl CopySender for SendtoEngine {
     fn send<'a>(
         &mut self,
-        socket: &Socket,
+        socket: &DatagramSocket,
         copies: &mut (dyn Iterator<Item = OutgoingCopy<'a>> + '_),
     ) {
         for OutgoingCopy { bytes, child } in copies {

@@ -4,7 +4,7 @@
 use std::os::fd::AsFd;
 
 use horolog_sys::message::{MmsghdrTable, OutgoingDatagram};
-use horolog_sys::socket::Socket;
+use horolog_sys::socket::DatagramSocket;
 
 use super::{CopySender, OutgoingCopy};
 use crate::CopyDrop;
@@ -22,7 +22,7 @@ impl SendmmsgEngine {
 
     /// Sends the copies of one call. The kernel stops at a copy that it refuses, and returns the
     /// reason if that is the first one.
-    fn send_slots(&mut self, socket: &Socket, mut copies: &[Option<OutgoingCopy<'_>>]) {
+    fn send_slots(&mut self, socket: &DatagramSocket, mut copies: &[Option<OutgoingCopy<'_>>]) {
         while let [Some(first), ..] = copies {
             let messages = copies.iter().flatten().map(|copy| OutgoingDatagram {
                 bytes: copy.bytes,
@@ -53,7 +53,7 @@ impl SendmmsgEngine {
 impl CopySender for SendmmsgEngine {
     fn send<'a>(
         &mut self,
-        socket: &Socket,
+        socket: &DatagramSocket,
         copies: &mut (dyn Iterator<Item = OutgoingCopy<'a>> + '_),
     ) {
         loop {

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use horolog_sys::socket::Socket;
+use horolog_sys::socket::DatagramSocket;
 
 use crate::control::{
     ControlClientError, ControlRefusalClass, ControlRequest, ControlServer, request,
@@ -166,7 +166,7 @@ fn a_group_may_listen_at_more_or_less_than_before() {
             .unwrap();
         relayed(&source, at, &socket, round as u8);
         // No other socket can bind it, whatever it would share.
-        let other = Socket::udp(at).unwrap();
+        let other = DatagramSocket::udp(at).unwrap();
         other.set_reuse_address(true).unwrap();
         assert_eq!(other.bind(at).unwrap_err().kind(), ErrorKind::AddrInUse, "{listen}");
     }

@@ -63,8 +63,12 @@ pub fn compact_tree(
     let mut is_in_tree = vec![false; count];
     is_in_tree[root] = true;
     // Nodes of the tree so far.
-    let mut tree =
-        vec![TreeMember { pair_index: root, reached_ns: 0.0, children: 0, neighbours_joined: 0 }];
+    let mut tree = vec![GrowingTreeNode {
+        pair_index: root,
+        reached_ns: 0.0,
+        children: 0,
+        neighbours_joined: 0,
+    }];
     let mut edges = Vec::with_capacity(count - 1);
     while tree.len() < count {
         let mut soonest: Option<(f64, usize, usize)> = None;
@@ -95,7 +99,12 @@ pub fn compact_tree(
         };
         edges.push(edge_between(pairs, tree[parent].pair_index, to));
         tree[parent].children += 1;
-        tree.push(TreeMember { pair_index: to, reached_ns, children: 0, neighbours_joined: 0 });
+        tree.push(GrowingTreeNode {
+            pair_index: to,
+            reached_ns,
+            children: 0,
+            neighbours_joined: 0,
+        });
         is_in_tree[to] = true;
     }
     Ok(with_ordered_children(pairs, &edges, processing)?)
@@ -103,7 +112,7 @@ pub fn compact_tree(
 
 /// Node of a growing tree: its index among the pairs, the arrival time of the packet in ns, the
 /// number of its children, and the number of its nearest nodes known to be in the tree.
-struct TreeMember {
+struct GrowingTreeNode {
     pair_index: usize,
     reached_ns: f64,
     children: usize,

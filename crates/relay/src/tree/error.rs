@@ -1,6 +1,6 @@
 //! Error of a tree file or delay file, with its line.
 
-/// Error of a line.
+/// Error in a line of a tree file.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("line {line}: {reason}")]
 pub struct TreeFileError {

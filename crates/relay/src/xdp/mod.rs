@@ -18,8 +18,8 @@ use horolog_sys::clock::ClockMonotonic;
 use horolog_sys::netlink::Netlink;
 use horolog_time::Clock;
 use horolog_xdp::{
-    RelayChildCounts, RelayGroupCounts, RelayGroupError, RelayPrograms, RelayRateState,
-    RelayTableCapacities, XdpError, supports_redirect,
+    RelayChildCounts, RelayGroupCounts, RelayGroupError, RelayPrograms, RelayTableCapacities,
+    RelayTheoreticalArrivalTimes, XdpError, supports_redirect,
 };
 
 use crate::limits::{cap_leads, copy_tolerance_ns};
@@ -53,8 +53,8 @@ pub struct XdpEngine {
     /// Taken by readers before `state`; a change takes it before each group, so that readers get in
     /// between two groups.
     readers: Mutex<()>,
-    rate_state: RelayRateState,
-    injectable: Arc<InjectableGroups>,
+    rate_state: RelayTheoreticalArrivalTimes,
+    injectable: Arc<InjectionLengthsByGroup>,
     /// Reason why this kernel does not report drops at a full transmit ring, so that such copies
     /// count as sent; `None` if it does.
     uncounted_drops_reason: Option<String>,
@@ -62,7 +62,7 @@ pub struct XdpEngine {
 
 /// Addresses of the groups whose injected packets the programs copy, each with the longest IP
 /// packet that they support, in bytes. Locked during an injection.
-type InjectableGroups = Mutex<HashMap<SocketAddr, u32>>;
+type InjectionLengthsByGroup = Mutex<HashMap<SocketAddr, u32>>;
 
 struct XdpEngineState {
     relay: RelayPrograms,
@@ -71,7 +71,7 @@ struct XdpEngineState {
     offloaded: HashMap<SocketAddr, InKernelGroup>,
     /// Reasons for which the programs do not have the other groups, by group index.
     refusals: HashMap<usize, String>,
-    injectable: Arc<InjectableGroups>,
+    injectable: Arc<InjectionLengthsByGroup>,
 }
 
 /// Group whose copies the XDP programs make, with its map entries.
@@ -107,7 +107,7 @@ impl XdpEngine {
         })?;
         let rate_state = relay.rate_state();
         let uncounted_drops_reason = relay.uncounted_drops_reason().map(ToString::to_string);
-        let injectable = Arc::<InjectableGroups>::default();
+        let injectable = Arc::<InjectionLengthsByGroup>::default();
         let state = XdpEngineState {
             relay,
             ingress: XdpProgramInterfaces::new(interfaces.to_vec()),
@@ -119,7 +119,7 @@ impl XdpEngine {
         Ok(Self { state, readers, rate_state, injectable, uncounted_drops_reason })
     }
 
-    pub(crate) fn rate_state(&self) -> RelayRateState {
+    pub(crate) fn rate_state(&self) -> RelayTheoreticalArrivalTimes {
         self.rate_state.clone()
     }
 

@@ -3,12 +3,12 @@
 use horolog_record::Host;
 use serde::Serialize;
 
-use super::{BlockContent, DocumentBlock, Headline, NamedRowTable, ResultDocument, RunFacts};
+use super::{BlockContent, DocumentBlock, HeadlineMetric, NamedRowTable, ResultDocument, RunFacts};
 use crate::facts::FactGroup;
-use crate::html::PageTemplate;
+use crate::html::PageTemplateValues;
 use crate::html::data;
 use crate::html::escape::{each, text};
-use crate::html::latency::{PlotLabels, histogram, tail};
+use crate::html::latency::{PlotIdsAndTitle, histogram, tail};
 use crate::html::plot::Plot;
 use crate::html::sections::{
     columns, command_line, facts, findings, host_facts, limits, paragraph, section, verdict,
@@ -24,7 +24,7 @@ pub(super) fn page(document: &ResultDocument<'_>, result: &(impl Serialize + ?Si
         "" => markup,
         heading => section(heading, &markup),
     });
-    PageTemplate {
+    PageTemplateValues {
         kind: document.kind,
         failed: failure(document),
         heading: document.heading.clone(),
@@ -83,7 +83,7 @@ fn run_facts(run: &RunFacts<'_>, host: &Host) -> String {
 }
 
 fn headline(document: &ResultDocument<'_>) -> String {
-    let Headline { name, value, sentence } = &document.headline;
+    let HeadlineMetric { name, value, sentence } = &document.headline;
     let times = document.blocks.iter().find_map(|block| match &block.content {
         BlockContent::TimesAtRate(times) => Some(&times[..]),
         _ => None,
@@ -119,7 +119,8 @@ fn markup(content: &BlockContent<'_>, plots: &mut Vec<Plot>) -> String {
         | BlockContent::Remarks(sentences)
         | BlockContent::Details(sentences) => each(sentences, |text| paragraph(text)),
         BlockContent::Distributions(all) => {
-            let target = |(id, title)| PlotLabels { id, title, described_by: all.described_by };
+            let target =
+                |(id, title)| PlotIdsAndTitle { id, title, described_by: all.described_by };
             let histogram = all.histogram.map(|one| histogram(&target(one), &all.entries));
             let percentiles = all.percentiles.map(|one| tail(&target(one), &all.entries));
             each(histogram.into_iter().chain(percentiles), |plot| draw(plot, "", plots))

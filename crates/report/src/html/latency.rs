@@ -10,7 +10,7 @@ use super::series::percentile_points;
 const BARS_PER_DECADE: f64 = 20.0;
 
 /// Element `id` and title of a plot, and `id` of the table with the same values.
-pub(crate) struct PlotLabels {
+pub(crate) struct PlotIdsAndTitle {
     pub(crate) id: &'static str,
     pub(crate) title: &'static str,
     pub(crate) described_by: &'static str,
@@ -18,7 +18,10 @@ pub(crate) struct PlotLabels {
 
 /// Returns the histogram, one series of bars per distribution; a series is empty if its histogram
 /// cannot be read.
-pub(crate) fn histogram(target: &PlotLabels, distributions: &[(String, &Distribution)]) -> Plot {
+pub(crate) fn histogram(
+    target: &PlotIdsAndTitle,
+    distributions: &[(String, &Distribution)],
+) -> Plot {
     let series =
         distributions.iter().map(|(label, distribution)| histogram_series(label, distribution));
     Plot {
@@ -41,7 +44,7 @@ pub(crate) fn histogram(target: &PlotLabels, distributions: &[(String, &Distribu
 }
 
 /// Returns the tail: time over the share of values that exceed it.
-pub(crate) fn tail(target: &PlotLabels, distributions: &[(String, &Distribution)]) -> Plot {
+pub(crate) fn tail(target: &PlotIdsAndTitle, distributions: &[(String, &Distribution)]) -> Plot {
     let series = distributions.iter().map(|(label, distribution)| {
         PlotSeries::new(label.clone(), percentile_points(distribution))
     });
@@ -144,7 +147,7 @@ mod tests {
         let result: HostTimerResult = fixture::sample("host_timer");
         let mut distribution = result.cores[0].latency_ns.clone().unwrap();
         distribution.histogram = "not base 64".to_owned();
-        let target = PlotLabels { id: "h", title: "t", described_by: "t" };
+        let target = PlotIdsAndTitle { id: "h", title: "t", described_by: "t" };
         assert!(histogram(&target, &[(String::new(), &distribution)]).is_empty());
         assert!(!tail(&target, &[(String::new(), &distribution)]).is_empty());
     }

@@ -199,12 +199,12 @@ impl PlotAxis {
     /// Formats a value of the axis.
     fn shown(&self, value: f64) -> String {
         match self.unit {
-            PlotUnit::Count => ShortNumber(value).to_string(),
+            PlotUnit::Count => NumberWithoutTrailingZeros(value).to_string(),
             PlotUnit::Rate => human_rate(value),
             PlotUnit::Share => percent(value),
             PlotUnit::Times => times(value),
             PlotUnit::Ns => mean_ns(value),
-            PlotUnit::Tail => format!("{}%", ShortNumber(100.0 - 100.0 / value)),
+            PlotUnit::Tail => format!("{}%", NumberWithoutTrailingZeros(100.0 - 100.0 / value)),
             PlotUnit::Signed => signed_mean_ns(value),
             PlotUnit::Seconds => since_begin(value),
             PlotUnit::Scientific => format!("{value:.1e}"),
@@ -213,9 +213,9 @@ impl PlotAxis {
 }
 
 /// Number displayed without trailing zeros.
-struct ShortNumber(f64);
+struct NumberWithoutTrailingZeros(f64);
 
-impl fmt::Display for ShortNumber {
+impl fmt::Display for NumberWithoutTrailingZeros {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(to, "{}", (self.0 * 1e6).round() / 1e6)
     }

@@ -109,7 +109,7 @@ fn nodes(result: &RelayTreeResult) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::RenderResult;
+    use crate::document::RenderableResult;
     use crate::fixture;
 
     fn is_zero_based(plot: &Plot) -> bool {

@@ -6,7 +6,7 @@ use horolog_stats::Histogram;
 
 use super::latency::time_axis;
 use super::plot::{AxisScale, Plot, PlotAxis, PlotMark, PlotSeries, PlotUnit, PlotView, PlotViews};
-use super::time_series::TimeSeriesPlotSettings;
+use super::time_series::TimeSeriesDrawingLimits;
 use crate::units::{human_rate, percent};
 use crate::verdict::BestRate;
 
@@ -21,10 +21,10 @@ const POINTS_PER_DECADE: u32 = 16;
 const DECADES_MAX: u32 = 20;
 
 /// Function that returns one value of a distribution, such as a percentile.
-type LatencySelector = fn(&Distribution) -> u64;
+type LatencyStatisticSelector = fn(&Distribution) -> u64;
 
 /// Percentiles that are plotted over the rate.
-const FIGURES: [(&str, LatencySelector); 5] = [
+const FIGURES: [(&str, LatencyStatisticSelector); 5] = [
     ("p50", |d| d.p50),
     ("p90", |d| d.p90),
     ("p99", |d| d.p99),
@@ -91,7 +91,7 @@ pub(crate) fn latency(runs: &[NamedRun<'_>], described_by: &'static str) -> Plot
 }
 
 /// Function that returns one percentile of an interval.
-type IntervalLatencySelector = fn(&Percentiles) -> u64;
+type IntervalPercentileSelector = fn(&Percentiles) -> u64;
 
 /// Returns the plot of the loss ratio over time.
 pub(crate) fn loss_over_time(result: &LoadResult, described_by: &'static str) -> Plot {
@@ -115,7 +115,7 @@ pub(crate) fn loss_over_time(result: &LoadResult, described_by: &'static str) ->
 
 /// Returns the plot of round-trip percentiles over time, one line per percentile.
 pub(crate) fn latency_over_time(result: &LoadResult, described_by: &'static str) -> Plot {
-    const FIGURES: [(&str, IntervalLatencySelector); 5] = [
+    const FIGURES: [(&str, IntervalPercentileSelector); 5] = [
         ("p50", |rtt| rtt.p50),
         ("p90", |rtt| rtt.p90),
         ("p99", |rtt| rtt.p99),
@@ -179,9 +179,9 @@ pub(crate) fn rate_over_time(result: &LoadResult, described_by: &'static str) ->
 /// Maximum number of points of a line, of which a plot may have five over one another.
 const POINTS_MAX: usize = 600;
 
-fn load_time_series(result: &LoadResult) -> TimeSeriesPlotSettings {
+fn load_time_series(result: &LoadResult) -> TimeSeriesDrawingLimits {
     let interval_s = result.series.as_ref().map(|series| series.interval_s);
-    TimeSeriesPlotSettings { interval_s, points_max: POINTS_MAX, ..TimeSeriesPlotSettings::EVEN }
+    TimeSeriesDrawingLimits { interval_s, points_max: POINTS_MAX, ..TimeSeriesDrawingLimits::EVEN }
 }
 
 /// Returns true if the run was interrupted.
@@ -274,7 +274,7 @@ pub(crate) fn percentile_points(distribution: &Distribution) -> Vec<(f64, f64)> 
         .collect()
 }
 
-fn figure_series(label: &str, run: &LoadResult, figure: LatencySelector) -> PlotSeries {
+fn figure_series(label: &str, run: &LoadResult, figure: LatencyStatisticSelector) -> PlotSeries {
     let point = |trial: &Trial| {
         let rtt = trial.rtt_ns.as_ref()?;
         Some((trial.achieved_rate, plottable_ns(figure(rtt))))

@@ -6,9 +6,9 @@ use super::plot::PlotSeries;
 /// Maximum number of points of a line in a plot: more than a screen can show separately.
 const POINTS_MAX: usize = 2_000;
 
-/// Settings for drawing a time series.
+/// Limits for drawing a time series: distance of joined points, and number of points.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct TimeSeriesPlotSettings {
+pub(crate) struct TimeSeriesDrawingLimits {
     /// Time between two consecutive points, in seconds; if that is not known, the median.
     pub(crate) interval_s: Option<f64>,
     /// Largest distance of two points that a line joins, as a multiple of the interval.
@@ -17,7 +17,7 @@ pub(crate) struct TimeSeriesPlotSettings {
     pub(crate) points_max: usize,
 }
 
-impl TimeSeriesPlotSettings {
+impl TimeSeriesDrawingLimits {
     /// Creates settings for points at this interval, in seconds.
     pub(crate) const fn of(interval_s: f64) -> Self {
         Self { interval_s: Some(interval_s), ..Self::EVEN }
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     fn line(
-        settings: TimeSeriesPlotSettings,
+        settings: TimeSeriesDrawingLimits,
         positions: impl IntoIterator<Item = u32>,
     ) -> PlotSeries {
         let points = positions.into_iter().map(|at| (f64::from(at), f64::from(at % 7)));
@@ -90,10 +90,10 @@ mod tests {
     #[test]
     fn a_line_has_gaps_where_points_are_missing() {
         let positions = (0..5).chain(8..12);
-        assert_eq!(line(TimeSeriesPlotSettings::of(1.0), positions.clone()).gaps, [6.0]);
-        assert_eq!(line(TimeSeriesPlotSettings::EVEN, positions).gaps, [6.0]);
-        assert_eq!(line(TimeSeriesPlotSettings::of(1.0), 0..9).gaps, [0.0; 0]);
-        assert_eq!(line(TimeSeriesPlotSettings::EVEN, [3]).gaps, [0.0; 0]);
+        assert_eq!(line(TimeSeriesDrawingLimits::of(1.0), positions.clone()).gaps, [6.0]);
+        assert_eq!(line(TimeSeriesDrawingLimits::EVEN, positions).gaps, [6.0]);
+        assert_eq!(line(TimeSeriesDrawingLimits::of(1.0), 0..9).gaps, [0.0; 0]);
+        assert_eq!(line(TimeSeriesDrawingLimits::EVEN, [3]).gaps, [0.0; 0]);
     }
 
     #[test]
@@ -103,7 +103,7 @@ mod tests {
         points[12_345].1 = -9.0;
         points.drain(70_000..80_000);
         points.remove(30_000);
-        let series = TimeSeriesPlotSettings::of(1.0).line(String::new(), points);
+        let series = TimeSeriesDrawingLimits::of(1.0).line(String::new(), points);
         assert!(series.points.len() <= POINTS_MAX, "{}", series.points.len());
         assert!(series.points.contains(&(54_321.0, 9.0)));
         assert!(series.points.contains(&(12_345.0, -9.0)));

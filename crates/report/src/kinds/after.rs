@@ -1,8 +1,8 @@
 //! Document of a result of `horolog after`: one row per dependency, and the outcome of the wait.
 
-use horolog_record::{AfterDependency, AfterDependencyKind, AfterOutcome, AfterResult};
+use horolog_record::{AfterDependencyKind, AfterDependencyResult, AfterOutcome, AfterResult};
 
-use crate::document::{BlockContent, DescribeResult, Headline, ResultDocument, run_of};
+use crate::document::{BlockContent, DescribeResult, HeadlineMetric, ResultDocument, run_of};
 use crate::html::data::{headed, row};
 use crate::html::escape::each;
 use crate::table::TableStyle;
@@ -31,7 +31,7 @@ impl DescribeResult for AfterResult {
             kind: "after",
             heading,
             lead: format!("started {}", self.started),
-            headline: Headline {
+            headline: HeadlineMetric {
                 name: name.to_owned(),
                 value: Some(time(self.waited_ns)),
                 sentence: end(self),
@@ -82,7 +82,7 @@ fn table(result: &AfterResult) -> String {
     headed("waits", "Conditions", ("target", &TITLES), &rows)
 }
 
-fn cells(one: &AfterDependency) -> [String; 5] {
+fn cells(one: &AfterDependencyResult) -> [String; 5] {
     [
         kind_name(one.kind).to_owned(),
         one.satisfied_after_ns.map_or_else(|| ABSENT.to_owned(), time),
@@ -126,13 +126,13 @@ const fn kind_name(kind: AfterDependencyKind) -> &'static str {
 
 /// Returns a dependency in words.
 #[must_use]
-pub fn dependency_name(dependency: &AfterDependency) -> String {
+pub fn dependency_name(dependency: &AfterDependencyResult) -> String {
     format!("{} {}", kind_name(dependency.kind), dependency.target)
 }
 
 /// Returns a line on a dependency that has just become satisfied, or ceased to be.
 #[must_use]
-pub fn after_line(dependency: &AfterDependency) -> String {
+pub fn after_line(dependency: &AfterDependencyResult) -> String {
     let name = dependency_name(dependency);
     let last_check = dependency.last_check.as_deref().unwrap_or_default();
     match dependency.satisfied_after_ns {

@@ -3,7 +3,7 @@
 use horolog_record::{AtOutcome, AtProgramResult, AtResult, AtScheduling, Distribution};
 
 use crate::document::{
-    BlockContent, DescribeResult, DistributionSet, Headline, ResultDocument, run_of,
+    BlockContent, DescribeResult, DistributionSet, HeadlineMetric, ResultDocument, run_of,
 };
 use crate::html::data::{headed, row};
 use crate::html::escape::each;
@@ -45,7 +45,7 @@ impl DescribeResult for AtResult {
             kind: "at",
             heading: format!("at {}", self.first),
             lead: format!("started {}", self.started),
-            headline: Headline {
+            headline: HeadlineMetric {
                 name: name.to_owned(),
                 value: Some(value),
                 sentence: summary(self),
@@ -175,7 +175,7 @@ fn program(program: &AtProgramResult) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::RenderResult;
+    use crate::document::RenderableResult;
     use crate::fixture;
 
     #[test]

@@ -3,7 +3,9 @@
 
 use horolog_record::{BenchCoresResult, CoreCountResult, CoresRateResult, ReplyRateSpread};
 
-use crate::document::{BlockContent, DescribeResult, Headline, ResultDocument, RunFacts, run_of};
+use crate::document::{
+    BlockContent, DescribeResult, HeadlineMetric, ResultDocument, RunFacts, run_of,
+};
 use crate::html::escape::{each, text};
 use crate::html::plot::{AxisScale, Plot, PlotAxis, PlotMark, PlotSeries, PlotUnit, PlotViews};
 use crate::table::TableStyle;
@@ -47,8 +49,8 @@ impl DescribeResult for BenchCoresResult {
 
 /// Returns the number of cores that fully answer the required rate; the sentence is the first
 /// conclusion.
-fn headline(result: &BenchCoresResult) -> Headline {
-    Headline {
+fn headline(result: &BenchCoresResult) -> HeadlineMetric {
+    HeadlineMetric {
         name: format!("Enough for {}", human_rate(result.required_rate)),
         value: match result.cores_required() {
             Some(count) => Some(cores(count)),
@@ -114,7 +116,7 @@ const NOT_TRIED: &str = "";
 
 /// Table of measured and published values, with all cells as text.
 #[derive(Debug, PartialEq, Eq)]
-struct TextTable {
+struct MeasuredAndPublishedTable {
     title: String,
     /// Titles of the columns; the first is that of the name column.
     columns: Vec<String>,
@@ -124,7 +126,7 @@ struct TextTable {
 }
 
 /// Returns table 1: replies per second by rate and number of cores.
-fn responses(result: &BenchCoresResult) -> TextTable {
+fn responses(result: &BenchCoresResult) -> MeasuredAndPublishedTable {
     let mut rates: Vec<f64> = result
         .columns
         .iter()
@@ -137,7 +139,7 @@ fn responses(result: &BenchCoresResult) -> TextTable {
     rates.dedup_by(|a, b| a.total_cmp(b).is_eq());
     let names = result.columns.iter().map(|column| cores(column.cores));
     let published = published::CORES.iter().map(|count| cores(*count));
-    TextTable {
+    MeasuredAndPublishedTable {
         title: "Responses per second, mean of all runs".to_owned(),
         columns: std::iter::once("requests/s".to_owned()).chain(names).chain(published).collect(),
         rows: rates.into_iter().map(|rate| response_row(result, rate)).collect(),
@@ -168,7 +170,7 @@ fn response_row(result: &BenchCoresResult, rate: f64) -> Vec<String> {
 
 /// Returns table 2: the capacity on each number of cores, and the gain of its mean over the number
 /// before.
-fn capacities(result: &BenchCoresResult) -> TextTable {
+fn capacities(result: &BenchCoresResult) -> MeasuredAndPublishedTable {
     let titles = ["minimum", "maximum", "mean", "gain"];
     let columns = std::iter::once("cores").chain(titles).chain(titles);
     let mut rows = Vec::new();
@@ -182,7 +184,7 @@ fn capacities(result: &BenchCoresResult) -> TextTable {
         rows.push(row);
         before = Some(column);
     }
-    TextTable {
+    MeasuredAndPublishedTable {
         title: "Capacity: responses per second where the server is saturated".to_owned(),
         columns: columns.map(str::to_owned).collect(),
         rows,
@@ -272,7 +274,7 @@ fn capacity_bars(result: &BenchCoresResult, style: &TableStyle) -> Vec<String> {
     bars("capacity, # to the minimum, - to the maximum", &all, style)
 }
 
-fn table_lines(table: &TextTable, style: &TableStyle) -> Vec<String> {
+fn table_lines(table: &MeasuredAndPublishedTable, style: &TableStyle) -> Vec<String> {
     let widths: Vec<_> = (0..table.columns.len())
         .map(|index| {
             let cells = table.rows.iter().map(|row| &row[index]);
@@ -298,7 +300,7 @@ fn table_lines(table: &TextTable, style: &TableStyle) -> Vec<String> {
     head.iter().map(|text| strong(text)).chain(rows).collect()
 }
 
-fn page_table(table: &TextTable, id: &str) -> String {
+fn page_table(table: &MeasuredAndPublishedTable, id: &str) -> String {
     let columns = table.columns.len();
     let (own, published) = (table.published_at, columns - table.published_at);
     let class = |index: usize| if index == table.published_at { " class=\"first\"" } else { "" };
@@ -376,7 +378,7 @@ fn rate_axis(label: &'static str, short: &'static str) -> PlotAxis {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::RenderResult;
+    use crate::document::RenderableResult;
     use crate::fixture;
 
     #[test]

@@ -1,9 +1,9 @@
 //! Cost of authentication: highest rate without loss and CPU time per reply, by number of server
 //! threads and share of authenticated requests.
 
-use horolog_record::{BenchNtsResult, NtsCapacity};
+use horolog_record::{BenchNtsResult, NtsMixCapacity};
 
-use crate::document::{BlockContent, DescribeResult, Headline, ResultDocument, run_of};
+use crate::document::{BlockContent, DescribeResult, HeadlineMetric, ResultDocument, run_of};
 use crate::html::data::{headed, row};
 use crate::html::escape::each;
 use crate::html::plot::{AxisScale, Plot, PlotAxis, PlotSeries, PlotUnit, PlotViews};
@@ -50,9 +50,9 @@ impl DescribeResult for BenchNtsResult {
 
 /// Returns the capacity with the highest share of authenticated requests, of the most threads with
 /// that share.
-fn headline(result: &BenchNtsResult) -> Headline {
+fn headline(result: &BenchNtsResult) -> HeadlineMetric {
     let most = result.capacities.iter().max_by_key(|one| (one.authenticated_percent, one.threads));
-    Headline {
+    HeadlineMetric {
         name: "Highest rate without loss".to_owned(),
         value: most.map(|one| BestRate::of(&one.load).text()),
         sentence: most.map_or_else(
@@ -78,8 +78,9 @@ fn lines(result: &BenchNtsResult, style: &TableStyle) -> Vec<String> {
     let mut lines = header(&groups, &shares, style);
     for threads in distinct(result, |one| one.threads) {
         let cell = |share: &u8| {
-            let is_at =
-                |one: &&NtsCapacity| (one.threads, one.authenticated_percent) == (threads, *share);
+            let is_at = |one: &&NtsMixCapacity| {
+                (one.threads, one.authenticated_percent) == (threads, *share)
+            };
             result.capacities.iter().find(is_at)
         };
         let row: Vec<_> = shares.iter().map(cell).collect();
@@ -93,7 +94,7 @@ fn lines(result: &BenchNtsResult, style: &TableStyle) -> Vec<String> {
 
 /// Returns bars of the highest rate without loss, one per search.
 fn rate_bars(result: &BenchNtsResult, style: &TableStyle) -> Vec<String> {
-    let bar = |one: &NtsCapacity| {
+    let bar = |one: &NtsMixCapacity| {
         let highest = BestRate::of(&one.load);
         let name = format!("{}, {}%", threads_name(one.threads), one.authenticated_percent);
         TextBar::plain(name, highest.held(), highest.text())
@@ -103,7 +104,7 @@ fn rate_bars(result: &BenchNtsResult, style: &TableStyle) -> Vec<String> {
 }
 
 /// Returns distinct values in order of first appearance.
-fn distinct<T: PartialEq>(result: &BenchNtsResult, value: impl Fn(&NtsCapacity) -> T) -> Vec<T> {
+fn distinct<T: PartialEq>(result: &BenchNtsResult, value: impl Fn(&NtsMixCapacity) -> T) -> Vec<T> {
     let mut values = Vec::new();
     for value in result.capacities.iter().map(value) {
         if !values.contains(&value) {
@@ -135,7 +136,7 @@ fn header(groups: &[GridColumnGroup<'_>], shares: &[u8], style: &TableStyle) -> 
 }
 
 /// Returns the three lines of a number of threads.
-fn cells(threads: usize, shares: &[u8], row: &[Option<&NtsCapacity>]) -> [Vec<GridCell>; 3] {
+fn cells(threads: usize, shares: &[u8], row: &[Option<&NtsMixCapacity>]) -> [Vec<GridCell>; 3] {
     let highest: Vec<_> = row
         .iter()
         .map(|one| one.map_or(BestRate::Nothing, |one| BestRate::of(&one.load)))
@@ -159,7 +160,7 @@ fn cells(threads: usize, shares: &[u8], row: &[Option<&NtsCapacity>]) -> [Vec<Gr
     ]
 }
 
-fn cpu(one: Option<&NtsCapacity>) -> String {
+fn cpu(one: Option<&NtsMixCapacity>) -> String {
     let ns = one.and_then(|one| one.cpu_ns_per_reply).filter(|ns| ns.is_finite() && *ns >= 0.0);
     ns.map_or_else(|| ABSENT.to_owned(), |ns| human_ns(ns.round() as u64))
 }
@@ -200,11 +201,11 @@ fn plot(
     result: &BenchNtsResult,
     (id, title): (&'static str, &'static str),
     y: PlotAxis,
-    figure: fn(&NtsCapacity) -> Option<f64>,
+    figure: fn(&NtsMixCapacity) -> Option<f64>,
 ) -> Plot {
     let series = distinct(result, |one| one.threads).into_iter().map(|threads| {
         let of = result.capacities.iter().filter(|one| one.threads == threads);
-        let point = |one: &NtsCapacity| {
+        let point = |one: &NtsMixCapacity| {
             let value = figure(one).filter(|value| *value >= 0.0)?;
             Some((f64::from(one.authenticated_percent) / 100.0, value))
         };
@@ -232,7 +233,7 @@ fn plot(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::RenderResult;
+    use crate::document::RenderableResult;
     use crate::fixture;
 
     #[test]

@@ -5,10 +5,12 @@ use std::fmt::Write;
 
 use horolog_record::{
     BenchRelayResult, Distribution, FLAT_RATIO_MAX, NoRelayBaseline, RelayConfigurationResult,
-    RelayEngine, RelayScaling,
+    RelayEngineKind, RelayScaling,
 };
 
-use crate::document::{BlockContent, DescribeResult, Headline, ResultDocument, RunFacts, run_of};
+use crate::document::{
+    BlockContent, DescribeResult, HeadlineMetric, ResultDocument, RunFacts, run_of,
+};
 use crate::html::data::{row, table};
 use crate::html::escape::{each, text};
 use crate::html::plot::{
@@ -68,13 +70,13 @@ impl DescribeResult for BenchRelayResult {
 }
 
 /// Returns the largest ratio of the copy rates of the XDP engine and `send`.
-fn headline(result: &BenchRelayResult) -> Headline {
+fn headline(result: &BenchRelayResult) -> HeadlineMetric {
     let ratios = result.sizes().into_iter().flat_map(|size| {
         let of = move |children| Some((result.xdp_to_send_ratio(size, children)?, size, children));
         result.child_counts(size).into_iter().filter_map(of).collect::<Vec<_>>()
     });
     let best = ratios.max_by(|a, b| a.0.total_cmp(&b.0));
-    Headline {
+    HeadlineMetric {
         name: "Maximum gain".to_owned(),
         value: best.map(|(ratio, ..)| format!("{ratio:.1}×")),
         sentence: best.map_or_else(String::new, |(_, size, children)| {
@@ -137,7 +139,7 @@ fn total_columns(result: &BenchRelayResult) -> Vec<(&'static str, usize)> {
 /// Returns true if both sides of a gain were measured.
 fn is_compared(result: &BenchRelayResult) -> bool {
     let engines = result.engines();
-    [RelayEngine::Send, RelayEngine::Xdp].iter().all(|engine| engines.contains(engine))
+    [RelayEngineKind::Send, RelayEngineKind::Xdp].iter().all(|engine| engines.contains(engine))
 }
 
 /// Returns the totals of a size: a row for each number of children.
@@ -180,7 +182,7 @@ struct CopyRateRatios {
 fn gains(result: &BenchRelayResult, size: usize) -> Vec<CopyRateRatios> {
     let engines = result.engines();
     let rate = |children, engine| result.cell(size, children, engine)?.copies_per_s();
-    let gain = |engine: RelayEngine, name: &str, other: &dyn Fn(usize) -> Option<f64>| {
+    let gain = |engine: RelayEngineKind, name: &str, other: &dyn Fn(usize) -> Option<f64>| {
         let ratio = |children| {
             let other = other(children).filter(|other| *other > 0.0)?;
             Some((children, amount(rate(children, engine)? / other)?))
@@ -273,17 +275,17 @@ fn sentences(result: &BenchRelayResult, size: usize) -> Vec<String> {
             signed_percent(gain)
         )
     });
-    let of_engine = |engine: RelayEngine| {
+    let of_engine = |engine: RelayEngineKind| {
         let shape = result.scaling(size, engine)?;
         Some(match engine {
-            RelayEngine::Xdp => growth(&shape),
+            RelayEngineKind::Xdp => growth(&shape),
             other => flatness(other, &shape),
         })
     };
     gain.into_iter().chain(result.engines().into_iter().filter_map(of_engine)).collect()
 }
 
-fn flatness(engine: RelayEngine, shape: &RelayScaling) -> String {
+fn flatness(engine: RelayEngineKind, shape: &RelayScaling) -> String {
     let (name, times) = (engine.name(), format!("highest {:.2} times lowest", shape.spread));
     if shape.is_flat() {
         format!("The total of {name} is flat over the number of children ({times}), as published.")
@@ -399,7 +401,7 @@ fn plot(
     y: PlotAxis,
     metric: fn(&RelayConfigurationResult) -> Option<f64>,
 ) -> Plot {
-    let series = |size: usize, engine: RelayEngine| {
+    let series = |size: usize, engine: RelayEngineKind| {
         let point = |children: usize| {
             let value = metric(result.cell(size, children, engine)?)?;
             // A logarithmic axis has no position for values that are not positive.
@@ -474,7 +476,7 @@ fn as_many(views: &[PlotView]) -> Option<PlotMark> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::RenderResult;
+    use crate::document::RenderableResult;
     use crate::fixture;
     use crate::html::main_of;
 
@@ -503,7 +505,7 @@ mod tests {
             titles
         };
         assert!(titles(&result).ends_with(&["gain", "ratio"]));
-        result.cells.retain(|cell| cell.engine != RelayEngine::Send);
+        result.cells.retain(|cell| cell.engine != RelayEngineKind::Send);
         assert!(!titles(&result).contains(&"gain"));
     }
 
@@ -525,7 +527,7 @@ mod tests {
         assert_eq!((left.len(), children), (1, vec![1, 16]));
         let (titles, rows) = gain_rows(&left);
         assert_eq!((titles, rows.len()), (vec!["xdp over send"], 2));
-        result.cells.retain(|cell| cell.engine == RelayEngine::Xdp);
+        result.cells.retain(|cell| cell.engine == RelayEngineKind::Xdp);
         assert!(names(&result).is_empty(), "nothing is left to compare it with");
     }
 
@@ -554,13 +556,13 @@ mod tests {
         assert_eq!(plot.marks.len(), 1, "some are above and some below");
         // What the first size lacks leaves the first table to the second.
         result.direct.remove(0);
-        result.cells.retain(|cell| cell.size_bytes != 64 || cell.engine == RelayEngine::Xdp);
+        result.cells.retain(|cell| cell.size_bytes != 64 || cell.engine == RelayEngineKind::Xdp);
         let page = result.page();
         assert_eq!(main_of(&page).matches("id=\"gains").count(), 1);
         assert!(main_of(&page).contains("id=\"gains\"") && page.contains("plot-gains"));
         assert_eq!(of_gains(&result).shown.views.len(), 1);
         result.direct.clear();
-        result.cells.retain(|cell| cell.engine == RelayEngine::Xdp);
+        result.cells.retain(|cell| cell.engine == RelayEngineKind::Xdp);
         assert!(!result.page().contains("gains"), "nothing to gain over");
     }
 

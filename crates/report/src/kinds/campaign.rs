@@ -2,13 +2,13 @@
 
 use horolog_record::{
     CampaignExclusions, CampaignInstanceOutcome, CampaignInstanceResult, CampaignNodeTaskResult,
-    CampaignRelayCounts, CampaignResult, CampaignRoleResult, CampaignTaskResult, CapacityLimit,
-    Distribution, LimitingSide, MergedResults, PathRequestCounts, StartAccuracy,
+    CampaignRelayCounts, CampaignResult, CampaignRoleResult, CampaignTaskResult, Distribution,
+    LimitingRate, LimitingSide, MergedResults, PathRequestCounts, StartAccuracy,
 };
 
 use crate::breakdown::{RoleRankingRow, breakdowns};
 use crate::document::{
-    BlockContent, DescribeResult, DistributionSet, Headline, ResultDocument, run_of,
+    BlockContent, DescribeResult, DistributionSet, HeadlineMetric, ResultDocument, run_of,
 };
 use crate::html::breakdown::breakdowns as breakdown_bars;
 use crate::html::data::{headed, row};
@@ -38,7 +38,7 @@ impl DescribeResult for CampaignResult {
             kind: "campaign",
             heading: self.plan.name.clone(),
             lead: format!("{} Started {}.", self.plan.description, self.started),
-            headline: Headline {
+            headline: HeadlineMetric {
                 name: "Parts completed".to_owned(),
                 value: Some(count_of(done as u64, self.parts.len() as u64)),
                 sentence,
@@ -87,7 +87,7 @@ fn lines(result: &CampaignResult, style: &TableStyle) -> Vec<String> {
         lines.extend(wrapped(&text, "", "  ", style));
     }
     let start = result.start.as_ref();
-    let parts = RoleFigures {
+    let parts = CampaignResultTable {
         caption: "Parts; start: after the start time".to_owned(),
         titles: PART_TITLES.to_vec(),
         rows: result.parts.iter().map(|one| part(one, start)).collect(),
@@ -115,7 +115,7 @@ fn lines(result: &CampaignResult, style: &TableStyle) -> Vec<String> {
 }
 
 /// Returns the lines of a table whose columns are as wide as their content.
-fn grid(figures: &RoleFigures, style: &TableStyle) -> Vec<String> {
+fn grid(figures: &CampaignResultTable, style: &TableStyle) -> Vec<String> {
     let width = |index: usize, title: &str| {
         let cells = figures.rows.iter().filter_map(|(_, cells)| cells.get(index));
         cells.map(|cell| cell.chars().count()).chain([title.chars().count()]).max().unwrap_or(0)
@@ -138,7 +138,7 @@ const LINES_MAX: usize = 12;
 /// Maximum number of parts whose own results are retained in the page's copy of the result.
 const PARTS_MAX: usize = 16;
 
-fn merged_table((number, figures): (usize, &RoleFigures)) -> String {
+fn merged_table((number, figures): (usize, &CampaignResultTable)) -> String {
     let rows = each(&figures.rows, |(name, cells)| row(name, cells.clone()));
     let caption = text(&figures.caption);
     let id = format!("role-{number}");
@@ -185,20 +185,21 @@ const METHOD: &str = "All processes except services were prepared before the sta
      time and started by it. Counts are sums over all jobs; percentiles are those of all values \
      together.";
 
-/// Figures of a role under titles; the first title is that of the rows' names.
-pub(crate) struct RoleFigures {
+/// Table of a campaign's result: titles, and rows of name and cells; the first title is that of the
+/// names.
+pub(crate) struct CampaignResultTable {
     pub(crate) caption: String,
     pub(crate) titles: Vec<&'static str>,
     pub(crate) rows: Vec<(String, Vec<String>)>,
 }
 
 /// Returns the figures of all roles that have any.
-fn figures(result: &CampaignResult) -> Vec<RoleFigures> {
+fn figures(result: &CampaignResult) -> Vec<CampaignResultTable> {
     let all = result.roles.iter().flat_map(of_role);
     all.filter(|figures| !figures.rows.is_empty()).collect()
 }
 
-fn of_role(role: &CampaignRoleResult) -> Vec<RoleFigures> {
+fn of_role(role: &CampaignRoleResult) -> Vec<CampaignResultTable> {
     let caption = |what: &str| {
         format!(
             "{} ({}): {what}, {} of {} results",
@@ -221,7 +222,7 @@ fn of_role(role: &CampaignRoleResult) -> Vec<RoleFigures> {
             let titles = ["intended/s", "from", "sent/s", "requests", "loss"];
             let titles = titles.into_iter().chain(TIMES).collect();
             let rows = trials.iter().map(row).collect();
-            vec![RoleFigures { caption: caption("trials, all generators"), titles, rows }]
+            vec![CampaignResultTable { caption: caption("trials, all generators"), titles, rows }]
         }
         MergedResults::Paths { pairs, rows } => {
             let of_all = rows.iter().map(|row| {
@@ -238,12 +239,12 @@ fn of_role(role: &CampaignRoleResult) -> Vec<RoleFigures> {
                 own.into_iter().chain(TIMES).collect()
             };
             vec![
-                RoleFigures {
+                CampaignResultTable {
                     caption: caption("all paths"),
                     titles: titles("bytes", "paths"),
                     rows: of_all.collect(),
                 },
-                RoleFigures {
+                CampaignResultTable {
                     caption: caption("each path"),
                     titles: titles("path", "bytes"),
                     rows: of_pairs.collect(),
@@ -253,7 +254,7 @@ fn of_role(role: &CampaignRoleResult) -> Vec<RoleFigures> {
         MergedResults::Relays { relays, .. } => {
             let titles = vec!["relay", "received", "refused", "to", "sent", "dropped", "delivered"];
             let rows = relays.iter().flat_map(of_relay).collect();
-            vec![RoleFigures { caption: caption("by child"), titles, rows }]
+            vec![CampaignResultTable { caption: caption("by child"), titles, rows }]
         }
         MergedResults::Cycles { tasks, nodes } => {
             vec![of_tasks(caption("all nodes"), tasks), of_nodes(caption("each node"), nodes)]
@@ -266,12 +267,12 @@ fn of_role(role: &CampaignRoleResult) -> Vec<RoleFigures> {
             };
             let titles = ["path", "from", "values"].into_iter().chain(TIMES).collect();
             let rows = distributions.iter().map(row).collect();
-            vec![RoleFigures { caption: caption("merged distributions"), titles, rows }]
+            vec![CampaignResultTable { caption: caption("merged distributions"), titles, rows }]
         }
     }
 }
 
-fn of_tasks(caption: String, tasks: &[CampaignTaskResult]) -> RoleFigures {
+fn of_tasks(caption: String, tasks: &[CampaignTaskResult]) -> CampaignResultTable {
     let row = |one: &CampaignTaskResult| {
         let skew = format!("{} \u{b1} {}", human_ns(one.skew_ns), human_ns(one.skew_error_ns));
         let mut cells = vec![
@@ -287,10 +288,10 @@ fn of_tasks(caption: String, tasks: &[CampaignTaskResult]) -> RoleFigures {
     };
     let titles = ["task", "run", "nodes", "periods", "missed", "skew", "span"];
     let titles = titles.into_iter().chain(TIMES).collect();
-    RoleFigures { caption, titles, rows: tasks.iter().map(row).collect() }
+    CampaignResultTable { caption, titles, rows: tasks.iter().map(row).collect() }
 }
 
-fn of_nodes(caption: String, nodes: &[CampaignNodeTaskResult]) -> RoleFigures {
+fn of_nodes(caption: String, nodes: &[CampaignNodeTaskResult]) -> CampaignResultTable {
     let row = |one: &CampaignNodeTaskResult| {
         let p99 = |times: Option<&Distribution>| {
             times.map_or_else(|| ABSENT.to_owned(), |times| human_ns(times.p99))
@@ -319,7 +320,7 @@ fn of_nodes(caption: String, nodes: &[CampaignNodeTaskResult]) -> RoleFigures {
         "start p99",
         "resp p99",
     ];
-    RoleFigures { caption, titles, rows: nodes.iter().map(row).collect() }
+    CampaignResultTable { caption, titles, rows: nodes.iter().map(row).collect() }
 }
 
 const TIMES: [&str; 4] = ["p50", "p99", "p99.9", "max"];
@@ -439,7 +440,7 @@ fn up_to(role: &CampaignRoleResult) -> Option<String> {
     };
     let gave_way = match capacity.limit {
         None => "no limit reached, so it is above the intended rates".to_owned(),
-        Some(CapacityLimit {
+        Some(LimitingRate {
             limited_by: LimitingSide::Servers,
             intended_rate: planned_rate,
             loss,
@@ -447,7 +448,7 @@ fn up_to(role: &CampaignRoleResult) -> Option<String> {
         }) => {
             format!("at {} loss was {}", human_rate(planned_rate), lost(loss))
         }
-        Some(CapacityLimit { intended_rate: planned_rate, sent_rate, .. }) => format!(
+        Some(LimitingRate { intended_rate: planned_rate, sent_rate, .. }) => format!(
             "of {} the generators sent only {}, so they were the limit",
             human_rate(planned_rate),
             human_rate(sent_rate)
@@ -497,7 +498,7 @@ fn sentences(result: &CampaignResult) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::RenderResult;
+    use crate::document::RenderableResult;
     use crate::fixture;
     use crate::html::main_of;
 

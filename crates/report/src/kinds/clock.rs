@@ -5,19 +5,19 @@ use std::collections::BTreeMap;
 
 use horolog_record::{
     AllanDeviation, ClockErrorRange, ClockSimulateResult, DisciplineMethod, DisciplineResult,
-    LimitUnit, PulseOutage,
+    LimitUnit, PulseOutageResult,
 };
 
 use super::clock_compare::OFFSET_STATISTICS;
 use crate::document::{
-    BlockContent, DescribeResult, Headline, NamedFacts, ResultDocument, RunFacts, run_of,
+    BlockContent, DescribeResult, HeadlineMetric, NamedFacts, ResultDocument, RunFacts, run_of,
 };
 use crate::html::data::{row, table};
 use crate::html::escape::each;
 use crate::html::plot::{AxisScale, Plot, PlotAxis, PlotUnit, PlotViews};
 use crate::html::sections::paragraph;
 use crate::html::stability::{allan_plot, allan_table, allan_text};
-use crate::html::time_series::TimeSeriesPlotSettings;
+use crate::html::time_series::TimeSeriesDrawingLimits;
 use crate::metrics::{MeasuredResult, Metric, judgement_of_fields};
 use crate::table::TableStyle;
 use crate::table::grid::{self, GridColumn};
@@ -79,7 +79,7 @@ impl DescribeResult for ClockSimulateResult {
             kind: "clock simulate",
             heading: format!("{}, {}", self.oscillator.name, long_time(self.duration_s)),
             lead: format!("Seed {}: {}", self.seed, conditions(self)),
-            headline: Headline {
+            headline: HeadlineMetric {
                 name,
                 value: first.map(|(_, error)| mean_ns(error.rms)),
                 sentence: lock_sentence(self),
@@ -126,7 +126,7 @@ impl MeasuredResult for ClockSimulateResult {
         });
         let recovery = Metric::new("recovery", LimitUnit::Ns, |result: &Self| {
             let outages = result.methods.iter().take(1).flat_map(|method| &method.outages);
-            let recovery = |outage: &PulseOutage| {
+            let recovery = |outage: &PulseOutageResult| {
                 let time = outage.recovered_after_s.map(|time| time as f64 * 1e9);
                 (format!("the outage {} s after the start", outage.begin_s), time)
             };
@@ -241,7 +241,7 @@ fn over_time(result: &ClockSimulateResult) -> Plot {
             let worst = stretch.min_ns.unsigned_abs().max(stretch.max_ns.unsigned_abs());
             (stretch.begin_s as f64, worst as f64)
         });
-        TimeSeriesPlotSettings::EVEN.line(method_name(method.kind).to_owned(), points.collect())
+        TimeSeriesDrawingLimits::EVEN.line(method_name(method.kind).to_owned(), points.collect())
     };
     Plot {
         id: "error",
@@ -323,7 +323,7 @@ fn conditions(result: &ClockSimulateResult) -> String {
 }
 
 /// Returns a sentence on an outage; `duration_s` is the duration of the simulation in seconds.
-fn outage(method: &DisciplineResult, outage: &PulseOutage, duration_s: u64) -> String {
+fn outage(method: &DisciplineResult, outage: &PulseOutageResult, duration_s: u64) -> String {
     let error =
         format!("{} off by up to {}", method_name(method.kind), human_ns(outage.error_max_ns));
     let what = match outage.recovered_after_s {
@@ -362,14 +362,15 @@ fn counts(result: &ClockSimulateResult) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::RenderResult;
+    use crate::document::RenderableResult;
     use crate::fixture;
 
     #[test]
     fn an_outage_that_outlasts_the_run_is_not_one_without_recovery() {
         let sentence = |begin_s, length_s| {
             let error_max_ns = 3_000;
-            let one = PulseOutage { begin_s, length_s, error_max_ns, recovered_after_s: None };
+            let one =
+                PulseOutageResult { begin_s, length_s, error_max_ns, recovered_after_s: None };
             outage(&fixture::sample::<ClockSimulateResult>("clock").methods[0], &one, 3_600)
         };
         assert!(sentence(600, 60).ends_with("servo off by up to 3.00 µs, not recovered"));

@@ -6,12 +6,12 @@ use horolog_record::{
 };
 
 use crate::document::{
-    BlockContent, DescribeResult, Headline, NameColumn, NamedRow, NamedRowTable, ResultDocument,
-    run_of,
+    BlockContent, DescribeResult, HeadlineMetric, NameColumn, NamedRow, NamedRowTable,
+    ResultDocument, run_of,
 };
 use crate::html::plot::{AxisScale, Plot, PlotAxis, PlotUnit, PlotViews};
 use crate::html::stability::{allan_plot, allan_table, allan_text};
-use crate::html::time_series::TimeSeriesPlotSettings;
+use crate::html::time_series::TimeSeriesDrawingLimits;
 use crate::metrics::{MeasuredResult, Metric, judgement_of_fields};
 use crate::table::TableStyle;
 use crate::table::shapes::{
@@ -128,9 +128,9 @@ impl MeasuredResult for ClockCompareResult {
 }
 
 /// Returns the mean offset of the system clock from the first clock that could be read.
-fn headline(result: &ClockCompareResult) -> Headline {
+fn headline(result: &ClockCompareResult) -> HeadlineMetric {
     let read = result.clocks.iter().find_map(|one| Some((one, one.offset_ns.as_ref()?)));
-    Headline {
+    HeadlineMetric {
         name: "System clock ahead by".to_owned(),
         value: read.map(|(_, offset)| signed_mean_ns(offset.mean)),
         sentence: read.map_or_else(
@@ -202,7 +202,7 @@ fn over_time(result: &ClockCompareResult) -> Plot {
     let series = |clock: &ComparedClock| {
         let point =
             |sample: &ClockSample| (sample.slot as f64 * interval_s, sample.offset_ns as f64);
-        TimeSeriesPlotSettings::of(interval_s)
+        TimeSeriesDrawingLimits::of(interval_s)
             .line(clock.name.clone(), clock.samples.iter().map(point).collect())
     };
     Plot {
@@ -249,7 +249,7 @@ fn steps(result: &ClockCompareResult) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::RenderResult;
+    use crate::document::RenderableResult;
     use crate::fixture;
 
     #[test]

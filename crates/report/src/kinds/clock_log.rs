@@ -5,15 +5,15 @@ use horolog_record::{ClockLogPoint, ClockLogResult, LoggedClock};
 use horolog_stats::ExactSummary;
 
 use crate::document::{
-    BlockContent, DescribeResult, Headline, NameColumn, NamedRow, NamedRowTable, ResultDocument,
-    RunFacts,
+    BlockContent, DescribeResult, HeadlineMetric, NameColumn, NamedRow, NamedRowTable,
+    ResultDocument, RunFacts,
 };
 use crate::html::data::{row, table};
 use crate::html::escape::each;
 use crate::html::plot::{
     AxisScale, Plot, PlotAxis, PlotMark, PlotSeries, PlotUnit, PlotView, PlotViews,
 };
-use crate::html::time_series::{TimeSeriesPlotSettings, downsample};
+use crate::html::time_series::{TimeSeriesDrawingLimits, downsample};
 use crate::table::TableStyle;
 use crate::table::shapes::{SparklineGroup, SparklineRow, SparklineScale, SparklineUnit};
 use crate::units::{ABSENT, full_count, mean_ns, seconds, signed_mean_ns, signed_ns};
@@ -28,7 +28,7 @@ const STATES_SHOWN: usize = 12;
 const MARKS_MAX: usize = 24;
 
 /// Function that returns the points of a clock for one line of a plot.
-type PointSelector = fn(&LoggedClock) -> &Vec<ClockLogPoint>;
+type LoggedClockPointsSelector = fn(&LoggedClock) -> &Vec<ClockLogPoint>;
 
 impl DescribeResult for ClockLogResult {
     fn document(&self) -> ResultDocument<'_> {
@@ -77,10 +77,10 @@ impl DescribeResult for ClockLogResult {
 }
 
 /// Returns the last offset of the clock with the most offsets.
-fn headline(result: &ClockLogResult) -> Headline {
+fn headline(result: &ClockLogResult) -> HeadlineMetric {
     let most = result.clocks.iter().max_by_key(|clock| clock.offsets.len());
     let last = most.and_then(|clock| clock.offsets.last());
-    Headline {
+    HeadlineMetric {
         name: "Last offset".to_owned(),
         value: last.map(|point| signed_mean_ns(point.value)),
         sentence: most.map_or_else(
@@ -167,19 +167,19 @@ fn shapes(result: &ClockLogResult, style: &TableStyle) -> Vec<String> {
 }
 
 /// Returns the lines of all clocks, omitting empty ones.
-fn series(result: &ClockLogResult, lines: &[(&str, PointSelector)]) -> Vec<PlotSeries> {
-    let line = |clock: &LoggedClock, (label, points): &(&str, PointSelector)| {
+fn series(result: &ClockLogResult, lines: &[(&str, LoggedClockPointsSelector)]) -> Vec<PlotSeries> {
+    let line = |clock: &LoggedClock, (label, points): &(&str, LoggedClockPointsSelector)| {
         let points = points(clock).iter().map(|point| (point.at_s, point.value));
         let label = format!("{}, {label}", clock_name(clock));
-        TimeSeriesPlotSettings::UNEVEN.line(label, points.collect())
+        TimeSeriesDrawingLimits::UNEVEN.line(label, points.collect())
     };
     let all = result.clocks.iter().flat_map(|clock| lines.iter().map(move |one| line(clock, one)));
     all.filter(|series| !series.points.is_empty()).collect()
 }
 
 fn offsets(result: &ClockLogResult) -> Plot {
-    let offset: (&str, PointSelector) = ("offset", |clock| &clock.offsets);
-    let pulses: [(&str, PointSelector); 2] =
+    let offset: (&str, LoggedClockPointsSelector) = ("offset", |clock| &clock.offsets);
+    let pulses: [(&str, LoggedClockPointsSelector); 2] =
         [("accepted pulses", |clock| &clock.believed), ("rejected pulses", |clock| &clock.refused)];
     let states = result.clocks.iter().flat_map(|clock| &clock.states);
     let marks = states.take(MARKS_MAX).map(|state| PlotMark {
@@ -215,7 +215,7 @@ fn offsets(result: &ClockLogResult) -> Plot {
 }
 
 fn frequencies(result: &ClockLogResult) -> Plot {
-    let lines: [(&str, PointSelector); 2] =
+    let lines: [(&str, LoggedClockPointsSelector); 2] =
         [("frequency", |clock| &clock.frequencies), ("correction", |clock| &clock.corrections)];
     Plot {
         id: "frequency",
@@ -252,7 +252,7 @@ fn events(result: &ClockLogResult) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::RenderResult;
+    use crate::document::RenderableResult;
     use crate::fixture;
     use crate::html::main_of;
 

@@ -5,7 +5,7 @@ use horolog_record::{
     CompareVerdict, ComparedMetric, ComparedMetricKind, ComparedRun, RunsCompareResult,
 };
 
-use crate::document::{BlockContent, DescribeResult, Headline, ResultDocument, run_of};
+use crate::document::{BlockContent, DescribeResult, HeadlineMetric, ResultDocument, run_of};
 use crate::html::bars;
 use crate::html::data::table_unless_empty;
 use crate::html::escape::each;
@@ -52,7 +52,7 @@ impl DescribeResult for RunsCompareResult {
             kind: "runs compare",
             heading: format!("{} versus {}", self.later.reference, self.earlier.reference),
             lead: format!("results {}, compared {}", self.later.schema, self.started),
-            headline: Headline {
+            headline: HeadlineMetric {
                 name: format!("Within {}", percent(self.threshold)),
                 value: Some(outcome(self).to_owned()),
                 sentence: sentence(self),
@@ -351,7 +351,7 @@ fn changes(result: &RunsCompareResult) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::RenderResult;
+    use crate::document::RenderableResult;
     use crate::fixture;
     use crate::html::main_of;
 

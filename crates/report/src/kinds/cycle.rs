@@ -2,22 +2,22 @@
 //! execution time to period, and joint results of several nodes.
 
 use horolog_record::{
-    CycleNodeResult, CycleResult, CycleRunResult, CycleSharedTaskResult, CycleStateResult,
-    CycleTaskResult, Distribution, LimitUnit, ParallelOverhead, ReleaseSignal, ReleaseSignalCounts,
-    TaskScheduling, TaskSchedulingPolicy,
+    CycleConfigurationResult, CycleNodeResult, CycleResult, CycleSharedTaskResult, CycleTaskResult,
+    Distribution, LimitUnit, ParallelOverhead, ProgramStateResult, ReleaseSignal,
+    ReleaseSignalCounts, TaskSchedulingOutcome, TaskSchedulingPolicy,
 };
 
 use crate::document::{
-    BlockContent, DescribeResult, DistributionSet, Headline, NameColumn, NamedRow, NamedRowTable,
-    ResultDocument, run_of,
+    BlockContent, DescribeResult, DistributionSet, HeadlineMetric, NameColumn, NamedRow,
+    NamedRowTable, ResultDocument, run_of,
 };
 use crate::host::conditions;
 use crate::html::escape::{each, text};
 use crate::html::plot::{AxisScale, Plot, PlotAxis, PlotUnit, PlotViews};
-use crate::html::time_series::TimeSeriesPlotSettings;
+use crate::html::time_series::TimeSeriesDrawingLimits;
 use crate::metrics::{
-    MAX, MEAN, MeasuredResult, Metric, NamedTimes, P99, P99_9, Statistic, judgement_of_fields,
-    share,
+    DistributionStatistic, MAX, MEAN, MeasuredResult, Metric, NamedTimes, P99, P99_9,
+    judgement_of_fields, share,
 };
 use crate::table::TableStyle;
 use crate::units::{ABSENT, count_of, full_count, human_ns, mean_ns, signed_ns};
@@ -90,7 +90,7 @@ impl DescribeResult for CycleResult {
             kind: "cycle",
             heading: format!("periodic tasks every {}", human_ns(period_ns)),
             lead: format!("{missed} of {periods} deadlines missed, started {}", self.started),
-            headline: Headline {
+            headline: HeadlineMetric {
                 name: "Deadlines missed".to_owned(),
                 value: (periods > 0).then(|| count_of(missed, periods)),
                 sentence: longest.map_or_else(
@@ -109,7 +109,7 @@ impl DescribeResult for CycleResult {
 
 impl MeasuredResult for CycleResult {
     fn metrics() -> Vec<Metric<Self>> {
-        const STATISTICS: [Statistic; 4] = [MEAN, P99, P99_9, MAX];
+        const STATISTICS: [DistributionStatistic; 4] = [MEAN, P99, P99_9, MAX];
         let missed = Metric::new("missed", LimitUnit::Ratio, |result: &Self| {
             let missed = |(label, task): (String, &CycleTaskResult)| {
                 // A period that was never released has missed its deadline as well.
@@ -228,7 +228,7 @@ fn meters(result: &CycleResult, rows: &[NodeTaskRow<'_>]) -> String {
 fn ratio_plot(result: &CycleResult, rows: &[NodeTaskRow<'_>]) -> Plot {
     let series = |one: &NodeTaskRow<'_>| {
         let points = one.task.series.iter().map(|stretch| (stretch.at_s, stretch.ratio_max));
-        TimeSeriesPlotSettings::EVEN.line(one.name(result), points.collect())
+        TimeSeriesDrawingLimits::EVEN.line(one.name(result), points.collect())
     };
     Plot {
         id: "ratio",
@@ -251,7 +251,7 @@ fn ratio_plot(result: &CycleResult, rows: &[NodeTaskRow<'_>]) -> Plot {
 
 /// Task of one node of one run.
 struct NodeTaskRow<'a> {
-    run: &'a CycleRunResult,
+    run: &'a CycleConfigurationResult,
     node: &'a CycleNodeResult,
     task: &'a CycleTaskResult,
 }
@@ -419,8 +419,8 @@ fn compared(result: &CycleResult, at: usize) -> Option<String> {
     })
 }
 
-fn scheduling(scheduling: &TaskScheduling) -> String {
-    let TaskScheduling { policy, priority, core, error, .. } = scheduling;
+fn scheduling(scheduling: &TaskSchedulingOutcome) -> String {
+    let TaskSchedulingOutcome { policy, priority, core, error, .. } = scheduling;
     let core = core.map_or_else(String::new, |core| format!(" on core {core}"));
     let name = match policy {
         TaskSchedulingPolicy::Fifo => "SCHED_FIFO",
@@ -436,7 +436,7 @@ fn scheduling(scheduling: &TaskScheduling) -> String {
 
 /// Returns the joint results of several nodes, in sentences.
 fn cross_node_sentences(result: &CycleResult) -> Vec<String> {
-    let of_run = |run: &CycleRunResult| -> Vec<String> {
+    let of_run = |run: &CycleConfigurationResult| -> Vec<String> {
         run.shared.iter().map(|shared| balance(run, shared)).collect()
     };
     let balances = result.runs.iter().flat_map(of_run);
@@ -478,7 +478,7 @@ fn clock(node: &CycleNodeResult) -> Option<String> {
     ))
 }
 
-fn balance(run: &CycleRunResult, shared: &CycleSharedTaskResult) -> String {
+fn balance(run: &CycleConfigurationResult, shared: &CycleSharedTaskResult) -> String {
     let policy = run.policy.map_or_else(String::new, |policy| format!("{}, ", policy.name()));
     let most = (0..).zip(&shared.straggler_periods).max_by_key(|(_, times)| **times);
     let awaited = most.filter(|(_, times)| **times > 0).and_then(|(node, times)| {
@@ -524,7 +524,7 @@ fn unmet(row: &NodeTaskRow<'_>, result: &CycleResult) -> Option<String> {
 
 /// Returns the results of the periods of each state.
 fn states(row: &NodeTaskRow<'_>, result: &CycleResult) -> Vec<String> {
-    let sentence = |state: &CycleStateResult| {
+    let sentence = |state: &ProgramStateResult| {
         let times = state.execution_ns.as_ref().zip(state.response_ns.as_ref());
         let times = times.map_or_else(String::new, |(execution, response)| {
             let (mean, most) = (mean_ns(execution.mean), human_ns(response.max));
@@ -558,7 +558,7 @@ fn served(row: &NodeTaskRow<'_>, result: &CycleResult) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::RenderResult;
+    use crate::document::RenderableResult;
     use crate::fixture;
 
     #[test]

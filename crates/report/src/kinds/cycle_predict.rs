@@ -7,8 +7,8 @@ use horolog_record::{
 };
 
 use crate::document::{
-    BlockContent, DescribeResult, Headline, NameColumn, NamedRow, NamedRowTable, ResultDocument,
-    run_of,
+    BlockContent, DescribeResult, HeadlineMetric, NameColumn, NamedRow, NamedRowTable,
+    ResultDocument, run_of,
 };
 use crate::html::bars;
 use crate::html::data::table_unless_empty;
@@ -59,7 +59,7 @@ impl DescribeResult for CyclePredictResult {
             kind: "cycle predict",
             heading: heading(self),
             lead: format!("started {}", self.started),
-            headline: Headline {
+            headline: HeadlineMetric {
                 name: "Tasks in time".to_owned(),
                 value: Some(count_of(in_time as u64, self.tasks.len() as u64)),
                 sentence,
@@ -406,7 +406,7 @@ fn cost_rows(result: &CyclePredictResult) -> Vec<(String, Vec<String>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::RenderResult;
+    use crate::document::RenderableResult;
     use crate::fixture;
 
     #[test]

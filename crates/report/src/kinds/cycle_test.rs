@@ -1,14 +1,14 @@
 //! Test of an application: states, faults, nodes, stages, sources, the search, and the scorecard.
 
 use horolog_record::{
-    CycleTestFault, CycleTestNodeResult, CycleTestReportSource, CycleTestResult,
-    CycleTestRunResult, CycleTestSearch, CycleTestStageTimes, CycleTestStateCounts, Distribution,
-    LimitUnit, ScorecardRow, SearchEndReason,
+    CycleTestFaultResult, CycleTestNodeResult, CycleTestResult, CycleTestRunResult,
+    CycleTestSearchResult, CycleTestStageTimes, CycleTestStateResult, Distribution, LimitUnit,
+    ScorecardRow, SearchEndReason, SimulatedSourceResult,
 };
 
 use crate::document::{
-    BlockContent, DescribeResult, DistributionSet, DocumentBlock, Headline, NameColumn, NamedRow,
-    NamedRowTable, ResultDocument, run_of,
+    BlockContent, DescribeResult, DistributionSet, DocumentBlock, HeadlineMetric, NameColumn,
+    NamedRow, NamedRowTable, ResultDocument, run_of,
 };
 use crate::host::conditions;
 use crate::metrics::{
@@ -42,7 +42,7 @@ const TRIALS: [&str; 4] = ["duration", "periods", "missed", "sent"];
 const SCORES: [&str; 4] = ["kind", "value", "share", "grade"];
 
 /// Table rows: name and cells.
-type NamedRows = Vec<(String, Vec<String>)>;
+type NamedTextRows = Vec<(String, Vec<String>)>;
 
 fn of(times: Option<&Distribution>, figure: fn(&Distribution) -> u64) -> String {
     times.map_or_else(|| ABSENT.to_owned(), |times| human_ns(figure(times)))
@@ -102,7 +102,7 @@ impl MeasuredResult for CycleTestResult {
                 .map(|one| -> NamedTimes<'_> { (state_name(one), one.response_ns.as_ref()) })
                 .collect()
         });
-        let fault = |name, value: fn(&CycleTestFault) -> Option<u64>| {
+        let fault = |name, value: fn(&CycleTestFaultResult) -> Option<u64>| {
             Metric::new(name, LimitUnit::Ns, move |result: &Self| {
                 let faults = result.run.iter().flat_map(|run| &run.faults);
                 faults
@@ -120,19 +120,19 @@ impl MeasuredResult for CycleTestResult {
     judgement_of_fields!();
 }
 
-fn state_name(state: &CycleTestStateCounts) -> String {
+fn state_name(state: &CycleTestStateResult) -> String {
     format!("state '{}'", state.name)
 }
 
-fn limited_fault_name(fault: &CycleTestFault) -> String {
+fn limited_fault_name(fault: &CycleTestFaultResult) -> String {
     let whose = fault.of.as_ref().map_or_else(String::new, |of| format!(" of {of}"));
     format!("fault {}{whose}", fault.kind.name())
 }
 
 /// Returns the highest load without misses, or the misses of a single run, as headline.
-fn headline(result: &CycleTestResult) -> Headline {
+fn headline(result: &CycleTestResult) -> HeadlineMetric {
     if let Some(search) = &result.search {
-        return Headline {
+        return HeadlineMetric {
             name: "Largest load without a miss".to_owned(),
             value: search.lower.map(factor),
             sentence: heading(result),
@@ -142,7 +142,7 @@ fn headline(result: &CycleTestResult) -> Headline {
     let (missed, periods) = nodes.fold((0_u64, 0_u64), |(missed, periods), node| {
         (missed.saturating_add(node.missed), periods.saturating_add(node.periods))
     });
-    Headline {
+    HeadlineMetric {
         name: "Deadlines missed".to_owned(),
         value: (periods > 0).then(|| count_of(missed, periods)),
         sentence: heading(result),
@@ -168,7 +168,7 @@ fn block<'a>(
     (id, label): (&'static str, &'static str),
     name: &'static str,
     titles: &[&'static str],
-    rows: NamedRows,
+    rows: NamedTextRows,
 ) -> Option<DocumentBlock<'a>> {
     if rows.is_empty() {
         return None;
@@ -203,11 +203,11 @@ fn responses(run: &CycleTestRunResult) -> DistributionSet<'_> {
 }
 
 /// Returns a row for each state.
-fn state_rows(run: &CycleTestRunResult) -> NamedRows {
+fn state_rows(run: &CycleTestRunResult) -> NamedTextRows {
     run.states.iter().map(|state| (state.name.clone(), state_cells(state).to_vec())).collect()
 }
 
-fn state_cells(state: &CycleTestStateCounts) -> [String; 7] {
+fn state_cells(state: &CycleTestStateResult) -> [String; 7] {
     let (response, execution) = (state.response_ns.as_ref(), state.execution_ns.as_ref());
     [
         full_count(state.periods),
@@ -221,18 +221,18 @@ fn state_cells(state: &CycleTestStateCounts) -> [String; 7] {
 }
 
 /// Returns a row for each fault.
-fn fault_rows(run: &CycleTestRunResult) -> NamedRows {
+fn fault_rows(run: &CycleTestRunResult) -> NamedTextRows {
     run.faults.iter().map(|fault| (fault_name(fault), fault_cells(fault).to_vec())).collect()
 }
 
 /// Returns the name of a fault, such as `lost of radar`.
 #[must_use]
-pub fn fault_name(fault: &CycleTestFault) -> String {
+pub fn fault_name(fault: &CycleTestFaultResult) -> String {
     let kind = fault.kind.name();
     fault.of.as_ref().map_or_else(|| kind.to_owned(), |of| format!("{kind} {of}"))
 }
 
-fn fault_cells(fault: &CycleTestFault) -> [String; 6] {
+fn fault_cells(fault: &CycleTestFaultResult) -> [String; 6] {
     let detected = fault.detected.as_ref();
     [
         seconds(fault.at_s),
@@ -247,7 +247,7 @@ fn fault_cells(fault: &CycleTestFault) -> [String; 6] {
 }
 
 /// Returns a row for each node.
-fn node_rows(run: &CycleTestRunResult) -> NamedRows {
+fn node_rows(run: &CycleTestRunResult) -> NamedTextRows {
     run.nodes.iter().map(|node| (node.name.clone(), node_cells(node).to_vec())).collect()
 }
 
@@ -265,7 +265,7 @@ fn node_cells(node: &CycleTestNodeResult) -> [String; 7] {
 }
 
 /// Returns a row for each stage.
-fn stage_rows(run: &CycleTestRunResult) -> NamedRows {
+fn stage_rows(run: &CycleTestRunResult) -> NamedTextRows {
     let cells = |stage: &CycleTestStageTimes| {
         [stage.computation_ns, stage.communication_ns, stage.idle_ns, stage.barrier_ns]
             .map(mean_ns)
@@ -275,11 +275,11 @@ fn stage_rows(run: &CycleTestRunResult) -> NamedRows {
 }
 
 /// Returns a row for each source.
-fn source_rows(run: &CycleTestRunResult) -> NamedRows {
+fn source_rows(run: &CycleTestRunResult) -> NamedTextRows {
     run.sources.iter().map(|source| (source.name.clone(), source_cells(source).to_vec())).collect()
 }
 
-fn source_cells(source: &CycleTestReportSource) -> [String; 6] {
+fn source_cells(source: &SimulatedSourceResult) -> [String; 6] {
     let lateness = source.lateness_ns.as_ref();
     [
         full_count(source.due),
@@ -292,7 +292,7 @@ fn source_cells(source: &CycleTestReportSource) -> [String; 6] {
 }
 
 /// Returns a row for each run of a search.
-fn trial_rows(search: &CycleTestSearch) -> NamedRows {
+fn trial_rows(search: &CycleTestSearchResult) -> NamedTextRows {
     let row = |trial: &horolog_record::CycleTestTrial| {
         let cells = vec![
             seconds(trial.duration_s),
@@ -311,7 +311,7 @@ fn factor(load: f64) -> String {
 }
 
 /// Returns a row for each line of the scorecard.
-fn score_rows(result: &CycleTestResult) -> NamedRows {
+fn score_rows(result: &CycleTestResult) -> NamedTextRows {
     let name = |score: &ScorecardRow| format!("{}: {}", score.scale.part(), score.scale.name());
     result.scorecard.iter().map(|score| (name(score), score_cells(score).to_vec())).collect()
 }
@@ -405,7 +405,7 @@ fn sentences(result: &CycleTestResult) -> Vec<String> {
     lines
 }
 
-fn found(search: &CycleTestSearch) -> String {
+fn found(search: &CycleTestSearchResult) -> String {
     let lower = search.lower.map_or_else(
         || "No load without a miss".to_owned(),
         |load| format!("Largest load without a miss {}", factor(load)),
@@ -430,7 +430,7 @@ fn found(search: &CycleTestSearch) -> String {
 
 /// Returns a sentence on the detections of a fault and the nodes that made them; `None` without
 /// any.
-fn detection_sentence(fault: &CycleTestFault) -> Option<String> {
+fn detection_sentence(fault: &CycleTestFaultResult) -> Option<String> {
     let first = fault.detected.as_ref()?;
     let noticed: Vec<String> = fault
         .detections
@@ -457,7 +457,7 @@ mod tests {
     use horolog_record::{CycleTestDetectionKind, CycleTestFirstDetection, DetectionCount};
 
     use super::*;
-    use crate::document::RenderResult;
+    use crate::document::RenderableResult;
     use crate::fixture;
     use crate::table::TableStyle;
 

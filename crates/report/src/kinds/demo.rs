@@ -5,7 +5,7 @@ use horolog_record::{
     CapacitySearchGoal, DemoCandidateResult, DemoResult, Distribution, Finding, Trial,
 };
 
-use crate::document::{BlockContent, DescribeResult, Headline, ResultDocument, run_of};
+use crate::document::{BlockContent, DescribeResult, HeadlineMetric, ResultDocument, run_of};
 use crate::findings::trial_label;
 use crate::html::bars::{bar, row, table};
 use crate::html::escape::{each, text};
@@ -107,10 +107,14 @@ fn base(result: &DemoResult) -> BestRate {
 }
 
 /// Returns the best server, compared with the first one.
-fn headline(result: &DemoResult) -> Headline {
+fn headline(result: &DemoResult) -> HeadlineMetric {
     let name = rate_name(result).to_owned();
     let (Some(best), Some(first)) = (best(result), result.candidates.first()) else {
-        return Headline { name, value: None, sentence: "No servers were tested.".to_owned() };
+        return HeadlineMetric {
+            name,
+            value: None,
+            sentence: "No servers were tested.".to_owned(),
+        };
     };
     let highest = BestRate::of(&best.load);
     let ratio = highest.ratio_to(base(result));
@@ -120,7 +124,11 @@ fn headline(result: &DemoResult) -> Headline {
         format!(", {ratio} the rate of {}", first.label)
     };
     let value = highest.text();
-    Headline { name, sentence: format!("{}: {value}{against}.", best.label), value: Some(value) }
+    HeadlineMetric {
+        name,
+        sentence: format!("{}: {value}{against}.", best.label),
+        value: Some(value),
+    }
 }
 
 /// Returns a row for each server. `≥` marks a rate whose search ended before the server's limit was
@@ -324,7 +332,7 @@ mod tests {
     use horolog_record::{FindingCode, Severity};
 
     use super::*;
-    use crate::document::RenderResult;
+    use crate::document::RenderableResult;
     use crate::fixture;
 
     #[test]

@@ -5,12 +5,12 @@ use horolog_record::{
     ContextSwitchPeer, DelayMeasurement, Distribution, Finding, HostAllResult, HostClockResult,
     HostDelayResult, HostInterruptResult, HostMeasurementKind, HostMeasurementOutcome,
     HostMeasurementState, HostNicResult, HostSwitchResult, HostTimerResult, HostVerdict,
-    LimitResult, RankedFinding, TimerHandlerKind, WaitFunction,
+    LimitResult, TimerHandlerKind, WaitFunction, WorstFinding,
 };
 
 use super::host_delay::setting_name;
 use crate::document::{
-    BlockContent, DescribeResult, DocumentBlock, Headline, ResultDocument, run_of,
+    BlockContent, DescribeResult, DocumentBlock, HeadlineMetric, ResultDocument, run_of,
 };
 use crate::html::escape::{each, text};
 use crate::html::sections::{finding as finding_item, findings, paragraph};
@@ -43,7 +43,7 @@ impl DescribeResult for HostAllResult {
             kind: "host all",
             heading: "host qualification".to_owned(),
             lead,
-            headline: Headline {
+            headline: HeadlineMetric {
                 name: "For measuring in microseconds".to_owned(),
                 value: Some(verdict_name(self.verdict).to_owned()),
                 sentence: verdict_sentence(self.verdict).to_owned(),
@@ -348,7 +348,7 @@ const fn verdict_sentence(verdict: HostVerdict) -> &'static str {
 }
 
 /// Returns the origin of one of the worst findings: `timer`, `interrupt, and 2 more of this kind`.
-fn origin(worst: &RankedFinding) -> String {
+fn origin(worst: &WorstFinding) -> String {
     let part = worst.part.map_or("all", HostMeasurementKind::name);
     match worst.others {
         0 => part.to_owned(),
@@ -359,7 +359,7 @@ fn origin(worst: &RankedFinding) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::RenderResult;
+    use crate::document::RenderableResult;
     use crate::fixture;
     use crate::html::main_of;
 

@@ -7,8 +7,8 @@ use horolog_record::{
 
 use super::host_all;
 use crate::document::{
-    BlockContent, DescribeResult, Headline, NameColumn, NamedRow, NamedRowTable, ResultDocument,
-    run_of,
+    BlockContent, DescribeResult, HeadlineMetric, NameColumn, NamedRow, NamedRowTable,
+    ResultDocument, run_of,
 };
 use crate::facts::{FactGroup, HostFact, UNKNOWN, fact, listed};
 use crate::units::{ABSENT, full_count, human_ns, mean_ns, percent, sentence, signed_ns};
@@ -42,7 +42,7 @@ impl DescribeResult for HostClockResult {
             kind: "host clock",
             heading: "clocks of this host".to_owned(),
             lead: format!("observed for {}, started {}", human_ns(self.observed_ns), self.started),
-            headline: Headline {
+            headline: HeadlineMetric {
                 name: "CLOCK_REALTIME read cost".to_owned(),
                 value: read.and_then(|clock| clock.cost_ns).map(mean_ns),
                 sentence: sentence(&host_all::clock(self)),
@@ -417,7 +417,7 @@ fn cells(clock: &ClockFacts) -> [String; 6] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::RenderResult;
+    use crate::document::RenderableResult;
     use crate::fixture;
     use crate::table::TableStyle;
 

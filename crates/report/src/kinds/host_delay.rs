@@ -9,8 +9,8 @@ use horolog_record::{
 
 use super::host_all::{delay, nanosleep};
 use crate::document::{
-    BlockContent, DescribeResult, Headline, NameColumn, NamedRow, NamedRowTable, ResultDocument,
-    RunFacts, run_of,
+    BlockContent, DescribeResult, HeadlineMetric, NameColumn, NamedRow, NamedRowTable,
+    ResultDocument, RunFacts, run_of,
 };
 use crate::html::data;
 use crate::html::escape::{each, text};
@@ -67,7 +67,7 @@ impl DescribeResult for HostDelayResult {
             kind: "host delay",
             heading: "delays of this host".to_owned(),
             lead: format!("{} settings, started {}", self.settings.len(), self.started),
-            headline: Headline {
+            headline: HeadlineMetric {
                 name: "nanosleep overshoot, p99".to_owned(),
                 value: late.map(|late| human_ns(late.p99)),
                 sentence: late.map_or_else(String::new, |_| sentence(&delay(self))),
@@ -391,7 +391,7 @@ fn tally(result: &HostDelayResult) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::RenderResult;
+    use crate::document::RenderableResult;
     use crate::fixture;
 
     #[test]

@@ -8,12 +8,12 @@ use horolog_record::{
 
 use super::host_all::interrupt;
 use crate::document::{
-    BlockContent, DescribeResult, DistributionSet, Headline, NameColumn, NamedRow, NamedRowTable,
-    ResultDocument, run_of,
+    BlockContent, DescribeResult, DistributionSet, HeadlineMetric, NameColumn, NamedRow,
+    NamedRowTable, ResultDocument, run_of,
 };
 use crate::host::{LATENCY_TITLES, conditions, latency_figures, scheduling};
 use crate::metrics::{
-    MAX, MEAN, MeasuredResult, Metric, NamedTimes, P99, Statistic, judgement_of_fields,
+    DistributionStatistic, MAX, MEAN, MeasuredResult, Metric, NamedTimes, P99, judgement_of_fields,
 };
 use crate::table::TableStyle;
 use crate::table::shapes::{TextBar, bars};
@@ -49,7 +49,7 @@ impl DescribeResult for HostInterruptResult {
                 full_count(self.expiries),
                 self.started
             ),
-            headline: Headline {
+            headline: HeadlineMetric {
                 name: "Handler delay, p99".to_owned(),
                 value: worst.map(human_ns),
                 sentence: sentence(&interrupt(self)),
@@ -65,7 +65,7 @@ impl DescribeResult for HostInterruptResult {
 
 impl MeasuredResult for HostInterruptResult {
     fn metrics() -> Vec<Metric<Self>> {
-        const STATISTICS: [Statistic; 3] = [MEAN, P99, MAX];
+        const STATISTICS: [DistributionStatistic; 3] = [MEAN, P99, MAX];
         let noise = |name, unit, value: fn(&OsNoise) -> f64| {
             Metric::new(name, unit, move |result: &Self| {
                 result.os_noise.iter().map(|core| (core_name(core), Some(value(core)))).collect()

@@ -7,7 +7,7 @@ use horolog_record::{
 
 use super::host_all::nic;
 use crate::document::{
-    BlockContent, DescribeResult, DocumentBlock, Headline, ResultDocument, run_of,
+    BlockContent, DescribeResult, DocumentBlock, HeadlineMetric, ResultDocument, run_of,
 };
 use crate::facts::{FactGroup, HostFact, UNKNOWN, fact, listed};
 use crate::html::escape::{each, text};
@@ -30,7 +30,7 @@ impl DescribeResult for HostNicResult {
             kind: "host nic",
             heading: format!("interface {}", self.interface),
             lead: format!("as reported by the driver and the kernel, {}", self.started),
-            headline: Headline {
+            headline: HeadlineMetric {
                 name: "Settings to change".to_owned(),
                 value: Some(full_count(changes.len() as u64)),
                 sentence: sentence(&nic(self)),

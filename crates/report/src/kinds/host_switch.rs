@@ -8,8 +8,8 @@ use horolog_record::{
 
 use super::host_all::switch;
 use crate::document::{
-    BlockContent, DescribeResult, DistributionSet, Headline, NameColumn, NamedRow, NamedRowTable,
-    ResultDocument, run_of,
+    BlockContent, DescribeResult, DistributionSet, HeadlineMetric, NameColumn, NamedRow,
+    NamedRowTable, ResultDocument, run_of,
 };
 use crate::host::{conditions, scheduling};
 use crate::metrics::{MeasuredResult, Metric, judgement_of_fields};
@@ -46,7 +46,7 @@ impl DescribeResult for HostSwitchResult {
                 full_count(self.turns),
                 self.started
             ),
-            headline: Headline {
+            headline: HeadlineMetric {
                 name: "Process switch".to_owned(),
                 value: steps.and_then(|steps| steps.per_switch_ns).map(mean_ns),
                 sentence: sentence(&switch(self)),

@@ -5,13 +5,13 @@ use horolog_record::{CoreWakeupLatency, HostTimerResult, LimitUnit};
 
 use super::host_all::timer;
 use crate::document::{
-    BlockContent, DescribeResult, DistributionSet, Headline, NameColumn, NamedRow, NamedRowTable,
-    ResultDocument, run_of,
+    BlockContent, DescribeResult, DistributionSet, HeadlineMetric, NameColumn, NamedRow,
+    NamedRowTable, ResultDocument, run_of,
 };
 use crate::host::{LATENCY_TITLES, conditions, latency_figures, scheduling};
 use crate::html::latency::time_axis;
 use crate::html::plot::{Plot, PlotAxis, PlotViews};
-use crate::html::time_series::TimeSeriesPlotSettings;
+use crate::html::time_series::TimeSeriesDrawingLimits;
 use crate::metrics::{MeasuredResult, Metric, STATISTICS, judgement_of_fields};
 use crate::table::shapes::{SparklineGroup, SparklineRow, SparklineScale, SparklineUnit};
 use crate::units::{full_count, human_ns, sentence};
@@ -35,7 +35,7 @@ impl DescribeResult for HostTimerResult {
                 self.cores.len(),
                 self.started
             ),
-            headline: Headline {
+            headline: HeadlineMetric {
                 name: "Wake-up latency, p99".to_owned(),
                 value: worst.map(human_ns),
                 sentence: sentence(&timer(self)),
@@ -118,7 +118,7 @@ fn sparklines(result: &HostTimerResult) -> SparklineGroup {
 fn over_time(result: &HostTimerResult) -> Plot {
     let series = |core: &CoreWakeupLatency| {
         let points = core.series.iter().map(|one| (one.at_s, one.max_ns.max(1) as f64));
-        TimeSeriesPlotSettings::EVEN.line(name(core), points.collect())
+        TimeSeriesDrawingLimits::EVEN.line(name(core), points.collect())
     };
     Plot {
         id: "latency-over-time",

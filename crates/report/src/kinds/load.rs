@@ -9,11 +9,11 @@ mod offsets;
 use horolog_record::{Distribution, LoadResult, RequestMode, RequestSpacing};
 
 use crate::document::{
-    BlockContent, DescribeResult, DocumentBlock, Headline, NamedFacts, ResultDocument, RunFacts,
-    run_of,
+    BlockContent, DescribeResult, DocumentBlock, HeadlineMetric, NamedFacts, ResultDocument,
+    RunFacts, run_of,
 };
 use crate::html::LOAD_NOTE;
-use crate::html::latency::{PlotLabels, histogram};
+use crate::html::latency::{PlotIdsAndTitle, histogram};
 use crate::html::losses::losses;
 use crate::html::sections::{mode_name, target_name, times_at_lower_bound};
 use crate::html::{series, trials};
@@ -23,7 +23,7 @@ use crate::table::{LoadTableOptions, TableStyle, behind_label, header, labelled,
 use crate::units::{full_count, human_ns, human_rate, percent_of};
 use crate::verdict::{BestRate, LossTotals, goal_name, location_name, lower_bound_trial, sentence};
 
-const HISTOGRAM: PlotLabels = PlotLabels {
+const HISTOGRAM: PlotIdsAndTitle = PlotIdsAndTitle {
     id: "rtt-histogram",
     title: "Histogram of round trips",
     described_by: "rtt-figures",
@@ -80,14 +80,14 @@ const fn is_series(result: &LoadResult) -> bool {
     result.series.is_some() && result.search.is_none()
 }
 
-fn headline(result: &LoadResult) -> Headline {
+fn headline(result: &LoadResult) -> HeadlineMetric {
     let losses = LossTotals::of(&result.trials);
     let (name, value) = match &result.search {
         None if is_series(result) => ("Requests lost", percent_of(losses.lost, losses.sent)),
         None => ("Highest rate without loss", BestRate::of(result).text()),
         Some(search) => (goal_name(search.kind), BestRate::of(result).text()),
     };
-    Headline { name: name.to_owned(), value: Some(value), sentence: sentence(result) }
+    HeadlineMetric { name: name.to_owned(), value: Some(value), sentence: sentence(result) }
 }
 
 /// Returns the target and the conditions of the load.
@@ -241,7 +241,7 @@ mod tests {
     use horolog_record::{LimitResult, LimitUnit};
 
     use super::*;
-    use crate::document::RenderResult;
+    use crate::document::RenderableResult;
     use crate::fixture;
 
     #[test]

@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use horolog_record::{Distribution, NtsKeFailureReason, NtsKeResult, NtsKeTrial};
+use horolog_record::{Distribution, NtsKeFailureReason, NtsKeLoadResult, NtsKeTrial};
 
-use crate::document::{BlockContent, DescribeResult, Headline, ResultDocument, run_of};
+use crate::document::{BlockContent, DescribeResult, HeadlineMetric, ResultDocument, run_of};
 use crate::html::data::{headed, row};
 use crate::html::escape::each;
-use crate::html::latency::{PlotLabels, histogram, time_axis};
+use crate::html::latency::{PlotIdsAndTitle, histogram, time_axis};
 use crate::html::plot::{AxisScale, Plot, PlotAxis, PlotMark, PlotSeries, PlotUnit, PlotViews};
 use crate::html::sections::target_name;
 use crate::html::{series, trials};
@@ -26,19 +26,19 @@ const TABLE: &str = "trials";
 const TITLES: [&str; 9] =
     ["intended", "started", "clients", "attempts", "failed", "p50", "p90", "p99", "max"];
 
-const HISTOGRAM: PlotLabels = PlotLabels {
+const HISTOGRAM: PlotIdsAndTitle = PlotIdsAndTitle {
     id: "rtt-histogram",
     title: "Histogram of NTS-KE exchange times",
     described_by: "rtt-figures",
 };
 
 /// Function that returns one value of a distribution, such as a percentile.
-type HandshakeTimeSelector = fn(&Distribution) -> u64;
+type HandshakeTimeStatisticSelector = fn(&Distribution) -> u64;
 
-const FIGURES: [(&str, HandshakeTimeSelector); 4] =
+const FIGURES: [(&str, HandshakeTimeStatisticSelector); 4] =
     [("p50", |d| d.p50), ("p90", |d| d.p90), ("p99", |d| d.p99), ("max", |d| d.max)];
 
-impl DescribeResult for NtsKeResult {
+impl DescribeResult for NtsKeLoadResult {
     fn document(&self) -> ResultDocument<'_> {
         let custom = BlockContent::Custom;
         let mut blocks = vec![
@@ -73,9 +73,9 @@ impl DescribeResult for NtsKeResult {
     }
 }
 
-fn headline(result: &NtsKeResult) -> Headline {
+fn headline(result: &NtsKeLoadResult) -> HeadlineMetric {
     if let Some(search) = &result.search {
-        return Headline {
+        return HeadlineMetric {
             name: "Highest rate found".to_owned(),
             value: search.lower.map(human_rate),
             sentence: search_sentence(search),
@@ -89,7 +89,7 @@ fn headline(result: &NtsKeResult) -> Headline {
             format!("By {clients} clients; {lost} of {sent} failed.")
         },
     );
-    Headline {
+    HeadlineMetric {
         name: "NTS-KE exchanges".to_owned(),
         value: last.and_then(|trial| amount(trial.achieved_rate)).map(human_rate),
         sentence,
@@ -97,7 +97,7 @@ fn headline(result: &NtsKeResult) -> Headline {
 }
 
 /// Returns the rows of a search for a terminal, under their titles.
-fn rows(result: &NtsKeResult, style: &TableStyle) -> Vec<String> {
+fn rows(result: &NtsKeLoadResult, style: &TableStyle) -> Vec<String> {
     let header = result.search.iter().map(|_| nts_ke_header(style));
     let trials = result.trials.iter().filter(|_| result.search.is_some());
     header.chain(trials.map(|trial| nts_ke_row(trial, style))).collect()
@@ -105,7 +105,7 @@ fn rows(result: &NtsKeResult, style: &TableStyle) -> Vec<String> {
 
 /// Returns the lines for a terminal below the rows: the result of the search or of the single
 /// trial, failures, and graphs.
-fn below_rows(result: &NtsKeResult, style: &TableStyle) -> Vec<String> {
+fn below_rows(result: &NtsKeLoadResult, style: &TableStyle) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(search) = &result.search {
         let sentence = wrapped(&search_sentence(search), "", "  ", style);
@@ -132,7 +132,7 @@ fn below_rows(result: &NtsKeResult, style: &TableStyle) -> Vec<String> {
 
 /// Returns failures and times by rate, and the distribution of times at the highest rate without a
 /// failure, or in the first trial if all have failures.
-fn drawn(result: &NtsKeResult, style: &TableStyle) -> Vec<String> {
+fn drawn(result: &NtsKeLoadResult, style: &TableStyle) -> Vec<String> {
     let sent = || result.trials.iter().filter(|trial| trial.sent > 0);
     let share = |trial: &NtsKeTrial| trial.lost as f64 / trial.sent as f64;
     let all = sent().map(|one| (one.achieved_rate, share(one), one.handshake_ns.as_ref()));
@@ -167,14 +167,14 @@ fn failures(trials: &[NtsKeTrial]) -> Option<String> {
     (!phrases.is_empty()).then(|| format!("Failed: {}.", phrases.join(", ")))
 }
 
-fn table(result: &NtsKeResult) -> String {
+fn table(result: &NtsKeLoadResult) -> String {
     let rows = result.trials.iter().enumerate();
     let rows = each(rows, |(index, trial)| row(&(index + 1).to_string(), cells(trial)));
     headed(TABLE, "All trials", ("trial", &TITLES), &rows)
 }
 
 /// Returns the plots by rate and of distributions, each with the markup below it.
-fn plots(result: &NtsKeResult) -> Vec<(Plot, String)> {
+fn plots(result: &NtsKeLoadResult) -> Vec<(Plot, String)> {
     const FIGURES: &str = "rtt-figures";
     let times = times(result);
     // A single rate makes no line.
@@ -208,7 +208,7 @@ fn cells(trial: &NtsKeTrial) -> [String; 9] {
 }
 
 /// Returns the distributions of durations in the first and the last trial.
-fn times(result: &NtsKeResult) -> Vec<(String, &Distribution)> {
+fn times(result: &NtsKeLoadResult) -> Vec<(String, &Distribution)> {
     let known = result.trials.iter().enumerate();
     let known = known.filter_map(|(index, trial)| {
         let rate = human_rate(trial.achieved_rate);
@@ -228,7 +228,7 @@ const RATE: PlotAxis = PlotAxis {
     scale: AxisScale::Linear,
 };
 
-fn loss(result: &NtsKeResult) -> Plot {
+fn loss(result: &NtsKeLoadResult) -> Plot {
     let points = result.trials.iter().filter(|trial| trial.sent > 0);
     let points = points.map(|trial| (trial.achieved_rate, trial.lost as f64 / trial.sent as f64));
     Plot {
@@ -245,7 +245,7 @@ fn loss(result: &NtsKeResult) -> Plot {
     }
 }
 
-fn latency(result: &NtsKeResult) -> Plot {
+fn latency(result: &NtsKeLoadResult) -> Plot {
     let series = FIGURES.map(|(name, of)| {
         let point = |trial: &NtsKeTrial| {
             // A logarithmic axis has no position for 0.
@@ -268,7 +268,7 @@ fn latency(result: &NtsKeResult) -> Plot {
 }
 
 /// Returns the mark of the rate that a search found.
-fn held(result: &NtsKeResult) -> Vec<PlotMark> {
+fn held(result: &NtsKeLoadResult) -> Vec<PlotMark> {
     let at = result.search.as_ref().and_then(|search| search.lower).and_then(amount);
     at.map(|at| PlotMark { axis: "x", at, label: format!("best: {}", human_rate(at)) })
         .into_iter()
@@ -280,7 +280,7 @@ mod tests {
     use horolog_record::{LOAD_SCHEMA, RequestMode};
 
     use super::*;
-    use crate::document::RenderResult;
+    use crate::document::RenderableResult;
     use crate::fixture;
     use crate::html::main_of;
 
@@ -301,9 +301,9 @@ mod tests {
         }
     }
 
-    fn result(trials: Vec<NtsKeTrial>, searched: bool) -> NtsKeResult {
+    fn result(trials: Vec<NtsKeTrial>, searched: bool) -> NtsKeLoadResult {
         let load = fixture::load();
-        NtsKeResult {
+        NtsKeLoadResult {
             schema: LOAD_SCHEMA.to_owned(),
             started: load.started,
             command: Vec::new(),

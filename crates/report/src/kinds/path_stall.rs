@@ -11,7 +11,7 @@ use horolog_record::{
 
 use super::path_tcp::{end, target};
 use crate::document::{
-    BlockContent, DescribeResult, DocumentBlock, Headline, ResultDocument, RunFacts, run_of,
+    BlockContent, DescribeResult, DocumentBlock, HeadlineMetric, ResultDocument, RunFacts, run_of,
 };
 use crate::html::data::{row, table};
 use crate::html::escape::each;
@@ -146,9 +146,9 @@ fn longest_times_ns(result: &PathStallResult) -> Vec<NamedValue> {
 }
 
 /// Returns the number of stalled exchanges or of observed connections, as headline.
-fn headline(result: &PathStallResult) -> Headline {
+fn headline(result: &PathStallResult) -> HeadlineMetric {
     if let Some(watched) = &result.watched {
-        return Headline {
+        return HeadlineMetric {
             name: "Connections observed".to_owned(),
             value: Some(full_count(watched.connections.len() as u64)),
             sentence: "Passive: no packets were sent.".to_owned(),
@@ -158,7 +158,7 @@ fn headline(result: &PathStallResult) -> Headline {
         result.cells.iter().map(count).fold(0, u64::saturating_add)
     };
     let (stalled, all) = (sum(|cell| cell.stalled), sum(|cell| cell.exchanges));
-    Headline {
+    HeadlineMetric {
         name: "Stalled exchanges".to_owned(),
         value: (all > 0).then(|| count_of(stalled, all)),
         sentence: format!(
@@ -187,9 +187,9 @@ fn claim_line(claim: &TestedStallClaim) -> String {
 }
 
 /// Returns bars of the share of stalled exchanges, for the patterns that stalled, highest first.
-fn stalls(rows: &[GroupedStallRow<'_>], style: &TableStyle) -> Vec<String> {
+fn stalls(rows: &[WorstStallRow<'_>], style: &TableStyle) -> Vec<String> {
     let share =
-        |row: &&GroupedStallRow<'_>| row.cell.stalled as f64 / row.cell.exchanges.max(1) as f64;
+        |row: &&WorstStallRow<'_>| row.cell.stalled as f64 / row.cell.exchanges.max(1) as f64;
     let mut stalled: Vec<_> = rows.iter().filter(|row| row.cell.stalled > 0).collect();
     stalled.sort_by(|a, b| share(b).total_cmp(&share(a)));
     let bars = stalled.iter().map(|row| {
@@ -209,7 +209,7 @@ fn stalls(rows: &[GroupedStallRow<'_>], style: &TableStyle) -> Vec<String> {
     lines
 }
 
-fn cell_lines(rows: &[GroupedStallRow<'_>], style: &TableStyle) -> Vec<String> {
+fn cell_lines(rows: &[WorstStallRow<'_>], style: &TableStyle) -> Vec<String> {
     let all: Vec<usize> = (0..WIDTHS.len()).collect();
     let width = |columns: &[usize]| {
         NAME_WIDTH + 1 + OPTION_WIDTH + columns.iter().map(|at| WIDTHS[*at] + 1).sum::<usize>()
@@ -331,14 +331,14 @@ pub fn pattern(cell: &StallMeasurement) -> String {
     }
 }
 
-/// Measurement shown in a row, and the number of measurements that the row stands for, including
-/// itself.
-pub(crate) struct GroupedStallRow<'a> {
+/// Worst measurement of a group, shown in a row, and the number of measurements that the row stands
+/// for, including itself.
+pub(crate) struct WorstStallRow<'a> {
     pub(crate) cell: &'a StallMeasurement,
     pub(crate) of: usize,
 }
 
-impl GroupedStallRow<'_> {
+impl WorstStallRow<'_> {
     pub(crate) fn pattern(&self) -> String {
         match self.of {
             1 => pattern(self.cell),
@@ -356,14 +356,14 @@ const FOLDED: &str = "Batches with the same option and mechanism are shown by th
 
 /// Returns the rows. Batches with the same option and mechanism are grouped into the one that
 /// stalled most often (or longest), at the position of the first.
-fn grouped(cells: &[StallMeasurement]) -> Vec<GroupedStallRow<'_>> {
+fn grouped(cells: &[StallMeasurement]) -> Vec<WorstStallRow<'_>> {
     let badness = |cell: &StallMeasurement| {
         let share = cell.stalled as f64 / cell.exchanges.max(1) as f64;
         (share, cell.exchange_ns.as_ref().map_or(0, |times| times.p50))
     };
-    let mut all: Vec<GroupedStallRow<'_>> = Vec::new();
+    let mut all: Vec<WorstStallRow<'_>> = Vec::new();
     for cell in cells {
-        let is_like = |other: &&mut GroupedStallRow<'_>| {
+        let is_like = |other: &&mut WorstStallRow<'_>| {
             let is_batch = |cell: &StallMeasurement| cell.pattern == WritePattern::Batch;
             let other = other.cell;
             is_batch(cell)
@@ -377,7 +377,7 @@ fn grouped(cells: &[StallMeasurement]) -> Vec<GroupedStallRow<'_>> {
                     like.cell = cell;
                 }
             }
-            None => all.push(GroupedStallRow { cell, of: 1 }),
+            None => all.push(WorstStallRow { cell, of: 1 }),
         }
     }
     all
@@ -471,7 +471,7 @@ fn evidence(result: &PathStallResult) -> String {
 
 /// Returns one line per measurement with captured packets, on its acknowledgements.
 fn packets(result: &PathStallResult) -> Vec<String> {
-    let line = |one: &GroupedStallRow<'_>| {
+    let line = |one: &WorstStallRow<'_>| {
         let acks = one.cell.acks.as_ref()?;
         let delay = acks.delay_ns?;
         Some(format!(
@@ -580,7 +580,7 @@ fn connection(one: &WatchedConnection) -> [String; 8] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::RenderResult;
+    use crate::document::RenderableResult;
     use crate::fixture;
 
     #[test]

@@ -9,8 +9,8 @@ use horolog_record::{
 };
 
 use crate::document::{
-    BlockContent, DescribeResult, Headline, NameColumn, NamedRow, NamedRowTable, ResultDocument,
-    RunFacts, run_of,
+    BlockContent, DescribeResult, HeadlineMetric, NameColumn, NamedRow, NamedRowTable,
+    ResultDocument, RunFacts, run_of,
 };
 use crate::html::plot::{AxisScale, Plot, PlotAxis, PlotSeries, PlotUnit, PlotViews};
 use crate::metrics::{MeasuredResult, Metric, STATISTICS, judgement_of_fields};
@@ -125,18 +125,18 @@ impl MeasuredResult for PathTcpResult {
 
 /// Returns the median round trip of the first message size that has any; without one, the highest
 /// byte rate.
-fn headline(result: &PathTcpResult) -> Headline {
+fn headline(result: &PathTcpResult) -> HeadlineMetric {
     let least = result.latency.iter().find_map(|one| Some((one, one.rtt_ns.as_ref()?)));
     if let Some((one, rtt)) = least {
         let bytes = full_count(one.size_bytes);
-        return Headline {
+        return HeadlineMetric {
             name: "Round trip, p50".to_owned(),
             value: Some(human_ns(rtt.p50)),
             sentence: format!("Messages of {bytes} bytes; p99 {}.", human_ns(rtt.p99)),
         };
     }
     let fastest = result.bandwidth.iter().max_by(|a, b| a.rate.total_cmp(&b.rate));
-    Headline {
+    HeadlineMetric {
         name: "Maximum byte rate".to_owned(),
         value: fastest.map(|one| per_second(one.rate, "B")),
         sentence: "Received by the far end.".to_owned(),
@@ -372,7 +372,7 @@ fn settings(result: &PathTcpResult) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::RenderResult;
+    use crate::document::RenderableResult;
     use crate::fixture;
 
     #[test]

@@ -7,7 +7,7 @@ use horolog_record::{
 };
 
 use crate::document::{
-    BlockContent, DescribeResult, Headline, NamedFacts, ResultDocument, RunFacts, run_of,
+    BlockContent, DescribeResult, HeadlineMetric, NamedFacts, ResultDocument, RunFacts, run_of,
 };
 use crate::html::escape::each;
 use crate::html::plot::{AxisScale, Plot, PlotAxis, PlotSeries, PlotUnit, PlotViews};
@@ -109,7 +109,7 @@ fn row_name(row: &PathUdpRow) -> String {
 }
 
 /// Returns the loss over all rows, and the round trip of the first row with replies.
-fn headline(result: &PathUdpResult) -> Headline {
+fn headline(result: &PathUdpResult) -> HeadlineMetric {
     let sum = |count: fn(&PathRequestCounts) -> u64| {
         result.rows.iter().map(|row| count(&row.counts)).fold(0, u64::saturating_add)
     };
@@ -122,7 +122,7 @@ fn headline(result: &PathUdpResult) -> Headline {
             format!("Round trip of {} bytes: p50 {p50}, p99 {p99}.", full_count(row.length))
         },
     );
-    Headline {
+    HeadlineMetric {
         name: "Requests lost".to_owned(),
         value: (sent > 0).then(|| percent_of(lost, sent)),
         sentence,
@@ -332,7 +332,7 @@ fn cost(result: &PathUdpResult) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::RenderResult;
+    use crate::document::RenderableResult;
     use crate::fixture;
 
     #[test]

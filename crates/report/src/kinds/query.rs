@@ -10,13 +10,13 @@ use horolog_record::{
 };
 
 use crate::document::{
-    BlockContent, DescribeResult, Headline, NamedFacts, ResultDocument, RunFacts, run_of,
+    BlockContent, DescribeResult, HeadlineMetric, NamedFacts, ResultDocument, RunFacts, run_of,
 };
 use crate::html::data::{row, table};
 use crate::html::escape::{each, text};
 use crate::html::plot::{AxisScale, Plot, PlotAxis, PlotUnit, PlotViews};
 use crate::html::stability::{allan_plot, allan_table, allan_text};
-use crate::html::time_series::TimeSeriesPlotSettings;
+use crate::html::time_series::TimeSeriesDrawingLimits;
 use crate::metrics::{MeasuredResult, Metric, judgement_of_fields, share};
 use crate::table::TableStyle;
 use crate::table::grid::{self, CellTone, GridCell, GridColumn, GridColumnGroup};
@@ -130,10 +130,10 @@ impl MeasuredResult for QueryResult {
 }
 
 /// Returns the offset of the server with the lowest error bound.
-fn headline(result: &QueryResult) -> Headline {
+fn headline(result: &QueryResult) -> HeadlineMetric {
     let known = result.servers.iter().filter_map(|server| Some((server, server.best.as_ref()?)));
     let best = known.min_by_key(|(_, best)| best.bound_ns);
-    Headline {
+    HeadlineMetric {
         name: "Offset".to_owned(),
         value: best.map(|(_, best)| {
             format!("{} ± {}", signed_ns(best.offset_ns), human_ns(best.bound_ns))
@@ -517,7 +517,7 @@ fn over_time(
             (sample.t1_ns.saturating_sub(start_ns) as f64 / 1e9, of(sample) as f64)
         };
         let points = server.samples.iter().map(point).collect();
-        TimeSeriesPlotSettings::of(result.interval_ns as f64 / 1e9)
+        TimeSeriesDrawingLimits::of(result.interval_ns as f64 / 1e9)
             .line(server.name.clone(), points)
     };
     let many = result.servers.iter().any(|server| server.samples.len() > 100);
@@ -543,7 +543,7 @@ fn stability(result: &QueryResult) -> Vec<(&str, &[AllanDeviation])> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::RenderResult;
+    use crate::document::RenderableResult;
     use crate::fixture;
     use crate::html::main_of;
 

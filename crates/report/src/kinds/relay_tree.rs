@@ -8,8 +8,8 @@ use horolog_record::{
 };
 
 use crate::document::{
-    BlockContent, DescribeResult, DistributionSet, Headline, NameColumn, NamedRow, NamedRowTable,
-    ResultDocument, run_of,
+    BlockContent, DescribeResult, DistributionSet, HeadlineMetric, NameColumn, NamedRow,
+    NamedRowTable, ResultDocument, run_of,
 };
 use crate::html::plot::{AxisScale, Plot, PlotAxis, PlotSeries, PlotUnit, PlotViews};
 use crate::html::relay_tree_gain::gains;
@@ -92,7 +92,7 @@ fn node_max(engine: &RelayTreeEngineDelays, statistic: fn(&Distribution) -> u64)
 }
 
 /// Returns the delay of the last node by the model of the first engine, and the gain of the second.
-fn headline(result: &RelayTreeResult) -> Headline {
+fn headline(result: &RelayTreeResult) -> HeadlineMetric {
     let first = result.engines.first();
     let gain = result.engines.get(1).zip(first).map_or_else(String::new, |(other, first)| {
         let gain = signed_mean_ns(first.tree_ns - other.tree_ns);
@@ -102,7 +102,7 @@ fn headline(result: &RelayTreeResult) -> Headline {
         || "Delay of the last node".to_owned(),
         |engine| format!("Delay of the last node, model of {}", engine.name),
     );
-    Headline {
+    HeadlineMetric {
         name,
         value: first.map(|engine| mean_ns(engine.tree_ns)),
         sentence: format!("{}.{gain}", sentence(&heading(result)).trim_end_matches('.')),
@@ -567,7 +567,7 @@ pub(crate) fn heading(result: &RelayTreeResult) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::RenderResult;
+    use crate::document::RenderableResult;
     use crate::fixture;
     use crate::html::main_of;
 

@@ -49,7 +49,7 @@ impl NtpperfColumnGroup {
 
 /// Selection of the columns for a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct NtpperfTable {
+pub struct NtpperfTableOptions {
     /// True for a PTP master, whose responses are delay responses and Syncs with their follow-ups;
     /// false for an NTP server, which replies in basic or interleaved mode.
     pub ptp: bool,
@@ -57,7 +57,7 @@ pub struct NtpperfTable {
     pub panel: Option<NtpperfColumnGroup>,
 }
 
-impl NtpperfTable {
+impl NtpperfTableOptions {
     /// Returns the two lines above the rows, without a newline at the end.
     #[must_use]
     pub fn header(&self) -> String {
@@ -171,7 +171,7 @@ mod tests {
     }
 
     /// Returns the trial that a line of a table describes.
-    fn trial(line: &str, table: NtpperfTable) -> Trial {
+    fn trial(line: &str, table: NtpperfTableOptions) -> Trial {
         let mut words = line.split_whitespace();
         let rate = words.next().unwrap().parse().unwrap();
         let clients = words.next().unwrap().parse().unwrap();
@@ -218,7 +218,7 @@ mod tests {
                 () if head.contains("time") => Some(NtpperfColumnGroup::ResponseTime),
                 () => None,
             };
-            let table = NtpperfTable { ptp: head.contains("delay"), panel };
+            let table = NtpperfTableOptions { ptp: head.contains("delay"), panel };
             assert_eq!(table.header(), head);
             let lines = lines.map(|line| line.replace(IMPOSSIBLE.0, IMPOSSIBLE.1));
             let same = |line: String| assert_eq!(table.row(&trial(&line, table)), line);
@@ -227,8 +227,8 @@ mod tests {
         assert_eq!(rows, [17, 14, 16, 16, 12]);
     }
 
-    const RESPONSE: NtpperfTable =
-        NtpperfTable { ptp: false, panel: Some(NtpperfColumnGroup::ResponseTime) };
+    const RESPONSE: NtpperfTableOptions =
+        NtpperfTableOptions { ptp: false, panel: Some(NtpperfColumnGroup::ResponseTime) };
 
     #[test]
     fn authenticated_replies_are_basic_ones() {
@@ -268,8 +268,9 @@ mod tests {
     #[test]
     fn columns_stay_apart_whatever_the_figures_are() {
         for trial in [fixture::extreme_trial(), fixture::trial_without_requests()] {
-            let offset = NtpperfTable { panel: Some(NtpperfColumnGroup::Offset), ..RESPONSE };
-            for table in [RESPONSE, offset, NtpperfTable { ptp: true, panel: None }] {
+            let offset =
+                NtpperfTableOptions { panel: Some(NtpperfColumnGroup::Offset), ..RESPONSE };
+            for table in [RESPONSE, offset, NtpperfTableOptions { ptp: true, panel: None }] {
                 let row = table.row(&trial);
                 let least = if table.panel.is_some() { 9 } else { 5 };
                 assert!(row.split_whitespace().count() >= least, "{row}");

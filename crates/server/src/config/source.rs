@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use horolog_source::{CalibrationConfig, PlausibilityRules, SourceSpec};
+use horolog_source::{CalibrationConfig, PlausibilityRuleParameters, SourceSpec};
 use horolog_time::{Span, Timestamp, Utc};
 
 use super::ConfigError;
@@ -58,7 +58,8 @@ pub struct PlausibilityConfig {
 
 impl Default for PlausibilityConfig {
     fn default() -> Self {
-        let PlausibilityRules { build, validity: reach, .. } = PlausibilityRules::default();
+        let PlausibilityRuleParameters { build, validity: reach, .. } =
+            PlausibilityRuleParameters::default();
         Self { build, reach, saved_time: None }
     }
 }

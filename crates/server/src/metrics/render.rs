@@ -23,7 +23,7 @@ type Labels = Vec<(String, String)>;
 
 /// Kind of a metric, by which its numbers are exported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum SampleKind {
+enum MetricExportKind {
     Counter,
     Gauge,
     /// Gauge in seconds, from nanoseconds in the status.
@@ -32,7 +32,7 @@ enum SampleKind {
     Skipped,
 }
 
-impl SampleKind {
+impl MetricExportKind {
     fn encode(self, value: f64, metric: MetricEncoder<'_>) -> Result<(), fmt::Error> {
         match self {
             Self::Counter => ConstCounter::new(value as u64).encode(metric),
@@ -45,7 +45,7 @@ impl SampleKind {
 /// Specification of a metric, and the numbers of the status that become its samples.
 struct MetricSpec {
     name: &'static str,
-    kind: SampleKind,
+    kind: MetricExportKind,
     help: &'static str,
     input: MetricStatusPath,
 }
@@ -74,21 +74,21 @@ impl MetricSpec {
 }
 
 const fn counter(name: &'static str, path: &'static str, help: &'static str) -> MetricSpec {
-    MetricSpec { name, kind: SampleKind::Counter, help, input: MetricStatusPath::Path(path) }
+    MetricSpec { name, kind: MetricExportKind::Counter, help, input: MetricStatusPath::Path(path) }
 }
 
 const fn gauge(name: &'static str, path: &'static str, help: &'static str) -> MetricSpec {
-    MetricSpec { name, kind: SampleKind::Gauge, help, input: MetricStatusPath::Path(path) }
+    MetricSpec { name, kind: MetricExportKind::Gauge, help, input: MetricStatusPath::Path(path) }
 }
 
 const fn seconds(name: &'static str, path: &'static str, help: &'static str) -> MetricSpec {
-    MetricSpec { name, kind: SampleKind::Seconds, help, input: MetricStatusPath::Path(path) }
+    MetricSpec { name, kind: MetricExportKind::Seconds, help, input: MetricStatusPath::Path(path) }
 }
 
 const fn skipped(path: &'static str) -> MetricSpec {
     MetricSpec {
         name: "",
-        kind: SampleKind::Skipped,
+        kind: MetricExportKind::Skipped,
         help: "",
         input: MetricStatusPath::Path(path),
     }
@@ -103,7 +103,7 @@ const fn labelled(
 ) -> MetricSpec {
     MetricSpec {
         name,
-        kind: SampleKind::Counter,
+        kind: MetricExportKind::Counter,
         help,
         input: MetricStatusPath::Labelled(label, object, numbers),
     }
@@ -281,7 +281,7 @@ const IDENTIFYING_NUMBERS: [&str; 3] = ["thread", "core", "tau_s"];
 /// label if it has one. Labels made from the texts of lists are not included.
 #[must_use]
 pub fn metric_names() -> BTreeSet<String> {
-    let exported = METRICS.iter().filter(|known| known.kind != SampleKind::Skipped);
+    let exported = METRICS.iter().filter(|known| known.kind != MetricExportKind::Skipped);
     let names = exported.map(|known| {
         let label = match known.input {
             MetricStatusPath::Labelled(label, ..) => Some(label),
@@ -291,7 +291,7 @@ pub fn metric_names() -> BTreeSet<String> {
                 .find(|(path, _)| *path == of)
                 .map(|(_, label)| *label),
         };
-        let total = if known.kind == SampleKind::Counter { "_total" } else { "" };
+        let total = if known.kind == MetricExportKind::Counter { "_total" } else { "" };
         let label = label.map_or_else(String::new, |label| format!("{{{label}}}"));
         format!("horolog_{}{total}{label}", known.name)
     });
@@ -318,7 +318,7 @@ fn render_json(status: &Value, times: ResponseTimeHistogram) -> String {
 
 #[derive(Debug)]
 struct MetricFamily {
-    kind: SampleKind,
+    kind: MetricExportKind,
     help: &'static str,
     samples: Vec<(Labels, f64)>,
 }
@@ -380,7 +380,7 @@ impl MetricFamilies {
 
     fn add_sample(&mut self, path: &str, value: f64, labels: &Labels) {
         let (name, kind, help, label) = match MetricSpec::find(path) {
-            Some((MetricSpec { kind: SampleKind::Skipped, .. }, _)) => return,
+            Some((MetricSpec { kind: MetricExportKind::Skipped, .. }, _)) => return,
             Some((known, label)) => (known.name.to_owned(), known.kind, known.help, label),
             None => {
                 let (name, kind) = metric_of_path(path);
@@ -404,12 +404,12 @@ fn with_label(labels: &Labels, key: &str, value: &str) -> Labels {
 
 /// Returns name and kind of the metric for a path without specification: a gauge, in seconds if the
 /// path ends in `_ns`.
-fn metric_of_path(path: &str) -> (String, SampleKind) {
+fn metric_of_path(path: &str) -> (String, MetricExportKind) {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     let name: String = path.trim_start_matches('/').chars().map(plain).collect();
     match name.strip_suffix("_ns") {
-        Some(time) => (format!("{time}_seconds"), SampleKind::Seconds),
-        None => (name, SampleKind::Gauge),
+        Some(time) => (format!("{time}_seconds"), MetricExportKind::Seconds),
+        None => (name, MetricExportKind::Gauge),
     }
 }
 
@@ -417,7 +417,7 @@ impl Collector for MetricFamilies {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         for (name, family) in &self.0 {
             let kind = match family.kind {
-                SampleKind::Counter => MetricType::Counter,
+                MetricExportKind::Counter => MetricType::Counter,
                 _ => MetricType::Gauge,
             };
             let mut metric = encoder.encode_descriptor(name, family.help, None, kind)?;

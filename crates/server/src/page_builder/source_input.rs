@@ -2,8 +2,8 @@
 //! variables, or an unsynchronised page if no source is usable or the time has jumped.
 
 use horolog_source::{
-    JumpGuard, JumpVerdict, PlausibilityRules, ServerLeapSeconds, SourceEstimate, TimeClaim,
-    UNDISCIPLINED_REFERENCE_ID,
+    JumpGuard, JumpVerdict, PlausibilityRuleParameters, ServerLeapSeconds, SourceEstimate,
+    TimeClaim, UNDISCIPLINED_REFERENCE_ID,
 };
 use horolog_sys::clock::ClockMonotonic;
 use horolog_time::leap::{Date, LeapListValidity, LeapSecond};
@@ -109,7 +109,7 @@ impl ClockPageBuilder {
     }
 
     /// Returns the builder with rules by which times are plausible.
-    pub(crate) fn with_plausibility(self, rules: PlausibilityRules) -> Self {
+    pub(crate) fn with_plausibility(self, rules: PlausibilityRuleParameters) -> Self {
         Self { guard: JumpGuard::with_plausibility(rules), ..self }
     }
 
@@ -469,11 +469,11 @@ mod tests {
             let renewal = renewal(SourceSelectionOutcome::NotPolled, |config| {
                 config.trust = ClockTrust::Local;
             });
-            let reach = PlausibilityRules::span_of_years(1);
-            let mut renewal = renewal.with_plausibility(PlausibilityRules {
+            let reach = PlausibilityRuleParameters::span_of_years(1);
+            let mut renewal = renewal.with_plausibility(PlausibilityRuleParameters {
                 build,
                 validity: reach,
-                ..PlausibilityRules::default()
+                ..PlausibilityRuleParameters::default()
             });
             assert!(is_unsynchronised(&renewal.pages(&reading(5, wrong)).stepped));
             let notice = renewal.jump_notice.take().unwrap();

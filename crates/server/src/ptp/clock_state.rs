@@ -9,7 +9,7 @@ use super::settings::ClockSettings;
 
 /// PTP data of the clock at an instant, derived from the clock page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PtpClockState {
+pub struct PtpClockProperties {
     /// True if the time can be served; otherwise no port is a master.
     pub usable: bool,
     /// Clock class (table 4).
@@ -26,7 +26,7 @@ pub struct PtpClockState {
     pub utc_offset: i16,
 }
 
-impl PtpClockState {
+impl PtpClockProperties {
     /// Returns the data by which other clocks rank this one as a grandmaster.
     #[must_use]
     pub const fn grandmaster(&self, settings: &ClockSettings) -> Grandmaster {

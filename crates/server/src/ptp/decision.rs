@@ -5,7 +5,7 @@ use horolog_time::{Monotonic, Timestamp};
 use horolog_wire::ptp::{Message, PortIdentity, PtpFlags, PtpMessageBody};
 
 use super::foreign::MasterRank;
-use super::{ClockPort, ForeignMasterRecord, Outbox, PortState, PtpClockState, PtpRefusal};
+use super::{ClockPort, ForeignMasterRecord, Outbox, PortState, PtpClockProperties, PtpRefusal};
 
 impl ClockPort {
     /// Records whether the interface is up (clause 9.2.6: `FAULT_DETECTED`, `FAULT_CLEARED`). While
@@ -33,7 +33,7 @@ impl ClockPort {
         &mut self,
         message: &Message<'_>,
         group: bool,
-        clock: &PtpClockState,
+        clock: &PtpClockProperties,
         now: Timestamp<Monotonic>,
         out: &mut impl Outbox,
     ) -> Result<(), PtpRefusal> {
@@ -52,7 +52,7 @@ impl ClockPort {
     }
 
     /// Returns the best master if it is better than this clock.
-    pub(super) fn better_master(&self, clock: &PtpClockState) -> Option<&ForeignMasterRecord> {
+    pub(super) fn better_master(&self, clock: &PtpClockProperties) -> Option<&ForeignMasterRecord> {
         let own = MasterRank {
             grandmaster: clock.grandmaster(&self.clock),
             steps_removed: 0,
@@ -65,7 +65,7 @@ impl ClockPort {
     /// makes the port passive.
     pub(super) fn decide_state(
         &mut self,
-        clock: &PtpClockState,
+        clock: &PtpClockProperties,
         now: Timestamp<Monotonic>,
         out: &mut impl Outbox,
     ) {
@@ -108,7 +108,7 @@ impl ClockPort {
 
     /// Returns true if the served time has jumped, because the timescale has changed, or the offset
     /// to UTC other than by a leap second that was announced (TAI does not step at one).
-    fn has_timescale_changed(&mut self, clock: &PtpClockState) -> bool {
+    fn has_timescale_changed(&mut self, clock: &PtpClockProperties) -> bool {
         if !clock.usable {
             return false;
         }

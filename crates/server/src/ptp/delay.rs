@@ -9,8 +9,8 @@ use horolog_wire::ptp::{
 
 use super::compose::{self, MESSAGE_LEN_MAX, check_message};
 use super::{
-    ClockPort, DelayMechanism, MINOR_VERSION, Outbox, PtpClockState, PtpDestination, PtpRefusal,
-    ReceivedPtpMessage,
+    ClockPort, DelayMechanism, MINOR_VERSION, Outbox, PtpClockProperties, PtpDestination,
+    PtpRefusal, ReceivedPtpMessage,
 };
 
 /// Data of a port from which a `Delay_Req` is answered; available only while the port is a master
@@ -33,15 +33,15 @@ pub struct DelayResponder<'a> {
     pub monitor: Option<NetSyncMonitorResponse<'a>>,
 }
 
-/// Circumstances in which a `Delay_Req` arrived.
+/// Classification of a `Delay_Req` by its destination, and by what its sender may receive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct DelayReqContext {
+pub struct DelayReqClassification {
     /// True if the request was sent to the multicast group.
     pub group: bool,
     /// True if the sender holds a grant for `Delay_Resp` messages.
     pub granted: bool,
-    /// True if the sender is on the link or in a listed prefix, and may be sent more bytes than it
-    /// sent.
+    /// True if the sender may be sent more bytes than it sent: it is in a configured prefix or, if
+    /// there is none, on the link.
     pub admitted: bool,
 }
 
@@ -69,7 +69,7 @@ impl DelayResponder<'_> {
     pub fn respond_to_bytes(
         &self,
         request: &[u8],
-        context: DelayReqContext,
+        context: DelayReqClassification,
         receive: PtpTimestamp,
     ) -> Result<DelayResponse, PtpRefusal> {
         let (message, _) = Message::parse(request)?;
@@ -82,7 +82,7 @@ impl DelayResponder<'_> {
     pub(super) fn respond(
         &self,
         request: &Message<'_>,
-        context: DelayReqContext,
+        context: DelayReqClassification,
         receive: PtpTimestamp,
     ) -> Result<DelayResponse, PtpRefusal> {
         let PtpMessageBody::DelayReq(_) = request.body else { return Err(PtpRefusal::Unwanted) };
@@ -140,7 +140,7 @@ impl ClockPort {
         &mut self,
         request: &Message<'_>,
         arrival: &ReceivedPtpMessage<'_>,
-        clock: &PtpClockState,
+        clock: &PtpClockProperties,
         out: &mut impl Outbox,
     ) -> Result<(), PtpRefusal> {
         if self.settings.delay != DelayMechanism::PeerToPeer {

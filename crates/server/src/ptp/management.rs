@@ -14,7 +14,9 @@ use horolog_wire::ptp::{
     Message, MessageType, PtpFlags, PtpMessageBody, PtpTimestamp, TimeInterval, VERSION,
 };
 
-use super::{ClockPort, Outbox, PtpClockState, PtpDestination, PtpRefusal, ReceivedPtpMessage};
+use super::{
+    ClockPort, Outbox, PtpClockProperties, PtpDestination, PtpRefusal, ReceivedPtpMessage,
+};
 
 /// Maximum length of the data, in bytes: a clock description, whose only configured text has at
 /// most 256 bytes.
@@ -67,7 +69,7 @@ impl ClockPort {
         message: &Message<'_>,
         addressee: &ManagementHeader,
         arrival: &ReceivedPtpMessage<'_>,
-        clock: &PtpClockState,
+        clock: &PtpClockProperties,
         out: &mut impl Outbox,
     ) -> Result<(), PtpRefusal> {
         if !addressee.target.matches(self.identity) {
@@ -123,7 +125,7 @@ impl ClockPort {
         &self,
         action: ManagementAction,
         requested_id: u16,
-        clock: &PtpClockState,
+        clock: &PtpClockProperties,
         now: PtpTimestamp,
     ) -> Result<ManagementResponseData, ManagementErrorId> {
         match (action, self.requested_data(requested_id, clock, now)) {
@@ -142,7 +144,7 @@ impl ClockPort {
     fn requested_data(
         &self,
         requested_id: u16,
-        clock: &PtpClockState,
+        clock: &PtpClockProperties,
         now: PtpTimestamp,
     ) -> Option<ManagementResponseData> {
         let (own, settings) = (&self.clock, &self.settings);
@@ -226,7 +228,7 @@ impl ClockPort {
         ManagementResponseData::emitted_by(|buffer| description.emit(buffer))
     }
 
-    fn default_data_set(&self, clock: &PtpClockState) -> DefaultDataSet {
+    fn default_data_set(&self, clock: &PtpClockProperties) -> DefaultDataSet {
         DefaultDataSet {
             two_step: !self.settings.one_step,
             slave_only: false,

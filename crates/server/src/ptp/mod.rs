@@ -31,9 +31,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use horolog_wire::ethernet::MacAddress;
 use horolog_wire::ptp::PtpTimestamp;
 
-pub use clock_state::{PortState, PtpClockState, accuracy};
+pub use clock_state::{PortState, PtpClockProperties, accuracy};
 pub use config::{PtpConfig, PtpConfigError};
-pub use delay::{DelayReqContext, DelayResponder, DelayResponse};
+pub use delay::{DelayReqClassification, DelayResponder, DelayResponse};
 pub use foreign::{FOREIGN_MASTERS_MAX, ForeignMasterRecord};
 pub use io::{AnnouncedClock, PtpPortStatus, PtpStartError, PtpStatus, ptp_time_of_page};
 pub(crate) use io::{OpenPtpPorts, PtpThreads};
@@ -109,7 +109,8 @@ pub struct ReceivedPtpMessage<'a> {
     pub received: PtpTimestamp,
     /// True if the sender is on the same link, and may be sent more bytes than it sent.
     pub on_link: bool,
-    /// True if the sender may get grants, because it is on the link or in a listed prefix.
+    /// True if the sender may get grants: it is in a configured prefix or, if there is none, on the
+    /// link. Over Ethernet, every sender is on the link.
     pub admitted: bool,
 }
 

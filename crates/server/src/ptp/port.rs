@@ -9,8 +9,9 @@ use super::foreign::{ForeignMasterRecord, ForeignMasters};
 use super::grants::{GrantHolder, Grants};
 use super::streams::PtpMessageSchedule;
 use super::{
-    ClockSettings, DelayMechanism, DelayReqContext, DelayResponder, Outbox, PortSettings,
-    PortState, PtpClockState, PtpDestination, PtpPortTransport, PtpRefusal, ReceivedPtpMessage,
+    ClockSettings, DelayMechanism, DelayReqClassification, DelayResponder, Outbox, PortSettings,
+    PortState, PtpClockProperties, PtpDestination, PtpPortTransport, PtpRefusal,
+    ReceivedPtpMessage,
 };
 
 /// Port of a PTP clock, as a state machine.
@@ -25,7 +26,7 @@ pub struct ClockPort {
     /// Length of the listening period.
     pub(super) listening_period: Span,
     /// PTP data of the clock when it was last usable.
-    pub(super) last_usable_state: Option<PtpClockState>,
+    pub(super) last_usable_state: Option<PtpClockProperties>,
     pub(super) foreign: ForeignMasters,
     pub(super) grants: Grants,
     pub(super) announce: PtpMessageSchedule,
@@ -97,7 +98,7 @@ impl ClockPort {
 
     /// Returns the status of the port, given the present state of its clock.
     #[must_use]
-    pub fn view(&self, clock: &PtpClockState) -> ClockPortStatus {
+    pub fn view(&self, clock: &PtpClockProperties) -> ClockPortStatus {
         ClockPortStatus {
             identity: self.identity,
             state: self.state,
@@ -112,7 +113,7 @@ impl ClockPort {
     /// Returns the data with which a `Delay_Req` is answered; `None` while the port does not answer
     /// them.
     #[must_use]
-    pub fn delay_responder(&self, clock: &PtpClockState) -> Option<DelayResponder<'_>> {
+    pub fn delay_responder(&self, clock: &PtpClockProperties) -> Option<DelayResponder<'_>> {
         let answers = clock.usable
             && self.state == PortState::Master
             && self.settings.delay == DelayMechanism::EndToEnd;
@@ -128,7 +129,7 @@ impl ClockPort {
     }
 
     /// Returns the NetSync Monitor data. A grandmaster is its own parent (clause 8.2.3).
-    fn monitor_response(&self, clock: &PtpClockState) -> NetSyncMonitorResponse<'_> {
+    fn monitor_response(&self, clock: &PtpClockProperties) -> NetSyncMonitorResponse<'_> {
         NetSyncMonitorResponse {
             port_state: self.state as u8,
             protocol: self.settings.transport.protocol(),
@@ -143,7 +144,7 @@ impl ClockPort {
     }
 
     /// Returns the parent data set of a grandmaster (clauses 8.2.3 and 9.3.5, table 30).
-    pub(super) const fn parent_data_set(&self, clock: &PtpClockState) -> ParentDataSet {
+    pub(super) const fn parent_data_set(&self, clock: &PtpClockProperties) -> ParentDataSet {
         ParentDataSet {
             port: PortIdentity { clock: self.clock.identity, port: 0 },
             has_statistics: false,
@@ -157,7 +158,7 @@ impl ClockPort {
     pub fn receive(
         &mut self,
         arrival: &ReceivedPtpMessage<'_>,
-        clock: &PtpClockState,
+        clock: &PtpClockProperties,
         now: Timestamp<Monotonic>,
         out: &mut impl Outbox,
     ) {
@@ -174,7 +175,7 @@ impl ClockPort {
     fn process(
         &mut self,
         arrival: &ReceivedPtpMessage<'_>,
-        clock: &PtpClockState,
+        clock: &PtpClockProperties,
         now: Timestamp<Monotonic>,
         out: &mut impl Outbox,
     ) -> Result<(), PtpRefusal> {
@@ -206,7 +207,7 @@ impl ClockPort {
         &mut self,
         request: &Message<'_>,
         arrival: &ReceivedPtpMessage<'_>,
-        clock: &PtpClockState,
+        clock: &PtpClockProperties,
         now: Timestamp<Monotonic>,
         out: &mut impl Outbox,
     ) -> Result<(), PtpRefusal> {
@@ -214,7 +215,7 @@ impl ClockPort {
             return Err(PtpRefusal::Mechanism);
         }
         let client = GrantHolder::new(arrival.from, request.header.source);
-        let context = DelayReqContext {
+        let context = DelayReqClassification {
             group: arrival.group,
             granted: self.grants.has_grant(client, MessageType::DelayResp, now),
             admitted: arrival.admitted,

@@ -31,7 +31,7 @@ pub enum PtpRefusal {
     NotGranted,
     /// Denied request for a grant, because of its parameters or the limits on all grants.
     Denied,
-    /// Client that is neither on the link nor in a listed prefix.
+    /// Client that is in no configured prefix or, if there is none, not on the link.
     NotAdmitted,
     /// Response that would be longer than its request, for a requester that is not on the link.
     Amplifying,

@@ -1,13 +1,13 @@
 //! Unicast negotiation: clients request messages and cancel grants (IEEE 1588-2019, clause 16.1).
 
 use horolog_time::{Monotonic, Timestamp};
-use horolog_wire::ptp::tlv::{UnicastCancellation, UnicastNegotiation};
+use horolog_wire::ptp::tlv::{UnicastCancellation, UnicastNegotiationTlv};
 use horolog_wire::ptp::{Message, MessageType, PortIdentity, PtpMessageBody};
 
 use super::compose::{NEGOTIATIONS_MAX, SUFFIX_LEN_MAX};
 use super::grants::GrantHolder;
 use super::{
-    ClockPort, DelayMechanism, Outbox, PortState, PtpAddress, PtpClockState, PtpDestination,
+    ClockPort, DelayMechanism, Outbox, PortState, PtpAddress, PtpClockProperties, PtpDestination,
     PtpRefusal, ReceivedPtpMessage, compose,
 };
 
@@ -23,7 +23,7 @@ impl NegotiationTlvs {
     }
 
     /// Adds a TLV; there is room for [`NEGOTIATIONS_MAX`].
-    fn push(&mut self, negotiation: UnicastNegotiation) {
+    fn push(&mut self, negotiation: UnicastNegotiationTlv) {
         self.length += negotiation.emit(&mut self.bytes[self.length..]);
     }
 }
@@ -36,7 +36,7 @@ impl ClockPort {
         message: &Message<'_>,
         target: PortIdentity,
         arrival: &ReceivedPtpMessage<'_>,
-        clock: &PtpClockState,
+        clock: &PtpClockProperties,
         now: Timestamp<Monotonic>,
         out: &mut impl Outbox,
     ) -> Result<(), PtpRefusal> {
@@ -56,14 +56,14 @@ impl ClockPort {
         };
         let mut answers = NegotiationTlvs::new();
         let negotiations =
-            message.tlvs().flatten().filter_map(|tlv| UnicastNegotiation::from_tlv(&tlv));
+            message.tlvs().flatten().filter_map(|tlv| UnicastNegotiationTlv::from_tlv(&tlv));
         for negotiation in negotiations.take(NEGOTIATIONS_MAX) {
             let Ok(negotiation) = negotiation else {
                 self.counts.count_refused(PtpRefusal::Length);
                 continue;
             };
             match negotiation {
-                UnicastNegotiation::Request { kind, log_interval, duration_s } => {
+                UnicastNegotiationTlv::Request { kind, log_interval, duration_s } => {
                     let granted = match denial {
                         Some(reason) => Err(reason),
                         None if kind == MessageType::DelayResp
@@ -79,23 +79,23 @@ impl ClockPort {
                     if let Err(reason) = granted {
                         self.counts.count_refused(reason);
                     }
-                    answers.push(UnicastNegotiation::Grant {
+                    answers.push(UnicastNegotiationTlv::Grant {
                         kind,
                         log_interval,
                         duration_s: granted.unwrap_or(0),
                         renewal_invited: granted.is_ok(),
                     });
                 }
-                UnicastNegotiation::Cancel(ended) if !ended.maintain_request => {
+                UnicastNegotiationTlv::Cancel(ended) if !ended.maintain_request => {
                     if !self.grants.cancel(client, ended.kind) {
                         self.counts.count_refused(PtpRefusal::NotGranted);
                     }
-                    answers.push(UnicastNegotiation::AcknowledgeCancel(ended));
+                    answers.push(UnicastNegotiationTlv::AcknowledgeCancel(ended));
                 }
                 // This clock requests no grants, and its own cancellations need no confirmation.
-                UnicastNegotiation::Cancel(_)
-                | UnicastNegotiation::Grant { .. }
-                | UnicastNegotiation::AcknowledgeCancel(_) => {}
+                UnicastNegotiationTlv::Cancel(_)
+                | UnicastNegotiationTlv::Grant { .. }
+                | UnicastNegotiationTlv::AcknowledgeCancel(_) => {}
             }
         }
         if answers.length > 0 {
@@ -110,7 +110,7 @@ impl ClockPort {
         while let Some(&(client, _)) = ended.peek() {
             let mut cancels = NegotiationTlvs::new();
             while let Some((_, kind)) = ended.next_if(|(of, _)| *of == client) {
-                cancels.push(UnicastNegotiation::Cancel(cancellation(kind)));
+                cancels.push(UnicastNegotiationTlv::Cancel(cancellation(kind)));
             }
             self.send_signaling(client.address, client.port(), &cancels, out);
         }

@@ -7,7 +7,7 @@ use horolog_wire::ptp::{
 };
 
 use super::compose::interval_from_log;
-use super::{ClockPort, Outbox, PortState, PtpClockState, PtpDestination, compose};
+use super::{ClockPort, Outbox, PortState, PtpClockProperties, PtpDestination, compose};
 
 /// Schedule of periodic messages to the group.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +42,7 @@ impl ClockPort {
     /// `now`.
     pub fn process_due(
         &mut self,
-        clock: &PtpClockState,
+        clock: &PtpClockProperties,
         now: Timestamp<Monotonic>,
         out: &mut impl Outbox,
     ) {
@@ -71,7 +71,7 @@ impl ClockPort {
         &mut self,
         to: PtpDestination,
         sequence_id: u16,
-        clock: &PtpClockState,
+        clock: &PtpClockProperties,
         out: &mut impl Outbox,
     ) {
         let mut header = self.header(to, sequence_id);

@@ -35,7 +35,7 @@ pub(super) const fn client(number: u8) -> PtpAddress {
 }
 
 /// A clock with a receiver for a source.
-pub(super) const GOOD: PtpClockState = PtpClockState {
+pub(super) const GOOD: PtpClockProperties = PtpClockProperties {
     usable: true,
     clock_class: 6,
     accuracy: 0x21,
@@ -44,7 +44,7 @@ pub(super) const GOOD: PtpClockState = PtpClockState {
     flags: PtpFlags(0x3c),
     utc_offset: 37,
 };
-pub(super) const UNUSABLE: PtpClockState = PtpClockState { usable: false, ..GOOD };
+pub(super) const UNUSABLE: PtpClockProperties = PtpClockProperties { usable: false, ..GOOD };
 
 /// A message as it was sent.
 #[derive(Clone, PartialEq, Eq, Debug)]

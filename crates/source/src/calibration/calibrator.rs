@@ -11,9 +11,9 @@ mod steer;
 use std::collections::VecDeque;
 
 use horolog_discipline::{
-    self as discipline, ClockErrorLogEntry, LabelledPulse, PlausibilityJudge, PlausibilityRules,
-    Pulse, PulseLabeller, PulseLabellerSettings, SentenceOnlyTime, SentenceRejectReason, Servo,
-    ServoDecision, ServoSettings, SynchronisationState,
+    self as discipline, ClockErrorLogEntry, LabelledPulse, PlausibilityJudge,
+    PlausibilityRuleParameters, Pulse, PulseLabeller, PulseLabellerSettings, SentenceOnlyTime,
+    SentenceRejectReason, Servo, ServoDecision, ServoSettings, SynchronisationState,
 };
 use horolog_sys::adjtimex::PendingLeap;
 use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp, Utc};
@@ -28,7 +28,7 @@ use super::status::{
     pulse_reject_name, sentence_error_name, sentence_reject_name, state_name, verdict_name,
 };
 use super::{CalibrationConfig, NamedCounts};
-use crate::gnss::{FixStates, ReceiverLineInput, RejectedSentence};
+use crate::gnss::{CollectedReceiverInput, FixStates, RejectedSentence};
 use crate::output::SampleOutputs;
 use crate::{
     ClockReadings, ClockSteering, OutputSample, ParsedSentence, PulseConditioner, PulseEdge,
@@ -148,7 +148,7 @@ impl Calibrator {
     /// limits acceptable times.
     pub(super) fn new(
         config: &CalibrationConfig,
-        plausibility: PlausibilityRules,
+        plausibility: PlausibilityRuleParameters,
         steering: Option<ClockSteering>,
         frequency_ppb: f64,
         mut outputs: SampleOutputs,
@@ -229,7 +229,7 @@ impl Calibrator {
 
     /// Processes line input other than sentences: leap reports, fix reports, frame counts and the
     /// last rejected frame.
-    pub(super) fn push_line_input(&mut self, input: &ReceiverLineInput) {
+    pub(super) fn push_line_input(&mut self, input: &CollectedReceiverInput) {
         input.leaps.iter().for_each(|report| self.leap_report(report));
         input.fixes.iter().for_each(|(note, at)| self.fixes.apply_report(*note, *at));
         let new_counts = input.counts.since(&self.frames);

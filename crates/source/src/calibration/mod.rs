@@ -13,7 +13,7 @@ mod thread;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use horolog_discipline::{PlausibilityReason, PlausibilityRules};
+use horolog_discipline::{PlausibilityReason, PlausibilityRuleParameters};
 use horolog_sys::adjtimex::kernel_clock;
 use horolog_sys::capability::{Capabilities, Capability};
 use horolog_sys::clock::{ClockMonotonic, realtime_minus_monotonic};
@@ -31,7 +31,7 @@ use pulse_input::PulseInput;
 use thread::CalibrationThread;
 
 pub use config::{CalibrationConfig, ClockErrorLogConfig, SentenceInput};
-pub use status::{AllanDeviationStatus, CalibrationStatus, NamedCounts};
+pub use status::{AllanDeviationAtTau, CalibrationStatus, NamedCounts};
 
 /// State shared by thread and source. The lock is never held while waiting.
 type SharedCalibrator = Arc<Mutex<Calibrator>>;
@@ -73,7 +73,7 @@ impl PreparedCalibration {
     pub fn open(
         config: &CalibrationConfig,
         has_other_source: bool,
-        plausibility: PlausibilityRules,
+        plausibility: PlausibilityRuleParameters,
     ) -> Result<Self, SourceError> {
         let reader = match &config.sentences {
             SentenceInput::Serial(path, speed) => open_serial(path, *speed, has_other_source)?,

@@ -12,7 +12,7 @@ use crate::{NoFix, SampleOutputStatus, SentenceError};
 
 /// Allan deviation at one averaging time.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub struct AllanDeviationStatus {
+pub struct AllanDeviationAtTau {
     /// Averaging time, in seconds.
     pub tau_s: usize,
     /// Allan deviation, in parts per billion.
@@ -44,7 +44,7 @@ pub struct CalibrationStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub noise_ns: Option<f64>,
     /// Allan deviations of the system clock against the pulses, over the last hours.
-    pub allan: Vec<AllanDeviationStatus>,
+    pub allan: Vec<AllanDeviationAtTau>,
     /// True if the system clock is steered.
     pub controls_clock: bool,
     /// True if steering is suspended because the majority of the sources contradicts the
@@ -103,8 +103,8 @@ pub(super) const fn state_name(state: SynchronisationState) -> &'static str {
 }
 
 /// Returns the Allan deviations of the disciplined clock.
-pub(super) fn allan_deviations(stability: &PulseOffsetHistory) -> Vec<AllanDeviationStatus> {
-    let status = |(tau_s, deviation_ppb)| AllanDeviationStatus { tau_s, deviation_ppb };
+pub(super) fn allan_deviations(stability: &PulseOffsetHistory) -> Vec<AllanDeviationAtTau> {
+    let status = |(tau_s, deviation_ppb)| AllanDeviationAtTau { tau_s, deviation_ppb };
     let points = stability.clock_allan_deviations().into_iter();
     points.map(|point| (point.samples, point.deviation)).map(status).collect()
 }

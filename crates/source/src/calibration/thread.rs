@@ -14,7 +14,7 @@ use horolog_time::Clock;
 use super::pulse_input::PulseInput;
 use super::{SharedCalibrator, lock, read_clocks};
 use crate::SourceError;
-use crate::gnss::{ReceiverLineInput, ReceiverLineReader, no_time_reason};
+use crate::gnss::{CollectedReceiverInput, ReceiverLineReader, no_time_reason};
 
 /// Longest wait for a pulse before sentences are fetched.
 const PULSE_TIMEOUT: Duration = Duration::from_millis(100);
@@ -108,7 +108,7 @@ fn fetch_sentences(
     reader: &mut ReceiverLineReader,
     idle_waits: &mut u32,
 ) -> Result<(), SourceError> {
-    let input: ReceiverLineInput = reader.take_input().map_err(|error| {
+    let input: CollectedReceiverInput = reader.take_input().map_err(|error| {
         SourceError::NoData(format!("cannot start the thread that reads its line: {error}"))
     })?;
     let mut calibrator = lock(shared);

@@ -10,7 +10,7 @@ use horolog_sys::clock_steering::{self, DeclaredClockStatus};
 use horolog_sys::explain::explain;
 use horolog_time::Span;
 
-pub use steerer::{SteeringProcess, find_steerer};
+pub use steerer::{ForeignSteeringProcess, find_steerer};
 
 /// Maximum difference between the kernel's frequency and the one that was set, in parts per
 /// billion: more than its unit of 2^-16 ppm, and less than any real correction.

@@ -20,16 +20,16 @@ const DAEMONS: [(&str, &[&str]); 8] = [
     ("phc2sys", &["--free_running=1"]),
 ];
 
-/// Process that steers the system clock.
+/// Process of another program that steers the system clock.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct SteeringProcess {
+pub struct ForeignSteeringProcess {
     /// Process name.
     pub name: String,
     /// Process identifier.
     pub pid: u32,
 }
 
-impl fmt::Display for SteeringProcess {
+impl fmt::Display for ForeignSteeringProcess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} (process {})", self.name, self.pid)
     }
@@ -38,11 +38,11 @@ impl fmt::Display for SteeringProcess {
 /// Returns the process with the lowest number that steers the system clock, as far as `/proc` shows
 /// it; `None` if there is none.
 #[must_use]
-pub fn find_steerer() -> Option<SteeringProcess> {
+pub fn find_steerer() -> Option<ForeignSteeringProcess> {
     find_in(Path::new("/proc"))
 }
 
-fn find_in(proc: &Path) -> Option<SteeringProcess> {
+fn find_in(proc: &Path) -> Option<ForeignSteeringProcess> {
     let mut pids: Vec<u32> = fs::read_dir(proc)
         .ok()?
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
@@ -59,7 +59,7 @@ fn find_in(proc: &Path) -> Option<SteeringProcess> {
         let status = read("status").map(text)?;
         let has_privilege =
             Capabilities::parse(&status).is_some_and(|all| all.has(Capability::SysTime));
-        (has_privilege && !is_passive).then_some(SteeringProcess { name, pid })
+        (has_privilege && !is_passive).then_some(ForeignSteeringProcess { name, pid })
     })
 }
 
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn it_is_named() {
-        let steerer = SteeringProcess { name: "ntpd".into(), pid: 7 };
+        let steerer = ForeignSteeringProcess { name: "ntpd".into(), pid: 7 };
         assert_eq!(steerer.to_string(), "ntpd (process 7)");
         // Any program that steers the clock here may do so.
         assert!(find_steerer().is_none_or(|steerer| steerer.pid > 0));

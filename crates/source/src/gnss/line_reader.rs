@@ -63,9 +63,9 @@ impl std::fmt::Display for RejectedSentence {
     }
 }
 
-/// Input of the line since the last call.
+/// Input of the receiver's line since the last [`ReceiverLineReader::take_input`].
 #[derive(Clone, Default, Debug)]
-pub(crate) struct ReceiverLineInput {
+pub(crate) struct CollectedReceiverInput {
     /// Sentences of kinds that contain a time.
     pub(crate) sentences: VecDeque<TimestampedSentence>,
     /// Fix reports in sentences without a date, with the arrival of their first character.
@@ -86,7 +86,7 @@ pub(crate) struct ReceiverLineInput {
 /// Reader thread of a line: started by the first [`ReceiverLineReader::take_input`], stopped on
 /// drop.
 pub(crate) struct ReceiverLineReader {
-    input: Arc<Mutex<ReceiverLineInput>>,
+    input: Arc<Mutex<CollectedReceiverInput>>,
     stop: Arc<AtomicBool>,
     begin: Option<Box<dyn FnOnce() + Send>>,
     thread: Option<JoinHandle<()>>,
@@ -108,7 +108,7 @@ impl ReceiverLineReader {
         open: impl FnMut() -> io::Result<L> + Send + 'static,
     ) -> Self {
         let (input, stop) =
-            (Arc::<Mutex<ReceiverLineInput>>::default(), Arc::<AtomicBool>::default());
+            (Arc::<Mutex<CollectedReceiverInput>>::default(), Arc::<AtomicBool>::default());
         let reader_thread =
             ReceiverLineReaderThread { input: Arc::clone(&input), stop: Arc::clone(&stop) };
         Self {
@@ -121,12 +121,12 @@ impl ReceiverLineReader {
 
     /// Returns the input since the last call. The first call starts a thread with the privileges of
     /// the caller.
-    pub(crate) fn take_input(&mut self) -> io::Result<ReceiverLineInput> {
+    pub(crate) fn take_input(&mut self) -> io::Result<CollectedReceiverInput> {
         if let Some(begin) = self.begin.take() {
             self.thread = Some(thread::Builder::new().name("gnss".into()).spawn(begin)?);
         }
         let mut input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
-        let remaining = ReceiverLineInput {
+        let remaining = CollectedReceiverInput {
             sentences: VecDeque::new(),
             fixes: VecDeque::new(),
             leaps: VecDeque::new(),
@@ -146,7 +146,7 @@ impl Drop for ReceiverLineReader {
 
 /// State owned by the thread.
 struct ReceiverLineReaderThread {
-    input: Arc<Mutex<ReceiverLineInput>>,
+    input: Arc<Mutex<CollectedReceiverInput>>,
     stop: Arc<AtomicBool>,
 }
 
@@ -211,12 +211,12 @@ impl ReceiverLineReaderThread {
         Ok(())
     }
 
-    fn update_input(&self, change: impl FnOnce(&mut ReceiverLineInput)) {
+    fn update_input(&self, change: impl FnOnce(&mut CollectedReceiverInput)) {
         change(&mut self.input.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
-impl ReceiverLineInput {
+impl CollectedReceiverInput {
     /// Describes the last malformed sentence, as the end of a message.
     pub(super) fn last_rejected(&self) -> String {
         let last = |rejected: &RejectedSentence| format!("; the last was ${}", rejected.text);

@@ -3,7 +3,7 @@
 
 use std::io;
 
-use horolog_sys::shared_memory::SharedMemory;
+use horolog_sys::shared_memory::SysvSharedMemory;
 use horolog_time::{Span, Timestamp, Utc};
 
 use super::OutputSample;
@@ -18,7 +18,7 @@ const SAMPLES_WORD: usize = 11;
 /// Shared-memory segment of one unit of the SHM driver, to which samples are written.
 #[derive(Debug)]
 pub struct ShmOutput {
-    memory: SharedMemory<WORDS>,
+    memory: SysvSharedMemory<WORDS>,
 }
 
 impl ShmOutput {
@@ -29,7 +29,7 @@ impl ShmOutput {
     /// If the segment belongs to another user, is writable by more users than it should be, or is
     /// shorter than a sample.
     pub fn open(unit: u8) -> io::Result<Self> {
-        let memory = SharedMemory::attach_own(KEY + i32::from(unit), permissions(unit))?;
+        let memory = SysvSharedMemory::attach_own(KEY + i32::from(unit), permissions(unit))?;
         Ok(Self { memory })
     }
 
@@ -81,7 +81,7 @@ mod tests {
         200 + (std::process::id() % 50) as u8
     }
 
-    fn read(memory: &SharedMemory<WORDS>) -> Option<ShmSample> {
+    fn read(memory: &SysvSharedMemory<WORDS>) -> Option<ShmSample> {
         parse_segment(&std::array::from_fn(|index| memory.load(index)))
     }
 
@@ -89,7 +89,8 @@ mod tests {
     fn what_is_written_is_read_by_the_driver_s_rules() {
         let output = ShmOutput::open(unit()).unwrap();
         let reader =
-            SharedMemory::<WORDS>::attach(KEY + i32::from(unit()), permissions(unit())).unwrap();
+            SysvSharedMemory::<WORDS>::attach(KEY + i32::from(unit()), permissions(unit()))
+                .unwrap();
         reader.remove().unwrap();
         assert_eq!(read(&reader), None);
         let sample = OutputSample {

@@ -64,7 +64,7 @@ impl Bench {
             Box::new(Scripted(name, Arc::clone(script), Arc::clone(&judged), Arc::clone(&set_to)))
         };
         let sources = ["a", "b", "c"].into_iter().zip(&scripts).map(source).collect();
-        let panel = SourceSelector::new(sources, PlausibilityRules::default());
+        let panel = SourceSelector::new(sources, PlausibilityRuleParameters::default());
         let system = Cell::new(SYSTEM);
         Self { panel, scripts, judged, set_to, now: Rc::default(), system }
     }
@@ -150,7 +150,7 @@ fn a_time_is_confirmed_by_another_source_with_the_same_time() {
     bench.panel.members.truncate(1);
     bench.set_result(0, Ok(Some(report(0, 1_000))));
     let mirror = Scripted("a", Arc::clone(&bench.scripts[0]), Judged::default(), SetTo::default());
-    let mirror = SourceSelector::new(vec![Box::new(mirror)], PlausibilityRules::default());
+    let mirror = SourceSelector::new(vec![Box::new(mirror)], PlausibilityRuleParameters::default());
     bench.panel.members.extend(mirror.members);
     let round = bench.round();
     assert_eq!(standings(&round), [SelectionState::Selected, SelectionState::Truechimer]);

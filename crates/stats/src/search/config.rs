@@ -24,9 +24,9 @@ const COARSE_TRIALS: f64 = 2.0;
 
 /// Largest loss ratio of a trial without high loss (RFC 9971, Goal Loss Ratio).
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
-pub struct LossGoal(f64);
+pub struct GoalLossRatio(f64);
 
-impl LossGoal {
+impl GoalLossRatio {
     /// Non-drop rate: no request is lost.
     pub const NDR: Self = Self(0.0);
     /// Partial drop rate: at most 0.5% are lost.
@@ -83,7 +83,7 @@ pub enum SearchConfigError {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SearchConfig {
     /// Largest loss ratio that a trial may have without counting as high loss.
-    pub goal: LossGoal,
+    pub goal: GoalLossRatio,
     /// Lowest rate to try, per second (RFC 9971: Min Load).
     pub min_rate: f64,
     /// Rate of the first trial, per second.
@@ -120,7 +120,7 @@ impl SearchConfig {
     /// if loss begins abruptly, and for 20 s if it begins gradually. The budget of 60 s and 200
     /// trials is for servers of varying capacity.
     #[must_use]
-    pub fn new(goal: LossGoal, min_rate: f64, max_rate: f64) -> Self {
+    pub fn new(goal: GoalLossRatio, min_rate: f64, max_rate: f64) -> Self {
         Self {
             goal,
             min_rate,

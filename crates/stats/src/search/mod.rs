@@ -52,7 +52,7 @@ mod tests;
 
 use std::time::Duration;
 
-pub use config::{LossGoal, SearchConfig, SearchConfigError};
+pub use config::{GoalLossRatio, SearchConfig, SearchConfigError};
 
 use self::classify::{RateTrial, RateTrials, SearchGoal};
 use self::select::{RateBounds, StageDecision};
@@ -84,7 +84,7 @@ pub struct TrialOutcome {
     /// Intended rate by [`SearchStep::Trial`], per second.
     pub intended_rate: f64,
     /// Achieved rate in requests per second, from the first to the last request (see
-    /// [`crate::loss::EventRate`]).
+    /// [`crate::loss::AchievedRate`]).
     pub achieved_rate: f64,
     /// Requests sent.
     pub sent: u64,

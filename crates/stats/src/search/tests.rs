@@ -9,7 +9,7 @@ use super::simulation::{generator_limited, hard_capacity, outcome, run, run_loss
 use super::*;
 
 fn ndr() -> SearchConfig {
-    SearchConfig::new(LossGoal::NDR, 1e3, 1e7)
+    SearchConfig::new(GoalLossRatio::NDR, 1e3, 1e7)
 }
 
 #[test]
@@ -30,7 +30,7 @@ fn hard_capacity_is_found_within_the_width_and_in_time() {
 
 #[test]
 fn pdr_reports_the_received_rate_not_the_intended_rate() {
-    let config = SearchConfig { goal: LossGoal::PDR, ..ndr() };
+    let config = SearchConfig { goal: GoalLossRatio::PDR, ..ndr() };
     let found = run_loss(config, hard_capacity(200_000.0));
     assert_eq!(found.reason, StopReason::Converged);
     let limit = 200_000.0 / 0.995;
@@ -45,7 +45,7 @@ fn soft_loss_curve_gives_pdr_above_ndr() {
     let loss = |rate: f64| ((rate / 1e5 - 1.0) / 20.0).clamp(0.0, 1.0);
     let found = run_loss(ndr(), loss).lower.unwrap();
     assert!((found / 1e5 - 1.0).abs() < 0.01, "{found}");
-    let pdr = SearchConfig { goal: LossGoal::PDR, ..ndr() };
+    let pdr = SearchConfig { goal: GoalLossRatio::PDR, ..ndr() };
     let found = run_loss(pdr, loss).lower.unwrap();
     assert!((found / 1.1e5 - 1.0).abs() < 0.01, "{found}");
 }
@@ -151,7 +151,7 @@ fn loss_that_only_long_trials_show_is_found_in_growing_steps() {
 }
 
 /// How far the rate found is from the capacity, relatively, when this share of trials loses 5%.
-fn error_with_spoiled(seed: u64, spoiled: f64, goal: LossGoal) -> (f64, SearchOutcome) {
+fn error_with_spoiled(seed: u64, spoiled: f64, goal: GoalLossRatio) -> (f64, SearchOutcome) {
     let mut random = SplitMix64::new(seed);
     let capacity = 2e3 * 4e3_f64.powf(random.next_f64());
     let config = SearchConfig { goal, ..ndr() };
@@ -165,7 +165,7 @@ fn error_with_spoiled(seed: u64, spoiled: f64, goal: LossGoal) -> (f64, SearchOu
 
 #[test]
 fn a_tenth_of_spoiled_trials_moves_the_result_by_under_three_percent() {
-    for goal in [LossGoal::NDR, LossGoal::PDR] {
+    for goal in [GoalLossRatio::NDR, GoalLossRatio::PDR] {
         let runs = 1_000;
         let near = (0..runs).filter(|&seed| error_with_spoiled(seed, 0.1, goal).0 <= 0.03).count();
         assert!(near >= runs as usize * 95 / 100, "{goal:?}: {near} of {runs}");
@@ -238,7 +238,7 @@ fn strict_settings_are_those_of_rfc_2544() {
 fn impossible_settings_are_refused() {
     let refused = |config: SearchConfig| Search::new(config).unwrap_err();
     for (min_rate, max_rate) in [(0.0, 1e3), (f64::NAN, 1e3), (2e3, 1e3), (1e3, f64::INFINITY)] {
-        let config = SearchConfig::new(LossGoal::NDR, min_rate, max_rate);
+        let config = SearchConfig::new(GoalLossRatio::NDR, min_rate, max_rate);
         assert_eq!(refused(config), SearchConfigError::Rates, "{min_rate} {max_rate}");
     }
     assert_eq!(refused(SearchConfig { start_rate: 1.0, ..ndr() }), SearchConfigError::Rates);
@@ -251,10 +251,10 @@ fn impossible_settings_are_refused() {
     assert_eq!(refused(zero), SearchConfigError::Durations);
     let unordered = SearchConfig { duration_sum: Duration::from_millis(500), ..ndr() };
     assert_eq!(refused(unordered), SearchConfigError::Durations);
-    let slow = SearchConfig::new(LossGoal::NDR, 5.0, 1e3);
+    let slow = SearchConfig::new(GoalLossRatio::NDR, 5.0, 1e3);
     assert!(matches!(refused(slow), SearchConfigError::NoRequest { .. }));
-    assert_eq!(LossGoal::new(1.0), Err(SearchConfigError::Goal(1.0)));
-    assert_eq!(LossGoal::new(1e-4).map(LossGoal::ratio), Ok(1e-4));
+    assert_eq!(GoalLossRatio::new(1.0), Err(SearchConfigError::Goal(1.0)));
+    assert_eq!(GoalLossRatio::new(1e-4).map(GoalLossRatio::ratio), Ok(1e-4));
 }
 
 proptest! {
@@ -262,7 +262,7 @@ proptest! {
     #[test]
     fn it_always_ends(seed: u64, goal in 0.0..0.1_f64, exceed_ratio in 0.0..0.9_f64) {
         let mut random = SplitMix64::new(seed);
-        let config = SearchConfig { goal: LossGoal::new(goal).unwrap(), exceed_ratio, ..ndr() };
+        let config = SearchConfig { goal: GoalLossRatio::new(goal).unwrap(), exceed_ratio, ..ndr() };
         let found = run(config, |rate, duration| TrialOutcome {
             achieved_rate: rate * (0.5 + random.next_f64()),
             ..outcome(rate, duration, 0.2 * random.next_f64() * random.next_f64())

@@ -30,8 +30,8 @@ pub struct Netlink {
     sequence: u32,
 }
 
-/// Effect of a received message on the pending exchange.
-enum NetlinkMessageEffect {
+/// Received message, by what it means to the pending request: item, nothing or end.
+enum ClassifiedNetlinkMessage {
     Item(RouteNetlinkMessage),
     Skip,
     End(Result<(), KernelRefusal>),
@@ -144,28 +144,31 @@ impl NetlinkResponse {
             }
             self.interrupted |= message.header.flags & NLM_F_DUMP_INTR != 0;
             match message_effect(message.payload) {
-                NetlinkMessageEffect::Item(item) => self.items.push(item),
-                NetlinkMessageEffect::Skip => {}
-                NetlinkMessageEffect::End(end) => return Ok(Some(end)),
+                ClassifiedNetlinkMessage::Item(item) => self.items.push(item),
+                ClassifiedNetlinkMessage::Skip => {}
+                ClassifiedNetlinkMessage::End(end) => return Ok(Some(end)),
             }
         }
         Ok(None)
     }
 }
 
-fn message_effect(payload: NetlinkPayload<RouteNetlinkMessage>) -> NetlinkMessageEffect {
+fn message_effect(payload: NetlinkPayload<RouteNetlinkMessage>) -> ClassifiedNetlinkMessage {
     match payload {
-        NetlinkPayload::InnerMessage(item) => NetlinkMessageEffect::Item(item),
+        NetlinkPayload::InnerMessage(item) => ClassifiedNetlinkMessage::Item(item),
         NetlinkPayload::Done(done) if done.code < 0 => {
-            NetlinkMessageEffect::End(Err(KernelRefusal { errno: -done.code, explanation: None }))
+            ClassifiedNetlinkMessage::End(Err(KernelRefusal {
+                errno: -done.code,
+                explanation: None,
+            }))
         }
-        NetlinkPayload::Done(_) => NetlinkMessageEffect::End(Ok(())),
-        NetlinkPayload::Error(error) => NetlinkMessageEffect::End(error_result(&error)),
-        NetlinkPayload::Overrun(_) => NetlinkMessageEffect::End(Err(KernelRefusal {
+        NetlinkPayload::Done(_) => ClassifiedNetlinkMessage::End(Ok(())),
+        NetlinkPayload::Error(error) => ClassifiedNetlinkMessage::End(error_result(&error)),
+        NetlinkPayload::Overrun(_) => ClassifiedNetlinkMessage::End(Err(KernelRefusal {
             errno: libc::ENOBUFS,
             explanation: None,
         })),
-        _ => NetlinkMessageEffect::Skip,
+        _ => ClassifiedNetlinkMessage::Skip,
     }
 }
 

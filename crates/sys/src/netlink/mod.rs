@@ -26,7 +26,7 @@ pub use neighbour::Neighbour;
 pub use prefix::{Prefix, PrefixError};
 pub use route::RouteInfo;
 pub use route_metrics::RouteMetrics;
-pub use veth::{VethEnd, VethPair};
+pub use veth::{VethEndConfig, VethPairConfig};
 pub use xdp::{XdpAttachmentMode, XdpFeatures, xdp_features};
 
 /// Ethernet address, in transmission order.

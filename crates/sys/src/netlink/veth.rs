@@ -10,22 +10,22 @@ use netlink_packet_route::link::{
 
 use super::{MacAddress, Netlink, NetlinkError};
 
-/// End of a veth pair.
+/// Configuration of an end of a veth pair.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct VethEnd {
+pub struct VethEndConfig {
     /// Interface name, at most 15 bytes.
     pub name: String,
     /// MAC address; chosen by the kernel if `None`.
     pub mac: Option<MacAddress>,
 }
 
-/// Parameters of a veth pair.
+/// Configuration of a veth pair to create.
 #[derive(Debug)]
-pub struct VethPair<'a> {
+pub struct VethPairConfig<'a> {
     /// End in this connection's namespace.
-    pub local: VethEnd,
+    pub local: VethEndConfig,
     /// End in the namespace [`Self::peer_namespace`].
-    pub peer: VethEnd,
+    pub peer: VethEndConfig,
     /// Network namespace of the peer end.
     pub peer_namespace: BorrowedFd<'a>,
     /// Number of receive queues, and of transmit queues, of each end.
@@ -34,7 +34,7 @@ pub struct VethPair<'a> {
 
 impl Netlink {
     /// Creates a veth pair; both ends are down at first.
-    pub fn create_veth(&mut self, pair: &VethPair<'_>) -> Result<(), NetlinkError> {
+    pub fn create_veth(&mut self, pair: &VethPairConfig<'_>) -> Result<(), NetlinkError> {
         let mut peer = link_message(&pair.peer, pair.queues);
         peer.attributes.push(LinkAttribute::NetNsFd(pair.peer_namespace.as_raw_fd()));
         let mut local = link_message(&pair.local, pair.queues);
@@ -47,7 +47,7 @@ impl Netlink {
     }
 }
 
-fn link_message(end: &VethEnd, queues: u32) -> LinkMessage {
+fn link_message(end: &VethEndConfig, queues: u32) -> LinkMessage {
     let mut message = LinkMessage::default();
     message.attributes = vec![
         LinkAttribute::IfName(end.name.clone()),

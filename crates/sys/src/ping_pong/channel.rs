@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::ChannelEnds;
+use super::ReadAndWriteEnds;
 use crate::descriptor::{check, check_new};
 
 /// Mechanism that passes the turn.
@@ -84,16 +84,16 @@ impl Drop for SharedPage {
 
 /// Channel of both sides; each side writes to the pair that the other reads.
 #[derive(Debug)]
-pub(super) struct Channel {
+pub(super) struct HandoffChannel {
     mechanism: HandoffMechanism,
     page: SharedPage,
     /// True if both sides are threads of one process.
     private: bool,
     /// Pairs of the forward and the backward direction.
-    pairs: Option<[ChannelEnds; 2]>,
+    pairs: Option<[ReadAndWriteEnds; 2]>,
 }
 
-impl Channel {
+impl HandoffChannel {
     pub(super) fn open(mechanism: HandoffMechanism, private: bool) -> io::Result<Self> {
         let pairs = match mechanism {
             HandoffMechanism::Yield | HandoffMechanism::Futex => None,
@@ -262,7 +262,7 @@ fn yield_core() {
 }
 
 /// Returns the read end and the write end of a new pipe.
-fn pipe_ends() -> io::Result<ChannelEnds> {
+fn pipe_ends() -> io::Result<ReadAndWriteEnds> {
     let mut ends = [0; 2];
     // SAFETY: room for two descriptors, which are new and without another owner.
     unsafe {
@@ -272,7 +272,7 @@ fn pipe_ends() -> io::Result<ChannelEnds> {
 }
 
 /// Returns two descriptors of a new eventfd.
-fn eventfd_ends() -> io::Result<ChannelEnds> {
+fn eventfd_ends() -> io::Result<ReadAndWriteEnds> {
     // SAFETY: numbers in, a new descriptor out, owned from here on.
     let event = unsafe { check_new(libc::eventfd(0, libc::EFD_CLOEXEC)) }?;
     Ok((event.try_clone()?, event))

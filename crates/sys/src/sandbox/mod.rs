@@ -12,5 +12,5 @@ mod user;
 
 pub use files::{LandlockStatus, confine_files};
 pub use privileges::{keep_capabilities, no_new_privileges};
-pub use system_calls::{FilterError, FilterScope, filter_system_calls};
+pub use system_calls::{SeccompFilterError, SeccompFilterScope, filter_system_calls};
 pub use user::{UserSwitchError, switch_user};

@@ -10,9 +10,9 @@ use seccompiler::{
     SeccompFilter, SeccompRule,
 };
 
-/// Reason why no filter is installed.
+/// Reason why no seccomp filter is installed.
 #[derive(Debug, thiserror::Error)]
-pub enum FilterError {
+pub enum SeccompFilterError {
     /// The filter cannot be built, for example for this CPU architecture.
     #[error(transparent)]
     Build(#[from] BackendError),
@@ -21,9 +21,9 @@ pub enum FilterError {
     Install(#[from] seccompiler::Error),
 }
 
-/// Threads to which a filter applies.
+/// Threads to which a seccomp filter applies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FilterScope {
+pub enum SeccompFilterScope {
     /// All threads of the process, and those that they start.
     Process,
     /// This thread, and those that it starts.
@@ -255,7 +255,7 @@ const NEW_NAMESPACES: u64 = (libc::CLONE_NEWNS
 /// # Errors
 ///
 /// If the kernel has no seccomp, or not for this processor.
-pub fn filter_system_calls(scope: FilterScope) -> Result<(), FilterError> {
+pub fn filter_system_calls(scope: SeccompFilterScope) -> Result<(), SeccompFilterError> {
     let errno = |number: i32| SeccompAction::Errno(number.cast_unsigned());
     let (allow, end) = (SeccompAction::Allow, SeccompAction::KillProcess);
     let foreign = FORBIDDEN_CALLS.iter().map(|call| (*call, Vec::new())).collect();
@@ -269,8 +269,8 @@ pub fn filter_system_calls(scope: FilterScope) -> Result<(), FilterError> {
         compile_filter(allowed_calls()?, errno(libc::EPERM), allow)?,
     ] {
         match scope {
-            FilterScope::Process => seccompiler::apply_filter_all_threads(&program)?,
-            FilterScope::Thread => seccompiler::apply_filter(&program)?,
+            SeccompFilterScope::Process => seccompiler::apply_filter_all_threads(&program)?,
+            SeccompFilterScope::Thread => seccompiler::apply_filter(&program)?,
         }
     }
     Ok(())
@@ -327,7 +327,7 @@ mod tests {
     #[test]
     fn a_thread_can_do_its_work_and_nothing_else() {
         std::thread::spawn(|| {
-            filter_system_calls(FilterScope::Thread).unwrap();
+            filter_system_calls(SeccompFilterScope::Thread).unwrap();
             let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
             socket.send_to(b"x", socket.local_addr().unwrap()).unwrap();
             std::fs::read("/proc/self/status").unwrap();

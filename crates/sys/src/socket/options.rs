@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use libc::{IPPROTO_IP, IPPROTO_IPV6, SOL_SOCKET, c_int};
 
-use super::Socket;
+use super::DatagramSocket;
 use crate::descriptor::{get_option, set_option};
 
-impl Socket {
+impl DatagramSocket {
     /// Sets the traffic class of sent datagrams: DSCP in the upper six bits, ECN in the lower two
     /// (`IP_TOS`, `IPV6_TCLASS`). Of `local` only the IP version matters.
     pub fn set_traffic_class(&self, local: SocketAddr, class: u8) -> io::Result<()> {

@@ -12,7 +12,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
 use crate::descriptor::check;
-use crate::socket::Socket;
+use crate::socket::DatagramSocket;
 
 pub use child_socket::{SocketToChild, inherited_socket};
 pub use responder::{UnixResponder, UnixResponderError, make_directory};
@@ -44,7 +44,7 @@ fn address_of(path: &Path) -> io::Result<(libc::sockaddr_un, libc::socklen_t)> {
 /// Of connect(2): `WouldBlock` if the queue of a stopped listener is full.
 pub fn connect_without_waiting(path: &Path) -> io::Result<UnixStream> {
     let (address, length) = address_of(path)?;
-    let socket = Socket::open(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_NONBLOCK, 0)?;
+    let socket = DatagramSocket::open(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_NONBLOCK, 0)?;
     // SAFETY: an open descriptor; the address and its length, alive for the call.
     check(unsafe {
         libc::connect(socket.as_fd().as_raw_fd(), (&raw const address).cast(), length)
@@ -63,7 +63,7 @@ pub fn connect_without_waiting(path: &Path) -> io::Result<UnixStream> {
 /// Of bind(2): `AddrInUse` if the path exists.
 fn listen(path: &Path, mode: u32) -> io::Result<UnixListener> {
     let (address, length) = address_of(path)?;
-    let socket = Socket::open(libc::AF_UNIX, libc::SOCK_STREAM, 0)?;
+    let socket = DatagramSocket::open(libc::AF_UNIX, libc::SOCK_STREAM, 0)?;
     let descriptor = socket.as_fd().as_raw_fd();
     // SAFETY: an open descriptor and a number.
     check(unsafe { libc::fchmod(descriptor, mode) })?;

@@ -7,8 +7,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use super::management::ManagementHeader;
 use super::tlv::Tlvs;
 use super::{
-    HEADER_LEN, Header, MessageType, ParsedHeader, PortIdentity, PortIdentityLayout, PtpTimestamp,
-    TimestampLayout,
+    HEADER_LEN, Header, MessageType, PortIdentity, PortIdentityLayout, PtpHeaderAndRest,
+    PtpTimestamp, TimestampLayout,
 };
 use crate::ParseError;
 
@@ -333,7 +333,7 @@ impl<'a> Message<'a> {
     /// two bytes ([`super::IPV6_PADDING_LEN`]), over Ethernet any padding of a short frame. The
     /// suffix is not parsed.
     pub fn parse(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), ParseError> {
-        let ParsedHeader { header, kind, rest, trailer } = Header::parse(bytes)?;
+        let PtpHeaderAndRest { header, kind, rest, trailer } = Header::parse(bytes)?;
         let (body, suffix) = PtpMessageBody::parse(kind, rest)?;
         Ok((Self { header, body, suffix }, trailer))
     }

@@ -88,7 +88,7 @@ pub const UNICAST_LEN_MAX: usize = HEAD_LEN + 8;
 
 /// TLV of unicast negotiation between client and master (clause 16.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum UnicastNegotiation {
+pub enum UnicastNegotiationTlv {
     /// Request of a client for unicast messages.
     Request {
         /// Type of the requested messages.
@@ -152,7 +152,7 @@ fn message_type(bits: u8) -> Result<MessageType, ParseError> {
     MessageType::from_bits(bits >> 4).ok_or(ParseError::Length)
 }
 
-impl UnicastNegotiation {
+impl UnicastNegotiationTlv {
     /// Parses a unicast negotiation TLV; `None` if the TLV is of another type. A value of the wrong
     /// length or a reserved message type is [`ParseError::Length`].
     #[must_use]
@@ -226,17 +226,17 @@ mod tests {
         let (tlv, rest) = Tlv::parse(&request).unwrap();
         assert!(rest.is_empty());
         let kind = MessageType::Announce;
-        let requested = UnicastNegotiation::Request { kind, log_interval: -1, duration_s: 300 };
-        assert_eq!(UnicastNegotiation::from_tlv(&tlv), Some(Ok(requested)));
+        let requested = UnicastNegotiationTlv::Request { kind, log_interval: -1, duration_s: 300 };
+        assert_eq!(UnicastNegotiationTlv::from_tlv(&tlv), Some(Ok(requested)));
         let grant = [0x00, 0x05, 0x00, 0x08, 0x90, 0x01, 0x00, 0x00, 0x00, 0x0a, 0x00, 0x01];
         let (tlv, _) = Tlv::parse(&grant).unwrap();
-        let granted = UnicastNegotiation::Grant {
+        let granted = UnicastNegotiationTlv::Grant {
             kind: MessageType::DelayResp,
             log_interval: 1,
             duration_s: 10,
             renewal_invited: true,
         };
-        assert_eq!(UnicastNegotiation::from_tlv(&tlv), Some(Ok(granted)));
+        assert_eq!(UnicastNegotiationTlv::from_tlv(&tlv), Some(Ok(granted)));
     }
 
     #[test]
@@ -247,7 +247,7 @@ mod tests {
         assert_eq!(Tlv::parse(&[0, 4, 0, 1, 0]), Err(ParseError::Length), "an odd length");
     }
 
-    fn any_unicast() -> impl Strategy<Value = UnicastNegotiation> {
+    fn any_unicast() -> impl Strategy<Value = UnicastNegotiationTlv> {
         let kind = || (0..MessageType::ALL.len()).prop_map(|index| MessageType::ALL[index]);
         let ended = || {
             (kind(), any::<(bool, bool)>()).prop_map(
@@ -260,18 +260,15 @@ mod tests {
         };
         prop_oneof![
             (kind(), any::<(i8, u32)>()).prop_map(|(kind, (log_interval, duration_s))| {
-                UnicastNegotiation::Request { kind, log_interval, duration_s }
+                UnicastNegotiationTlv::Request { kind, log_interval, duration_s }
             }),
             (kind(), any::<(i8, u32, bool)>()).prop_map(
-                |(kind, (log_interval, duration_s, renewal_invited))| UnicastNegotiation::Grant {
-                    kind,
-                    log_interval,
-                    duration_s,
-                    renewal_invited
+                |(kind, (log_interval, duration_s, renewal_invited))| {
+                    UnicastNegotiationTlv::Grant { kind, log_interval, duration_s, renewal_invited }
                 }
             ),
-            ended().prop_map(UnicastNegotiation::Cancel),
-            ended().prop_map(UnicastNegotiation::AcknowledgeCancel),
+            ended().prop_map(UnicastNegotiationTlv::Cancel),
+            ended().prop_map(UnicastNegotiationTlv::AcknowledgeCancel),
         ]
     }
 
@@ -284,7 +281,7 @@ mod tests {
                 at += one.emit(&mut bytes[at..]);
             }
             let back: Vec<_> = Tlvs::new(&bytes[..at])
-                .map(|tlv| UnicastNegotiation::from_tlv(&tlv.unwrap()).unwrap().unwrap())
+                .map(|tlv| UnicastNegotiationTlv::from_tlv(&tlv.unwrap()).unwrap().unwrap())
                 .collect();
             prop_assert_eq!(back, all);
         }
@@ -292,7 +289,7 @@ mod tests {
         #[test]
         fn never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
             for tlv in Tlvs::new(&bytes).flatten() {
-                let _ = UnicastNegotiation::from_tlv(&tlv);
+                let _ = UnicastNegotiationTlv::from_tlv(&tlv);
             }
         }
     }

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::Generator;
 use crate::abi::{
-    ClientCounts, GeneratorConfig, INVALID_REASONS, LaneCounts, LaneServerOffsetCounts,
-    RATE_SEGMENTS_MAX, RateSegment, RawHistogram,
+    ClientCounts, INVALID_REASONS, LaneCounts, LaneServerOffsetCounts, RATE_SEGMENTS_MAX,
+    RateSegment, RawGeneratorConfig, RawHistogram,
 };
 
 /// Counts of a generator, read while lanes may be sending; the fields are read one after another,
@@ -43,7 +43,9 @@ impl Generator {
     /// Closes the intervals before interval `number`. A program that is running may still finish a
     /// write to one of them.
     pub fn set_first_interval(&self, number: u64) {
-        self.config.atomic(0, offset_of!(GeneratorConfig, first_interval)).store(number, Relaxed);
+        self.config
+            .atomic(0, offset_of!(RawGeneratorConfig, first_interval))
+            .store(number, Relaxed);
     }
 
     /// Returns the number of sets of interval counts of each CPU.

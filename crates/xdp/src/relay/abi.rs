@@ -32,10 +32,11 @@ pub(super) struct RawRelayConfig {
     pub(super) children: u32,
 }
 
-/// `struct relay_source_key`: prefix of source addresses of a group.
+/// `struct relay_source_key`: prefix of source addresses of a group, key of a
+/// longest-prefix-match map.
 #[derive(Clone, Copy, IntoBytes, Immutable)]
 #[repr(C)]
-pub(super) struct RelaySourceKey {
+pub(super) struct RelaySourcePrefixKey {
     pub(super) length: u32,
     pub(super) group: u32,
     pub(super) address: [u8; 16],
@@ -44,7 +45,7 @@ pub(super) struct RelaySourceKey {
 /// `struct relay_endpoint_key`: destination address and port of a child of a group.
 #[derive(Clone, Copy, IntoBytes, Immutable)]
 #[repr(C)]
-pub(super) struct RawEndpointKey {
+pub(super) struct RelayChildEndpointKey {
     pub(super) group: u32,
     pub(super) port: [u8; 2],
     pub(super) reserved: u16,
@@ -162,8 +163,8 @@ pub(super) struct RawChildCounts {
 
 const _: () = {
     assert!(size_of::<RawRelayConfig>() == 8);
-    assert!(size_of::<RelaySourceKey>() == 24);
-    assert!(size_of::<RawEndpointKey>() == 24);
+    assert!(size_of::<RelaySourcePrefixKey>() == 24);
+    assert!(size_of::<RelayChildEndpointKey>() == 24);
     assert!(size_of::<InterfaceEntry>() == 8);
     assert!(size_of::<GroupEntry>() == 128);
     assert!(size_of::<FanOutRateState>() == 128);

@@ -181,12 +181,12 @@ impl GroupState {
 /// Theoretical arrival times (GCRA) of each group and of all copies, in ns of the monotonic clock.
 /// BPF programs update them concurrently, so changes require compare-and-exchange.
 #[derive(Clone)]
-pub struct RelayRateState {
+pub struct RelayTheoreticalArrivalTimes {
     groups: Arc<MappedArrayMap<GroupEntry>>,
     fan_out: Arc<MappedArrayMap<FanOutRateState>>,
 }
 
-impl RelayRateState {
+impl RelayTheoreticalArrivalTimes {
     pub(super) const fn new(
         groups: Arc<MappedArrayMap<GroupEntry>>,
         fan_out: Arc<MappedArrayMap<FanOutRateState>>,
@@ -209,7 +209,7 @@ impl RelayRateState {
     }
 }
 
-impl fmt::Debug for RelayRateState {
+impl fmt::Debug for RelayTheoreticalArrivalTimes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RelayRateState").finish_non_exhaustive()
     }

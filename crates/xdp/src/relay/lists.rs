@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use libbpf_rs::{ErrorKind, MapCore, MapFlags};
 use zerocopy::IntoBytes;
 
-use super::abi::{PORTS_OF_WORD, RawEndpointKey, RelaySourceKey, SOURCE_ALLOWED};
+use super::abi::{PORTS_OF_WORD, RelayChildEndpointKey, RelaySourcePrefixKey, SOURCE_ALLOWED};
 use super::child::to_padded_bytes;
 use super::group::{GroupState, RoleBitsByPrefix};
 use super::{RelayChild, RelayPrograms};
@@ -174,17 +174,17 @@ impl RelayPrograms {
     }
 }
 
-fn source_key(group: u32, (address, length): (IpAddr, u8)) -> RelaySourceKey {
-    RelaySourceKey {
+fn source_key(group: u32, (address, length): (IpAddr, u8)) -> RelaySourcePrefixKey {
+    RelaySourcePrefixKey {
         length: u32::BITS + u32::from(length),
         group,
         address: to_padded_bytes(address),
     }
 }
 
-fn endpoint_key(group: u32, endpoint: SocketAddr) -> RawEndpointKey {
+fn endpoint_key(group: u32, endpoint: SocketAddr) -> RelayChildEndpointKey {
     let (port, address) = (endpoint.port().to_be_bytes(), to_padded_bytes(endpoint.ip()));
-    RawEndpointKey { group, port, reserved: 0, address }
+    RelayChildEndpointKey { group, port, reserved: 0, address }
 }
 
 pub(super) fn map_error(error: &libbpf_rs::Error) -> XdpError {

@@ -45,7 +45,7 @@ pub use counts::{
     RelayChildCounts, RelayCounts, RelayDropReason, RelayGroupCounts, RelayPassedReason,
 };
 pub use error::RelayGroupError;
-pub use group::{RELAY_LENGTH_MAX, RelayGroup, RelayPacketRateLimit, RelayRateState};
+pub use group::{RELAY_LENGTH_MAX, RelayGroup, RelayPacketRateLimit, RelayTheoreticalArrivalTimes};
 
 use group::GroupState;
 use interface_numbers::InterfaceNumbers;
@@ -210,8 +210,8 @@ impl RelayPrograms {
     /// Returns the state of the rate limits, which another engine shares that makes copies for the
     /// same groups.
     #[must_use]
-    pub fn rate_state(&self) -> RelayRateState {
-        RelayRateState::new(Arc::clone(&self.groups), Arc::clone(&self.fan_out))
+    pub fn rate_state(&self) -> RelayTheoreticalArrivalTimes {
+        RelayTheoreticalArrivalTimes::new(Arc::clone(&self.groups), Arc::clone(&self.fan_out))
     }
 
     /// Returns the reason why the kernel does not report frames dropped by drivers; such copies

@@ -9,7 +9,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::abi::RawHistogram;
 
-pub use sink::{StreamChildCounts, StreamSink, StreamTrial};
+pub use sink::{StreamChildCounts, StreamSink, StreamTrialExpectation};
 pub use source::{StreamFrameTemplate, StreamSource};
 
 /// `STREAM_HEADERS`: length of the Ethernet, IPv4 and UDP headers, in bytes.
@@ -65,7 +65,7 @@ pub struct StreamLane {
 /// `struct stream_expected`: packets that the sink expects in a trial.
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-pub(super) struct RawStreamTrial {
+pub(super) struct RawStreamTrialExpectation {
     pub(super) trial: u32,
     pub(super) children: u32,
     pub(super) lanes: u32,
@@ -101,7 +101,7 @@ pub(super) struct RawStreamDelays {
 const _: () = {
     assert!(size_of::<RawStreamConfig>() == 56);
     assert!(size_of::<StreamLane>() == 128);
-    assert!(size_of::<RawStreamTrial>() == 24);
+    assert!(size_of::<RawStreamTrialExpectation>() == 24);
     assert!(size_of::<RawStreamChildCounts>() == 64);
     assert!(size_of::<RawStreamDelays>() == 2 * size_of::<RawHistogram>());
 };

@@ -3,7 +3,9 @@
 use std::mem::offset_of;
 use std::os::fd::AsFd;
 
-use super::{IN_FLIGHT_PACKETS_MAX, RawStreamChildCounts, RawStreamDelays, RawStreamTrial};
+use super::{
+    IN_FLIGHT_PACKETS_MAX, RawStreamChildCounts, RawStreamDelays, RawStreamTrialExpectation,
+};
 use crate::XdpError;
 use crate::abi::RawHistogram;
 use crate::attach::{AttachMode, Attachment, Interface};
@@ -13,9 +15,9 @@ use crate::object::{self, LoadedBpfObject, possible_processors};
 const NAME: &str = "stream_sink";
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/stream_sink.o"));
 
-/// Packets that the sink expects in a trial.
+/// Expectation of the sink for a trial: the packets to count.
 #[derive(Clone, Copy, Debug)]
-pub struct StreamTrial {
+pub struct StreamTrialExpectation {
     /// Number of the trial; packets of other trials are dropped.
     pub number: u32,
     /// Number of lanes of the source; packets of higher lanes are dropped.
@@ -39,7 +41,7 @@ pub struct StreamChildCounts {
     pub bytes: u64,
     /// Packets whose number was not above the highest before it on the same CPU.
     pub disordered: u64,
-    /// Packets of another length than [`StreamTrial::payload_len`], part of `packets`.
+    /// Packets of another length than [`StreamTrialExpectation::payload_len`], part of `packets`.
     pub damaged: u64,
     sum: u64,
     squares: u64,
@@ -69,7 +71,7 @@ fn square_sum(count: u64) -> u64 {
 
 /// Loaded sink program; it counts on the interfaces to which it is attached.
 pub struct StreamSink {
-    expected: MappedArrayMap<RawStreamTrial>,
+    expected: MappedArrayMap<RawStreamTrialExpectation>,
     counts: MappedArrayMap<RawStreamChildCounts>,
     delays: MappedArrayMap<RawStreamDelays>,
     processors: u32,
@@ -110,10 +112,10 @@ impl StreamSink {
     ///
     /// Panics if the trial has more combinations of a lane and a child than the program was loaded
     /// for.
-    pub fn begin_trial(&self, trial: &StreamTrial) {
+    pub fn begin_trial(&self, trial: &StreamTrialExpectation) {
         let entries = self.processors * trial.lanes * trial.children;
         // Packets of the previous trial still in flight belong to no trial from here on.
-        self.expected.write(0, &RawStreamTrial::default());
+        self.expected.write(0, &RawStreamTrialExpectation::default());
         (0..entries).for_each(|entry| self.counts.clear(entry));
         for processor in 0..self.processors {
             self.delays.clear(processor);
@@ -123,7 +125,7 @@ impl StreamSink {
                 self.delays.write_part(processor, min, &u64::MAX);
             }
         }
-        let expected = RawStreamTrial {
+        let expected = RawStreamTrialExpectation {
             trial: trial.number,
             children: trial.children,
             lanes: trial.lanes,
@@ -138,7 +140,7 @@ impl StreamSink {
     /// Returns the counts of the packets received for a child from a lane, over all CPUs.
     #[must_use]
     pub fn child_counts(&self, lane: u32, child: u32) -> StreamChildCounts {
-        let RawStreamTrial { lanes, children, .. } = self.expected.read(0);
+        let RawStreamTrialExpectation { lanes, children, .. } = self.expected.read(0);
         let mut total = StreamChildCounts::default();
         for processor in 0..self.processors {
             let count = self.counts.read((processor * lanes + lane) * children + child);

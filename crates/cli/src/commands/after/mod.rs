@@ -14,8 +14,8 @@ use horolog_launch::{
     Backoff, Condition, ConditionChange, ConditionWaitOptions, ConditionWaitOutcome, Endpoint,
     UdpEndpoint, status_of_error, wait,
 };
-use horolog_record::{AfterDependency, AfterOutcome, AfterResult};
-use horolog_report::{RenderResult, after_line, dependency_name};
+use horolog_record::{AfterDependencyResult, AfterOutcome, AfterResult};
+use horolog_report::{RenderableResult, after_line, dependency_name};
 use horolog_sys::{spawn, undo};
 use horolog_time::Span;
 
@@ -157,7 +157,7 @@ pub(crate) fn run(args: &AfterArgs) -> Result<(), CommandFailure> {
         command: output::command_line(),
         program: program_words,
     };
-    let print_change = |dependency: &AfterDependency, _: ConditionChange| {
+    let print_change = |dependency: &AfterDependencyResult, _: ConditionChange| {
         if !args.quiet {
             output::print_note(&format!("horolog: {}", after_line(dependency)));
         }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use horolog_launch::{
-    BackgroundError, ClaimedJobNumber, JobDescription, JobQueue, JobQueueError, Systemd,
+    BackgroundError, BackgroundJobSpec, ClaimedJobNumber, JobQueue, JobQueueError, Systemd,
     SystemdError, TimescaleInstant, TransientTimer, start_background,
 };
 use horolog_sys::alarm_clock::SleepClock;
@@ -127,10 +127,15 @@ fn start_job_process(
     directory: &Path,
 ) -> Result<(), CommandFailure> {
     let every = args.recurrence.every.map(|every| every.as_nanos());
-    let description = JobDescription {
+    let description = BackgroundJobSpec {
         first: first.to_string(),
         every_ns: every.map(|every| u64::try_from(every).unwrap_or(u64::MAX)),
-        programs: args.programs.programs().iter().map(horolog_launch::Program::to_words).collect(),
+        programs: args
+            .programs
+            .programs()
+            .iter()
+            .map(horolog_launch::ProgramSpec::to_words)
+            .collect(),
         directory: directory.display().to_string(),
     };
     let arguments_of_claim =

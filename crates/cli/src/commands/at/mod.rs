@@ -15,11 +15,11 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use horolog_launch::{
-    JobQueue, Program, TimedRunOptions, TimedRunOutcome, TimescaleInstant, await_go_ahead,
+    JobQueue, ProgramSpec, TimedRunOptions, TimedRunOutcome, TimescaleInstant, await_go_ahead,
     run_timed,
 };
 use horolog_record::{AtOutcome, Finding};
-use horolog_report::RenderResult;
+use horolog_report::RenderableResult;
 use horolog_sys::undo::{self, UndoGuard};
 
 use crate::failure::CommandFailure;
@@ -119,11 +119,11 @@ struct ScheduledProgramArgs {
 }
 
 impl ScheduledProgramArgs {
-    fn programs(&self) -> Vec<Program> {
+    fn programs(&self) -> Vec<ProgramSpec> {
         if self.program.is_empty() {
-            return self.lines.iter().cloned().map(Program::ShellLine).collect();
+            return self.lines.iter().cloned().map(ProgramSpec::ShellLine).collect();
         }
-        vec![Program::Argv(self.program.clone())]
+        vec![ProgramSpec::Argv(self.program.clone())]
     }
 }
 

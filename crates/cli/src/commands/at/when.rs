@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use horolog_launch::notation::{
-    InstantResolveError, PresentTime, TimeNotation, TimeNotationError, Zone,
+    InstantResolveError, PresentTime, TimeNotation, TimeNotationError, ZoneOrTimescale,
 };
 use horolog_launch::{InstantTimescale, TimescaleInstant};
 use horolog_sys::adjtimex::kernel_clock;
@@ -99,9 +99,9 @@ impl StartTimeArgs {
         every: Option<Duration>,
     ) -> Result<TimescaleInstant, CommandFailure> {
         let zone = match (self.utc, self.tai) {
-            (true, _) => Zone::Utc,
-            (_, true) => Zone::Tai,
-            _ => Zone::Local,
+            (true, _) => ZoneOrTimescale::Utc,
+            (_, true) => ZoneOrTimescale::Tai,
+            _ => ZoneOrTimescale::Local,
         };
         let text = self.when.join(" ");
         if let (true, Some(every)) = (text.trim().is_empty(), every) {

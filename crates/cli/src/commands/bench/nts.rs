@@ -19,10 +19,10 @@ use horolog_load::ramp::Ramp;
 use horolog_load::{LoadError, LoadOptions, LoadProcedure, LoadRun};
 use horolog_record::{
     BENCH_NTS_SCHEMA, BenchNtsResult, CapacitySearchGoal, Finding, FindingCode, Host,
-    LoadEngineKind, LoadResult, NtsCapacity, SearchEndReason, Severity, rfc3339_now,
+    LoadEngineKind, LoadResult, NtsMixCapacity, SearchEndReason, Severity, rfc3339_now,
 };
 use horolog_report::units;
-use horolog_stats::{LossGoal, SearchConfig};
+use horolog_stats::{GoalLossRatio, SearchConfig};
 use horolog_sys::private_file;
 use zeroize::Zeroizing;
 
@@ -164,9 +164,9 @@ fn default_thread_counts(cores: usize) -> Vec<usize> {
 }
 
 /// Returns the findings on the whole benchmark.
-fn findings(capacities: &[NtsCapacity], cores: usize) -> Vec<Finding> {
+fn findings(capacities: &[NtsMixCapacity], cores: usize) -> Vec<Finding> {
     let shared_cores = capacities.iter().any(|one| one.threads + one.load.threads > cores);
-    let is_limit = |one: &NtsCapacity| {
+    let is_limit = |one: &NtsMixCapacity| {
         one.load.search.as_ref().is_some_and(|search| search.end == SearchEndReason::GeneratorLimit)
     };
     let finding = |code, message: String, advice: &str| Finding {
@@ -221,7 +221,7 @@ impl<'a> NtsBench<'a> {
 
     /// Measures the capacity of a server with `threads` threads while `share` percent of the
     /// requests are authenticated, and then its CPU time per reply near that capacity.
-    fn measure(&self, threads: usize, share: u8) -> Result<NtsCapacity, CommandFailure> {
+    fn measure(&self, threads: usize, share: u8) -> Result<NtsMixCapacity, CommandFailure> {
         let server = self.start_server(threads)?;
         let plural = if threads == 1 { "" } else { "s" };
         let label = format!("{threads} thread{plural}, {share}% authenticated");
@@ -239,7 +239,7 @@ impl<'a> NtsBench<'a> {
             let rate = units::human_rate(search.rate);
             output::print_note(&format!("horolog: {label}: {rate}{cost}"));
         }
-        Ok(NtsCapacity {
+        Ok(NtsMixCapacity {
             threads,
             authenticated_percent: share,
             server_command: server.command,
@@ -327,7 +327,7 @@ fn read_master_secret(path: &Path) -> Result<CookieMasterSecret, CommandFailure>
 
 /// Returns a search whose trials take about `time` in total.
 fn search_job(time: Duration) -> Result<LoadProcedure, CommandFailure> {
-    let goal = LossGoal::new(LOSS_RATIO_MAX).map_err(CommandFailure::usage)?;
+    let goal = GoalLossRatio::new(LOSS_RATIO_MAX).map_err(CommandFailure::usage)?;
     let mut config = SearchConfig::new(goal, 1e3, 20e6);
     // With final trials of 1 s, the default, a search sends for about 10 s.
     output::scale_search(&mut config, time / 10);

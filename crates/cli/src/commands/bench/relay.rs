@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use horolog_record::{
     BENCH_RELAY_SCHEMA, BenchRelayResult, Distribution, Host, NoRelayBaseline,
-    RelayConfigurationResult, RelayEngine, rfc3339_now,
+    RelayConfigurationResult, RelayEngineKind, rfc3339_now,
 };
 use horolog_report::units;
 use horolog_stats::{Recorder, SearchConfig};
@@ -113,11 +113,11 @@ enum BenchRelayEngineArg {
 }
 
 impl BenchRelayEngineArg {
-    const fn engine(self) -> RelayEngine {
+    const fn engine(self) -> RelayEngineKind {
         match self {
-            Self::Send => RelayEngine::Send,
-            Self::Sendmmsg => RelayEngine::Sendmmsg,
-            Self::Xdp => RelayEngine::Xdp,
+            Self::Send => RelayEngineKind::Send,
+            Self::Sendmmsg => RelayEngineKind::Sendmmsg,
+            Self::Xdp => RelayEngineKind::Xdp,
         }
     }
 }
@@ -166,7 +166,7 @@ struct CopyDelays {
 struct RelayBench<'a> {
     args: &'a BenchRelayArgs,
     config: SearchConfig,
-    engines: Vec<RelayEngine>,
+    engines: Vec<RelayEngineKind>,
     testbed: RelayTestbed,
     /// Number of searches started.
     searches: usize,
@@ -311,10 +311,10 @@ impl<'a> RelayBench<'a> {
         &self,
         size_bytes: usize,
         children: usize,
-        engine: RelayEngine,
+        engine: RelayEngineKind,
     ) -> RelayConfigurationResult {
         let source_threads =
-            if engine == RelayEngine::Xdp { self.testbed.source_cores.len() } else { 1 };
+            if engine == RelayEngineKind::Xdp { self.testbed.source_cores.len() } else { 1 };
         RelayConfigurationResult {
             size_bytes,
             children,
@@ -338,7 +338,7 @@ impl<'a> RelayBench<'a> {
         cell: &mut RelayConfigurationResult,
         delays: &mut CopyDelays,
     ) -> Result<(), CommandFailure> {
-        let is_socket_engine = cell.engine != RelayEngine::Xdp;
+        let is_socket_engine = cell.engine != RelayEngineKind::Xdp;
         let relay_spec = RelaySpec {
             host: self.testbed.relay_host(),
             engine: cell.engine,

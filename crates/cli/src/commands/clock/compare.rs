@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 use horolog_probe::clocks::{
-    COUNT_MAX, ClockCompareOptions, ClockComparison, ClockName, ClockOpenError,
+    COUNT_MAX, ClockCompareOptions, ClockCompareRun, ClockName, ClockOpenError,
 };
 use horolog_record::ClockCompareResult;
 
@@ -82,7 +82,7 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
 
 impl ClockReadingArgs {
     /// Opens the clocks for a comparison that lasts `time`.
-    pub(super) fn open(&self, time: Duration) -> Result<ClockComparison, CommandFailure> {
+    pub(super) fn open(&self, time: Duration) -> Result<ClockCompareRun, CommandFailure> {
         let count = time.as_nanos() / self.interval.as_nanos();
         let count = u64::try_from(count).unwrap_or(u64::MAX).saturating_add(1);
         let clocks = &self.clocks;
@@ -93,7 +93,7 @@ impl ClockReadingArgs {
             count,
             command: output::command_line(),
         };
-        Ok(ClockComparison::open(options)?)
+        Ok(ClockCompareRun::open(options)?)
     }
 }
 

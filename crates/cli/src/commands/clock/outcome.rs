@@ -9,8 +9,8 @@ use horolog_discipline::simulation::{
 };
 use horolog_record::{
     AllanDeviation, CLOCK_SCHEMA, ClockErrorRange, ClockSimulateResult, DisciplineMethod,
-    DisciplineResult, Finding, FindingCode, Host, OscillatorNoise, PulseConditions, PulseOutage,
-    PulseOutcomeCounts, Severity,
+    DisciplineResult, Finding, FindingCode, Host, OscillatorNoise, PulseOutageResult,
+    PulseOutcomeCounts, Severity, SimulatedPulseConditions,
 };
 
 /// Maximum number of intervals of the recorded error series: as many as a plot can resolve.
@@ -40,7 +40,7 @@ pub(super) fn simulation_record(
         seed: settings.seed,
         duration_s: outcome.samples.len() as u64,
         oscillator: oscillator_record(&settings.oscillator),
-        conditions: PulseConditions {
+        conditions: SimulatedPulseConditions {
             pulse_noise_ns: settings.pulse_noise_ns,
             quantisation_ns: settings.quantisation_ns,
             latency_ns: latency.constant_ns,
@@ -97,7 +97,7 @@ fn discipline_result(
         deviation: point.deviation * 1e-9,
         terms: point.terms as u64,
     });
-    let outage = |outage: ReceiverOutageOutcome| PulseOutage {
+    let outage = |outage: ReceiverOutageOutcome| PulseOutageResult {
         begin_s: outage.period.begin_s,
         length_s: outage.period.length_s,
         error_max_ns: outage.error_max_ns.unsigned_abs(),

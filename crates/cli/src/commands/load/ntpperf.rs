@@ -18,7 +18,7 @@ use horolog_load::ramp::Ramp;
 use horolog_load::target::{RouteHints, TargetName};
 use horolog_load::{LoadObserver, LoadOptions, LoadProcedure, LoadRun};
 use horolog_record::{Finding, FindingCode, LoadResult, RequestSpacing, Severity, Trial};
-use horolog_report::table::{NtpperfColumnGroup, NtpperfTable};
+use horolog_report::table::{NtpperfColumnGroup, NtpperfTableOptions};
 use horolog_sys::netlink::Prefix;
 use horolog_time::Span;
 use horolog_wire::ethernet::MacAddress;
@@ -213,13 +213,13 @@ impl NtpperfArgs {
         Some(ServerOffsetOptions { correction, mean_of_server, hardware })
     }
 
-    fn table(&self) -> NtpperfTable {
+    fn table(&self) -> NtpperfTableOptions {
         let panel = match self.offset_options() {
             Some(_) => Some(NtpperfColumnGroup::Offset),
             None if self.delay.is_some() => None,
             None => Some(NtpperfColumnGroup::ResponseTime),
         };
-        NtpperfTable { ptp: self.ptp_plan().is_some(), panel }
+        NtpperfTableOptions { ptp: self.ptp_plan().is_some(), panel }
     }
 
     fn spacing(&self) -> RequestSpacing {
@@ -256,7 +256,7 @@ impl NtpperfArgs {
 /// Observer that prints a row at the end of each trial, and ends the run at a rate that could not
 /// be sent.
 struct NtpperfTrialPrinter {
-    table: NtpperfTable,
+    table: NtpperfTableOptions,
     progress: ProgressLine,
     /// Duration of each rate, in seconds.
     duration_s: f64,

@@ -14,7 +14,7 @@ use horolog_load::nts_ke::{
 };
 use horolog_load::target::TargetName;
 use horolog_record::{LivePartSummary, LiveSnapshot, NtsKeTrial};
-use horolog_report::{RenderResult as _, table};
+use horolog_report::{RenderableResult as _, table};
 use horolog_stats::SearchConfig;
 
 use super::SearchArg;

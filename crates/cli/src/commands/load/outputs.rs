@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use horolog_report::RenderResult;
+use horolog_report::RenderableResult;
 use serde::Serialize;
 
 use super::profile::LoadRowKind;
@@ -85,7 +85,7 @@ impl LoadOutputs {
     }
 
     /// Writes all files, stores the result, and returns the first error of the files.
-    pub(super) fn write<R: Serialize + RenderResult>(
+    pub(super) fn write<R: Serialize + RenderableResult>(
         self,
         result: &R,
     ) -> Result<(), CommandFailure> {

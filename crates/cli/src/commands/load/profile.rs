@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 use horolog_load::load_profile::LoadProfile;
-use horolog_load::{LoadProcedure, OverloadTest, profile_file};
+use horolog_load::{LoadProcedure, OverloadTestOptions, profile_file};
 
 use crate::failure::CommandFailure;
 use crate::values;
@@ -71,9 +71,9 @@ impl LoadProfileArgs {
         &self,
         time: Option<Duration>,
         is_search: bool,
-    ) -> Option<OverloadTest> {
-        let defaults = OverloadTest::default();
-        Some(OverloadTest {
+    ) -> Option<OverloadTestOptions> {
+        let defaults = OverloadTestOptions::default();
+        Some(OverloadTestOptions {
             factor: self.overload?,
             // In a search, -t is the duration of its full-length trials.
             time: time.filter(|_| !is_search).unwrap_or(defaults.time),

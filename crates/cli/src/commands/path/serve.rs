@@ -10,7 +10,7 @@ use clap::Args;
 use horolog_probe::path::serve::stamp::{self, StampOptions};
 use horolog_probe::path::serve::udp::{self, UdpListenOptions};
 use horolog_probe::path::serve::{FarEndListenError, RunningFarEnd};
-use horolog_probe::path::tcp::{self, TcpFarEnd, TcpFarEndLimits, TcpFarEndSettings};
+use horolog_probe::path::tcp::{self, RunningTcpFarEnd, TcpFarEndLimits, TcpFarEndSettings};
 use horolog_report::units::full_count;
 use horolog_sys::listen::WildcardAddresses;
 use horolog_sys::netlink::Prefix;
@@ -138,7 +138,7 @@ impl PathServeArgs {
         Ok(far_end)
     }
 
-    fn start_tcp(&self) -> Result<Vec<TcpFarEnd>, CommandFailure> {
+    fn start_tcp(&self) -> Result<Vec<RunningTcpFarEnd>, CommandFailure> {
         let defaults = TcpFarEndLimits::default();
         let limits = TcpFarEndLimits {
             connections: self.tcp_connections,

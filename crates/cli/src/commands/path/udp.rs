@@ -8,8 +8,8 @@ use clap::{Args, ValueEnum};
 use horolog_io::target::{AddressFamily, TargetName};
 use horolog_probe::path::PathRowObserver;
 use horolog_probe::path::udp::{
-    LoadDestination, PathUdpOptions, PathUdpRun, REPLY_TIMEOUT, TABLE_4, UdpPathError, UdpRowPlan,
-    WARM_UP,
+    LoadAddressingMode, PathUdpOptions, PathUdpRun, REPLY_TIMEOUT, TABLE_4, UdpPathError,
+    UdpRowPlan, WARM_UP,
 };
 use horolog_record::PathUdpResult;
 use horolog_wire::{path_probe, stamp};
@@ -197,8 +197,8 @@ impl PathUdpArgs {
             timeout: self.timeout.unwrap_or(REPLY_TIMEOUT),
             flows: self.flows,
             load_destination: self.load_destination.map(|kind| match kind {
-                LoadDestinationArg::Unicast => LoadDestination::Unicast,
-                LoadDestinationArg::Broadcast => LoadDestination::Broadcast,
+                LoadDestinationArg::Unicast => LoadAddressingMode::Unicast,
+                LoadDestinationArg::Broadcast => LoadAddressingMode::Broadcast,
             }),
             load_length: self.load_length,
             dscp: self.dscp,

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use horolog_server::{PlausibilityConfig, PlausibilityRules, SourceConfig, SourceSpec};
+use horolog_server::{PlausibilityConfig, PlausibilityRuleParameters, SourceConfig, SourceSpec};
 use horolog_time::{NS_PER_S, Timestamp, Utc};
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -36,7 +36,7 @@ pub(crate) struct ServeTimeSourceArgs {
     #[arg(long, value_name = "DATE", value_parser = instant)]
     plausible_from: Option<Timestamp<Utc>>,
     /// Years after --plausible-from in which a time is plausible, 1 to 100.
-    #[arg(long, value_name = "N", default_value_t = PlausibilityRules::DEFAULT_VALIDITY_YEARS,
+    #[arg(long, value_name = "N", default_value_t = PlausibilityRuleParameters::DEFAULT_VALIDITY_YEARS,
           value_parser = clap::value_parser!(u16).range(1..=100))]
     plausible_years: u16,
     /// File in which a confirmed time is saved every hour and at the end, to detect at the next
@@ -77,7 +77,7 @@ impl ServeTimeSourceArgs {
         let default_path = || state_directory().map(|path| PathBuf::from(path).join("saved-time"));
         PlausibilityConfig {
             build: self.plausible_from.unwrap_or(BUILD_DATE),
-            reach: PlausibilityRules::span_of_years(self.plausible_years),
+            reach: PlausibilityRuleParameters::span_of_years(self.plausible_years),
             saved_time: self.saved_time.clone().or_else(default_path),
         }
     }

@@ -39,7 +39,7 @@ fn ethernet(source: MacAddress, destination: MacAddress, ether_type: u16) -> Vec
 }
 
 /// Whether a frame of this type is kept, where each has to have zeros only in its sampled words.
-fn keeps(conversation: &Conversation, packet_type: u32, frame: &[u8]) -> bool {
+fn keeps(conversation: &RemoteEndSelection, packet_type: u32, frame: &[u8]) -> bool {
     run_for(&conversation.program(&SAMPLE, true), frame, packet_type) == KEEP
 }
 
@@ -49,7 +49,7 @@ fn both_directions_of_one_port_pass() {
         ("10.0.0.1:5000", "192.0.2.1:123", "192.0.2.3:123"),
         ("[fd00::1]:5000", "[2001:db8::1]:123", "[2001:db8::3]:123"),
     ] {
-        let conversation = Conversation::with_udp_remote(server.parse().unwrap());
+        let conversation = RemoteEndSelection::with_udp_remote(server.parse().unwrap());
         let (request, reply) = (udp(host, server, &[0; 48]), udp(server, host, &[0; 48]));
         assert!(keeps(&conversation, PACKET_OUTGOING, &request));
         assert!(!keeps(&conversation, INCOMING, &request), "another host's");
@@ -69,7 +69,7 @@ fn both_directions_of_one_port_pass() {
 #[test]
 fn ports_and_groups_may_differ_by_way() {
     let master = |port| RemoteEnd::Udp(format!("192.0.2.1:{port}").parse().unwrap());
-    let conversation = Conversation {
+    let conversation = RemoteEndSelection {
         from: vec![master(EVENT), master(GENERAL)],
         to: vec![RemoteEnd::Udp("224.0.1.129:319".parse().unwrap())],
     };
@@ -90,7 +90,7 @@ fn ports_and_groups_may_differ_by_way() {
 
 #[test]
 fn frames_without_ip_are_identified_by_their_addresses() {
-    let conversation = Conversation {
+    let conversation = RemoteEndSelection {
         from: vec![RemoteEnd::Ethernet(PTP, MASTER)],
         to: vec![RemoteEnd::Ethernet(PTP, GROUP)],
     };
@@ -114,7 +114,8 @@ fn what_is_no_answer_has_a_sample_of_its_own() {
     let extra = Some(NonReplySamplingRule { reply_kind: 0xc, offset: 4, mask: 8 });
     let udp_end = |text: &str| RemoteEnd::Udp(text.parse().unwrap());
     for (host, master) in [("10.0.0.1:320", "192.0.2.1:320"), ("[fd00::1]:320", "[fd00::2]:320")] {
-        let conversation = Conversation { from: vec![udp_end(master)], to: vec![udp_end(master)] };
+        let conversation =
+            RemoteEndSelection { from: vec![udp_end(master)], to: vec![udp_end(master)] };
         let keeps = |sample: &PacketSamplingRule, kind: u8, words: [u32; 2]| {
             let words = words.map(u32::to_be_bytes).concat();
             let payload = [&[0x10 | kind, 0, 0, 0][..], &words].concat();
@@ -137,7 +138,7 @@ proptest! {
     fn a_sample_has_none_of_the_bits_set(sent: u32, received: u32, ipv4: bool) {
         let (host, server) =
             if ipv4 { ("10.0.0.1:5", "192.0.2.1:9") } else { ("[fd00::1]:5", "[fd00::2]:9") };
-        let conversation = Conversation::with_udp_remote(server.parse().unwrap());
+        let conversation = RemoteEndSelection::with_udp_remote(server.parse().unwrap());
         let mut payload = [0xff; 12];
         payload[4..8].copy_from_slice(&sent.to_be_bytes());
         payload[8..].copy_from_slice(&received.to_be_bytes());

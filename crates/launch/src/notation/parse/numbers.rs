@@ -3,7 +3,7 @@
 
 use jiff::civil::{Date, Time};
 
-use super::{DaySpec, TimeNotationError, TimeNotationParser, TimeOfDay, Zone};
+use super::{DaySpec, TimeNotationError, TimeNotationParser, TimeOfDaySpec, ZoneOrTimescale};
 
 /// Returns true if a word ends in a positive offset from UTC, after a date and time or `utc`.
 pub(super) fn has_offset(word: &str) -> bool {
@@ -54,7 +54,7 @@ impl TimeNotationParser {
     pub(super) fn parse_number(&mut self, word: &str) -> Result<(), TimeNotationError> {
         if let Some(epoch) = word.strip_prefix('@') {
             let ns = parse_epoch_ns(epoch).ok_or_else(|| unknown_word(word))?;
-            return self.set_time(TimeOfDay::Epoch(ns), word);
+            return self.set_time(TimeOfDaySpec::Epoch(ns), word);
         }
         if let Some(offset) = word.strip_prefix("utc") {
             let zone = parse_signed_offset(offset).ok_or_else(|| unknown_word(word))?;
@@ -103,8 +103,8 @@ impl TimeNotationParser {
         };
         match rest {
             "" | "am" | "pm" => {}
-            "z" | "utc" => self.set_zone(Zone::Utc, word)?,
-            "tai" => self.set_zone(Zone::Tai, word)?,
+            "z" | "utc" => self.set_zone(ZoneOrTimescale::Utc, word)?,
+            "tai" => self.set_zone(ZoneOrTimescale::Tai, word)?,
             offset => {
                 let zone = parse_signed_offset(offset).ok_or_else(|| unknown_word(word))?;
                 self.set_zone(zone, word)?;
@@ -118,7 +118,7 @@ impl TimeNotationParser {
         }
         let time = Time::new(hour, minute, second, ns);
         self.set_time(
-            TimeOfDay::Clock(time.map_err(|_| TimeNotationError::InvalidMinute(word.into()))?),
+            TimeOfDaySpec::Clock(time.map_err(|_| TimeNotationError::InvalidMinute(word.into()))?),
             word,
         )
     }
@@ -164,7 +164,7 @@ impl TimeNotationParser {
         let hour = hour_of_day(hour, meridiem.as_deref(), word)?;
         let time = Time::new(hour, minute, 0, 0);
         self.set_time(
-            TimeOfDay::Clock(time.map_err(|_| TimeNotationError::InvalidMinute(word.into()))?),
+            TimeOfDaySpec::Clock(time.map_err(|_| TimeNotationError::InvalidMinute(word.into()))?),
             word,
         )
     }
@@ -216,12 +216,12 @@ fn parse_epoch_ns(text: &str) -> Option<i64> {
     Some(sign * seconds.checked_add(parse_fraction_ns(fraction)?)?)
 }
 
-fn parse_signed_offset(text: &str) -> Option<Zone> {
+fn parse_signed_offset(text: &str) -> Option<ZoneOrTimescale> {
     let (sign, offset) = match text.strip_prefix('-') {
         Some(offset) => (-1, offset),
         None => (1, text.strip_prefix('+')?),
     };
-    parse_offset(offset).map(|seconds| Zone::Offset(sign * seconds))
+    parse_offset(offset).map(|seconds| ZoneOrTimescale::Offset(sign * seconds))
 }
 
 /// Parses four digits, or two of this century.

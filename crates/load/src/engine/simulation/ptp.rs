@@ -3,7 +3,7 @@
 
 use horolog_wire::ptp::message::TIMESTAMP_MESSAGE_LEN;
 use horolog_wire::ptp::monitor::{self, CurrentDataSet, NetSyncMonitorResponse, ParentDataSet};
-use horolog_wire::ptp::tlv::{UNICAST_LEN_MAX, UnicastNegotiation};
+use horolog_wire::ptp::tlv::{UNICAST_LEN_MAX, UnicastNegotiationTlv};
 use horolog_wire::ptp::{
     HEADER_LEN as PTP_HEADER_LEN, Header as PtpHeader, Message, MessageType, PortIdentity,
     PtpFlags, PtpMessageBody, PtpTimestamp,
@@ -68,13 +68,13 @@ pub(super) fn correct_replies(request: &[u8], at: Timestamp<Utc>) -> Vec<Vec<u8>
             vec![message(delay, &monitor_status()), message(sync, &[])]
         }
         (PtpMessageBody::Signaling(_), Some(tlv)) => {
-            let Some(Ok(UnicastNegotiation::Request { kind, log_interval, duration_s })) =
-                UnicastNegotiation::from_tlv(&tlv)
+            let Some(Ok(UnicastNegotiationTlv::Request { kind, log_interval, duration_s })) =
+                UnicastNegotiationTlv::from_tlv(&tlv)
             else {
                 return Vec::new();
             };
             let mut grant = [0; UNICAST_LEN_MAX];
-            let length = UnicastNegotiation::Grant {
+            let length = UnicastNegotiationTlv::Grant {
                 kind,
                 log_interval,
                 duration_s,

@@ -4,7 +4,7 @@
 use std::cell::Cell;
 
 use horolog_stats::search::StopReason;
-use horolog_stats::{LossGoal, Search, SearchConfig, SearchOutcome, SearchStep, TrialOutcome};
+use horolog_stats::{GoalLossRatio, Search, SearchConfig, SearchOutcome, SearchStep, TrialOutcome};
 
 use super::profiles::run;
 use super::*;
@@ -46,7 +46,7 @@ fn stalling(n: u64, reply: Header) -> Vec<(Span, Header)> {
 
 fn search(faults: FaultInjectionPlan, behaviour: ServerBehaviour) -> SearchOutcome {
     let mut scene = SimulatedLane::with_frames(faults, behaviour);
-    let mut config = SearchConfig::new(LossGoal::NDR, 1e3, 1e5);
+    let mut config = SearchConfig::new(GoalLossRatio::NDR, 1e3, 1e5);
     config.initial_duration = STEP;
     config.final_duration = STEP * 2;
     let mut search = Search::new(config).unwrap();

@@ -15,7 +15,7 @@ use crate::engine::packet::frame_plans;
 use crate::engine::{EngineError, ethernet, unavailable_error};
 use crate::plan::RunPlan;
 use crate::ptp::{PtpLoadTransport, PtpRequestKind, PtpRequestOptions, PtpRequestTemplate};
-use crate::request::{FrameTemplate, LaneFrameParameters};
+use crate::request::{LaneFrameParameters, LaneFrameTemplate};
 use crate::schedule;
 use crate::target::FirstLink;
 
@@ -104,7 +104,7 @@ impl RequestFrameTemplate {
             let reason = "simulated clients are missing".to_owned();
             return Err(unavailable_error(Kind::Xdp, reason, "name a source network with -s"));
         };
-        let template = FrameTemplate::new(&match frame.ptp {
+        let template = LaneFrameTemplate::new(&match frame.ptp {
             // The program sets the source port of each lane.
             None => LaneFrameParameters { source_port: 0, ..*frame },
             Some(_) => *frame,

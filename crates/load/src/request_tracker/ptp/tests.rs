@@ -10,7 +10,7 @@ use crate::request_tracker::{LaneCarryOver, TrackerConfig, TrialCounts};
 use crate::token::RequestTokenCodec;
 use crate::verify;
 use horolog_wire::ptp::monitor::{CurrentDataSet, NetSyncMonitorResponse, ParentDataSet};
-use horolog_wire::ptp::tlv::{UNICAST_LEN_MAX, UnicastCancellation, UnicastNegotiation};
+use horolog_wire::ptp::tlv::{UNICAST_LEN_MAX, UnicastCancellation, UnicastNegotiationTlv};
 use horolog_wire::ptp::{Message, MessageType, PtpFlags, PtpMessageBody, PtpTimestamp};
 use proptest::prelude::*;
 use std::net::{IpAddr, Ipv4Addr};
@@ -133,12 +133,16 @@ impl Scene {
     }
 
     fn grant(&mut self, request: &RegisteredRequest, kind: MessageType, duration_s: u32, ms: i64) {
-        let grant =
-            UnicastNegotiation::Grant { kind, log_interval: 0, duration_s, renewal_invited: false };
+        let grant = UnicastNegotiationTlv::Grant {
+            kind,
+            log_interval: 0,
+            duration_s,
+            renewal_invited: false,
+        };
         self.negotiate(request, grant, ms);
     }
 
-    fn negotiate(&mut self, request: &RegisteredRequest, unicast: UnicastNegotiation, ms: i64) {
+    fn negotiate(&mut self, request: &RegisteredRequest, unicast: UnicastNegotiationTlv, ms: i64) {
         let mut suffix = [0; UNICAST_LEN_MAX];
         let length = unicast.emit(&mut suffix);
         // The master numbers its signaling messages by itself.
@@ -264,7 +268,7 @@ fn what_is_taken_back_is_no_answer_and_no_fault() {
     let mut scene = Scene::new(PtpRequestKind::Unicast(contract), 2);
     let requests: Vec<_> = (0..3).map(|ms| scene.register(ms)).collect();
     let cancel = |kind| {
-        UnicastNegotiation::Cancel(UnicastCancellation {
+        UnicastNegotiationTlv::Cancel(UnicastCancellation {
             kind,
             maintain_request: false,
             maintain_grant: false,

@@ -6,8 +6,8 @@ use std::cmp::Reverse;
 use horolog_conditions::finding;
 use horolog_record::{
     Finding, FindingCode, HostAllResult, HostInterruptResult, HostMeasurementKind,
-    HostMeasurementOutcome, HostMeasurementState, HostTimerResult, HostVerdict, OsNoise,
-    RankedFinding, Severity,
+    HostMeasurementOutcome, HostMeasurementState, HostTimerResult, HostVerdict, OsNoise, Severity,
+    WorstFinding,
 };
 
 use crate::host::figures::format_time;
@@ -181,17 +181,17 @@ fn all_findings(result: &HostAllResult) -> Vec<(Option<HostMeasurementKind>, &Fi
 /// Returns the [`WORST_FINDINGS_MAX`] worst findings, by severity and then in the order of
 /// [`all_findings`]. Findings with equal code, severity and advice are reported once, with a count
 /// of the others.
-fn worst_findings(result: &HostAllResult) -> Vec<RankedFinding> {
-    let mut worst: Vec<RankedFinding> = Vec::new();
+fn worst_findings(result: &HostAllResult) -> Vec<WorstFinding> {
+    let mut worst: Vec<WorstFinding> = Vec::new();
     for (part, finding) in all_findings(result) {
-        let is_same = |one: &&mut RankedFinding| {
+        let is_same = |one: &&mut WorstFinding| {
             let first = &one.finding;
             (first.code, first.severity, &first.advice)
                 == (finding.code, finding.severity, &finding.advice)
         };
         match worst.iter_mut().find(is_same) {
             Some(same) => same.others += 1,
-            None => worst.push(RankedFinding { part, finding: finding.clone(), others: 0 }),
+            None => worst.push(WorstFinding { part, finding: finding.clone(), others: 0 }),
         }
     }
     worst.sort_by_key(|one| Reverse(one.finding.severity));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use horolog_record::CoreMonotonicity;
 use horolog_sys::affinity::{allowed_cores, pin_to_core};
-use horolog_sys::posix_clock::PosixClock;
+use horolog_sys::posix_clock::PosixClockId;
 
 /// Maximum number of compared cores, which all contend for one atomic word.
 const CORES_MAX: usize = 64;
@@ -34,8 +34,8 @@ pub(super) fn compare_cores(time: Duration) -> Option<CoreMonotonicity> {
     }
     // Readings count from 1 s before now, so that they fit beside the core index; one that is
     // earlier counts as 0.
-    let base = PosixClock::MONOTONIC.now_ns().ok()? - 1_000_000_000;
-    let read = || Some(u64::try_from(PosixClock::MONOTONIC.now_ns().ok()? - base).unwrap_or(0));
+    let base = PosixClockId::MONOTONIC.now_ns().ok()? - 1_000_000_000;
+    let read = || Some(u64::try_from(PosixClockId::MONOTONIC.now_ns().ok()? - base).unwrap_or(0));
     let (latest, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
     let per_core: Vec<_> = thread::scope(|scope| {
         let start_reader = |(index, core): (usize, &usize)| {
@@ -95,7 +95,7 @@ mod tests {
     fn a_clock_that_is_behind_on_one_core_is_caught() {
         let (latest, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
         let ahead = |ns: u64| {
-            let read = move || PosixClock::MONOTONIC.now_ns().ok().map(|now| now as u64 + ns);
+            let read = move || PosixClockId::MONOTONIC.now_ns().ok().map(|now| now as u64 + ns);
             let (latest, is_over) = (&latest, &is_over);
             move |index| read_on_core(index, latest, is_over, &read)
         };

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use horolog_record::{PhcFacts, RtcFacts};
 use horolog_sys::phc::PhcDevice;
-use horolog_sys::posix_clock::PosixClock;
+use horolog_sys::posix_clock::PosixClockId;
 
 const NS_PER_S: i64 = 1_000_000_000;
 /// Longest wait for the second of an RTC to change, including its read latency.
@@ -47,7 +47,7 @@ fn read_rtc(path: &Path) -> RtcFacts {
 /// [`SECOND_MAX`].
 fn system_ahead_at_second(read: &dyn Fn() -> Option<i64>) -> Result<(i64, u64), &'static str> {
     const UNREAD: &str = "it cannot be read";
-    let system = || PosixClock::REALTIME.now_ns().map_err(|_| UNREAD);
+    let system = || PosixClockId::REALTIME.now_ns().map_err(|_| UNREAD);
     let begun = Instant::now();
     let first = read().ok_or(UNREAD)?;
     let mut before = system()?;
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn a_clock_that_is_behind_is_found_behind() {
         const BEHIND_NS: i64 = 7_300_000_000;
-        let read = || Some((PosixClock::REALTIME.now_ns().unwrap() - BEHIND_NS) / NS_PER_S);
+        let read = || Some((PosixClockId::REALTIME.now_ns().unwrap() - BEHIND_NS) / NS_PER_S);
         let (ahead, error_bound) = system_ahead_at_second(&read).unwrap();
         assert!((ahead - BEHIND_NS).unsigned_abs() <= error_bound, "{ahead} ± {error_bound}");
     }

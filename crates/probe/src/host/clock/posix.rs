@@ -6,7 +6,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use horolog_record::ClockFacts;
-use horolog_sys::posix_clock::{PosixClock, gettimeofday_ns, time_ns};
+use horolog_sys::posix_clock::{PosixClockId, gettimeofday_ns, time_ns};
 
 use super::tick;
 
@@ -23,7 +23,7 @@ const READING_PAIRS: usize = 16;
 /// Facts of a clock, and the first reading for its rate.
 pub(super) struct ObservedClock {
     facts: ClockFacts,
-    clock: Option<PosixClock>,
+    clock: Option<PosixClockId>,
     first_reading: Option<PosixClockReading>,
 }
 
@@ -42,7 +42,7 @@ type LegacyTimeFunction = (&'static str, fn() -> i64, u64);
 /// Measures cost and step of all clocks, then takes the first readings for their rates.
 pub(super) fn begin_observation(system_call_ns: Option<f64>) -> Vec<ObservedClock> {
     let mut all: Vec<_> =
-        PosixClock::ALL.into_iter().map(|clock| observe_clock(clock, system_call_ns)).collect();
+        PosixClockId::ALL.into_iter().map(|clock| observe_clock(clock, system_call_ns)).collect();
     let older: [LegacyTimeFunction; 2] =
         [("gettimeofday()", gettimeofday_ns, 1_000), ("time()", time_ns, 1_000_000_000)];
     all.extend(older.map(|(name, read, resolution_ns)| {
@@ -66,7 +66,7 @@ pub(super) fn begin_observation(system_call_ns: Option<f64>) -> Vec<ObservedCloc
 
 /// Returns the cost of a `clock_gettime` system call without vDSO, in ns; `None` if it fails.
 pub(super) fn system_call_cost() -> Option<f64> {
-    reading_cost_ns(&|| PosixClock::MONOTONIC.now_by_system_call_ns())
+    reading_cost_ns(&|| PosixClockId::MONOTONIC.now_by_system_call_ns())
 }
 
 /// Returns the facts of all clocks, with their rates since the first readings.
@@ -86,7 +86,7 @@ pub(super) fn clock_facts(observed: Vec<ObservedClock>) -> Vec<ClockFacts> {
 /// Returns the smallest observed steps of `CLOCK_REALTIME` and gettimeofday(2), in ns; `None` if
 /// none was observed.
 pub(crate) fn steps_of_system_clock() -> [Option<u64>; 2] {
-    [smallest_step(&|| PosixClock::REALTIME.now_ns()), smallest_step(&|| Ok(gettimeofday_ns()))]
+    [smallest_step(&|| PosixClockId::REALTIME.now_ns()), smallest_step(&|| Ok(gettimeofday_ns()))]
 }
 
 fn empty_facts(name: &str) -> ClockFacts {
@@ -102,7 +102,7 @@ fn empty_facts(name: &str) -> ClockFacts {
     }
 }
 
-fn observe_clock(clock: PosixClock, system_call_ns: Option<f64>) -> ObservedClock {
+fn observe_clock(clock: PosixClockId, system_call_ns: Option<f64>) -> ObservedClock {
     let read = || clock.now_ns();
     if let Err(error) = read() {
         let error = match error.raw_os_error() {
@@ -172,7 +172,7 @@ fn smallest_step(read: &dyn Fn() -> io::Result<i64>) -> Option<u64> {
 
 /// Returns the tightest of several bracketed readings; of a coarse clock, a reading at one of its
 /// steps. `None` if the clock cannot be read, or the coarse clock does not step in time.
-fn tightest_reading(clock: PosixClock) -> Option<PosixClockReading> {
+fn tightest_reading(clock: PosixClockId) -> Option<PosixClockReading> {
     if clock.is_coarse() {
         return reading_at_step(clock);
     }
@@ -180,14 +180,14 @@ fn tightest_reading(clock: PosixClock) -> Option<PosixClockReading> {
     readings.min_by_key(|reading| reading.uncertainty)
 }
 
-fn read_between(clock: PosixClock) -> Option<PosixClockReading> {
-    let before = PosixClock::MONOTONIC.now_ns().ok()?;
+fn read_between(clock: PosixClockId) -> Option<PosixClockReading> {
+    let before = PosixClockId::MONOTONIC.now_ns().ok()?;
     let shown = clock.now_ns().ok()?;
-    let width = PosixClock::MONOTONIC.now_ns().ok()? - before;
+    let width = PosixClockId::MONOTONIC.now_ns().ok()? - before;
     Some(PosixClockReading { at: before + width / 2, value: shown, uncertainty: width / 2 + 1 })
 }
 
-fn reading_at_step(clock: PosixClock) -> Option<PosixClockReading> {
+fn reading_at_step(clock: PosixClockId) -> Option<PosixClockReading> {
     let begun = Instant::now();
     let mut last = read_between(clock)?;
     while begun.elapsed() < STEP_WATCH_MAX {
@@ -254,7 +254,7 @@ mod tests {
         let watched = begin_observation(system_call_cost());
         std::thread::sleep(Duration::from_millis(20));
         let facts = clock_facts(watched);
-        assert_eq!(facts.len(), PosixClock::ALL.len() + 2);
+        assert_eq!(facts.len(), PosixClockId::ALL.len() + 2);
         let of = |name: &str| facts.iter().find(|one| one.name == name).unwrap();
         let monotonic = of("MONOTONIC");
         assert!(

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use flate2::read::GzDecoder;
 use horolog_record::{TickFacts, TickMode, TickRateSource};
-use horolog_sys::posix_clock::{PosixClock, user_hz};
+use horolog_sys::posix_clock::{PosixClockId, user_hz};
 
 const NS_PER_S: u64 = 1_000_000_000;
 const SECONDS_PER_DAY: f64 = 86_400.0;
@@ -32,9 +32,9 @@ pub(super) struct TickConfig {
 pub(crate) fn measure_tick() -> TickFacts {
     let config = kernel_config();
     let coarse_resolution_ns =
-        PosixClock::MONOTONIC_COARSE.resolution_ns().ok().and_then(|ns| u64::try_from(ns).ok());
+        PosixClockId::MONOTONIC_COARSE.resolution_ns().ok().and_then(|ns| u64::try_from(ns).ok());
     let timers = fs::read_to_string("/proc/timer_list").unwrap_or_default();
-    let measured_ns = coarse_clock_step(PosixClock::MONOTONIC_COARSE);
+    let measured_ns = coarse_clock_step(PosixClockId::MONOTONIC_COARSE);
     let (path, configured) = config.unzip();
     let (hz, known_by) = ticks_per_second(configured, coarse_resolution_ns, measured_ns).unzip();
     let is_configured = known_by == Some(TickRateSource::Config);
@@ -45,7 +45,7 @@ pub(crate) fn measure_tick() -> TickFacts {
         tick_measured_ns: measured_ns,
         coarse_resolution_ns,
         mode: configured.and_then(|config| config.mode),
-        high_resolution: PosixClock::MONOTONIC.resolution_ns().ok().map(|ns| ns == 1),
+        high_resolution: PosixClockId::MONOTONIC.resolution_ns().ok().map(|ns| ns == 1),
         user_hz: user_hz(),
         jiffies: jiffies(&timers),
         jiffies_bits: usize::BITS,
@@ -135,11 +135,11 @@ pub(crate) fn jiffies(timer_list: &str) -> Option<u64> {
 
 /// Returns the smallest observed step of a coarse clock in ns, which is one tick; `None` if none
 /// was observed.
-pub(super) fn coarse_clock_step(clock: PosixClock) -> Option<u64> {
+pub(super) fn coarse_clock_step(clock: PosixClockId) -> Option<u64> {
     let begun = Instant::now();
     let read = || {
         let is_enough = begun.elapsed() > OBSERVATION_MAX;
-        (!is_enough).then_some((PosixClock::MONOTONIC.now_ns().ok()?, clock.now_ns().ok()?))
+        (!is_enough).then_some((PosixClockId::MONOTONIC.now_ns().ok()?, clock.now_ns().ok()?))
     };
     smallest_step(read)
 }

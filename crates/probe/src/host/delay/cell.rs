@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use horolog_record::{DelayMeasurement, Distribution, WaitFunction};
 use horolog_stats::Recorder;
-use horolog_sys::posix_clock::PosixClock;
+use horolog_sys::posix_clock::PosixClockId;
 
 /// Stats of the waits of one function at one delay.
 #[derive(Debug)]
@@ -109,12 +109,12 @@ pub(super) fn empty_wait_cost_ns() -> u64 {
 
 /// Returns `CLOCK_MONOTONIC` in ns; 0 if it cannot be read.
 pub(super) fn now_ns() -> u64 {
-    PosixClock::MONOTONIC.now_ns().ok().and_then(|ns| u64::try_from(ns).ok()).unwrap_or(0)
+    PosixClockId::MONOTONIC.now_ns().ok().and_then(|ns| u64::try_from(ns).ok()).unwrap_or(0)
 }
 
 /// Returns the CPU time of this thread in ns; 0 if it cannot be read.
 pub(super) fn thread_time_ns() -> u64 {
-    PosixClock::THREAD_TIME.now_ns().ok().and_then(|ns| u64::try_from(ns).ok()).unwrap_or(0)
+    PosixClockId::THREAD_TIME.now_ns().ok().and_then(|ns| u64::try_from(ns).ok()).unwrap_or(0)
 }
 
 pub(super) fn saturating_ns(duration: Duration) -> u64 {

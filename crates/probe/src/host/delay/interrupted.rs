@@ -10,7 +10,7 @@ use std::time::Duration;
 use horolog_record::{InterruptedDelay, InterruptedSleepStrategy};
 use horolog_sys::clock::sleep_until;
 use horolog_sys::delay::nanosleep_once;
-use horolog_sys::wake_signal::{WakeSignal, WakeTarget};
+use horolog_sys::wake_signal::{WakeSignalHandler, WakeTarget};
 use horolog_time::Timestamp;
 
 use super::cell::{now_ns, saturating_ns, thread_time_ns};
@@ -40,7 +40,7 @@ fn under_signals(
     delay: Duration,
     interval: Duration,
 ) -> io::Result<InterruptedDelay> {
-    let interruption = WakeSignal::install()?;
+    let interruption = WakeSignalHandler::install()?;
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let (announce, announced) = mpsc::channel();

@@ -222,7 +222,7 @@ fn measure_in_turn(
             .map(|(kind, _)| {
                 let mut stats = DelayStats::new(delay);
                 let method = match &applied {
-                    Ok(()) => WaitImplementation::open(*kind, setting),
+                    Ok(()) => WaitInThreadOrChild::open(*kind, setting),
                     Err(error) => Err(io::Error::from(error.kind())),
                 };
                 let method = method.map_err(|error| stats.set_error(&error)).ok();
@@ -249,12 +249,12 @@ fn measure_in_turn(
 }
 
 /// Implementation of a wait: in this thread, or in a child for `alarm` and `pause`.
-enum WaitImplementation {
+enum WaitInThreadOrChild {
     InThread(Delayer),
     InChild(AlarmChildScheduling),
 }
 
-impl WaitImplementation {
+impl WaitInThreadOrChild {
     fn open(kind: WaitFunction, setting: &DelaySetting) -> io::Result<Self> {
         let function = match kind {
             WaitFunction::AlarmPause => {

@@ -11,15 +11,15 @@ const STEAL_FIELD: usize = 8;
 /// Tick of `/proc/stat` in ns: 1/`USER_HZ`, which is 1/100 s on all supported architectures.
 const TICK_NS: u64 = 10_000_000;
 
-/// Counters of one core at one instant.
+/// Steal time and numbers of interrupts of one core at one instant; `None` where unreadable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct CoreCounters {
+pub(super) struct CoreInterruptionCounts {
     pub(super) steal_ns: Option<u64>,
     pub(super) interrupts: Option<u64>,
     pub(super) system_management_interrupts: Option<u64>,
 }
 
-impl CoreCounters {
+impl CoreInterruptionCounts {
     pub(super) fn read(core: usize) -> Self {
         let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
         let interrupts = fs::read_to_string("/proc/interrupts").unwrap_or_default();
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn this_machine_counts_interrupts() {
-        let counters = CoreCounters::read(0);
+        let counters = CoreInterruptionCounts::read(0);
         assert!(counters.interrupts.is_some_and(|count| count > 0), "{counters:?}");
     }
 }

@@ -12,7 +12,7 @@ use horolog_sys::clock::ClockMonotonic;
 use horolog_sys::thread_usage::{ContextSwitches, run_delay_ns};
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
-use super::counters::CoreCounters;
+use super::counters::CoreInterruptionCounts;
 use crate::host::{MeasuringThreadError, figures};
 
 /// Number of longest gaps that are reported individually.
@@ -129,10 +129,10 @@ pub(super) fn measure(
     conditions::apply_to_thread(core, None)?;
     let turn_ns = figures::clock_read_cost_ns();
     let threshold_ns = threshold.as_nanos() as u64;
-    let before = (run_delay_ns().ok(), CoreCounters::read(core));
+    let before = (run_delay_ns().ok(), CoreInterruptionCounts::read(core));
     let end = ClockMonotonic.now() + Span::from_ns(spin.as_nanos() as i64);
     let gaps = NoiseGaps::spin(&mut CoreSpinEnvironment { end, stop }, threshold_ns);
-    let after = (run_delay_ns().ok(), CoreCounters::read(core));
+    let after = (run_delay_ns().ok(), CoreInterruptionCounts::read(core));
     let since = |before: Option<u64>, after: Option<u64>| Some(after?.saturating_sub(before?));
     Ok(OsNoise {
         core,

@@ -11,7 +11,7 @@ use horolog_record::{
     HOST_NIC_SCHEMA, Host, HostNicResult, NicCoalescing, NicDrops, NicOffload, NicQueues, NicRings,
     NicRssTable, NicTimestamps, NicXdp, NicXdpFeature, NicXdpMode, UnavailableNicFact, rfc3339_now,
 };
-use horolog_sys::ethtool::{Channels, EthtoolError, channels};
+use horolog_sys::ethtool::{EthtoolError, NicQueueCounts, channels};
 use horolog_sys::netlink::{Link, Netlink, NetlinkError, XdpAttachmentMode, xdp_features};
 use horolog_sys::nic;
 
@@ -241,7 +241,7 @@ fn set_queue_facts(result: &mut HostNicResult, interface: &str, link: &Link) {
     };
 }
 
-const fn nic_queues(channels: Channels) -> NicQueues {
+const fn nic_queues(channels: NicQueueCounts) -> NicQueues {
     NicQueues {
         rx: channels.rx + channels.combined,
         tx: channels.tx + channels.combined,

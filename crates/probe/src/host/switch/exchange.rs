@@ -10,7 +10,7 @@ use horolog_record::{
 };
 use horolog_stats::Recorder;
 use horolog_sys::clock::ClockMonotonic;
-use horolog_sys::ping_pong::{HandoffMechanism, PeerPlacement, PingPongPeer, SyscallBaseline};
+use horolog_sys::ping_pong::{HandoffMechanism, PeerPlacement, PeerlessHandoff, PingPongPeer};
 use horolog_sys::thread_usage::ContextSwitches;
 use horolog_time::Clock;
 
@@ -70,7 +70,7 @@ fn run_repetition(
     turns: &mut Recorder,
 ) -> io::Result<PingPongRepetition> {
     let (mechanism, kind) = (handoff_mechanism(mechanism), peer_kind(peer));
-    let baseline_ns = baseline_call_ns(&SyscallBaseline::open(mechanism, kind)?)?;
+    let baseline_ns = baseline_call_ns(&PeerlessHandoff::open(mechanism, kind)?)?;
     let child = PingPongPeer::start(kind, mechanism, peer_placement)?;
     for _ in 0..WARM_UP_TURNS {
         child.turn()?;
@@ -97,7 +97,7 @@ fn run_repetition(
 }
 
 /// Returns the cost of one side's system calls without a switch, in ns.
-fn baseline_call_ns(alone: &SyscallBaseline) -> io::Result<f64> {
+fn baseline_call_ns(alone: &PeerlessHandoff) -> io::Result<f64> {
     let begun = ClockMonotonic.now();
     for _ in 0..BASELINE_CALLS {
         alone.call()?;

@@ -120,7 +120,8 @@ pub fn run(
     Ok(result)
 }
 
-/// Watchdog that interrupts the measuring thread if its peer has ended or the run is to end.
+/// Watchdog that interrupts the measuring thread if the run is to end, or if a repetition takes
+/// longer than [`REPETITION_MAX`], as without its peer.
 #[derive(Default)]
 struct ContextSwitchWatchdog {
     stop: AtomicBool,
@@ -148,7 +149,7 @@ impl ContextSwitchWatchdog {
     }
 }
 
-struct ContextSwitchMeasurements {
+struct ContextSwitchCosts {
     scheduling: ThreadScheduling,
     clock_ns: u64,
     steps: Vec<YieldSwitchCost>,
@@ -160,7 +161,7 @@ fn measure(
     cores: &[usize],
     watchdog: &ContextSwitchWatchdog,
     progress: &dyn Fn(u64, u64),
-) -> Result<ContextSwitchMeasurements, MeasuringThreadError> {
+) -> Result<ContextSwitchCosts, MeasuringThreadError> {
     let core = cores[0];
     let scheduling = conditions::apply_to_thread(core, options.priority)?;
     let thread = InterruptibleThread::current()
@@ -194,7 +195,7 @@ fn measure(
             exchanges.push(exchange::measure(&setting, way, peer, (placement, other)));
         }
     }
-    Ok(ContextSwitchMeasurements { clock_ns: setting.clock_ns, scheduling, steps, exchanges })
+    Ok(ContextSwitchCosts { clock_ns: setting.clock_ns, scheduling, steps, exchanges })
 }
 
 const fn peer_kind(peer: ContextSwitchPeer) -> PeerKind {

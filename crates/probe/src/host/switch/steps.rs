@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use horolog_record::{ContextSwitchPeer, YieldSwitchCost, YieldSwitchRepetition};
 use horolog_sys::clock::ClockMonotonic;
-use horolog_sys::ping_pong::{HandoffMechanism, PeerPlacement, PingPongPeer, SyscallBaseline};
+use horolog_sys::ping_pong::{HandoffMechanism, PeerPlacement, PeerlessHandoff, PingPongPeer};
 use horolog_sys::thread_usage::ContextSwitches;
 use horolog_time::Clock;
 
@@ -50,7 +50,7 @@ fn run_repetition(
     peer: ContextSwitchPeer,
 ) -> io::Result<YieldSwitchRepetition> {
     let kind = peer_kind(peer);
-    let alone = SyscallBaseline::open(HandoffMechanism::Yield, kind)?;
+    let alone = PeerlessHandoff::open(HandoffMechanism::Yield, kind)?;
     let t1 = ClockMonotonic.now(); // step 2
     for _ in 0..setting.turns {
         alone.call()?; // step 3

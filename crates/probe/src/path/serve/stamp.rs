@@ -83,7 +83,7 @@ pub fn start_reflector(
     socket.enable_receive_timestamps(false).map_err(failed)?;
     socket.enable_hop_limit(of).map_err(failed)?;
     socket.enable_traffic_class(of, true).map_err(failed)?;
-    let reflector_thread = SessionReflectorThread {
+    let reflector_thread = SessionReflectorWorker {
         own_port: of.port(),
         allowed: options.allowed.clone(),
         rate_limiter: RateLimiter::new(options.listen.rate_max),
@@ -114,7 +114,7 @@ fn is_sender_allowed(remote: SocketAddr, own_port: u16, allowed: &[Prefix]) -> b
     !is_service && (!is_public(address) || allowed.iter().any(|prefix| prefix.contains(address)))
 }
 
-struct SessionReflectorThread {
+struct SessionReflectorWorker {
     listener: UdpListener,
     own_port: u16,
     allowed: Vec<Prefix>,
@@ -125,7 +125,7 @@ struct SessionReflectorThread {
     counts: FarEndServiceCounts,
 }
 
-impl SessionReflectorThread {
+impl SessionReflectorWorker {
     fn serve_until_stopped(mut self, stop: &AtomicBool) -> FarEndServiceCounts {
         let mut envelope = MsghdrBuffers::new();
         let mut buffer = vec![0; LENGTH_MAX];

@@ -11,7 +11,7 @@ use horolog_sys::adjtimex::kernel_clock;
 use horolog_sys::clock::{ClockMonotonic, ClockOffset, realtime_minus_monotonic};
 use horolog_sys::datagram::{MsghdrBuffers, WaitMode};
 use horolog_sys::message::ReceivedDatagramInfo;
-use horolog_sys::socket::Socket;
+use horolog_sys::socket::DatagramSocket;
 use horolog_time::{Clock, Monotonic, NS_PER_S, Timestamp};
 use horolog_wire::path_probe::{
     FLAG_KERNEL_TIME, FLAG_TRAFFIC_CLASS, HEADER_LEN, PathDatagramKind, short,
@@ -51,7 +51,7 @@ pub struct UdpListenOptions {
 
 /// Socket and options of a service that answers datagrams.
 pub(super) struct UdpListener {
-    pub(super) socket: Socket,
+    pub(super) socket: DatagramSocket,
     pub(super) address: SocketAddr,
     pub(super) wait: WaitMode,
 }
@@ -68,9 +68,9 @@ impl UdpListener {
         Ok(Self { socket, address, wait })
     }
 
-    fn bind_socket(options: &UdpListenOptions) -> io::Result<Socket> {
+    fn bind_socket(options: &UdpListenOptions) -> io::Result<DatagramSocket> {
         let at = options.address;
-        let socket = Socket::udp(at)?;
+        let socket = DatagramSocket::udp(at)?;
         if at.is_ipv6() {
             socket.set_v6_only(true)?;
         }
@@ -133,12 +133,12 @@ pub fn start_service(
         .map_err(|source| FarEndListenError::new("udp", options.address, source))?;
     let rate_max = options.rate_max;
     far.start("udp", listener.address, move |stop| {
-        UdpServiceThread::new(listener, rate_max).serve_until_stopped(stop)
+        UdpServiceWorker::new(listener, rate_max).serve_until_stopped(stop)
     })
 }
 
-/// Service thread with its state.
-struct UdpServiceThread {
+/// Worker that runs in the service thread: socket, sessions and counts.
+struct UdpServiceWorker {
     listener: UdpListener,
     reflector: PathProbeReflector,
     /// Flags currently enabled on the socket.
@@ -153,7 +153,7 @@ struct UdpServiceThread {
     dropped: BTreeMap<ReflectorDropReason, u64>,
 }
 
-impl UdpServiceThread {
+impl UdpServiceWorker {
     fn new(listener: UdpListener, rate_max: u64) -> Self {
         let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let mut service_thread = Self {

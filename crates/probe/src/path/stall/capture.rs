@@ -12,7 +12,7 @@ use horolog_sys::clock::ClockRealtime;
 use horolog_sys::filter::BpfInstruction;
 use horolog_sys::message::MmsghdrTable;
 use horolog_sys::packet;
-use horolog_sys::socket::Socket;
+use horolog_sys::socket::DatagramSocket;
 use horolog_time::{Clock, Timestamp, Utc};
 
 use super::flow::TrackedConnections;
@@ -25,13 +25,13 @@ const BUFFER_BYTES: usize = 8 << 20;
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Running capture; dropping it stops the thread.
-pub(super) struct StallCapture {
+pub(super) struct RunningStallCapture {
     flows: Arc<Mutex<TrackedConnections>>,
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<u64>>,
 }
 
-impl StallCapture {
+impl RunningStallCapture {
     /// Starts a capture on an interface (index; 0 for all) that adds segments to `flows`.
     ///
     /// # Errors
@@ -68,13 +68,17 @@ impl StallCapture {
     }
 }
 
-impl Drop for StallCapture {
+impl Drop for RunningStallCapture {
     fn drop(&mut self) {
         self.finish();
     }
 }
 
-fn capture_packets(socket: &Socket, flows: &Mutex<TrackedConnections>, over: &AtomicBool) -> u64 {
+fn capture_packets(
+    socket: &DatagramSocket,
+    flows: &Mutex<TrackedConnections>,
+    over: &AtomicBool,
+) -> u64 {
     let mut table = MmsghdrTable::new(BATCH_PACKETS);
     let mut buffers = vec![[0_u8; SNAP_LEN]; BATCH_PACKETS];
     loop {

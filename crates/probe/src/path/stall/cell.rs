@@ -12,7 +12,7 @@ use horolog_sys::tcp;
 use super::plan::WritePatternPlan;
 use crate::path::tcp::protocol::FarEndReport;
 use crate::path::tcp::{
-    ConnectionEndReason, EarlyEndReason, TcpNearEndSession, TcpPathError, WELCOME_DELAY,
+    ConnectionEndReason, MeasurementEarlyEndReason, TcpNearEndSession, TcpPathError, WELCOME_DELAY,
     add_held_sample, held_sample_delay, tcp_info_summary,
 };
 
@@ -34,7 +34,7 @@ pub(super) struct WritePatternOutcome {
     pub(super) near_tcp: Option<TcpInfoSummary>,
     pub(super) report: Option<FarEndReport>,
     /// Reason why the exchanges ended early; `None` if they did not, or if the run was to end.
-    pub(super) early_end: Option<EarlyEndReason>,
+    pub(super) early_end: Option<MeasurementEarlyEndReason>,
 }
 
 /// Runs the exchanges of a pattern, over one connection or over one each, until the run is to end

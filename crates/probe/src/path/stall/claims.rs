@@ -23,13 +23,13 @@ pub(super) struct StallClaimInput<'a> {
     /// Congestion control algorithm, which sets the size of the window.
     pub(super) congestion_control: Option<&'a str>,
     /// Exchange whose last write carries FIN, if it was run.
-    pub(super) final_write: Option<FinalWriteExchange>,
+    pub(super) final_write: Option<FinTerminatedExchange>,
     pub(super) threshold_ns: u64,
 }
 
 /// Exchange of two small writes, the second of which carries FIN.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct FinalWriteExchange {
+pub(super) struct FinTerminatedExchange {
     pub(super) duration_ns: u64,
     /// True if earlier exchanges on the same connection stalled, so that this one would have
     /// without FIN.

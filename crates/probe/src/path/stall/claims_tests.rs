@@ -63,7 +63,7 @@ fn held(cells: &[StallMeasurement], window: &[CongestionWindowSample], id: &str)
         window,
         kernel: &kernel,
         congestion_control: None,
-        final_write: Some(FinalWriteExchange { duration_ns: MS / 10, previous_stalled: true }),
+        final_write: Some(FinTerminatedExchange { duration_ns: MS / 10, previous_stalled: true }),
         threshold_ns: 10 * MS,
     };
     all_claims(&measured).into_iter().find(|claim| claim.id == id).unwrap().holds

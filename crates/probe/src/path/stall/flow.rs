@@ -12,7 +12,7 @@ use horolog_record::{AckCounts, AckDelaySummary, StallMechanism, WatchedConnecti
 use super::judge::saturating_ns;
 use super::segment::TcpSegment;
 use super::stalls::{
-    ConnectionAddresses, StallCounts, UntrackedConnections, WatchedConnectionSnapshot,
+    ConnectionAddresses, StallCounts, UntrackedConnectionSet, WatchedConnectionSnapshot,
     into_sorted_records, sort_snapshots,
 };
 
@@ -31,13 +31,13 @@ pub(super) struct TrackedConnections {
     /// Delay from which an acknowledgement counts as late.
     late_after: Duration,
     by_ends: HashMap<ConnectionAddresses, TrackedConnection>,
-    untracked: UntrackedConnections,
+    untracked: UntrackedConnectionSet,
 }
 
 /// One connection; arrays have the client's value first.
 #[derive(Debug, Default)]
 struct TrackedConnection {
-    sides: [ConnectionEndState; 2],
+    sides: [UnacknowledgedDataOfEnd; 2],
     /// Index of the end that sent data last: 0 is the client.
     last_sender: Option<usize>,
     answers: u64,
@@ -48,7 +48,7 @@ struct TrackedConnection {
 
 /// Unacknowledged data of one end.
 #[derive(Debug, Default)]
-struct ConnectionEndState {
+struct UnacknowledgedDataOfEnd {
     /// Sequence number after the last byte sent, and its send time in ns.
     sent: Option<(u32, u64)>,
     /// Number of segments sent since all data was acknowledged.
@@ -64,7 +64,7 @@ impl TrackedConnections {
             port,
             late_after: late,
             by_ends: HashMap::new(),
-            untracked: UntrackedConnections::default(),
+            untracked: UntrackedConnectionSet::default(),
         }
     }
 

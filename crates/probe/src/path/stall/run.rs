@@ -14,9 +14,9 @@ use horolog_sys::netlink::Netlink;
 use horolog_sys::tcp;
 use horolog_sys::zone::zone_index;
 
-use super::capture::StallCapture;
+use super::capture::RunningStallCapture;
 use super::cell::{self, WritePatternOutcome};
-use super::claims::{self, FinalWriteExchange, StallClaimInput};
+use super::claims::{self, FinTerminatedExchange, StallClaimInput};
 use super::flow::TrackedConnections;
 use super::judge::{self, saturating_ns};
 use super::options::PathStallOptions;
@@ -24,7 +24,7 @@ use super::plan::{self, WritePatternPlan};
 use super::{advice, kernel, window};
 use crate::path::tcp::protocol::{ConnectionFlags, ConnectionJob, TcpHello};
 use crate::path::tcp::{
-    EarlyEndReason, TcpNearEndSession, TcpPathError, finding, near_end, run_watched,
+    MeasurementEarlyEndReason, TcpNearEndSession, TcpPathError, finding, near_end, run_watched,
     same_host_finding,
 };
 
@@ -43,10 +43,10 @@ pub struct PathStallRun {
 struct StallRunOutcome {
     cells: Vec<StallMeasurement>,
     threshold_ns: u64,
-    last_with_end: Option<FinalWriteExchange>,
+    last_with_end: Option<FinTerminatedExchange>,
     window: Vec<CongestionWindowSample>,
     /// Reason why the far end was lost; `None` if it was not.
-    early_end: Option<EarlyEndReason>,
+    early_end: Option<MeasurementEarlyEndReason>,
     /// True if the last measurement was cut short: the last cell or, without cells, the window.
     is_truncated: bool,
 }
@@ -118,7 +118,7 @@ impl PathStallRun {
         let (mut capture, capture_finding) = self.start_capture();
         let is_stopped = AtomicBool::new(false);
         let stall_outcome = self.run_patterns(progress, is_over, &is_stopped, capture.as_ref());
-        let dropped = capture.as_mut().map_or(0, StallCapture::finish);
+        let dropped = capture.as_mut().map_or(0, RunningStallCapture::finish);
         let plans = self.pattern_plans(self.mss_bytes);
         let whole = stall_outcome.complete_cells(&plans);
         let measured = StallClaimInput {
@@ -170,7 +170,7 @@ impl PathStallRun {
         progress: &dyn Fn(u64),
         is_over: &dyn Fn() -> bool,
         is_stopped: &AtomicBool,
-        capture: Option<&StallCapture>,
+        capture: Option<&RunningStallCapture>,
     ) -> StallRunOutcome {
         let mut stall_outcome = StallRunOutcome::default();
         let mut threshold = self.options.stall_min;
@@ -219,7 +219,7 @@ impl PathStallRun {
     }
 
     /// Starts the packet capture; returns it, or a finding if it is requested but not possible.
-    fn start_capture(&self) -> (Option<StallCapture>, Option<Finding>) {
+    fn start_capture(&self) -> (Option<RunningStallCapture>, Option<Finding>) {
         if !self.options.packets {
             return (None, None);
         }
@@ -227,7 +227,7 @@ impl PathStallRun {
             .and_then(|mut link| link.route_get(self.address.ip(), zone_index(self.address)));
         let interface = route.map_or(0, |route| route.index);
         let flows = TrackedConnections::new(self.address.port(), self.options.stall_min);
-        match StallCapture::start(interface, self.address.port(), flows) {
+        match RunningStallCapture::start(interface, self.address.port(), flows) {
             Ok(capture) => (Some(capture), None),
             Err(error) => (None, Some(capture_failed_finding(&error))),
         }
@@ -241,13 +241,13 @@ fn final_write_exchange(
     plan: &WritePatternPlan,
     outcome: &mut WritePatternOutcome,
     threshold: Duration,
-) -> Option<FinalWriteExchange> {
+) -> Option<FinTerminatedExchange> {
     let last = outcome.exchanges.pop();
     let is_whole = outcome.exchanges.len() + 1 == plan.exchanges as usize;
     let stalls_before = outcome.exchanges.drain(..).any(|before| before.duration >= threshold);
     let last = last.filter(|_| is_whole)?;
     outcome.exchanges.push(last);
-    Some(FinalWriteExchange {
+    Some(FinTerminatedExchange {
         duration_ns: saturating_ns(last.duration),
         previous_stalled: stalls_before,
     })

@@ -18,9 +18,9 @@ pub(super) type ConnectionAddresses = (SocketAddr, SocketAddr);
 /// Set of the connections that were not tracked for lack of room, bounded by
 /// [`CONNECTIONS_MISSED_MAX`].
 #[derive(Debug, Default)]
-pub(super) struct UntrackedConnections(HashSet<ConnectionAddresses>);
+pub(super) struct UntrackedConnectionSet(HashSet<ConnectionAddresses>);
 
-impl UntrackedConnections {
+impl UntrackedConnectionSet {
     /// Adds a connection, unless the set is full.
     pub(super) fn insert(&mut self, ends: ConnectionAddresses) {
         if self.count() < CONNECTIONS_MISSED_MAX {

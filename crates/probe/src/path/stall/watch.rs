@@ -14,13 +14,13 @@ use horolog_sys::packet;
 use horolog_sys::sock_diag::{SockDiag, TcpConnection};
 use horolog_time::{Clock, Span};
 
-use super::capture::StallCapture;
+use super::capture::RunningStallCapture;
 use super::flow::TrackedConnections;
 use super::judge::saturating_ns;
 use super::run::{capture_failed_finding, dropped_packets_finding, evidence_kind};
 use super::stalls::{
-    ConnectionAddresses, SNAPSHOT_INTERVAL, StallCounts, StallWatchSnapshot, UntrackedConnections,
-    WatchedConnectionSnapshot, into_sorted_records, sort_snapshots,
+    ConnectionAddresses, SNAPSHOT_INTERVAL, StallCounts, StallWatchSnapshot,
+    UntrackedConnectionSet, WatchedConnectionSnapshot, into_sorted_records, sort_snapshots,
 };
 use super::{advice, kernel};
 use crate::path::tcp::{TcpPathError, finding, host_facts};
@@ -56,7 +56,7 @@ pub struct StallWatch {
 
 /// Source of the observations of a watch: captured packets, or sampled socket states.
 enum StallEvidenceSource {
-    Packets(StallCapture),
+    Packets(RunningStallCapture),
     Sockets(SockDiag),
 }
 
@@ -77,7 +77,7 @@ impl StallWatch {
         };
         let flows = TrackedConnections::new(options.port, options.stall_min);
         let capture = if options.packets {
-            StallCapture::start(interface, options.port, flows)
+            RunningStallCapture::start(interface, options.port, flows)
         } else {
             Err(io::Error::other("not requested"))
         };
@@ -227,7 +227,7 @@ struct HeldDataSampler {
     stall_min: Duration,
     /// Sampled state by connection.
     sockets: HashMap<ConnectionAddresses, SampledConnection>,
-    untracked: UntrackedConnections,
+    untracked: UntrackedConnectionSet,
 }
 
 /// State of one connection over all samples: data held back at present, and the stalls so far.
@@ -254,7 +254,7 @@ impl HeldDataSampler {
             port,
             stall_min,
             sockets: HashMap::new(),
-            untracked: UntrackedConnections::default(),
+            untracked: UntrackedConnectionSet::default(),
         }
     }
 

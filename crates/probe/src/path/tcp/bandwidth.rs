@@ -12,7 +12,7 @@ use horolog_record::{
 use horolog_sys::tcp::{self, ZeroCopySender};
 
 use super::client::{TcpNearEndSession, keep_last_bytes};
-use super::early_end::{ConnectionEndReason, EarlyEndReason};
+use super::early_end::{ConnectionEndReason, MeasurementEarlyEndReason};
 use super::error::TcpPathError;
 use super::latency::{TcpRowOutcome, connection_flags, saturating_ns};
 use super::live::ConnectionProgressPublisher;
@@ -30,7 +30,7 @@ struct BandwidthConnectionOutcome {
     duration_ns: u64,
     tcp: Option<TcpInfoSummary>,
     zero_copy: Option<ZeroCopyCounts>,
-    lost: Option<EarlyEndReason>,
+    lost: Option<MeasurementEarlyEndReason>,
 }
 
 /// Measures one row: a message size in one direction, over all connections, which publish progress
@@ -133,8 +133,12 @@ fn send_stream(
     let mut outcome = BandwidthConnectionOutcome::default();
     let payload = vec![0; size];
     let counted_from = Instant::now() + options.warm_up();
-    let meter =
-        SendMeter { reporter, counted_from, until: counted_from + options.time(), bytes: 0 };
+    let meter = TimedSendProgress {
+        reporter,
+        counted_from,
+        until: counted_from + options.time(),
+        bytes: 0,
+    };
     let sent = if options.settings.zero_copy {
         send_zero_copy(session, payload, meter, &mut outcome)
     } else {
@@ -152,14 +156,14 @@ fn send_stream(
 
 /// End condition and live progress of a sending connection. The result uses the bytes that the far
 /// end received, not these.
-struct SendMeter<'a> {
+struct TimedSendProgress<'a> {
     reporter: ConnectionProgressPublisher<'a>,
     counted_from: Instant,
     until: Instant,
     bytes: u64,
 }
 
-impl SendMeter<'_> {
+impl TimedSendProgress<'_> {
     /// Adds `sent` bytes, unless the warm-up is still on; returns true until the time is over.
     fn should_continue(&mut self, sent: usize) -> bool {
         let now = Instant::now();
@@ -174,7 +178,7 @@ impl SendMeter<'_> {
 fn send_copies(
     session: &mut TcpNearEndSession<'_>,
     payload: &[u8],
-    mut meter: SendMeter<'_>,
+    mut meter: TimedSendProgress<'_>,
 ) -> Result<(), ConnectionEndReason> {
     let mut sent = 0;
     while meter.should_continue(sent) && !session.is_over() {
@@ -187,7 +191,7 @@ fn send_copies(
 fn send_zero_copy(
     session: &TcpNearEndSession<'_>,
     payload: Vec<u8>,
-    mut meter: SendMeter<'_>,
+    mut meter: TimedSendProgress<'_>,
     outcome: &mut BandwidthConnectionOutcome,
 ) -> Result<(), ConnectionEndReason> {
     let size = payload.len();

@@ -29,8 +29,8 @@ impl From<io::Error> for ConnectionEndReason {
 
 impl ConnectionEndReason {
     /// Returns the early end for the result; `None` if the end was requested.
-    pub(crate) fn early_end(&self) -> Option<EarlyEndReason> {
-        let gone = |reason: String| Some(EarlyEndReason { reason, budget: None });
+    pub(crate) fn early_end(&self) -> Option<MeasurementEarlyEndReason> {
+        let gone = |reason: String| Some(MeasurementEarlyEndReason { reason, budget: None });
         match self {
             Self::RunEnded => None,
             Self::BudgetReached(bound, report) => {
@@ -43,7 +43,7 @@ impl ConnectionEndReason {
                         format!("its limit for all connections is {bytes} bytes in an hour")
                     }
                 };
-                Some(EarlyEndReason { reason, budget: Some(*bound) })
+                Some(MeasurementEarlyEndReason { reason, budget: Some(*bound) })
             }
             Self::ConnectionLost(error) => match error.kind() {
                 io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
@@ -69,13 +69,13 @@ impl FarEndReport {
 
 /// Reason why a measurement ended before it was complete, other than a requested end.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct EarlyEndReason {
+pub(crate) struct MeasurementEarlyEndReason {
     reason: String,
     /// Exhausted byte budget of the far end, if that is the reason.
     budget: Option<ByteBudgetKind>,
 }
 
-impl From<TcpPathError> for EarlyEndReason {
+impl From<TcpPathError> for MeasurementEarlyEndReason {
     fn from(error: TcpPathError) -> Self {
         let bound =
             matches!(error, TcpPathError::BudgetExhausted { .. }).then_some(ByteBudgetKind::Hour);
@@ -83,7 +83,7 @@ impl From<TcpPathError> for EarlyEndReason {
     }
 }
 
-impl EarlyEndReason {
+impl MeasurementEarlyEndReason {
     /// Returns the finding; `part` is what the measurement consists of, such as "row".
     pub(crate) fn finding(&self, address: SocketAddr, part: &str) -> Finding {
         let (code, what, advice) = match self.budget {

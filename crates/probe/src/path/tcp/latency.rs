@@ -11,7 +11,7 @@ use horolog_stats::Recorder;
 use horolog_sys::tcp;
 
 use super::client::TcpNearEndSession;
-use super::early_end::{ConnectionEndReason, EarlyEndReason};
+use super::early_end::{ConnectionEndReason, MeasurementEarlyEndReason};
 use super::error::TcpPathError;
 use super::live::ConnectionProgressPublisher;
 use super::options::{PathTcpOptions, ceil_ms};
@@ -22,14 +22,14 @@ use super::row::{combined_tcp_info, tcp_info_summary};
 pub(super) struct TcpRowOutcome<T> {
     pub(super) figures: T,
     /// Reason why the row is incomplete.
-    pub(super) early_end: Option<EarlyEndReason>,
+    pub(super) early_end: Option<MeasurementEarlyEndReason>,
 }
 
 /// Outcome of one connection of a latency row.
 struct LatencyConnectionOutcome {
     times: Recorder,
     tcp: Option<TcpInfoSummary>,
-    early_end: Option<EarlyEndReason>,
+    early_end: Option<MeasurementEarlyEndReason>,
 }
 
 pub(super) fn connection_flags(settings: &TcpSettings) -> ConnectionFlags {

@@ -23,10 +23,10 @@ pub use options::{
     CONNECTIONS_MAX, MESSAGE_BYTES_MAX, PathTcpOptions, SIZES_MAX, TIME_MAX, TcpDirections,
 };
 pub use run::PathTcpRun;
-pub use serve::{TcpFarEnd, TcpFarEndLimits, TcpFarEndSettings, serve};
+pub use serve::{RunningTcpFarEnd, TcpFarEndLimits, TcpFarEndSettings, serve};
 
 pub(crate) use client::TcpNearEndSession;
-pub(crate) use early_end::{ConnectionEndReason, EarlyEndReason};
+pub(crate) use early_end::{ConnectionEndReason, MeasurementEarlyEndReason};
 pub(crate) use facts::{host_facts, near_end, parse_far_end};
 pub(crate) use row::{
     WELCOME_DELAY, add_held_sample, held_sample_delay, same_host_finding, tcp_info_summary,

@@ -14,7 +14,7 @@ use horolog_record::{
 
 use super::super::live_sampler::{CurrentRowPlan, PathRowObserver};
 use super::client::TcpNearEndSession;
-use super::early_end::EarlyEndReason;
+use super::early_end::MeasurementEarlyEndReason;
 use super::error::TcpPathError;
 use super::latency::{TcpRowOutcome, is_set};
 use super::live::{TcpSampler, bandwidth_row_summary, latency_row_summary};
@@ -157,7 +157,7 @@ impl PathTcpRun {
         is_stopped: &AtomicBool,
         result: &mut PathTcpResult,
         sampler: Option<&mut TcpSampler<'_>>,
-    ) -> Result<Option<EarlyEndReason>, TcpPathError> {
+    ) -> Result<Option<MeasurementEarlyEndReason>, TcpPathError> {
         let connections = self.options.settings.connections;
         let name = step.name();
         let current_row = self.current_row(index, step, &name);

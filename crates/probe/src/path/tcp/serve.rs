@@ -120,7 +120,7 @@ impl FarEndServiceCounters {
 
 /// Running far end; dropping it closes its connections and ends its threads.
 #[derive(Debug)]
-pub struct TcpFarEnd {
+pub struct RunningTcpFarEnd {
     address: SocketAddr,
     shared: Arc<TcpFarEndState>,
     /// Dropping it stops the thread.
@@ -133,7 +133,7 @@ pub struct TcpFarEnd {
 /// # Errors
 ///
 /// If the address cannot be listened on, or a thread cannot be started.
-pub fn serve(listen: SocketAddr, settings: TcpFarEndSettings) -> io::Result<TcpFarEnd> {
+pub fn serve(listen: SocketAddr, settings: TcpFarEndSettings) -> io::Result<RunningTcpFarEnd> {
     let listener = listen::listen_tcp(listen, BACKLOG)?;
     let address = listener.local_addr()?;
     let (alive, closed) = UnixStream::pair()?;
@@ -158,10 +158,10 @@ pub fn serve(listen: SocketAddr, settings: TcpFarEndSettings) -> io::Result<TcpF
         open.close_all();
     };
     let thread = thread::Builder::new().name("path-tcp".to_owned()).spawn(work)?;
-    Ok(TcpFarEnd { address, shared, stop_signal: Some(alive), thread: Some(thread) })
+    Ok(RunningTcpFarEnd { address, shared, stop_signal: Some(alive), thread: Some(thread) })
 }
 
-impl TcpFarEnd {
+impl RunningTcpFarEnd {
     /// Returns the listen address.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
@@ -190,7 +190,7 @@ impl TcpFarEnd {
     }
 }
 
-impl Drop for TcpFarEnd {
+impl Drop for RunningTcpFarEnd {
     fn drop(&mut self) {
         self.stop();
     }

@@ -11,7 +11,7 @@ use super::super::protocol::{ConnectionFlags, ConnectionJob, HELLO_LEN, TcpHello
 use super::super::{PathTcpOptions, PathTcpRun, TcpDirections, TcpNearEndSession, TcpPathError};
 use super::*;
 
-fn far_end(limits: TcpFarEndLimits) -> TcpFarEnd {
+fn far_end(limits: TcpFarEndLimits) -> RunningTcpFarEnd {
     let settings = TcpFarEndSettings { limits, hides_host_facts: false };
     serve("127.0.0.1:0".parse().unwrap(), settings).unwrap()
 }

@@ -8,7 +8,7 @@ use horolog_time::{Clock, Monotonic, Span, Timestamp};
 use horolog_wire::path_probe::{Header, PathDatagramKind};
 
 use super::codec::ProbeCodec;
-use super::flow_stats::{ExchangeTimes, FlowStats};
+use super::flow_stats::{FlowStats, NearEndExchangeTimes};
 
 /// Iterations of each operation, a few ms in total.
 const ITERATIONS: u32 = 10_000;
@@ -49,7 +49,7 @@ fn process_exchanges() {
         Header::new(PathDatagramKind::Echo, 1, sequence).emit(std::hint::black_box(&mut bytes));
         let taken = ClockMonotonic.now();
         let Some(reply) = codec.parse_reply(&bytes, Timestamp::from_ns(0)) else { return };
-        let at = ExchangeTimes {
+        let at = NearEndExchangeTimes {
             latency: taken - sent,
             user_sent_ns: sent.as_ns(),
             user_received_ns: taken.as_ns(),

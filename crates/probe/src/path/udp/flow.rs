@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use horolog_sys::datagram::{self, MsghdrBuffers, WaitMode};
-use horolog_sys::socket::Socket;
+use horolog_sys::socket::DatagramSocket;
 use horolog_wire::path_probe::{FLAG_KERNEL_TIME, FLAG_TRAFFIC_CLASS, Header};
 use horolog_wire::stamp::SENDER_HOP_LIMIT;
 
@@ -25,7 +25,7 @@ const DATAGRAM_BYTES_MAX: usize = 65_536;
 /// Socket connected to the far end, with the codec, the buffers and the timestamp state of one
 /// flow.
 pub(super) struct UdpFlow {
-    pub(super) socket: Socket,
+    pub(super) socket: DatagramSocket,
     pub(super) codec: ProbeCodec,
     pub(super) wait: WaitMode,
     /// True if kernel timestamps are enabled.
@@ -53,8 +53,8 @@ pub(super) struct ReceivedDatagram {
 pub(super) fn open_connected_socket(
     options: &PathUdpOptions,
     to: SocketAddr,
-) -> io::Result<Socket> {
-    let socket = Socket::udp(to)?;
+) -> io::Result<DatagramSocket> {
+    let socket = DatagramSocket::udp(to)?;
     if let Some(interface) = &options.interface {
         socket.bind_to_interface(interface)?;
     }

@@ -10,7 +10,7 @@ use super::codec::ProbeReply;
 
 /// Times of an exchange at the near end, in ns; those in UTC are of one clock.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ExchangeTimes {
+pub(super) struct NearEndExchangeTimes {
     /// Latency: from the intended send time (open loop) or the send time (ping-pong) to the reply.
     pub(super) latency: Span,
     /// User transmit time of the request, UTC.
@@ -118,7 +118,7 @@ impl FlowStats {
     pub(super) fn record_reply(
         &mut self,
         reply: &ProbeReply,
-        times: &ExchangeTimes,
+        times: &NearEndExchangeTimes,
         window: &DuplicateWindow,
     ) -> ReplyClass {
         if reply.is_warm_up {
@@ -173,7 +173,7 @@ impl FlowStats {
         }
     }
 
-    fn record_times(&mut self, reply: &ProbeReply, times: &ExchangeTimes) {
+    fn record_times(&mut self, reply: &ProbeReply, times: &NearEndExchangeTimes) {
         let ns = |span: i64| u64::try_from(span).unwrap_or(0);
         self.rtt.record(ns(times.latency.as_ns()));
         let (left, received_ns) = (

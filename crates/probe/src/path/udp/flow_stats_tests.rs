@@ -25,8 +25,8 @@ fn reply(sequence: u32, arrivals: u32, behind: u32) -> ProbeReply {
     }
 }
 
-fn at(latency_ns: i64) -> ExchangeTimes {
-    ExchangeTimes {
+fn at(latency_ns: i64) -> NearEndExchangeTimes {
+    NearEndExchangeTimes {
         latency: Span::from_ns(latency_ns),
         user_sent_ns: 1_000,
         user_received_ns: 9_500,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use horolog_sys::clock::{ClockMonotonic, realtime_minus_monotonic};
 use horolog_sys::datagram::{self, WaitMode};
-use horolog_sys::socket::Socket;
+use horolog_sys::socket::DatagramSocket;
 use horolog_time::{Clock, Timestamp};
 use horolog_wire::path_probe::{FLAG_WARM_UP, HEADER_LEN, HELLO_LEN, Header, PathDatagramKind};
 use horolog_wire::stamp;
@@ -46,7 +46,7 @@ pub(super) fn random_number() -> u64 {
 
 /// Sends a hello on a connected socket; returns the welcome.
 pub(super) fn request_session(
-    socket: &Socket,
+    socket: &DatagramSocket,
     to: SocketAddr,
     flags: u8,
 ) -> Result<UdpWelcome, UdpPathError> {
@@ -96,7 +96,7 @@ fn send_error(to: SocketAddr, source: io::Error, other: &'static str) -> UdpPath
 
 /// Checks that a STAMP session-reflector replies.
 pub(super) fn check_reflector(
-    socket: &Socket,
+    socket: &DatagramSocket,
     to: SocketAddr,
     codec: &ProbeCodec,
 ) -> Result<(), UdpPathError> {
@@ -113,7 +113,7 @@ pub(super) fn check_reflector(
 
 /// Makes the far end store the session, so that load before the first probe is counted. Sends a
 /// warm-up probe; a late echo of it is ignored.
-pub(super) fn begin_session(socket: &Socket, session: u64) -> io::Result<()> {
+pub(super) fn begin_session(socket: &DatagramSocket, session: u64) -> io::Result<()> {
     let mut request = [0; HEADER_LEN];
     Header { flags: FLAG_WARM_UP, ..Header::new(PathDatagramKind::Probe, session, u32::MAX) }
         .emit(&mut request);
@@ -125,7 +125,7 @@ pub(super) fn begin_session(socket: &Socket, session: u64) -> io::Result<()> {
 }
 
 /// Ends a session; returns the far end's counts datagram, `None` if it does not answer.
-pub(super) fn end_session(socket: &Socket, session: u64) -> Option<Header> {
+pub(super) fn end_session(socket: &DatagramSocket, session: u64) -> Option<Header> {
     let mut request = [0; HEADER_LEN];
     Header::new(PathDatagramKind::End, session, 0).emit(&mut request);
     let counts_header = send_request(socket, &request, |bytes| {
@@ -138,7 +138,7 @@ pub(super) fn end_session(socket: &Socket, session: u64) -> Option<Header> {
 /// Sends a request until `read` accepts a reply or all attempts are used (`None`). An ICMP error
 /// "port unreachable" is returned as an error from the second attempt on.
 fn send_request<T>(
-    socket: &Socket,
+    socket: &DatagramSocket,
     request: &[u8],
     mut read: impl FnMut(&[u8]) -> Option<T>,
 ) -> io::Result<Option<T>> {

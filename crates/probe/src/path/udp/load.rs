@@ -9,13 +9,13 @@ use std::time::Duration;
 use horolog_io::target::is_public;
 use horolog_sys::datagram;
 use horolog_sys::netlink::Netlink;
-use horolog_sys::socket::Socket;
+use horolog_sys::socket::DatagramSocket;
 use horolog_sys::zone::zone_index;
 use horolog_wire::path_probe::{Header, PathDatagramKind};
 
 use super::error::UdpPathError;
 use super::flow::open_connected_socket;
-use super::options::{LoadDestination, PathUdpOptions};
+use super::options::{LoadAddressingMode, PathUdpOptions};
 use super::shared::SharedRowState;
 
 /// Longest wait for room in the send buffer before the end condition is checked.
@@ -25,16 +25,16 @@ const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
 /// Load generator of the path.
 pub(super) struct PathLoadGenerator {
-    socket: Socket,
+    socket: DatagramSocket,
     bytes: Vec<u8>,
 }
 
 /// Returns the destination of load: as requested, otherwise broadcast if the far end is at a
 /// non-public address on the same link, else unicast.
-pub(super) fn load_destination(options: &PathUdpOptions, to: SocketAddr) -> LoadDestination {
+pub(super) fn load_destination(options: &PathUdpOptions, to: SocketAddr) -> LoadAddressingMode {
     options.load_destination.unwrap_or_else(|| {
         let is_near = !is_public(to.ip()) && link_interface(to).is_ok();
-        if is_near { LoadDestination::Broadcast } else { LoadDestination::Unicast }
+        if is_near { LoadAddressingMode::Broadcast } else { LoadAddressingMode::Unicast }
     })
 }
 
@@ -55,8 +55,8 @@ impl PathLoadGenerator {
     pub(super) fn open(options: &PathUdpOptions, to: SocketAddr) -> Result<Self, UdpPathError> {
         let failed = |source| UdpPathError::Socket { address: to, source };
         let socket = match load_destination(options, to) {
-            LoadDestination::Unicast => open_connected_socket(options, to).map_err(failed)?,
-            LoadDestination::Broadcast => open_broadcast_socket(options, to)?,
+            LoadAddressingMode::Unicast => open_connected_socket(options, to).map_err(failed)?,
+            LoadAddressingMode::Broadcast => open_broadcast_socket(options, to)?,
         };
         Ok(Self { socket, bytes: vec![0; options.load_length as usize] })
     }
@@ -86,7 +86,10 @@ impl PathLoadGenerator {
     }
 }
 
-fn open_broadcast_socket(options: &PathUdpOptions, to: SocketAddr) -> Result<Socket, UdpPathError> {
+fn open_broadcast_socket(
+    options: &PathUdpOptions,
+    to: SocketAddr,
+) -> Result<DatagramSocket, UdpPathError> {
     let cannot = |reason: String| UdpPathError::BroadcastUnavailable(to, reason);
     let failed = |source| UdpPathError::Socket { address: to, source };
     let index = link_interface(to).map_err(cannot)?;
@@ -96,7 +99,7 @@ fn open_broadcast_socket(options: &PathUdpOptions, to: SocketAddr) -> Result<Soc
         IpAddr::V4(_) => (Ipv4Addr::BROADCAST, to.port()).into(),
         IpAddr::V6(_) => SocketAddrV6::new(ALL_NODES, to.port(), 0, index).into(),
     };
-    let socket = Socket::udp(all).map_err(failed)?;
+    let socket = DatagramSocket::udp(all).map_err(failed)?;
     socket.bind_to_interface(&link.name).map_err(failed)?;
     socket.allow_broadcast().map_err(failed)?;
     socket.allow_fragmentation(all).map_err(failed)?;

@@ -11,12 +11,12 @@ use horolog_stats::{DuplicateWindow, Recorder};
 use horolog_sys::affinity::set_timer_slack_ns;
 use horolog_sys::clock::{ClockMonotonic, sleep_until};
 use horolog_sys::datagram;
-use horolog_sys::socket::Socket;
+use horolog_sys::socket::DatagramSocket;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
 use super::codec::ProbeCodec;
 use super::flow::{ReceivedDatagram, UdpFlow};
-use super::flow_stats::{ExchangeTimes, FlowStats};
+use super::flow_stats::{FlowStats, NearEndExchangeTimes};
 use super::ping_pong::{FlowOutcome, UNREACHABLE_AFTER};
 use super::shared::SharedRowState;
 
@@ -86,7 +86,7 @@ pub(super) struct SenderOutcome {
 
 /// Sender of a flow.
 pub(super) struct FlowSender<'a> {
-    pub(super) socket: &'a Socket,
+    pub(super) socket: &'a DatagramSocket,
     pub(super) codec: ProbeCodec,
     pub(super) send_buffer: Vec<u8>,
     pub(super) shared: &'a SharedRowState<'a>,
@@ -266,7 +266,7 @@ impl FlowReceiver<'_> {
         };
         let sent = self.flow_shared.sent_at(reply.sequence).load(Ordering::Relaxed);
         let sent = Timestamp::<Monotonic>::from_ns(sent);
-        let at = ExchangeTimes {
+        let at = NearEndExchangeTimes {
             latency: taken - self.schedule.intended_send_time(reply.sequence),
             user_sent_ns: (sent + self.utc_offset).as_ns(),
             user_received_ns: taken_ns,

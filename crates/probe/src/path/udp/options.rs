@@ -18,9 +18,9 @@ pub(super) const WARM_UP_TIME_MAX: Duration = Duration::from_secs(1);
 /// Maximum number of requests of a row; sequence numbers have 32 bits.
 pub(super) const COUNT_MAX: u64 = 1 << 31;
 
-/// Destination of load datagrams.
+/// Addressing of load datagrams: unicast or broadcast.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LoadDestination {
+pub enum LoadAddressingMode {
     /// The far end alone.
     Unicast,
     /// All hosts of the link.
@@ -84,7 +84,7 @@ pub struct PathUdpOptions {
     pub flows: u64,
     /// Destination of load; `None` selects broadcast if the far end is at a non-public address on
     /// the same link, else unicast.
-    pub load_destination: Option<LoadDestination>,
+    pub load_destination: Option<LoadAddressingMode>,
     /// Payload of a load datagram in bytes.
     pub load_length: u64,
     /// DSCP of requests, 0 to 63.

@@ -11,7 +11,7 @@ use horolog_sys::message::is_refusal;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
 use super::flow::{ReceivedDatagram, UdpFlow};
-use super::flow_stats::{ExchangeTimes, FlowStats};
+use super::flow_stats::{FlowStats, NearEndExchangeTimes};
 use super::options::WARM_UP_TIME_MAX;
 use super::shared::SharedRowState;
 
@@ -43,8 +43,8 @@ enum ReplyWaitOutcome {
     Failed,
 }
 
-/// Context of one exchange: flow, stats, duplicate window, timeout and clock offset.
-struct PingPongExchange<'a> {
+/// Runner of the exchanges of one flow: flow, stats, duplicate window, timeout and clock offset.
+struct PingPongFlowRunner<'a> {
     flow: &'a mut UdpFlow,
     stats: &'a mut FlowStats,
     window: &'a DuplicateWindow,
@@ -80,7 +80,7 @@ pub(super) fn ping_pong(
             break;
         }
         shared.wait_for_load(is_first);
-        let mut exchange = PingPongExchange {
+        let mut exchange = PingPongFlowRunner {
             flow: &mut *flow,
             stats: &mut stats,
             window,
@@ -119,7 +119,7 @@ pub(super) fn ping_pong(
     FlowOutcome { stats, started_at: begun, ended_at: over, end_reason: ended }
 }
 
-impl PingPongExchange<'_> {
+impl PingPongFlowRunner<'_> {
     /// Sends a request and waits for its reply; counts the request unless it belongs to the
     /// warm-up.
     fn run_exchange(&mut self, sequence: u32, is_warm_up: bool) -> ReplyWaitOutcome {
@@ -208,7 +208,7 @@ impl PingPongExchange<'_> {
         // A reply to an earlier request is late by definition.
         let latency = if is_awaited { taken - sent } else { Span::from_ns(i64::MAX) };
         let left_ns = if self.flow.kernel_timestamps { self.kernel_transmit_ns() } else { None };
-        let at = ExchangeTimes {
+        let at = NearEndExchangeTimes {
             latency,
             user_sent_ns: sent_ns,
             user_received_ns: taken_ns,

@@ -15,9 +15,9 @@ use super::flow::open_connected_socket;
 use super::hello::{check_reflector, random_number, request_session};
 use super::options::{COUNT_MAX, FLOWS_MAX, LENGTH_MAX, PathUdpOptions};
 
-/// Properties of the far end and of the path to it.
+/// Clock of the far end, relative to this host's, and MTU of the path to it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct FarEndInfo {
+pub(super) struct FarEndClockAndMtu {
     pub(super) same_clock: bool,
     pub(super) clock_error_ns: Option<u64>,
     pub(super) mtu: u32,
@@ -42,14 +42,14 @@ pub(super) fn local_error_bound_ns() -> Option<u64> {
 pub(super) fn identify_far_end(
     options: &PathUdpOptions,
     to: SocketAddr,
-) -> Result<FarEndInfo, UdpPathError> {
+) -> Result<FarEndClockAndMtu, UdpPathError> {
     let failed = |source| UdpPathError::Socket { address: to, source };
     let socket = open_connected_socket(options, to).map_err(failed)?;
     let mtu = socket.path_mtu(to).map_err(failed)?;
     if options.is_stamp {
         socket.set_hop_limit(to, SENDER_HOP_LIMIT).map_err(failed)?;
         check_reflector(&socket, to, &stamp_codec())?;
-        return Ok(FarEndInfo { same_clock: false, clock_error_ns: None, mtu });
+        return Ok(FarEndClockAndMtu { same_clock: false, clock_error_ns: None, mtu });
     }
     let welcome = request_session(&socket, to, 0)?;
     let (shortest, min) = (options.rows.iter().map(|row| row.length).min(), welcome.length_min);
@@ -60,7 +60,7 @@ pub(super) fn identify_far_end(
         welcome.error_ns.zip(local_error_bound_ns()).map(|(far, own)| far.saturating_add(own));
     let clock_error_ns = if welcome.same_clock { Some(0) } else { clock_difference_ns };
     // No session needs to be ended: the far end stores one only after its first probe.
-    Ok(FarEndInfo { same_clock: welcome.same_clock, clock_error_ns, mtu })
+    Ok(FarEndClockAndMtu { same_clock: welcome.same_clock, clock_error_ns, mtu })
 }
 
 pub(super) fn check_options(options: &PathUdpOptions) -> Result<(), UdpPathError> {

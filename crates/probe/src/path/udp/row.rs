@@ -5,7 +5,7 @@ use horolog_record::{
     PathRequestCounts, PathUdpRow, Percentiles, SignedDistribution, UdpRowEndReason,
 };
 use horolog_stats::Recorder;
-use horolog_stats::loss::EventRate;
+use horolog_stats::loss::AchievedRate;
 use horolog_time::{Monotonic, Span, Timestamp};
 
 use super::flow::UdpFlow;
@@ -93,7 +93,7 @@ pub(super) fn row_record(plan: &UdpRowPlan, outcome: UdpRowOutcome) -> PathUdpRo
 
 fn achieved_rate(sent: u64, duration: Span) -> f64 {
     let ns = u64::try_from(duration.as_ns()).unwrap_or(0);
-    EventRate::from_span(sent, 0, ns).map_or(0.0, EventRate::per_second)
+    AchievedRate::from_span(sent, 0, ns).map_or(0.0, AchievedRate::per_second)
 }
 
 /// Returns the row's name for the live view.

@@ -26,11 +26,11 @@ use super::flow::UdpFlow;
 use super::flow_stats::FlowStats;
 use super::load::{self, PathLoadGenerator};
 use super::open_loop::{FlowReceiver, FlowSchedule, FlowSender, SharedFlowState};
-use super::options::{LoadDestination, PathUdpOptions, UdpRowPlan};
+use super::options::{LoadAddressingMode, PathUdpOptions, UdpRowPlan};
 use super::ping_pong::{FlowOutcome, ping_pong};
-use super::prepare::{FarEndInfo, check_options, identify_far_end, local_error_bound_ns};
+use super::prepare::{FarEndClockAndMtu, check_options, identify_far_end, local_error_bound_ns};
 use super::row::{self, FlowSums, UdpRowOutcome};
-use super::shared::{LoadRatioGate, SharedRowState};
+use super::shared::{LoadRatioPacer, SharedRowState};
 
 /// Delay after enabling timestamps, before they are reliable.
 const TIMESTAMPING_DELAY: Span = Span::from_ms(20);
@@ -44,7 +44,7 @@ const WINDOW_LEN_RANGE: (f64, f64) = (4_096.0, 4_194_304.0);
 pub struct PathUdpRun {
     options: PathUdpOptions,
     to: SocketAddr,
-    far_end: FarEndInfo,
+    far_end: FarEndClockAndMtu,
     cost: PathMeasurementCost,
 }
 
@@ -136,7 +136,7 @@ impl PathUdpRun {
         context: &UdpRunContext,
     ) -> PathUdpResult {
         let (options, to) = (self.options, self.to);
-        let broadcast = load::load_destination(&options, to) == LoadDestination::Broadcast;
+        let broadcast = load::load_destination(&options, to) == LoadAddressingMode::Broadcast;
         let has_load = options.rows.iter().any(|row| row.load_ratio > 0.0);
         let mut result = PathUdpResult {
             schema: PATH_UDP_SCHEMA.to_owned(),
@@ -216,7 +216,7 @@ impl PathUdpRun {
             busy_polling: options.busy_polling,
             is_over,
             is_row_ended: AtomicBool::new(false),
-            gate: LoadRatioGate::new(plan.load_ratio),
+            gate: LoadRatioPacer::new(plan.load_ratio),
         };
         let session = match flows.first().map(|flow| flow.codec) {
             Some(ProbeCodec::Horolog { session }) => session,

@@ -26,12 +26,12 @@ pub(super) struct SharedRowState<'a> {
     pub(super) is_over: &'a (dyn Fn() -> bool + Sync),
     /// True once any thread has ended the row.
     pub(super) is_row_ended: AtomicBool,
-    pub(super) gate: LoadRatioGate,
+    pub(super) gate: LoadRatioPacer,
 }
 
-/// Gate that keeps load and requests in a fixed ratio: each waits for the other.
+/// Pacer that keeps load and requests in a fixed ratio: each waits for the other.
 #[derive(Debug)]
-pub(super) struct LoadRatioGate {
+pub(super) struct LoadRatioPacer {
     /// Load datagrams per request (R).
     ratio: f64,
     valid_sent: AtomicU64,
@@ -95,7 +95,7 @@ impl SharedRowState<'_> {
     }
 }
 
-impl LoadRatioGate {
+impl LoadRatioPacer {
     pub(super) fn new(ratio: f64) -> Self {
         let zero = || AtomicU64::new(0);
         Self {

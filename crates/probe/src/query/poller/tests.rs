@@ -141,11 +141,11 @@ impl Wire {
         bytes: &'a [u8],
         nic_ns: i64,
         kernel_ns: i64,
-    ) -> BatchPacket<'a, Endpoints> {
+    ) -> BatchPacket<'a, DatagramEndpoints> {
         let hardware = HardwareTimestamp { interface: NIC_INDEX, ns: nic_ns + PHC_AHEAD_NS };
         BatchPacket {
             bytes,
-            address: Endpoints::default(),
+            address: DatagramEndpoints::default(),
             truncated: false,
             received_at: (self.best_source != TimestampSource::User)
                 .then(|| Timestamp::from_ns(kernel_ns)),
@@ -170,9 +170,13 @@ fn framed(payload: &[u8]) -> Vec<u8> {
 }
 
 impl BatchDevice for Wire {
-    type Address = Endpoints;
+    type Address = DatagramEndpoints;
 
-    fn receive(&mut self, batch: &mut Batch<Endpoints>, wait: Duration) -> io::Result<usize> {
+    fn receive(
+        &mut self,
+        batch: &mut Batch<DatagramEndpoints>,
+        wait: Duration,
+    ) -> io::Result<usize> {
         batch.clear();
         let until = self.now_ns() + wait.as_nanos() as i64;
         let delivered_ns = |at_ns: i64| at_ns + TO_NIC_NS + TO_KERNEL_NS;
@@ -192,7 +196,7 @@ impl BatchDevice for Wire {
         Ok(batch.len())
     }
 
-    fn send(&mut self, batch: &mut Batch<Endpoints>) -> io::Result<usize> {
+    fn send(&mut self, batch: &mut Batch<DatagramEndpoints>) -> io::Result<usize> {
         for packet in batch.iter() {
             self.clock.advance(Span::from_ns(TO_KERNEL_NS + TO_NIC_NS));
             let at_nic = self.now_ns();
@@ -204,7 +208,7 @@ impl BatchDevice for Wire {
         Ok(batch.len())
     }
 
-    fn receive_transmitted(&mut self, batch: &mut Batch<Endpoints>) -> io::Result<usize> {
+    fn receive_transmitted(&mut self, batch: &mut Batch<DatagramEndpoints>) -> io::Result<usize> {
         batch.clear();
         while let Some((at_ns, frame)) = self.looped.pop_front() {
             assert!(batch.push_packet(&self.packet(&frame, at_ns, at_ns - TO_NIC_NS)));
@@ -225,12 +229,12 @@ fn plan(count: u64, interleaved: bool) -> PollPlan {
     PollPlan { start, interval: Duration::from_millis(100), count, has_final_request: interleaved }
 }
 
-fn poll_over<D: BatchDevice<Address = Endpoints>>(
+fn poll_over<D: BatchDevice<Address = DatagramEndpoints>>(
     device: D,
     clock: &Arc<SimulatedClock>,
     with_nic_clock: bool,
     plan: &PollPlan,
-) -> PollOutcome {
+) -> PolledServerOutcome {
     let options = PollOptions {
         version: 4,
         interleaved: plan.has_final_request,
@@ -247,7 +251,7 @@ fn poll_over<D: BatchDevice<Address = Endpoints>>(
     )
 }
 
-fn poll(wire: Wire, with_nic_clock: bool, plan: &PollPlan) -> PollOutcome {
+fn poll(wire: Wire, with_nic_clock: bool, plan: &PollPlan) -> PolledServerOutcome {
     let clock = Arc::clone(&wire.clock);
     poll_over(wire, &clock, with_nic_clock, plan)
 }

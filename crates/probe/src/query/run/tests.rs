@@ -14,7 +14,7 @@ fn options(targets: &[&str]) -> QueryOptions {
 }
 
 fn refused(options: QueryOptions) -> QueryError {
-    match Query::prepare(options) {
+    match PreparedQuery::prepare(options) {
         Err(error) => error,
         Ok(_) => panic!("it was accepted"),
     }
@@ -52,7 +52,7 @@ fn a_public_server_is_not_polled_too_often() {
         let error = refused(public(count, Some(interval_ms)));
         assert!(matches!(error, QueryError::IntervalTooShort(_)), "{error}");
     }
-    let interval = |options| Query::prepare(options).unwrap().interval();
+    let interval = |options| PreparedQuery::prepare(options).unwrap().interval();
     assert_eq!(interval(public(8, None)), INTERVAL_POLITE);
     assert_eq!(interval(public(9, None)), INTERVAL_LONG);
     let owned = QueryOptions { i_own_this_target: true, ..public(10_000, Some(1)) };
@@ -97,7 +97,8 @@ fn two_servers_side_by_side_are_as_far_apart_as_they_are() {
     let names = [first, second, unbound].map(|address| address.to_string());
     let names: Vec<_> = names.iter().map(String::as_str).chain(["no-such-name.invalid"]).collect();
     let interval = Some(Duration::from_millis(20));
-    let query = Query::prepare(QueryOptions { count: 5, interval, ..options(&names) }).unwrap();
+    let query =
+        PreparedQuery::prepare(QueryOptions { count: 5, interval, ..options(&names) }).unwrap();
     let progress = AtomicU64::new(0);
     let one_more = || {
         progress.fetch_add(1, Ordering::Relaxed);

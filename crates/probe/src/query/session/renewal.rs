@@ -14,7 +14,7 @@ const RETRY_MAX: Duration = Duration::from_hours(120);
 
 /// State that decides on the renewal of keys.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct RenewalState {
+pub(super) struct NtsKeyRenewalState {
     is_refused: bool,
     unanswered: u32,
     /// True after an authentic reply with the present keys.
@@ -25,7 +25,7 @@ pub(super) struct RenewalState {
     next_attempt_at: Option<Timestamp<Monotonic>>,
 }
 
-impl RenewalState {
+impl NtsKeyRenewalState {
     /// Records an authentic reply: the keys are valid, and an earlier refusal was forged.
     pub(super) fn record_reply(&mut self) {
         *self = Self { is_proved: true, ..Self::default() };
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_refusal_or_two_unanswered_polls_suffice_and_a_reply_resets_them() {
-        let mut renewal = RenewalState::default();
+        let mut renewal = NtsKeyRenewalState::default();
         renewal.count_unanswered();
         assert!(!renewal.is_wanted(), "one packet may be lost");
         renewal.count_unanswered();
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn a_refusal_after_unanswered_polls_is_followed_at_once_but_once() {
-        let mut renewal = RenewalState::default();
+        let mut renewal = NtsKeyRenewalState::default();
         renewal.count_unanswered();
         renewal.count_unanswered();
         renewal.record_attempt(at(0));
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn attempts_follow_one_another_ever_more_slowly_until_a_reply_comes() {
-        let (mut renewal, mut now) = (RenewalState::default(), 0);
+        let (mut renewal, mut now) = (NtsKeyRenewalState::default(), 0);
         for wait in [10, 15, 22, 33] {
             renewal.record_refusal();
             assert!(renewal.is_allowed(at(now)));

@@ -198,7 +198,7 @@ fn summed_up(longer: &[MergedInterval], id: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::RenderResult;
+    use crate::document::RenderableResult;
     use crate::fixture;
 
     #[test]

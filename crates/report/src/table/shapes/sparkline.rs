@@ -123,12 +123,12 @@ impl SparklineGroup {
     /// Returns the lines; none if no row has two values.
     pub(crate) fn lines(self, style: &TableStyle) -> Vec<String> {
         let is_log = self.rows.iter().all(|row| row.scale == SparklineScale::Log);
-        let drawn = self.rows.iter().filter_map(|row| DrawnSparkline::of(row, is_log));
+        let drawn = self.rows.iter().filter_map(|row| DrawableSparkline::of(row, is_log));
         let mut drawn: Vec<_> = drawn.collect();
         if self.row_len < 2 || drawn.is_empty() {
             return Vec::new();
         }
-        let worth: Vec<_> = drawn.iter().map(DrawnSparkline::worth).collect();
+        let worth: Vec<_> = drawn.iter().map(DrawableSparkline::worth).collect();
         let (indices, left) = top_indices(&worth);
         drawn = indices.into_iter().map(|at| drawn[at].clone()).collect();
         let texts = drawn.iter().map(|one| (&*one.row.name, &*one.value_text));
@@ -149,7 +149,7 @@ impl SparklineGroup {
 
 /// Row with at least two values, prepared for drawing.
 #[derive(Clone, Debug)]
-struct DrawnSparkline<'a> {
+struct DrawableSparkline<'a> {
     row: &'a SparklineRow,
     least: f64,
     most: f64,
@@ -161,7 +161,7 @@ struct DrawnSparkline<'a> {
     value_text: String,
 }
 
-impl<'a> DrawnSparkline<'a> {
+impl<'a> DrawableSparkline<'a> {
     fn of(row: &'a SparklineRow, is_log: bool) -> Option<Self> {
         let known = row.points.iter().map(|(_, value)| *value).filter(|value| value.is_finite());
         let mut known: Vec<f64> = known.collect();

@@ -9,7 +9,7 @@ use horolog_wire::ptp::{PtpFlags, PtpTimestamp};
 
 use crate::ClockPage;
 use crate::hardware::{PhcConversions, TimestampSource};
-use crate::ptp::{PtpClockState, accuracy};
+use crate::ptp::{PtpClockProperties, accuracy};
 
 /// Seconds from the epoch of NTP to that of PTP, modulo 2^32 (RFC 5905, section 6: 1900; IEEE
 /// 1588-2019, clause 7.2.3: 1970).
@@ -97,7 +97,7 @@ impl ServedTime<'_> {
     }
 
     /// Returns the PTP data of the clock at `now`.
-    pub(super) fn clock_state(&self, now: Timestamp<Monotonic>) -> PtpClockState {
+    pub(super) fn clock_state(&self, now: Timestamp<Monotonic>) -> PtpClockProperties {
         let page = self.page.for_reply_at(now);
         let variables = page.variables;
         let synchronised = variables.leap != LeapIndicator::Unsynchronised
@@ -122,7 +122,7 @@ impl ServedTime<'_> {
         }
         // The error bound of a free-running clock is unknown.
         let is_bounded = time_source != SOURCE_OSCILLATOR && page.root_distance > Span::ZERO;
-        PtpClockState {
+        PtpClockProperties {
             clock_class: self.clock_class.map_or(class, |configured| configured.max(least)),
             accuracy: if is_bounded {
                 accuracy(page.root_distance_recent_max)
@@ -194,7 +194,7 @@ mod tests {
 
     const NOW: Timestamp<Monotonic> = Timestamp::from_ns(100_200_000_000);
 
-    fn state(change: impl FnOnce(&mut ClockPage)) -> PtpClockState {
+    fn state(change: impl FnOnce(&mut ClockPage)) -> PtpClockProperties {
         let mut page = page();
         page.variables.reference = page.timebase.ntp_at_anchor;
         change(&mut page);

@@ -14,8 +14,8 @@ use super::served::source_name;
 use crate::hardware::TimestampSource;
 use crate::ptp::clock_state::accuracy_bound;
 use crate::ptp::{
-    ClockPortStatus, ClockSettings, ForeignMasterRecord, PortSettings, PortState, PtpClockState,
-    PtpPortTransport, PtpProfile, PtpRefusal,
+    ClockPortStatus, ClockSettings, ForeignMasterRecord, PortSettings, PortState,
+    PtpClockProperties, PtpPortTransport, PtpProfile, PtpRefusal,
 };
 
 /// Status of the clock and its ports.
@@ -106,7 +106,7 @@ pub struct AnnouncedClock {
 }
 
 impl AnnouncedClock {
-    fn from_clock_state(clock: &PtpClockState) -> Self {
+    fn from_clock_state(clock: &PtpClockProperties) -> Self {
         let leap = match clock.flags {
             flags if flags.contains(PtpFlags::LEAP_61) => "leap61",
             flags if flags.contains(PtpFlags::LEAP_59) => "leap59",
@@ -160,12 +160,12 @@ impl PtpTimestampCounts {
 
 /// Data from which a port's thread publishes its status.
 #[derive(Clone, Debug)]
-pub(super) struct PortThreadStatus {
+pub(super) struct PtpPortStatusInputs {
     pub(super) interface: String,
     pub(super) settings: PortSettings,
     pub(super) view: ClockPortStatus,
-    /// State of the clock when this was published.
-    pub(super) clock: PtpClockState,
+    /// Properties of the clock when this was published.
+    pub(super) clock: PtpClockProperties,
     pub(super) timestamp_counts: PtpTimestampCounts,
     /// Messages sent with a request for a transmit timestamp.
     pub(super) timestamps_requested: u64,
@@ -179,12 +179,12 @@ const ERROR_REPORT_DURATION: Duration = Duration::from_secs(10);
 /// Status that a port's thread shares with other threads.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SharedPortStatus {
-    port: Arc<ArcSwapOption<PortThreadStatus>>,
+    port: Arc<ArcSwapOption<PtpPortStatusInputs>>,
     error: Arc<ArcSwapOption<(String, Instant)>>,
 }
 
 impl SharedPortStatus {
-    pub(super) fn store_status(&self, status: PortThreadStatus) {
+    pub(super) fn store_status(&self, status: PtpPortStatusInputs) {
         self.port.store(Some(Arc::new(status)));
     }
 
@@ -220,8 +220,8 @@ impl PtpStatus {
 }
 
 impl PtpPortStatus {
-    fn from_status(status: &PortThreadStatus) -> Self {
-        let PortThreadStatus { settings, view, timestamp_counts, .. } = status;
+    fn from_status(status: &PtpPortStatusInputs) -> Self {
+        let PtpPortStatusInputs { settings, view, timestamp_counts, .. } = status;
         let by_type = |count: &dyn Fn(MessageType) -> u64| {
             MessageType::ALL.into_iter().map(|kind| (type_name(kind), count(kind))).collect()
         };

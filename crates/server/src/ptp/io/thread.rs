@@ -16,11 +16,11 @@ use super::fast::XdpPortRegistration;
 use super::link::{IncomingPtpMessage, OutgoingPtpMessage, PtpPortSockets};
 use super::precedence::RealTimeThrottle;
 use super::served::ServedTime;
-use super::status::{PortThreadStatus, PtpStatus, PtpTimestampCounts, SharedPortStatus};
+use super::status::{PtpPortStatusInputs, PtpStatus, PtpTimestampCounts, SharedPortStatus};
 use crate::hardware::PhcConversions;
 use crate::page::{ClockPage, ClockPageReader};
 use crate::ptp::{
-    ClockPort, ClockSettings, Outbox, PortSettings, PtpAddress, PtpClockState, PtpDestination,
+    ClockPort, ClockSettings, Outbox, PortSettings, PtpAddress, PtpClockProperties, PtpDestination,
     PtpRefusal, ReceivedPtpMessage,
 };
 
@@ -143,14 +143,15 @@ impl SendQueue {
     }
 }
 
-/// Networks on the link, and prefixes that may get unicast grants.
-struct UnicastAdmission {
+/// Networks on the link, and the prefixes to which unicast grants are restricted; if there are no
+/// such prefixes, clients on the link may get grants.
+struct UnicastAdmissionPrefixes {
     index: u32,
     on_link: Vec<Prefix>,
     allow: Vec<Prefix>,
 }
 
-impl UnicastAdmission {
+impl UnicastAdmissionPrefixes {
     fn refresh(
         &mut self,
         addresses: &[InterfaceAddress],
@@ -188,7 +189,7 @@ impl PortThread {
     fn run(mut self, stop: &AtomicBool) {
         let now = || ClockMonotonic.now();
         let mut port = ClockPort::new(self.clock.clone(), self.settings.clone(), now());
-        let mut admission = UnicastAdmission {
+        let mut admission = UnicastAdmissionPrefixes {
             index: self.index,
             on_link: Vec::new(),
             allow: std::mem::take(&mut self.allow),
@@ -253,7 +254,8 @@ impl PortThread {
     /// unusable.
     fn withdraw_grants(&mut self, port: &mut ClockPort, outgoing: &mut SendQueue) {
         let (page, now) = (self.page.read(), ClockMonotonic.now());
-        let state = PtpClockState { usable: false, ..self.served_time(&page).clock_state(now) };
+        let state =
+            PtpClockProperties { usable: false, ..self.served_time(&page).clock_state(now) };
         port.process_due(&state, now, outgoing);
         outgoing.flush_to(&mut *self.link);
     }
@@ -261,7 +263,11 @@ impl PortThread {
     /// Returns the PTP data of the clock at `now`. With one-step operation the NIC sends the time
     /// of its PHC, so the clock is only usable while another process disciplines the PHC to the
     /// served time.
-    fn clock_state(&self, served: &ServedTime<'_>, now: Timestamp<Monotonic>) -> PtpClockState {
+    fn clock_state(
+        &self,
+        served: &ServedTime<'_>,
+        now: Timestamp<Monotonic>,
+    ) -> PtpClockProperties {
         let mut state = served.clock_state(now);
         if self.settings.one_step && state.usable && !served.is_phc_on_served_time(self.index, now)
         {
@@ -314,7 +320,7 @@ impl PortThread {
     fn process_received(
         &mut self,
         port: &mut ClockPort,
-        admission: &UnicastAdmission,
+        admission: &UnicastAdmissionPrefixes,
         outgoing: &mut SendQueue,
         timestamp_counts: &mut PtpTimestampCounts,
     ) -> io::Result<()> {
@@ -371,7 +377,7 @@ impl PortThread {
     ) {
         let page = self.page.read();
         let clock = self.served_time(&page).clock_state(ClockMonotonic.now());
-        let status = PortThreadStatus {
+        let status = PtpPortStatusInputs {
             interface: self.interface.clone(),
             settings: self.settings.clone(),
             view: port.view(&clock),

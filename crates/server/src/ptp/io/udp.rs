@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::time::Duration;
 
 use horolog_io::{
-    Batch, BatchDevice, Endpoints, TransmitTimestampSource, UdpDevice, UdpDeviceOptions,
+    Batch, BatchDevice, DatagramEndpoints, TransmitTimestampSource, UdpDevice, UdpDeviceOptions,
 };
 use horolog_time::{Monotonic, Timestamp};
 use horolog_wire::frame::{TransmittedDatagram, parse_looped_frame};
@@ -54,8 +54,8 @@ const IPV6_GROUPS: MulticastGroups = MulticastGroups {
 /// Socket for event messages or for general messages, with its batches.
 struct BatchedUdpSocket {
     device: UdpDevice,
-    received: Batch<Endpoints>,
-    outgoing: Batch<Endpoints>,
+    received: Batch<DatagramEndpoints>,
+    outgoing: Batch<DatagramEndpoints>,
     refused: u64,
 }
 
@@ -82,8 +82,8 @@ impl BatchedUdpSocket {
 
 /// Returns the sender of a datagram. If the datagram was sent to a multicast group, the sender
 /// knows no address of this host.
-fn sender_address(ends: &Endpoints) -> PtpAddress {
-    let own = if ends.group.is_some() { Endpoints::default().local } else { ends.local };
+fn sender_address(ends: &DatagramEndpoints) -> PtpAddress {
+    let own = if ends.group.is_some() { DatagramEndpoints::default().local } else { ends.local };
     PtpAddress::Ip { peer: ends.remote.ip(), local: own }
 }
 
@@ -91,7 +91,7 @@ fn sender_address(ends: &Endpoints) -> PtpAddress {
 pub(super) struct PtpUdpSockets {
     event: BatchedUdpSocket,
     general: BatchedUdpSocket,
-    looped: Batch<Endpoints>,
+    looped: Batch<DatagramEndpoints>,
     groups: MulticastGroups,
     interface: u32,
     padding: usize,
@@ -147,9 +147,9 @@ impl PtpUdpSockets {
         Ok(link)
     }
 
-    fn endpoints(&self, to: PtpDestination, event: bool) -> Option<Endpoints> {
+    fn endpoints(&self, to: PtpDestination, event: bool) -> Option<DatagramEndpoints> {
         let standard = if event { EVENT_PORT } else { GENERAL_PORT };
-        let unspecified = Endpoints::default().local;
+        let unspecified = DatagramEndpoints::default().local;
         let (ip, local, port) = match to {
             PtpDestination::Group => (self.groups.primary, unspecified, standard),
             PtpDestination::PeerGroup => (self.groups.peer_delay, unspecified, standard),
@@ -169,7 +169,7 @@ impl PtpUdpSockets {
             IpAddr::V4(ip) => (ip, port).into(),
             IpAddr::V6(ip) => SocketAddrV6::new(ip, port, 0, self.interface).into(),
         };
-        Some(Endpoints { local, ..Endpoints::to_remote(remote) })
+        Some(DatagramEndpoints { local, ..DatagramEndpoints::to_remote(remote) })
     }
 
     fn destination(&self, sent: &TransmittedDatagram<'_>) -> PtpDestination {
@@ -197,7 +197,7 @@ impl PtpPortSockets for PtpUdpSockets {
             count += channel.device.receive(&mut channel.received, Duration::ZERO)?;
             let now = now();
             for packet in channel.received.iter().filter(|packet| !packet.truncated) {
-                let Endpoints { group, unicast, .. } = packet.address;
+                let DatagramEndpoints { group, unicast, .. } = packet.address;
                 each(&IncomingPtpMessage {
                     bytes: packet.bytes,
                     from: sender_address(&packet.address),

@@ -1,16 +1,16 @@
 //! What is granted, for how long, and what is denied.
 
-use horolog_wire::ptp::tlv::{UnicastCancellation, UnicastNegotiation};
+use horolog_wire::ptp::tlv::{UnicastCancellation, UnicastNegotiationTlv};
 use proptest::prelude::*;
 
 use super::*;
 
-fn request(kind: MessageType, log_interval: i8, duration_s: u32) -> UnicastNegotiation {
-    UnicastNegotiation::Request { kind, log_interval, duration_s }
+fn request(kind: MessageType, log_interval: i8, duration_s: u32) -> UnicastNegotiationTlv {
+    UnicastNegotiationTlv::Request { kind, log_interval, duration_s }
 }
 
 /// A message with these negotiations.
-fn signaling_message(all: &[UnicastNegotiation], target: PortIdentity) -> Vec<u8> {
+fn signaling_message(all: &[UnicastNegotiationTlv], target: PortIdentity) -> Vec<u8> {
     let mut suffix = [0; 512];
     let mut length = 0;
     for negotiation in all {
@@ -24,19 +24,19 @@ fn signaling_message(all: &[UnicastNegotiation], target: PortIdentity) -> Vec<u8
 }
 
 /// What is said in a message.
-fn negotiations(sent: &Sent) -> Vec<UnicastNegotiation> {
+fn negotiations(sent: &Sent) -> Vec<UnicastNegotiationTlv> {
     sent.message()
         .tlvs()
-        .map(|tlv| UnicastNegotiation::from_tlv(&tlv.unwrap()).unwrap().unwrap())
+        .map(|tlv| UnicastNegotiationTlv::from_tlv(&tlv.unwrap()).unwrap().unwrap())
         .collect()
 }
 
 /// What a client is answered.
 fn negotiate(
     port: &mut ClockPort,
-    all: &[UnicastNegotiation],
+    all: &[UnicastNegotiationTlv],
     now: Timestamp<Monotonic>,
-) -> Vec<UnicastNegotiation> {
+) -> Vec<UnicastNegotiationTlv> {
     let mut out = RecordingOutbox::default();
     port.receive(&arrival(&signaling_message(all, PortIdentity::ALL)), &GOOD, now, &mut out);
     assert!(out.0.len() <= 1);
@@ -44,8 +44,8 @@ fn negotiate(
 }
 
 /// Whether the answer to a request is for some time.
-fn is_granted(answer: UnicastNegotiation) -> bool {
-    matches!(answer, UnicastNegotiation::Grant { duration_s: 1.., .. })
+fn is_granted(answer: UnicastNegotiationTlv) -> bool {
+    matches!(answer, UnicastNegotiationTlv::Grant { duration_s: 1.., .. })
 }
 
 fn unicast_master() -> (ClockPort, Timestamp<Monotonic>) {
@@ -78,7 +78,7 @@ fn several_requests_in_a_message_are_granted_in_one() {
     let granted: Vec<_> = answers.iter().copied().map(is_granted).collect();
     assert_eq!(granted, [true, true, true, false]);
     let renewal_invited = true;
-    let first = UnicastNegotiation::Grant {
+    let first = UnicastNegotiationTlv::Grant {
         kind: MessageType::Announce,
         log_interval: 0,
         duration_s: 60,
@@ -153,7 +153,7 @@ fn cancelling_and_requesting_again_does_not_bring_more_messages() {
     let mut sent = 0;
     for count in 0..100 {
         let now = now + Span::from_ms(count);
-        negotiate(&mut port, &[UnicastNegotiation::Cancel(ended), request(kind, 0, 60)], now);
+        negotiate(&mut port, &[UnicastNegotiationTlv::Cancel(ended), request(kind, 0, 60)], now);
         let mut out = RecordingOutbox::default();
         port.process_due(&GOOD, now, &mut out);
         sent += out.0.len();
@@ -201,11 +201,11 @@ fn a_client_ends_its_grant() {
     let kind = MessageType::Sync;
     negotiate(&mut port, &[request(kind, 0, 60)], now);
     let maintained = UnicastCancellation { kind, maintain_request: true, maintain_grant: false };
-    assert_eq!(negotiate(&mut port, &[UnicastNegotiation::Cancel(maintained)], now), []);
+    assert_eq!(negotiate(&mut port, &[UnicastNegotiationTlv::Cancel(maintained)], now), []);
     assert_eq!(port.view(&GOOD).grants, 1, "it ended what it had granted, which is nothing");
     let ended = UnicastCancellation { maintain_request: false, ..maintained };
-    let answers = negotiate(&mut port, &[UnicastNegotiation::Cancel(ended)], now);
-    assert_eq!(answers, [UnicastNegotiation::AcknowledgeCancel(ended)]);
+    let answers = negotiate(&mut port, &[UnicastNegotiationTlv::Cancel(ended)], now);
+    assert_eq!(answers, [UnicastNegotiationTlv::AcknowledgeCancel(ended)]);
     assert_eq!((port.view(&GOOD).grants, run(&mut port, now, 3).len()), (0, 0));
 }
 
@@ -222,7 +222,7 @@ fn an_unusable_clock_ends_all_grants() {
     let mut kinds: Vec<_> = negotiations(cancel)
         .into_iter()
         .map(|negotiation| match negotiation {
-            UnicastNegotiation::Cancel(ended) => ended.kind,
+            UnicastNegotiationTlv::Cancel(ended) => ended.kind,
             other => panic!("{other:?}"),
         })
         .collect();
@@ -260,7 +260,7 @@ fn what_is_out_of_bounds_is_denied() {
         (request(MessageType::Announce, -4, 60), 0),
         (request(MessageType::Sync, -4, 60), 60),
     ] {
-        let [UnicastNegotiation::Grant { duration_s: granted, renewal_invited, .. }] =
+        let [UnicastNegotiationTlv::Grant { duration_s: granted, renewal_invited, .. }] =
             negotiate(&mut port, &[requested], now)[..]
         else {
             panic!("{requested:?}")
@@ -332,7 +332,7 @@ fn a_message_of_many_requests_is_answered_in_part() {
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    Negotiate(u8, UnicastNegotiation),
+    Negotiate(u8, UnicastNegotiationTlv),
     Wait(u16),
     Unusable,
 }
@@ -343,7 +343,7 @@ fn steps() -> impl Strategy<Value = Step> {
     let negotiation =
         (kinds, -9i8..12, 0u32..40, 0u8..8).prop_map(|(kind, log_interval, duration_s, which)| {
             if which == 0 {
-                UnicastNegotiation::Cancel(UnicastCancellation {
+                UnicastNegotiationTlv::Cancel(UnicastCancellation {
                     kind,
                     maintain_request: false,
                     maintain_grant: false,

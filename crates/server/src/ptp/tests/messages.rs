@@ -229,7 +229,7 @@ fn the_pure_answer_is_the_port_s() {
     for suffix in [&[][..], &REQUEST_TLV] {
         let request = bytes(&Message { suffix, ..delay_req() });
         for group in [false, true] {
-            let context = DelayReqContext { group, granted: false, admitted: true };
+            let context = DelayReqClassification { group, granted: false, admitted: true };
             let fast = port
                 .delay_responder(&GOOD)
                 .unwrap()

@@ -8,7 +8,7 @@ use super::*;
 /// A port, its clock, and whether it is there.
 struct Node {
     port: ClockPort,
-    clock: PtpClockState,
+    clock: PtpClockProperties,
     there: bool,
 }
 
@@ -91,7 +91,7 @@ fn a_clock_that_loses_its_source_makes_way() {
     let mut link = Link::new(&[128, 128]);
     link.run(20);
     assert_eq!(link.masters(), [0], "the lower identity");
-    link.nodes[0].clock = PtpClockState { clock_class: 7, ..GOOD };
+    link.nodes[0].clock = PtpClockProperties { clock_class: 7, ..GOOD };
     link.run(10);
     assert_eq!(link.masters(), [1]);
     link.nodes[0].clock = GOOD;

@@ -136,7 +136,7 @@ fn a_worse_clock_of_ours_yields() {
     let own_is_better = OWN < OTHER.clock;
     assert!(own_is_better && port.state() == PortState::Master, "equal but for the identity");
     port.process_due(
-        &PtpClockState { clock_class: 7, ..GOOD },
+        &PtpClockProperties { clock_class: 7, ..GOOD },
         now,
         &mut RecordingOutbox::default(),
     );
@@ -344,12 +344,12 @@ fn a_time_that_jumps_is_not_sent_to_its_followers() {
     let (mut port, now) = master();
     let later = now + seconds(1);
     let mut out = RecordingOutbox::default();
-    let utc = PtpClockState { flags: PtpFlags(0x30), utc_offset: 0, ..GOOD };
+    let utc = PtpClockProperties { flags: PtpFlags(0x30), utc_offset: 0, ..GOOD };
     port.process_due(&utc, later, &mut out);
     assert_eq!((port.state(), out.0.len()), (PortState::Listening, 0), "UTC after TAI");
     port.process_due(&utc, later + seconds(100), &mut out);
     assert_eq!(port.state(), PortState::Master);
-    let corrected = PtpClockState { utc_offset: 36, ..GOOD };
+    let corrected = PtpClockProperties { utc_offset: 36, ..GOOD };
     let (mut port, now) = master();
     port.process_due(&corrected, now, &mut out);
     assert_eq!(port.state(), PortState::Listening, "another offset");
@@ -358,8 +358,8 @@ fn a_time_that_jumps_is_not_sent_to_its_followers() {
 #[test]
 fn a_leap_second_is_no_jump() {
     let (mut port, now) = master();
-    let before = PtpClockState { flags: GOOD.flags.union(PtpFlags::LEAP_61), ..GOOD };
-    let after = PtpClockState { utc_offset: 38, ..GOOD };
+    let before = PtpClockProperties { flags: GOOD.flags.union(PtpFlags::LEAP_61), ..GOOD };
+    let after = PtpClockProperties { utc_offset: 38, ..GOOD };
     for clock in [before, after, after] {
         port.process_due(&clock, now, &mut RecordingOutbox::default());
         assert_eq!(port.state(), PortState::Master);

@@ -6,7 +6,7 @@ use horolog_time::{NS_PER_S, Span};
 
 use super::tests::World;
 use crate::calibration::config::tests::config;
-use crate::gnss::ReceiverLineInput;
+use crate::gnss::CollectedReceiverInput;
 use crate::pulse::replay::PulseReplay;
 use crate::{CalibrationConfig, ParsedSentence, SentenceCounts};
 
@@ -70,11 +70,13 @@ fn what_names_no_time_is_counted_by_its_reason() {
     }
     let counts =
         SentenceCounts { checksum: 2, no_checksum: 3, garbled: 4, ..SentenceCounts::default() };
-    let input = ReceiverLineInput { counts, ..ReceiverLineInput::default() };
+    let input = CollectedReceiverInput { counts, ..CollectedReceiverInput::default() };
     (0..2).for_each(|_| world.calibrator.push_line_input(&input));
     // Opened anew, with fewer of each.
     let counts = SentenceCounts { checksum: 1, ..SentenceCounts::default() };
-    world.calibrator.push_line_input(&ReceiverLineInput { counts, ..ReceiverLineInput::default() });
+    world
+        .calibrator
+        .push_line_input(&CollectedReceiverInput { counts, ..CollectedReceiverInput::default() });
     let sentences = world.status().sentences;
     let counted = ["checksum", "no_checksum", "garbled", "overlong"];
     assert_eq!(counted.map(|name| sentences.get(name)), [3, 3, 4, 0]);

@@ -52,7 +52,7 @@ impl Election {
         let names = ["calibration", "first", "second"];
         let panel = SourceSelector::new(
             names.into_iter().enumerate().map(scripted_source).collect(),
-            PlausibilityRules::default(),
+            PlausibilityRuleParameters::default(),
         );
         Self { world, panel, scripts, judged, bound }
     }

@@ -53,7 +53,7 @@ impl World {
         let steering = config.controls_clock.then(|| ClockSteering::new(control.clone()));
         let outputs = SampleOutputs::open(&config.shm_outputs, &config.sock_outputs).unwrap();
         let mut calibrator =
-            Calibrator::new(config, PlausibilityRules::default(), steering, 0.0, outputs);
+            Calibrator::new(config, PlausibilityRuleParameters::default(), steering, 0.0, outputs);
         let log = config.error_log.as_ref().map(|log| ClockErrorLogFile::open(log).unwrap());
         calibrator.log = log.map(|file| ClockErrorLog::start(file).unwrap());
         Self {

@@ -145,7 +145,7 @@ fn is_source_limited(cell: &RelayConfigurationResult, baselines: &[NoRelayBaseli
 
 #[cfg(test)]
 mod tests {
-    use horolog_record::RelayEngine;
+    use horolog_record::RelayEngineKind;
 
     use super::*;
 
@@ -153,7 +153,7 @@ mod tests {
         RelayConfigurationResult {
             size_bytes: 64,
             children,
-            engine: RelayEngine::Send,
+            engine: RelayEngineKind::Send,
             source_threads: 1,
             batch: 1,
             relay_command: Vec::new(),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use horolog_record::{NoRelayBaseline, RelayHalfRateTrial, RelayRepetition};
 use horolog_report::units;
-use horolog_stats::{LossGoal, Recorder, Search, SearchConfig, SearchStep, TrialOutcome};
+use horolog_stats::{GoalLossRatio, Recorder, Search, SearchConfig, SearchStep, TrialOutcome};
 use horolog_sys::affinity;
 
 use super::cost::CpuTimeByCore;
@@ -32,7 +32,7 @@ pub(super) fn search_config(
     time: Duration,
     loss_ratio: f64,
 ) -> Result<SearchConfig, CommandFailure> {
-    let goal = LossGoal::new(loss_ratio).map_err(CommandFailure::usage)?;
+    let goal = GoalLossRatio::new(loss_ratio).map_err(CommandFailure::usage)?;
     let mut config = SearchConfig::new(goal, MIN_RATE, MAX_RATE);
     config.start_rate = START_RATE;
     config.width = SEARCH_WIDTH;

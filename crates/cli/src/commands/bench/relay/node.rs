@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use horolog_lab::{LabHost, RunningProgram};
-use horolog_record::RelayEngine;
+use horolog_record::RelayEngineKind;
 use horolog_relay::control::{ControlRequest, request};
 use horolog_relay::{GroupSpec, HOP_LIMIT, IpNetwork, RoutingTableSpec};
 use horolog_sys::affinity;
@@ -26,7 +26,7 @@ pub(super) const COPY_RATE_LIMIT: u32 = 1_000_000_000;
 /// Specification of the relay to start: lab host, engine, group address, children and limits.
 pub(super) struct RelaySpec<'a> {
     pub(super) host: &'a LabHost,
-    pub(super) engine: RelayEngine,
+    pub(super) engine: RelayEngineKind,
     /// Destination address of the packets.
     pub(super) listen: SocketAddr,
     /// Network that contains the addresses of source and children; the only one that the relay

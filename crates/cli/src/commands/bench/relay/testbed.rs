@@ -18,7 +18,7 @@ use horolog_wire::ethernet::MacAddress;
 use horolog_wire::frame::UdpFrameBuilder;
 use horolog_xdp::{
     Attachment, Interface, RawHistogram, STREAM_MARK_LEN, StreamChildCounts, StreamFrameTemplate,
-    StreamLane, StreamSink, StreamSource, StreamTrial,
+    StreamLane, StreamSink, StreamSource, StreamTrialExpectation,
 };
 
 use super::cost::CpuTimeByCore;
@@ -236,7 +236,7 @@ impl RelayTestbed {
     /// returns the mark with which the payload of each must begin.
     pub(super) fn expect_from_socket(&mut self, size: usize) -> [u8; STREAM_MARK_LEN] {
         self.trials_started += 1;
-        self.sink.begin_trial(&StreamTrial {
+        self.sink.begin_trial(&StreamTrialExpectation {
             number: self.trials_started,
             lanes: 1,
             children: 1,
@@ -285,7 +285,7 @@ struct RelayTrial<'a> {
 }
 
 fn run_trial(trial: &RelayTrial<'_>) -> Result<RelayTrialOutcome, CommandFailure> {
-    trial.sink.begin_trial(&StreamTrial {
+    trial.sink.begin_trial(&StreamTrialExpectation {
         number: trial.number,
         lanes: trial.cores.len() as u32,
         children: trial.load.children as u32,

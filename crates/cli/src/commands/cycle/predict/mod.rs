@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use horolog_cycle::predict::{self, CostInput, MeasuredRuns, PredictedHost, source};
+use horolog_cycle::predict::{self, CostInput, MeasuredRuns, PredictedHostConfig, source};
 use horolog_cycle::task::TaskSet;
 use horolog_record::{
     CYCLE_PREDICT_SCHEMA, CyclePredictPercentile, CyclePredictResult, Host, rfc3339_now,
@@ -109,7 +109,7 @@ pub(super) fn run(args: &CyclePredictArgs) -> Result<(), CommandFailure> {
     }
     // Errors in the tasks are reported before anything is measured.
     let predicted_host =
-        PredictedHost { nodes: args.nodes, cores: Host::read().cores, real_time_share: None };
+        PredictedHostConfig { nodes: args.nodes, cores: Host::read().cores, real_time_share: None };
     predict_bounds(args, (&set, &runs), &sources, predicted_host)?;
     let files = args.files.open()?;
     if args.measure {
@@ -121,7 +121,7 @@ pub(super) fn run(args: &CyclePredictArgs) -> Result<(), CommandFailure> {
         args,
         (&set, &runs),
         &sources,
-        PredictedHost { real_time_share, ..predicted_host },
+        PredictedHostConfig { real_time_share, ..predicted_host },
     )?;
     files.finish(&mut result, &args.fail_if)
 }
@@ -131,7 +131,7 @@ fn predict_bounds(
     args: &CyclePredictArgs,
     (set, runs): (&TaskSet, &MeasuredRuns),
     sources: &[CostInput],
-    predicted_host: PredictedHost,
+    predicted_host: PredictedHostConfig,
 ) -> Result<CyclePredictResult, CommandFailure> {
     let costs = source::extract_costs(sources, args.percentile);
     let mut prediction = predict::predict(set, &costs, predicted_host)

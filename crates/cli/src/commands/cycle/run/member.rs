@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use horolog_cycle::cluster::{self, MemberError, MemberOptions, NodeClockOffset};
 use horolog_io::target::TargetName;
-use horolog_probe::query::{Query, QueryOptions};
+use horolog_probe::query::{PreparedQuery, QueryOptions};
 use horolog_time::Span;
 
 use super::super::node::NODE_COMMAND;
@@ -63,7 +63,7 @@ fn measure_clock_offset(leader: SocketAddr) -> Result<NodeClockOffset, String> {
         i_own_this_target: true,
         ..QueryOptions::new(vec![target])
     };
-    let query = Query::prepare(options).map_err(|error| error.to_string())?;
+    let query = PreparedQuery::prepare(options).map_err(|error| error.to_string())?;
     let result = query.run(&|| (), &|| output::check_stop_request().is_break());
     let best = result.servers.first().and_then(|server| server.best.as_ref());
     // The query's offset is positive if the leader's clock is ahead.

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use horolog_cycle::application::{ApplicationTestSnapshot, NodeSnapshot};
-use horolog_record::CycleTestFault;
+use horolog_record::CycleTestFaultResult;
 use horolog_report::cycle_test_fault_name;
 use horolog_report::units::{ABSENT, full_count, human_ns};
 use ratatui::style::{Modifier, Style};
@@ -40,7 +40,7 @@ struct CycleTestViewState {
     total: Duration,
     state: String,
     nodes: Vec<NodeHistory>,
-    faults: Vec<CycleTestFault>,
+    faults: Vec<CycleTestFaultResult>,
 }
 
 /// Last snapshot of a node, and its ratios over time.
@@ -127,7 +127,7 @@ fn node_row(node: &NodeSnapshot) -> String {
 }
 
 /// Returns the row of a fault. An unknown time is shown as [`ABSENT`].
-fn fault_row(fault: &CycleTestFault) -> String {
+fn fault_row(fault: &CycleTestFaultResult) -> String {
     let detections = fault.detections.iter().map(|one| one.count).fold(0, u64::saturating_add);
     let time = |ns: Option<u64>| ns.map_or_else(|| ABSENT.to_owned(), human_ns);
     format!(
@@ -152,8 +152,8 @@ mod tests {
         NodeSnapshot { name: name.to_owned(), periods, missed: 3, ratio, has_exited: false }
     }
 
-    fn fault() -> CycleTestFault {
-        CycleTestFault {
+    fn fault() -> CycleTestFaultResult {
+        CycleTestFaultResult {
             kind: CycleTestFaultKind::Stop,
             of: Some("node2".to_owned()),
             at_s: 8.0,
@@ -174,7 +174,7 @@ mod tests {
         state: &mut CycleTestViewState,
         what: &str,
         nodes: &[NodeSnapshot],
-        faults: &[CycleTestFault],
+        faults: &[CycleTestFaultResult],
     ) {
         let (elapsed, total) = (Duration::from_secs(4), Duration::from_secs(16));
         state.update(&ApplicationTestSnapshot {

@@ -141,12 +141,12 @@ fn the_panel_follows_from_the_options() {
     let table = |more: &[&str]| parsed(more).unwrap().table();
     let (response, offset) =
         (Some(NtpperfColumnGroup::ResponseTime), Some(NtpperfColumnGroup::Offset));
-    assert_eq!(table(&["-B"]), NtpperfTable { ptp: false, panel: response });
-    assert_eq!(table(&["-I", "-o0"]), NtpperfTable { ptp: false, panel: offset });
-    assert_eq!(table(&["-D", "1"]), NtpperfTable { ptp: true, panel: None });
-    assert_eq!(table(&["-D", "1", "-o0"]), NtpperfTable { ptp: true, panel: None });
-    assert_eq!(table(&["-N", "1"]), NtpperfTable { ptp: true, panel: response });
-    assert_eq!(table(&["-N", "1", "-o0"]), NtpperfTable { ptp: true, panel: offset });
+    assert_eq!(table(&["-B"]), NtpperfTableOptions { ptp: false, panel: response });
+    assert_eq!(table(&["-I", "-o0"]), NtpperfTableOptions { ptp: false, panel: offset });
+    assert_eq!(table(&["-D", "1"]), NtpperfTableOptions { ptp: true, panel: None });
+    assert_eq!(table(&["-D", "1", "-o0"]), NtpperfTableOptions { ptp: true, panel: None });
+    assert_eq!(table(&["-N", "1"]), NtpperfTableOptions { ptp: true, panel: response });
+    assert_eq!(table(&["-N", "1", "-o0"]), NtpperfTableOptions { ptp: true, panel: offset });
 }
 
 /// A trial of two seconds at 10,000 requests per second.

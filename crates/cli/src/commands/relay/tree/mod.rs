@@ -18,7 +18,7 @@ use std::time::Duration;
 use clap::Args;
 use horolog_record::RelayTreeResult;
 use horolog_relay::tree::ProcessingTime;
-use horolog_report::{RenderResult, to_json};
+use horolog_report::{RenderableResult, to_json};
 
 use crate::ci::CiOutputArgs;
 use crate::failure::CommandFailure;
@@ -201,7 +201,7 @@ pub(super) fn run(args: &RelayTreeArgs) -> Result<(), CommandFailure> {
         outcome::result_without_measurement(&input)
     };
     let renderers: [fn(&RelayTreeResult) -> String; 3] =
-        [outcome::toml, to_json, RenderResult::page];
+        [outcome::toml, to_json, RenderableResult::page];
     files.finish_with(&mut result, &args.fail_if, renderers)
 }
 

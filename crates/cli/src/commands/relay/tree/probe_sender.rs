@@ -14,7 +14,7 @@ use horolog_sys::affinity;
 use horolog_sys::clock::{ClockMonotonic, ClockRealtime, sleep_until};
 use horolog_sys::datagram::send_to;
 use horolog_sys::message::MmsghdrTable;
-use horolog_sys::socket::Socket;
+use horolog_sys::socket::DatagramSocket;
 use horolog_time::{Clock, Span, Timestamp, Utc};
 
 use crate::failure::CommandFailure;
@@ -48,14 +48,14 @@ pub(super) type SinkDelays = Vec<Vec<Option<u64>>>;
 
 /// Receiving socket for probes in a lab host.
 pub(super) struct ProbeSink {
-    socket: Socket,
+    socket: DatagramSocket,
 }
 
 impl ProbeSink {
     /// Opens a sink at an address of a lab host.
     pub(super) fn open(host: &LabHost, at: SocketAddr) -> Result<Self, CommandFailure> {
-        let open = || -> io::Result<Socket> {
-            let socket = Socket::udp(at)?;
+        let open = || -> io::Result<DatagramSocket> {
+            let socket = DatagramSocket::udp(at)?;
             socket.set_receive_buffer(BUFFER_BYTES)?;
             socket.enable_receive_timestamps(false)?;
             socket.bind(at)?;
@@ -68,7 +68,7 @@ impl ProbeSink {
 
 /// Sender of probe trains in a lab host; reads the sinks as well.
 pub(super) struct ProbeSender {
-    socket: Socket,
+    socket: DatagramSocket,
     table: MmsghdrTable,
     heads: Box<[[u8; HEAD_BYTES]]>,
     /// Number of the latest probe train, which packets carry: late packets of earlier trains are
@@ -80,8 +80,8 @@ impl ProbeSender {
     /// Opens a sender in a lab host.
     pub(super) fn open(host: &LabHost) -> Result<Self, CommandFailure> {
         let at = SocketAddr::new(host.first_interface().ipv4.into(), 0);
-        let open = || -> io::Result<Socket> {
-            let socket = Socket::udp(at)?;
+        let open = || -> io::Result<DatagramSocket> {
+            let socket = DatagramSocket::udp(at)?;
             socket.bind(at)?;
             Ok(socket)
         };
