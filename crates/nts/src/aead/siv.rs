@@ -303,7 +303,7 @@ impl Default for BatchKeyBuffer {
 
 impl core::fmt::Debug for BatchKeyBuffer {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("BatchKeys").finish_non_exhaustive()
+        f.debug_struct("BatchKeyBuffer").finish_non_exhaustive()
     }
 }
 

@@ -211,7 +211,7 @@ impl RelayTheoreticalArrivalTimes {
 
 impl fmt::Debug for RelayTheoreticalArrivalTimes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RelayRateState").finish_non_exhaustive()
+        f.debug_struct("RelayTheoreticalArrivalTimes").finish_non_exhaustive()
     }
 }
 
