@@ -267,9 +267,9 @@ pub struct JobOutcome {
     /// Time of the end of the process by the agent's clock, UTC in ns since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_ns: Option<i64>,
-    /// State of the agent's clock at the start.
+    /// Offset of the agent's clock at the start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub clock: Option<AgentClockState>,
+    pub clock: Option<AgentClockOffset>,
     /// Result written by the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<serde_json::Value>,
@@ -297,10 +297,10 @@ impl JobOutcome {
     }
 }
 
-/// State of an agent's clock.
+/// Offset of an agent's clock from true time, with its error bound and its source.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct AgentClockState {
+pub struct AgentClockOffset {
     /// Offset of the clock from true time, in ns; positive if it is ahead.
     pub offset_ns: i64,
     /// Error bound of the offset, in ns.
@@ -328,9 +328,9 @@ pub struct AgentState {
     pub addresses: Vec<IpAddr>,
     /// Capabilities of the agent.
     pub abilities: AgentCapabilities,
-    /// State of the agent's clock; `None` if its error bound is unknown.
+    /// Offset of the agent's clock; `None` if its error bound is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub clock: Option<AgentClockState>,
+    pub clock: Option<AgentClockOffset>,
     /// Campaign of the agent's current order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busy: Option<CampaignId>,

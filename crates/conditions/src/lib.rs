@@ -1,6 +1,6 @@
 //! Measurement conditions of a process and its threads (locked memory, no deep idle states, pinned
 //! real-time threads), and their record in the result. A refused condition is recorded, and the
-//! measurement continues without it. Dropping [`MeasurementConditions`] unlocks memory and permits
+//! measurement continues without it. Dropping [`HostConditionsGuard`] unlocks memory and permits
 //! idle states again.
 
 use std::{fs, io};
@@ -28,13 +28,13 @@ pub const REAL_TIME_ADVICE: &str =
 
 /// Host conditions that are in force during the lifetime of this value.
 #[derive(Debug)]
-pub struct MeasurementConditions {
+pub struct HostConditionsGuard {
     _locked_memory: Option<LockedMemoryGuard>,
     _dma_latency: Option<DmaLatencyRequest>,
     record: HostConditions,
 }
 
-impl MeasurementConditions {
+impl HostConditionsGuard {
     /// Locks memory and, with `hold_awake`, keeps all CPUs out of deep idle states
     /// (`/dev/cpu_dma_latency` at 0 µs).
     #[must_use]
@@ -175,7 +175,7 @@ pub fn finding(code: FindingCode, severity: Severity, message: String, advice: &
     Finding { code, severity, message, advice: advice.to_owned(), trial: None }
 }
 
-/// Reason for which a measurement of this host cannot start.
+/// Reason why measuring threads cannot start on their cores.
 #[derive(Debug, Error)]
 pub enum MeasuringThreadError {
     /// Core that this process may not run on.

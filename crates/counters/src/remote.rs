@@ -17,7 +17,7 @@ const _: () = assert!(SERVERS_TIMEOUT.as_millis() + 500 <= READ_TIMEOUT.as_milli
 /// Size limit of a response body, in bytes; larger than the snapshot of any host.
 const SNAPSHOT_BYTES_MAX: usize = 1 << 18;
 
-/// Counter snapshot of a remote host: URL, resolved address, and token.
+/// Location of a remote host's counter snapshot: URL, resolved address, and token.
 #[derive(Debug)]
 pub struct SnapshotLocation {
     url: String,

@@ -152,7 +152,7 @@ pub fn open_request<'a>(
 ) -> Result<AuthenticRequest<'a>, NtsRefusal<'a>> {
     let mut result = Err(NtsRefusal::Malformed);
     open_requests(keys, &[Some(packet)], &mut BatchKeyBuffer::default(), |_, opened| {
-        result = opened
+        result = opened;
     });
     result
 }

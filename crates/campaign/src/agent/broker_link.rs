@@ -16,7 +16,7 @@ use super::clock;
 use super::run::{AgentLoopEvent, AgentOptions, utc_ns};
 use crate::assignment::Assignment;
 use crate::nats::{BrokerOptions, BrokerStore, NatsError, StoredValue};
-use crate::order::{AgentClockState, AgentState};
+use crate::order::{AgentClockOffset, AgentState};
 use crate::report::fragments;
 use crate::spool::{Spool, SpoolEntry};
 use crate::{AgentName, CampaignId};
@@ -45,7 +45,7 @@ pub(super) struct AgentContext {
     /// Notified when a report was appended to the spool.
     pub(super) report_spooled: Notify,
     busy: Mutex<Option<CampaignId>>,
-    clock: Mutex<Option<AgentClockState>>,
+    clock: Mutex<Option<AgentClockOffset>>,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -58,7 +58,7 @@ impl AgentContext {
         store: BrokerStore,
         incarnation: u64,
         spool: Spool,
-        clock: Option<AgentClockState>,
+        clock: Option<AgentClockOffset>,
     ) -> io::Result<Self> {
         let (report_spooled, busy) = (Notify::new(), Mutex::default());
         let (spool, clock) = (Mutex::new(spool), Mutex::new(clock));
@@ -75,7 +75,7 @@ impl AgentContext {
         *locked(&self.busy) = busy.cloned();
     }
 
-    pub(super) fn clock(&self) -> Option<AgentClockState> {
+    pub(super) fn clock(&self) -> Option<AgentClockOffset> {
         locked(&self.clock).clone()
     }
 
@@ -266,7 +266,7 @@ pub(super) async fn monitor_clock(shared: Arc<AgentContext>) {
 }
 
 /// Returns the clock state of this host; `None` if its error bound is unknown.
-pub(super) async fn measure_clock(options: &AgentOptions) -> Option<AgentClockState> {
+pub(super) async fn measure_clock(options: &AgentOptions) -> Option<AgentClockOffset> {
     let (program, server) = (options.program.clone(), options.clock_server.clone());
     let measure = move || clock::clock_state(&program, server.as_deref());
     tokio::task::spawn_blocking(measure).await.ok().flatten()

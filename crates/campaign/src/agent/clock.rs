@@ -12,7 +12,7 @@ use horolog_record::QueryResult;
 use horolog_sys::adjtimex::kernel_clock;
 use horolog_sys::namespace::die_with_parent;
 
-use crate::order::AgentClockState;
+use crate::order::AgentClockOffset;
 
 /// Timeout of a query to a server.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -24,17 +24,17 @@ const KERNEL: &str = "kernel";
 /// Returns the clock state measured against `server` or, without one, the kernel's. `None` if the
 /// query fails or the kernel's clock is not synchronised.
 #[must_use]
-pub(super) fn clock_state(program: &Path, server: Option<&str>) -> Option<AgentClockState> {
+pub(super) fn clock_state(program: &Path, server: Option<&str>) -> Option<AgentClockOffset> {
     match server {
         Some(server) => state_from_query(&query_server(program, server).ok()?, server),
         None => state_from_kernel(),
     }
 }
 
-fn state_from_kernel() -> Option<AgentClockState> {
+fn state_from_kernel() -> Option<AgentClockOffset> {
     let clock = kernel_clock().ok().filter(|clock| clock.synchronised)?;
     let error_ns = u64::try_from(clock.maximum_error.as_ns()).ok()?;
-    Some(AgentClockState { offset_ns: 0, error_ns, source: KERNEL.to_owned() })
+    Some(AgentClockOffset { offset_ns: 0, error_ns, source: KERNEL.to_owned() })
 }
 
 /// Queries a server by a `horolog query` process.
@@ -59,8 +59,8 @@ fn query_server(program: &Path, server: &str) -> io::Result<QueryResult> {
 
 /// Converts a query result. The sign is inverted: `QueryResult` holds the server's offset from this
 /// clock, the clock state this clock's offset from the server.
-fn state_from_query(result: &QueryResult, server: &str) -> Option<AgentClockState> {
+fn state_from_query(result: &QueryResult, server: &str) -> Option<AgentClockOffset> {
     let best = result.servers.first()?.best.as_ref()?;
     let offset_ns = best.offset_ns.checked_neg()?;
-    Some(AgentClockState { offset_ns, error_ns: best.bound_ns, source: server.to_owned() })
+    Some(AgentClockOffset { offset_ns, error_ns: best.bound_ns, source: server.to_owned() })
 }

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::job::{JobEvent, JobEventSink, JobExecutionEnvironment, JobGroup};
-use crate::order::{AgentClockState, JobEnd, JobOutcome, Order, OrderEvent};
+use crate::order::{AgentClockOffset, JobEnd, JobOutcome, Order, OrderEvent};
 
 /// Longest time until services are ready.
 const SERVICE_READY_TIMEOUT: Duration = Duration::from_secs(15);
@@ -48,7 +48,7 @@ impl JobExecutor {
     pub(super) fn begin(
         order: Order,
         environment: JobExecutionEnvironment,
-        clock: Option<AgentClockState>,
+        clock: Option<AgentClockOffset>,
         event_sink: JobEventSink,
     ) -> Self {
         let (command_sender, commands) = mpsc::channel();

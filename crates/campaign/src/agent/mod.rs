@@ -9,6 +9,6 @@ mod state_machine;
 
 pub use run::{AgentCallbacks, AgentError, AgentOptions, run};
 pub use state_machine::{
-    ABANDON_GRACE_NS, AgentAction, AgentClockReadings, AgentIdentity, AgentStateMachine,
+    ABANDON_GRACE_NS, AgentAction, AgentClockReadings, AgentIdentityAndPolicy, AgentStateMachine,
     InterruptedOrder, PersistentState, START_WAIT_MAX_NS,
 };

@@ -16,7 +16,7 @@ use tokio::time::{interval, sleep};
 use super::broker_link::{self, AgentContext};
 use super::executor::{self, JobExecutor};
 use super::state_machine::{
-    AgentAction, AgentClockReadings, AgentIdentity, AgentStateMachine, PersistentState,
+    AgentAction, AgentClockReadings, AgentIdentityAndPolicy, AgentStateMachine, PersistentState,
 };
 use crate::assignment::{Assignment, AssignmentError};
 use crate::id::IdError;
@@ -130,7 +130,7 @@ async fn run_agent(options: AgentOptions, callbacks: AgentCallbacks<'_>) -> Resu
     let Some(store) = Box::pin(open_broker_store(&options, callbacks)).await? else {
         return Ok(());
     };
-    let identity = AgentIdentity {
+    let identity = AgentIdentityAndPolicy {
         name: options.name.clone(),
         version: options.version.clone(),
         policy: options.policy.clone(),

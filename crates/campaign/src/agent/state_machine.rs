@@ -27,7 +27,7 @@ const ENDED_CAMPAIGNS_MAX: usize = 32;
 
 /// Identity and policy of an agent.
 #[derive(Clone, Debug)]
-pub struct AgentIdentity {
+pub struct AgentIdentityAndPolicy {
     /// Agent name.
     pub name: AgentName,
     /// Version of horolog.
@@ -122,7 +122,7 @@ pub struct AgentClockReadings {
 /// Identity, incarnation, current order and ended campaigns of an agent.
 #[derive(Clone, Debug)]
 pub struct AgentStateMachine {
-    identity: AgentIdentity,
+    identity: AgentIdentityAndPolicy,
     ended_campaigns: VecDeque<CampaignId>,
     incarnation: u64,
     current: Option<CurrentOrder>,
@@ -134,7 +134,7 @@ impl AgentStateMachine {
     /// stopped gets the outcome [`JobEnd::Interrupted`].
     #[must_use]
     pub fn new(
-        identity: AgentIdentity,
+        identity: AgentIdentityAndPolicy,
         persistent_state: PersistentState,
         now_ms: u64,
     ) -> (Self, Vec<AgentAction>) {
@@ -266,7 +266,7 @@ impl AgentStateMachine {
         room: Result<(), String>,
         now: AgentClockReadings,
     ) -> Vec<AgentAction> {
-        let AgentIdentity { name, version, policy } = &self.identity;
+        let AgentIdentityAndPolicy { name, version, policy } = &self.identity;
         let busy = self.busy().map(|busy| format!("it is busy with {busy}; wait for its end"));
         let judged = order.check(name, version).map_err(|error| error.to_string());
         let judged = judged.and_then(|()| busy.map_or(Ok(()), Err)).and(room);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::file_error::sanitised;
-use crate::order::{AgentClockState, AgentState, PROTOCOL};
+use crate::order::{AgentClockOffset, AgentState, PROTOCOL};
 
 /// Largest size of an agent's state, in bytes.
 const STATE_BYTES_MAX: usize = 64 << 10;
@@ -94,9 +94,9 @@ fn parse_usable(
 
 /// Checks that the offset of a clock may be within `max_offset`, given its error bound. `Err` holds
 /// the reason in one line.
-fn check_clock(clock: Option<&AgentClockState>, max_offset: Duration) -> Result<(), String> {
+fn check_clock(clock: Option<&AgentClockOffset>, max_offset: Duration) -> Result<(), String> {
     let max_ms = max_offset.as_secs_f64() * 1e3;
-    let Some(AgentClockState { offset_ns, error_ns, source }) = clock else {
+    let Some(AgentClockOffset { offset_ns, error_ns, source }) = clock else {
         return Err(format!(
             "its clock offset is unknown, and the limit is {max_ms} ms; run a time service on its \
              host, or start the agent with --clock-server"

@@ -35,7 +35,7 @@ pub struct Ledger {
     pub unexpected: u64,
 }
 
-/// Addition to the ledger by a report.
+/// Change of the ledger by a report.
 #[derive(Clone, PartialEq, Debug)]
 pub enum LedgerChange {
     /// Event of an agent.

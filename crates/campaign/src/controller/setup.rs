@@ -35,7 +35,7 @@ const REPLAY_TIMEOUT: Duration = Duration::from_mins(2);
 pub(super) const INBOX: &str = "horolog-controller";
 
 /// Broker connection, state, plan and placement from which a controller begins.
-struct CampaignSetup {
+struct BegunOrResumedCampaign {
     store: BrokerStore,
     id: CampaignId,
     state: CampaignState,
@@ -59,7 +59,7 @@ impl<'a> Controller<'a> {
                 let now_ms = (options.utc_ns() / 1_000_000) as u64;
                 let id = CampaignId::generate(&plan.name, now_ms).map_err(io::Error::other)?;
                 let state = CampaignState::new(&options.version, text, settings, eligible);
-                let setup = CampaignSetup { store, id, state, plan, placement };
+                let setup = BegunOrResumedCampaign { store, id, state, plan, placement };
                 let mut controller = Self::from_setup(setup, options, event_sink, flow).await?;
                 controller.save_state().await?;
                 Ok(controller)
@@ -73,7 +73,7 @@ impl<'a> Controller<'a> {
                 let plan = Plan::parse(&state.plan, &state.settings);
                 let plan = plan.map_err(CampaignError::Plan)?;
                 let placement = state.placement(&plan)?;
-                let setup = CampaignSetup { store, id, state, plan, placement };
+                let setup = BegunOrResumedCampaign { store, id, state, plan, placement };
                 let mut controller = Self::from_setup(setup, options, event_sink, flow).await?;
                 controller.state_revision = stored.revision;
                 // From here on a previous controller, if any, cannot continue.
@@ -85,12 +85,12 @@ impl<'a> Controller<'a> {
     }
 
     async fn from_setup(
-        setup: CampaignSetup,
+        setup: BegunOrResumedCampaign,
         options: ControllerOptions,
         event_sink: &'a dyn Fn(&CampaignProgressEvent<'_>),
         flow: &'a dyn Fn() -> ControlFlow<()>,
     ) -> Result<Self, CampaignError> {
-        let CampaignSetup { store, id, mut state, plan, placement } = setup;
+        let BegunOrResumedCampaign { store, id, mut state, plan, placement } = setup;
         state.take_over(options.utc_ns());
         let orders = placement.orders(&id, &options.version, &plan);
         let agents = orders.iter().map(|order| order.agent.to_string()).collect();

@@ -23,7 +23,7 @@ use self::process::PreparedJob;
 use self::ready::{ServiceReadiness, ServiceReadinessSender};
 pub use self::start_gate::wait_for_start as pass_gate;
 use crate::id::{AgentName, CampaignId, JobId};
-use crate::order::{AgentClockState, Job, JobEnd, JobOutcome, Order, OrderEvent};
+use crate::order::{AgentClockOffset, Job, JobEnd, JobOutcome, Order, OrderEvent};
 use crate::role::{CommandFiles, RoleOptionError};
 
 /// Time after the deadline of the other jobs at which services are terminated without a command.
@@ -88,9 +88,9 @@ pub struct ServiceNotReady {
     pub reason: String,
 }
 
-/// Requested state of the processes of an order; it only ever increases.
+/// Extent of the requested termination of the processes of an order; it only ever increases.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum RequestedJobGroupState {
+enum RequestedJobTermination {
     /// All jobs continue.
     Continue = 0,
     /// Jobs that are not services end; services continue.
@@ -99,8 +99,8 @@ enum RequestedJobGroupState {
     Abandon = 2,
 }
 
-/// Context shared by all processes of an order.
-struct JobGroupContext {
+/// State shared by a job group and the supervisors of its processes.
+struct JobGroupSharedState {
     campaign: CampaignId,
     agent: AgentName,
     event_sink: JobEventSink,
@@ -111,16 +111,16 @@ struct JobGroupContext {
     service_deadline: Mutex<Instant>,
 }
 
-impl JobGroupContext {
-    fn control(&self) -> RequestedJobGroupState {
+impl JobGroupSharedState {
+    fn control(&self) -> RequestedJobTermination {
         match self.control.load(Ordering::SeqCst) {
-            0 => RequestedJobGroupState::Continue,
-            1 => RequestedJobGroupState::Stop,
-            _ => RequestedJobGroupState::Abandon,
+            0 => RequestedJobTermination::Continue,
+            1 => RequestedJobTermination::Stop,
+            _ => RequestedJobTermination::Abandon,
         }
     }
 
-    fn escalate_control(&self, control: RequestedJobGroupState) {
+    fn escalate_control(&self, control: RequestedJobTermination) {
         self.control.fetch_max(control as u8, Ordering::SeqCst);
     }
 
@@ -146,9 +146,9 @@ impl JobGroupContext {
 
 /// Processes of one order. Drop terminates those that still run, and waits for their end.
 pub struct JobGroup {
-    context: Arc<JobGroupContext>,
+    context: Arc<JobGroupSharedState>,
     deadline: Duration,
-    clock: Option<AgentClockState>,
+    clock: Option<AgentClockOffset>,
     /// Services that are not started yet.
     services: Vec<PreparedJob>,
     measurements: Vec<PreparedJob>,
@@ -165,14 +165,14 @@ impl JobGroup {
     pub fn begin(
         order: &Order,
         environment: &JobExecutionEnvironment,
-        clock: Option<AgentClockState>,
+        clock: Option<AgentClockOffset>,
         event_sink: JobEventSink,
     ) -> Result<Self, OrderStartError> {
-        let context = Arc::new(JobGroupContext {
+        let context = Arc::new(JobGroupSharedState {
             campaign: order.campaign.clone(),
             agent: order.agent.clone(),
             event_sink,
-            control: AtomicU8::new(RequestedJobGroupState::Continue as u8),
+            control: AtomicU8::new(RequestedJobTermination::Continue as u8),
             is_finished: AtomicBool::new(false),
             service_deadline: Mutex::new(Instant::now() + SERVICE_IDLE_MAX),
         });
@@ -241,15 +241,15 @@ impl JobGroup {
     /// that no measurement sees a service end. Jobs that were not started are reported as
     /// abandoned.
     pub fn stop(&mut self) {
-        self.apply_control(RequestedJobGroupState::Stop);
+        self.apply_control(RequestedJobTermination::Stop);
     }
 
     /// Terminates all jobs. Those that were not started are reported as abandoned.
     pub fn abandon(&mut self) {
-        self.apply_control(RequestedJobGroupState::Abandon);
+        self.apply_control(RequestedJobTermination::Abandon);
     }
 
-    fn apply_control(&mut self, control: RequestedJobGroupState) {
+    fn apply_control(&mut self, control: RequestedJobTermination) {
         self.context.escalate_control(control);
         for process in self.services.drain(..).chain(self.measurements.drain(..)) {
             self.context.publish_outcome(self.context.outcome(process.id(), JobEnd::Abandoned));

@@ -24,11 +24,11 @@ use tempfile::TempDir;
 
 use super::ready::{NOTIFY_VARIABLE, NotifySocket, ProcessNotification, ServiceReadinessSender};
 use super::start_gate;
-use super::streams::StandardStreams;
+use super::streams::StandardStreamTails;
 use super::termination::{EscalationStep, TerminationCause, TerminationEscalation};
-use super::{JobExecutionEnvironment, JobGroupContext, RequestedJobGroupState};
+use super::{JobExecutionEnvironment, JobGroupSharedState, RequestedJobTermination};
 use crate::id::JobId;
-use crate::order::{AgentClockState, Job, JobEnd, JobOutcome, OrderEvent};
+use crate::order::{AgentClockOffset, Job, JobEnd, JobOutcome, OrderEvent};
 use crate::role::RoleKind;
 
 /// Interval of checks on a running process.
@@ -58,13 +58,13 @@ pub(super) struct PreparedJob {
 struct SpawnedJob {
     program: SpawnedProgram,
     handle: ProcessHandle,
-    streams: StandardStreams,
+    streams: StandardStreamTails,
     notify_socket: NotifySocket,
 }
 
 /// Supervisor of the process of one job.
 struct JobSupervisor<'a> {
-    context: &'a JobGroupContext,
+    context: &'a JobGroupSharedState,
     job: &'a Job,
     readiness_notifier: Option<ServiceReadinessSender>,
     /// Time at which the work of the job began, UTC in ns since 1970; `None` before.
@@ -96,10 +96,10 @@ impl PreparedJob {
     /// Runs the job to its end, in its lab host if it has one; blocks the calling thread.
     pub(super) fn run(
         &self,
-        context: &Arc<JobGroupContext>,
+        context: &Arc<JobGroupSharedState>,
         at_ns: Option<i64>,
         deadline: Duration,
-        clock: Option<AgentClockState>,
+        clock: Option<AgentClockOffset>,
         readiness_notifier: Option<ServiceReadinessSender>,
     ) -> JobOutcome {
         let run =
@@ -114,10 +114,10 @@ impl PreparedJob {
 
     fn run_in_current_namespace(
         &self,
-        context: &Arc<JobGroupContext>,
+        context: &Arc<JobGroupSharedState>,
         at_ns: Option<i64>,
         deadline: Duration,
-        clock: Option<AgentClockState>,
+        clock: Option<AgentClockOffset>,
         readiness_notifier: Option<ServiceReadinessSender>,
     ) -> JobOutcome {
         let mut outcome = context.outcome(&self.job.id, JobEnd::Abandoned);
@@ -170,14 +170,14 @@ impl PreparedJob {
     /// `None` if the job was cancelled before.
     fn spawn_process(
         &self,
-        context: &JobGroupContext,
+        context: &JobGroupSharedState,
         at_ns: Option<i64>,
     ) -> io::Result<Option<SpawnedJob>> {
-        if context.control() >= RequestedJobGroupState::Stop {
+        if context.control() >= RequestedJobTermination::Stop {
             return Ok(None);
         }
         let notify_socket = NotifySocket::open(self.directory.path())?;
-        let (streams, [output, errors]) = StandardStreams::open()?;
+        let (streams, [output, errors]) = StandardStreamTails::open()?;
         let socket_variable = match at_ns {
             Some(at_ns) => (
                 start_gate::START_GATE_VARIABLE.into(),
@@ -219,7 +219,7 @@ impl PreparedJob {
         outcome: &mut JobOutcome,
         supervision: &JobSupervisor<'_>,
         status: ExitStatus,
-        streams: &StandardStreams,
+        streams: &StandardStreamTails,
     ) {
         let result_error = match self.job_result(streams) {
             Ok(result) => {
@@ -236,7 +236,10 @@ impl PreparedJob {
 
     /// Reads the result of the job; `Ok(None)` if its kind writes none, or the reason why it is
     /// missing or invalid.
-    fn job_result(&self, streams: &StandardStreams) -> Result<Option<serde_json::Value>, String> {
+    fn job_result(
+        &self,
+        streams: &StandardStreamTails,
+    ) -> Result<Option<serde_json::Value>, String> {
         let kind = self.job.kind;
         // A server prints its counts at its end.
         if kind == RoleKind::Serve {
@@ -336,8 +339,8 @@ impl JobSupervisor<'_> {
     /// Returns the reason to terminate the process, if any.
     fn termination_cause(&self, now: Instant) -> Option<TerminationCause> {
         match self.context.control() {
-            RequestedJobGroupState::Abandon => Some(TerminationCause::Abandoned),
-            RequestedJobGroupState::Stop if !self.job.service => Some(TerminationCause::Abandoned),
+            RequestedJobTermination::Abandon => Some(TerminationCause::Abandoned),
+            RequestedJobTermination::Stop if !self.job.service => Some(TerminationCause::Abandoned),
             _ if self.job.service && self.context.is_finished.load(Ordering::SeqCst) => {
                 Some(TerminationCause::Finished)
             }

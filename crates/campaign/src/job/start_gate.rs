@@ -29,9 +29,9 @@ pub(super) const STARTED: &str = "PASSED=";
 /// kernel's own threads.
 const PRIORITY: i32 = 40;
 
-/// Parsed value of [`START_GATE_VARIABLE`].
+/// Parameters of the start gate of one process: the parsed value of [`START_GATE_VARIABLE`].
 #[derive(Debug, PartialEq, Eq)]
-struct StartGateVariable {
+struct StartGateParameters {
     /// Process that created this one.
     creator_pid: u32,
     /// Start time, UTC in ns since 1970.
@@ -47,7 +47,7 @@ pub(super) fn variable_value(at_ns: i64, socket: &Path) -> OsString {
     value
 }
 
-impl StartGateVariable {
+impl StartGateParameters {
     fn parse(value: &OsStr) -> Option<Self> {
         let mut words = value.as_bytes().splitn(3, |byte| *byte == b' ');
         let mut next = || words.next();
@@ -111,7 +111,8 @@ fn connect_to(path: &Path) -> io::Result<UnixDatagram> {
 ///
 /// The creator cannot be notified, or a system call for scheduling or sleep fails.
 pub fn wait_for_start() -> io::Result<()> {
-    let gate = env::var_os(START_GATE_VARIABLE).and_then(|value| StartGateVariable::parse(&value));
+    let gate =
+        env::var_os(START_GATE_VARIABLE).and_then(|value| StartGateParameters::parse(&value));
     gate.filter(|gate| gate.creator_pid == parent_id()).map_or(Ok(()), |gate| gate.wait())
 }
 
@@ -122,13 +123,17 @@ mod tests {
     #[test]
     fn the_variable_round_trips() {
         let socket = Path::new("/a b/notify");
-        let read = StartGateVariable::parse(&variable_value(-5, socket)).unwrap();
+        let read = StartGateParameters::parse(&variable_value(-5, socket)).unwrap();
         assert_eq!(
             read,
-            StartGateVariable { creator_pid: process::id(), at_ns: -5, socket: socket.to_owned() }
+            StartGateParameters {
+                creator_pid: process::id(),
+                at_ns: -5,
+                socket: socket.to_owned()
+            }
         );
         for wrong in ["", "1", "1 2", "x 2 /a", "1 x /a"] {
-            assert_eq!(StartGateVariable::parse(OsStr::new(wrong)), None, "{wrong}");
+            assert_eq!(StartGateParameters::parse(OsStr::new(wrong)), None, "{wrong}");
         }
     }
 
@@ -142,7 +147,7 @@ mod tests {
                 .unwrap();
         let before = (SchedulingParameters::current().unwrap(), timer_slack_ns().unwrap());
         let at_ns = SleepClock::Realtime.now_ns() + 20_000_000;
-        StartGateVariable { creator_pid: 0, at_ns, socket: deep.join("s") }.wait().unwrap();
+        StartGateParameters { creator_pid: 0, at_ns, socket: deep.join("s") }.wait().unwrap();
         let mut bytes = [0; 64];
         let length = listener.recv(&mut bytes).unwrap();
         let text = std::str::from_utf8(&bytes[..length]).unwrap();

@@ -15,9 +15,9 @@ const READ_BYTES_MAX: usize = 4 << 20;
 /// Largest number of characters shown of a line.
 const LINE_MAX: usize = 200;
 
-/// Standard output and standard error of one process.
+/// Tails of the standard output and the standard error of one process.
 #[derive(Debug)]
-pub(super) struct StandardStreams {
+pub(super) struct StandardStreamTails {
     pub(super) output: OutputTail,
     pub(super) errors: OutputTail,
 }
@@ -32,7 +32,7 @@ pub(super) struct OutputTail {
     has_new_line: bool,
 }
 
-impl StandardStreams {
+impl StandardStreamTails {
     /// Opens both streams. Also returns the ends to which a process writes: standard output and
     /// standard error.
     pub(super) fn open() -> io::Result<(Self, [OwnedFd; 2])> {
@@ -112,8 +112,8 @@ mod tests {
 
     use super::*;
 
-    fn streams_of(text: &[u8]) -> StandardStreams {
-        let (mut streams, [_, errors]) = StandardStreams::open().unwrap();
+    fn streams_of(text: &[u8]) -> StandardStreamTails {
+        let (mut streams, [_, errors]) = StandardStreamTails::open().unwrap();
         let mut to = UnixStream::from(errors);
         to.set_nonblocking(true).unwrap();
         for part in text.chunks(1 << 12) {

@@ -16,8 +16,8 @@ const LOCK: &str = "lock";
 /// Smallest age for removal: the run of a younger directory may not have locked it yet.
 const AGE_MIN: Duration = Duration::from_mins(1);
 
-/// Guard of the directory: drop removes the directory and releases the lock.
-pub(super) struct LocalRunDirectory {
+/// Guard of the directory of a local run: drop removes the directory and releases the lock.
+pub(super) struct LocalRunDirectoryGuard {
     _undo: UndoGuard,
     _lock: File,
 }
@@ -27,7 +27,7 @@ pub(super) struct LocalRunDirectory {
 pub(super) fn create_run_directory(
     within: &Path,
     campaign: &CampaignId,
-) -> io::Result<(std::path::PathBuf, LocalRunDirectory)> {
+) -> io::Result<(std::path::PathBuf, LocalRunDirectoryGuard)> {
     remove_stale(within, AGE_MIN);
     let path = within.join(format!("{PREFIX}{campaign}"));
     let (gone, made) = (path.clone(), path.clone());
@@ -35,7 +35,7 @@ pub(super) fn create_run_directory(
     let ((), undo) = UndoGuard::after_change(create, move || drop(fs::remove_dir_all(&gone)))?;
     let lock = File::create_new(path.join(LOCK))?;
     lock.try_lock()?;
-    Ok((path, LocalRunDirectory { _undo: undo, _lock: lock }))
+    Ok((path, LocalRunDirectoryGuard { _undo: undo, _lock: lock }))
 }
 
 /// Removes the directories of this user's killed runs.

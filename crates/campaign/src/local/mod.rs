@@ -23,7 +23,7 @@ use crate::job::{
     JobEvent, JobEventSink, JobExecutionEnvironment, JobGroup, OrderStartError, ServiceNotReady,
 };
 use crate::merge::{MergeInput, merge};
-use crate::order::{AgentClockState, JobOutcome, Order, OrderEvent};
+use crate::order::{AgentClockOffset, JobOutcome, Order, OrderEvent};
 use crate::placement::{AgentCandidate, Placement, PlacementError, agents_needed, assign_roles};
 use crate::plan::{Plan, RoleInstanceSpec};
 use crate::role::RoleKind;
@@ -233,8 +233,8 @@ pub fn run(
 
 /// Returns the clock state of all lab hosts: they share this machine's clock, by which the start
 /// time is set.
-fn shared_clock_state() -> AgentClockState {
-    AgentClockState { offset_ns: 0, error_ns: 0, source: "the same clock".to_owned() }
+fn shared_clock_state() -> AgentClockOffset {
+    AgentClockOffset { offset_ns: 0, error_ns: 0, source: "the same clock".to_owned() }
 }
 
 /// Creates a lab with a star topology, whose central host forwards packets between the others.

@@ -8,13 +8,13 @@ use horolog_record::{
 };
 use serde::Deserialize;
 
-use super::{InstanceOutcome, MergeFailures};
+use super::{InstanceOutcome, MergeFailureCollector};
 use crate::role::RoleKind;
 
 pub(super) fn merge(
     role_parts: &[&InstanceOutcome<'_>],
     parts: &[InstanceOutcome<'_>],
-    failures: &mut MergeFailures<'_>,
+    failures: &mut MergeFailureCollector<'_>,
 ) -> MergedResults {
     let (mut tasks, mut nodes) = (Vec::new(), Vec::new());
     for part in role_parts {
@@ -100,7 +100,7 @@ impl CycleClusterOutcomes<'_> {
         &self,
         run: usize,
         run_result: &CycleConfigurationResult,
-        failures: &mut MergeFailures<'_>,
+        failures: &mut MergeFailureCollector<'_>,
     ) -> Vec<CampaignTaskResult> {
         let (skew_ns, skew_error_ns) = skew(&run_result.nodes);
         let names = run_result.nodes.first().into_iter().flat_map(|node| &node.tasks);

@@ -7,7 +7,7 @@ use horolog_record::{Distribution, MergedDistribution, MergedResults};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{InstanceOutcome, MergeFailures};
+use super::{InstanceOutcome, MergeFailureCollector};
 
 /// Largest number of JSON paths with a merged distribution.
 const PATHS_MAX: usize = 256;
@@ -16,7 +16,7 @@ const DEPTH_MAX: usize = 12;
 
 pub(super) fn merge(
     role_parts: &[&InstanceOutcome<'_>],
-    failures: &mut MergeFailures<'_>,
+    failures: &mut MergeFailureCollector<'_>,
 ) -> MergedResults {
     let mut by_path: BTreeMap<String, Vec<Distribution>> = BTreeMap::new();
     for result in role_parts.iter().filter_map(|part| part.result()) {

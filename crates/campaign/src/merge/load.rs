@@ -8,7 +8,7 @@ use horolog_record::{
     MergedResults, ReplyKindCounts, RequestClassCounts, Trial,
 };
 
-use super::{InstanceOutcome, MergeFailures};
+use super::{InstanceOutcome, MergeFailureCollector};
 
 /// Largest loss ratio of a trial whose rate counts as answered.
 const LOSS_MAX: f64 = 0.001;
@@ -20,7 +20,7 @@ type TrialKey = (usize, u64);
 
 pub(super) fn merge(
     role_parts: &[&InstanceOutcome<'_>],
-    failures: &mut MergeFailures<'_>,
+    failures: &mut MergeFailureCollector<'_>,
 ) -> MergedResults {
     let results: Vec<LoadResult> =
         role_parts.iter().filter_map(|part| part.parse_result(failures)).collect();
@@ -86,7 +86,7 @@ fn rate_class(rate: f64) -> u64 {
 }
 
 /// Merges concurrent trials into one.
-fn merge_trials(trials: &[&Trial], failures: &mut MergeFailures<'_>) -> Trial {
+fn merge_trials(trials: &[&Trial], failures: &mut MergeFailureCollector<'_>) -> Trial {
     let sum = |count: fn(&Trial) -> u64| {
         trials.iter().fold(0_u64, |sum, trial| sum.saturating_add(count(trial)))
     };

@@ -118,7 +118,7 @@ fn merge_role(
 ) -> CampaignRoleResult {
     let role_parts: Vec<&InstanceOutcome<'_>> =
         parts.iter().filter(|part| part.placed.job.id.role == role.name).collect();
-    let mut failures = MergeFailures { role: role.name.as_str(), findings };
+    let mut failures = MergeFailureCollector { role: role.name.as_str(), findings };
     let merged = match role.kind {
         RoleKind::LoadNtp | RoleKind::LoadPtpDelay => load::merge(&role_parts, &mut failures),
         RoleKind::PathUdp => paths::merge(&role_parts, parts, &mut failures),
@@ -147,19 +147,22 @@ impl InstanceOutcome<'_> {
 
     /// Parses the result of a part. `None` if it has none, or if it cannot be parsed as `T`, which
     /// is reported as a finding.
-    fn parse_result<T: DeserializeOwned>(&self, failures: &mut MergeFailures<'_>) -> Option<T> {
+    fn parse_result<T: DeserializeOwned>(
+        &self,
+        failures: &mut MergeFailureCollector<'_>,
+    ) -> Option<T> {
         let read = T::deserialize(self.result()?);
         read.map_err(|error| failures.add_finding(&format!("{}: {error}", self.placed.job.id))).ok()
     }
 }
 
 /// Collector of findings on the results of a role that could not be merged.
-struct MergeFailures<'a> {
+struct MergeFailureCollector<'a> {
     role: &'a str,
     findings: &'a mut Vec<Finding>,
 }
 
-impl MergeFailures<'_> {
+impl MergeFailureCollector<'_> {
     fn add_finding(&mut self, what: &str) {
         self.findings.push(findings::unmerged_finding(self.role, what));
     }

@@ -8,7 +8,7 @@ use horolog_record::{
     PathUdpResult, PathUdpRow,
 };
 
-use super::{InstanceOutcome, MergeFailures};
+use super::{InstanceOutcome, MergeFailureCollector};
 use crate::placement::ColocationTarget;
 
 /// Key of rows that are merged: payload length in bytes, and bits of the load ratio. The bits of
@@ -18,7 +18,7 @@ type LengthAndLoadKey = (u64, u64);
 pub(super) fn merge(
     role_parts: &[&InstanceOutcome<'_>],
     parts: &[InstanceOutcome<'_>],
-    failures: &mut MergeFailures<'_>,
+    failures: &mut MergeFailureCollector<'_>,
 ) -> MergedResults {
     let mut pairs = Vec::new();
     let mut by_key: BTreeMap<LengthAndLoadKey, Vec<PathUdpRow>> = BTreeMap::new();

@@ -14,7 +14,7 @@ use crate::role::RoleKind;
 const PROPAGATED_MAX: usize = 20;
 
 /// Group of equal findings (same code, severity and advice) of the parts of one role.
-struct PropagatedFinding<'a> {
+struct PropagatedFindingGroup<'a> {
     part: &'a InstanceOutcome<'a>,
     first: Finding,
     /// Index among the findings of the same code and severity in the first part; 0 for findings on
@@ -29,7 +29,7 @@ struct PropagatedFinding<'a> {
 
 /// Returns the propagated findings of roles that affect the verdict, most severe first.
 pub(super) fn propagate(plan: &Plan, parts: &[InstanceOutcome<'_>]) -> Vec<Finding> {
-    let mut groups: Vec<PropagatedFinding<'_>> = Vec::new();
+    let mut groups: Vec<PropagatedFindingGroup<'_>> = Vec::new();
     let is_judged = |part: &&InstanceOutcome<'_>| {
         plan.role(&part.placed.job.id.role).is_some_and(|role| role.affects_verdict)
     };
@@ -62,20 +62,20 @@ fn part_findings(part: &InstanceOutcome<'_>) -> Vec<Finding> {
 }
 
 fn add_to_groups<'a>(
-    groups: &mut Vec<PropagatedFinding<'a>>,
+    groups: &mut Vec<PropagatedFindingGroup<'a>>,
     part: &'a InstanceOutcome<'a>,
     finding: Finding,
     same_kind_before: usize,
 ) {
     let index = if finding.trial.is_some() { 0 } else { same_kind_before };
-    let is_same = |group: &&mut PropagatedFinding<'_>| {
+    let is_same = |group: &&mut PropagatedFindingGroup<'_>| {
         let key_of = |finding: &Finding| (finding.code, finding.severity, finding.advice.clone());
         group.part.placed.job.id.role == part.placed.job.id.role
             && key_of(&group.first) == key_of(&finding)
             && group.index_in_part == index
     };
     let Some(group) = groups.iter_mut().find(is_same) else {
-        groups.push(PropagatedFinding {
+        groups.push(PropagatedFindingGroup {
             part,
             first: finding,
             index_in_part: index,
@@ -93,7 +93,7 @@ fn add_to_groups<'a>(
     group.last_part = part;
 }
 
-impl PropagatedFinding<'_> {
+impl PropagatedFindingGroup<'_> {
     fn into_finding(self, parts: &[InstanceOutcome<'_>]) -> Finding {
         let (job, agent) = (&self.part.placed.job.id, &self.part.placed.agent);
         let is_lead = self.part.placed.job.kind == RoleKind::CycleLead;

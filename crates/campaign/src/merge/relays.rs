@@ -8,7 +8,7 @@ use horolog_record::{CampaignRelayChildCounts, CampaignRelayCounts, MergedResult
 use serde::Deserialize;
 
 use super::load::sum_counts;
-use super::{InstanceOutcome, MergeFailures};
+use super::{InstanceOutcome, MergeFailureCollector};
 use crate::placement::PlacedJob;
 use crate::role::RoleKind;
 
@@ -43,7 +43,7 @@ struct RelayListings<'a>(Vec<(RelayListingExtract, &'a PlacedJob)>);
 pub(super) fn merge(
     role_parts: &[&InstanceOutcome<'_>],
     parts: &[InstanceOutcome<'_>],
-    failures: &mut MergeFailures<'_>,
+    failures: &mut MergeFailureCollector<'_>,
 ) -> MergedResults {
     // Includes relays of other roles; invalid results of these are reported when their role is
     // merged.

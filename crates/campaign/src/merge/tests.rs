@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::order::AgentClockState;
+use crate::order::AgentClockOffset;
 use crate::placement::{AgentCandidate, assign_roles};
 
 pub(super) const PLAN: &str = r#"
@@ -257,7 +257,7 @@ fn what_is_lacking_is_named() {
 
 #[test]
 fn starts_are_by_the_true_time() {
-    let clock = |offset_ns| Some(AgentClockState { offset_ns, error_ns: 7, source: "s".into() });
+    let clock = |offset_ns| Some(AgentClockOffset { offset_ns, error_ns: 7, source: "s".into() });
     let mut one = outcome("load.1", None);
     one.clock = clock(400);
     let mut two = outcome("load.2", None);

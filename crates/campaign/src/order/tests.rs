@@ -61,8 +61,8 @@ fn ending() -> impl Strategy<Value = JobEnd> {
 }
 
 prop_compose! {
-    fn clock()(offset_ns: i64, error_ns: u64, source in "\\PC{0,10}") -> AgentClockState {
-        AgentClockState { offset_ns, error_ns, source }
+    fn clock()(offset_ns: i64, error_ns: u64, source in "\\PC{0,10}") -> AgentClockOffset {
+        AgentClockOffset { offset_ns, error_ns, source }
     }
 }
 

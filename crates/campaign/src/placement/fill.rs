@@ -20,14 +20,14 @@ const TIME: &str = "time";
 
 /// Instance of a role, and the index of the agent that runs it.
 #[derive(Clone, Debug)]
-struct RoleInstance {
+struct PlacedRoleInstance {
     agent: usize,
     colocation: ColocationTarget,
     /// Index of the agent of the other instance of a pair.
     far_agent: Option<usize>,
 }
 
-type InstancesByRole<'a> = BTreeMap<&'a RoleName, Vec<RoleInstance>>;
+type InstancesByRole<'a> = BTreeMap<&'a RoleName, Vec<PlacedRoleInstance>>;
 
 struct TemplateResolver<'a> {
     plan: &'a Plan,
@@ -70,10 +70,10 @@ fn known_instances(
     role: &Role,
     agents_by_role: &BTreeMap<&RoleName, Vec<usize>>,
     known: &InstancesByRole<'_>,
-) -> Option<Vec<RoleInstance>> {
+) -> Option<Vec<PlacedRoleInstance>> {
     match &role.instances {
         RoleInstanceSpec::Count { .. } => {
-            let one = |agent: &usize| RoleInstance {
+            let one = |agent: &usize| PlacedRoleInstance {
                 agent: *agent,
                 colocation: ColocationTarget::None,
                 far_agent: None,
@@ -81,16 +81,16 @@ fn known_instances(
             Some(agents_by_role.get(&role.name)?.iter().map(one).collect())
         }
         RoleInstanceSpec::ForEach(other) => {
-            let one = |(index, base): (usize, &RoleInstance)| {
+            let one = |(index, base): (usize, &PlacedRoleInstance)| {
                 let colocation = ColocationTarget::With(job_id(other, index));
-                RoleInstance { agent: base.agent, colocation, far_agent: None }
+                PlacedRoleInstance { agent: base.agent, colocation, far_agent: None }
             };
             Some(known.get(other)?.iter().enumerate().map(one).collect())
         }
         RoleInstanceSpec::ForEachPair(other) => {
             let all = known.get(other)?;
             let indices = (0..all.len()).flat_map(|from| (0..all.len()).map(move |to| (from, to)));
-            let pair = |(from, to): (usize, usize)| RoleInstance {
+            let pair = |(from, to): (usize, usize)| PlacedRoleInstance {
                 agent: all[from].agent,
                 colocation: ColocationTarget::Pair(job_id(other, from), job_id(other, to)),
                 far_agent: Some(all[to].agent),
@@ -105,7 +105,7 @@ impl TemplateResolver<'_> {
         &self,
         role: &Role,
         number: u32,
-        instance: &RoleInstance,
+        instance: &PlacedRoleInstance,
     ) -> Result<PlacedJob, PlacementError> {
         let mut options = BTreeMap::new();
         for option in &role.options {
@@ -174,7 +174,7 @@ impl TemplateResolver<'_> {
         &self,
         role: &Role,
         number: u32,
-        instance: &RoleInstance,
+        instance: &PlacedRoleInstance,
         reference: &TemplateReference,
     ) -> ResolvedReference {
         let address_of = |agent: usize| self.address(instance.agent, agent);
@@ -185,7 +185,7 @@ impl TemplateResolver<'_> {
             TemplateReference::Role(name, which) => {
                 let all = self.instances.get(name).map_or(&[][..], Vec::as_slice);
                 let own = self.instances.get(&role.name).map_or(1, Vec::len);
-                let is_selected = |(index, _): &(usize, &RoleInstance)| match which {
+                let is_selected = |(index, _): &(usize, &PlacedRoleInstance)| match which {
                     InstanceSelector::One(number) => *index + 1 == number.get() as usize,
                     InstanceSelector::All => true,
                     InstanceSelector::Share => index % own == number as usize - 1,

@@ -13,7 +13,7 @@ use horolog_sys::netlink::Prefix;
 use crate::file_error::{FileContentError, count_text};
 use crate::id::JobId;
 use crate::order::{Job, Order};
-use crate::role::{ParsedOptionValue, PolicyBoundKind, RoleKind, RoleOptionSpec};
+use crate::role::{ApplicablePolicyBound, ParsedOptionValue, RoleKind, RoleOptionSpec};
 
 /// Name and version of the schema.
 pub const POLICY_SCHEMA: &str = "horolog.policy/1";
@@ -198,11 +198,11 @@ impl RoleBounds {
     fn check_value(
         &self,
         option: &str,
-        bound: Option<PolicyBoundKind>,
+        bound: Option<ApplicablePolicyBound>,
         value: &ParsedOptionValue,
     ) -> Result<(), String> {
         match (value, bound) {
-            (ParsedOptionValue::Address(address, _), Some(PolicyBoundKind::Listens)) => {
+            (ParsedOptionValue::Address(address, _), Some(ApplicablePolicyBound::Listens)) => {
                 check_within(&self.listens, Prefix::host(*address), option, "listen")
             }
             (ParsedOptionValue::Address(address, _), _) => {

@@ -16,7 +16,7 @@ use crate::file_error::sanitised;
 use crate::order::SHOWN_MAX;
 
 pub use command::{CommandFiles, RoleCommandLine, RoleOptionError};
-pub use value::{ParsedOptionValue, PolicyBoundKind, RoleOptionType};
+pub use value::{ApplicablePolicyBound, ParsedOptionValue, RoleOptionType};
 
 /// Kind of role.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]

@@ -56,9 +56,9 @@ pub enum RoleOptionType {
     Switch,
 }
 
-/// Kind of policy bound that applies to the values of an option.
+/// Bound of the policy that applies to the values of an option.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum PolicyBoundKind {
+pub enum ApplicablePolicyBound {
     /// Networks to which packets may be sent.
     Targets,
     /// Networks of local addresses on which the agent may listen.
@@ -114,12 +114,12 @@ impl RoleOptionType {
     /// Returns the kind of policy bound that the type names; `None` if it names none. A network has
     /// none, but the policy checks it against its targets.
     #[must_use]
-    pub const fn bound(self) -> Option<PolicyBoundKind> {
+    pub const fn bound(self) -> Option<ApplicablePolicyBound> {
         match self {
-            Self::Target | Self::TargetPort => Some(PolicyBoundKind::Targets),
-            Self::Listen => Some(PolicyBoundKind::Listens),
-            Self::Rate | Self::Rates => Some(PolicyBoundKind::Rate),
-            Self::Time => Some(PolicyBoundKind::Time),
+            Self::Target | Self::TargetPort => Some(ApplicablePolicyBound::Targets),
+            Self::Listen => Some(ApplicablePolicyBound::Listens),
+            Self::Rate | Self::Rates => Some(ApplicablePolicyBound::Rate),
+            Self::Time => Some(ApplicablePolicyBound::Time),
             Self::Network
             | Self::Count(_)
             | Self::Size

@@ -19,7 +19,7 @@ use horolog_record::{
 use horolog_report::{RenderableResult, to_json};
 use horolog_stats::{GoalLossRatio, SearchConfig};
 
-use crate::commands::server_under_test::{self, SearchProgress, ServerUnderTest};
+use crate::commands::server_under_test::{self, SearchProgressObserver, ServerUnderTest};
 use crate::failure::CommandFailure;
 use crate::output::{self, ResultDestination};
 use crate::result_store::StoreResultArgs;
@@ -217,7 +217,7 @@ fn measure_candidate(
         options.namespaces = vec![lab.server().netns.clone()];
     }
     options.counter_source = Some(server.counter_source());
-    let mut observer = SearchProgress::named(format!("{}: ", server_config.label));
+    let mut observer = SearchProgressObserver::named(format!("{}: ", server_config.label));
     let load: Result<LoadResult, LoadError> =
         environment.run_at_client(|| LoadRun::prepare(options)?.run(&mut observer))?;
     observer.finish();

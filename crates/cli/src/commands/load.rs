@@ -31,7 +31,7 @@ mod trial_printer;
 
 use flags::{
     LoadMetricLimitArgs, PacketCaptureArgs, PerClientMeasurementArgs, RemoteCounterArgs,
-    TimestampOffsetArgs, TrailerArgs,
+    TimestampOffsetMeasurementArgs, TrailerArgs,
 };
 use mix::LoadMixArgs;
 use nts::RequestNtsArgs;
@@ -140,7 +140,7 @@ pub(crate) struct LoadCommonArgs {
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
     #[command(flatten)]
-    offset: TimestampOffsetArgs,
+    offset: TimestampOffsetMeasurementArgs,
     #[command(flatten)]
     remote_counters: RemoteCounterArgs,
     #[command(flatten)]

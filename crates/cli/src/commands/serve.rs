@@ -61,8 +61,8 @@ pub(crate) struct ServeArgs {
     /// Method by which XDP sends replies. transmit: XDP_TX, the fastest, but on a virtual link
     /// (veth) only if its other end runs an XDP program too; redirect: XDP_REDIRECT; auto: redirect
     /// on virtual links, otherwise transmit.
-    #[arg(long, value_enum, default_value_t = XdpReplyArg::Auto)]
-    xdp_reply: XdpReplyArg,
+    #[arg(long, value_enum, default_value_t = XdpTransmitMethodArg::Auto)]
+    xdp_reply: XdpTransmitMethodArg,
     /// Threads of the socket engine for each address [default: one for each core; with --gnss one
     /// less].
     #[arg(long, value_name = "N")]
@@ -70,8 +70,8 @@ pub(crate) struct ServeArgs {
     /// Distribution of work over the threads. per-thread: a socket for each, with batched system
     /// calls; shared-lock: one socket for all, with a lock for receiving and one for sending, one
     /// packet at a time.
-    #[arg(long, value_enum, default_value_t = SocketDispatchArg::PerThread)]
-    dispatch: SocketDispatchArg,
+    #[arg(long, value_enum, default_value_t = SocketSharingModeArg::PerThread)]
+    dispatch: SocketSharingModeArg,
     /// Steer each packet to the thread on the core that received it, instead of by a hash of its
     /// addresses: faster if the NIC spreads packets over the cores.
     #[arg(long)]
@@ -138,14 +138,14 @@ enum ServeEngineArg {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum XdpReplyArg {
+enum XdpTransmitMethodArg {
     Auto,
     Transmit,
     Redirect,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum SocketDispatchArg {
+enum SocketSharingModeArg {
     PerThread,
     SharedLock,
 }
@@ -169,16 +169,16 @@ impl ServeArgs {
             interfaces: self.interface,
             xdp_generic: self.xdp_generic,
             xdp_reply: match self.xdp_reply {
-                XdpReplyArg::Auto => XdpTransmitMethod::Auto,
-                XdpReplyArg::Transmit => XdpTransmitMethod::Transmit,
-                XdpReplyArg::Redirect => XdpTransmitMethod::Redirect,
+                XdpTransmitMethodArg::Auto => XdpTransmitMethod::Auto,
+                XdpTransmitMethodArg::Transmit => XdpTransmitMethod::Transmit,
+                XdpTransmitMethodArg::Redirect => XdpTransmitMethod::Redirect,
             },
             threads: self
                 .threads
                 .unwrap_or_else(|| self.calibration.request_cores(allowed_core_count())),
             dispatch: match self.dispatch {
-                SocketDispatchArg::PerThread => SocketSharingMode::PerThread,
-                SocketDispatchArg::SharedLock => SocketSharingMode::SharedLock,
+                SocketSharingModeArg::PerThread => SocketSharingMode::PerThread,
+                SocketSharingModeArg::SharedLock => SocketSharingMode::SharedLock,
             },
             steer_by_cpu: self.steer_by_cpu,
             trust: if self.local { ClockTrust::Local } else { ClockTrust::Kernel },

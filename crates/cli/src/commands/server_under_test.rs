@@ -27,11 +27,11 @@ pub(crate) fn target_name(address: SocketAddr) -> Result<TargetName, CommandFail
 }
 
 /// Observer of a load that shows the current trial on a progress line.
-pub(crate) struct SearchProgress {
+pub(crate) struct SearchProgressObserver {
     progress: ProgressLine,
 }
 
-impl SearchProgress {
+impl SearchProgressObserver {
     pub(crate) fn named(prefix: String) -> Self {
         Self { progress: ProgressLine::with_prefix(prefix) }
     }
@@ -41,7 +41,7 @@ impl SearchProgress {
     }
 }
 
-impl LoadObserver for SearchProgress {
+impl LoadObserver for SearchProgressObserver {
     fn trial_started(&mut self, rate: f64, duration: Duration) {
         self.progress.show_trial(rate, duration);
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::mpsc;
 use std::thread;
 
-use horolog_conditions::MeasurementConditions;
+use horolog_conditions::HostConditionsGuard;
 use horolog_record::{HostConditions, TaskSchedulingOutcome};
 use horolog_sys::affinity;
 use horolog_sys::shared_region::MemfdSharedMemory;
@@ -77,7 +77,7 @@ pub fn serve() -> io::Result<()> {
     let order: ApplicationNodeOrder = read_line(&mut input)?;
     let region = MemfdSharedMemory::from_inherited(REGION)?;
     let shared = NodeSharedMemory::new(region.words(), 1).ok_or(io::ErrorKind::InvalidInput)?;
-    let conditions = MeasurementConditions::apply(order.hold_awake);
+    let conditions = HostConditionsGuard::apply(order.hold_awake);
     let (sender, ready) = mpsc::channel();
     let gate = StartGate::new();
     thread::scope(|scope| {

@@ -22,7 +22,7 @@ use std::thread;
 use std::time::Duration;
 
 use command::PeriodicCommand;
-use horolog_conditions::MeasurementConditions;
+use horolog_conditions::HostConditionsGuard;
 use horolog_record::TaskSchedulingOutcome;
 use horolog_sys::affinity::{self, DeadlineReservation};
 use horolog_sys::clock::ClockMonotonic;
@@ -66,7 +66,7 @@ pub fn serve() -> io::Result<()> {
     let region = MemfdSharedMemory::from_inherited(REGION)?;
     let tasks = order.set.tasks().len();
     let shared = NodeSharedMemory::new(region.words(), tasks).ok_or(io::ErrorKind::InvalidInput)?;
-    let conditions = MeasurementConditions::apply(order.hold_awake);
+    let conditions = HostConditionsGuard::apply(order.hold_awake);
     let calibration_lock = Mutex::new(());
     let (sender, ready) = mpsc::channel();
     let gate = StartGate::new();

@@ -12,8 +12,8 @@ fn now(s: i64) -> AgentClockReadings {
     AgentClockReadings { utc_ns: s * 1_000_000_000, monotonic_ns: (s as u64 + 7) * 1_000_000_000 }
 }
 
-fn character() -> AgentIdentity {
-    AgentIdentity {
+fn character() -> AgentIdentityAndPolicy {
+    AgentIdentityAndPolicy {
         name: "n1".parse().unwrap(),
         version: "0.1.0".to_owned(),
         policy: AgentPolicy::default(),

@@ -19,7 +19,7 @@ use horolog_record::{
 use horolog_report::units;
 
 use super::{distinct_values, parse_thread_count};
-use crate::commands::server_under_test::{self, SearchProgress, ServerUnderTest};
+use crate::commands::server_under_test::{self, SearchProgressObserver, ServerUnderTest};
 use crate::failure::CommandFailure;
 use crate::files::ResultFiles;
 use crate::output;
@@ -225,7 +225,7 @@ impl<'a> CoresBench<'a> {
     fn measure_core_count(&mut self, cores: usize) -> Result<CoreCountResult, CommandFailure> {
         let server = self.start_server(cores)?;
         let plural = if cores == 1 { "" } else { "s" };
-        let mut observer = SearchProgress::named(format!("{cores} core{plural}: "));
+        let mut observer = SearchProgressObserver::named(format!("{cores} core{plural}: "));
         let mut points: Vec<CoresRateResult> = Vec::new();
         for rate in self.rates.clone() {
             let mut runs = Vec::new();
@@ -258,7 +258,7 @@ impl<'a> CoresBench<'a> {
         &self,
         server: &ServerUnderTest,
         rate: f64,
-        observer: &mut SearchProgress,
+        observer: &mut SearchProgressObserver,
     ) -> Result<LoadResult, CommandFailure> {
         let mut options = self.load_options(rate)?;
         options.counter_source = Some(server.counter_source());

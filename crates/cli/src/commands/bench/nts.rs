@@ -27,7 +27,7 @@ use horolog_sys::private_file;
 use zeroize::Zeroizing;
 
 use super::{distinct_values, parse_thread_count};
-use crate::commands::server_under_test::{self, SearchProgress, ServerUnderTest};
+use crate::commands::server_under_test::{self, SearchProgressObserver, ServerUnderTest};
 use crate::failure::CommandFailure;
 use crate::files::ResultFiles;
 use crate::output;
@@ -290,7 +290,7 @@ impl<'a> NtsBench<'a> {
         options.sessions = Some(Arc::new(sessions));
         options.counter_source = Some(server.counter_source());
         options.command = output::command_line();
-        let mut observer = SearchProgress::named(format!("{label}: "));
+        let mut observer = SearchProgressObserver::named(format!("{label}: "));
         let result: Result<LoadResult, LoadError> =
             self.lab.client().run(|| LoadRun::prepare(options)?.run(&mut observer))?;
         observer.finish();

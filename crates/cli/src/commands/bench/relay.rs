@@ -58,7 +58,7 @@ const CHILDREN_MAX: usize = 1_024;
 pub(crate) struct BenchRelayArgs {
     /// Bytes of UDP payload: sizes, and ranges with a step or a factor.
     #[arg(long, value_name = "LIST", value_parser = parse_sizes, default_value = "64,128,256,512,1400")]
-    sizes: PacketSizes,
+    sizes: PayloadSizes,
     /// Numbers of children to measure with: numbers, and ranges with a step or a factor.
     #[arg(long, value_name = "LIST", value_parser = parse_child_counts, default_value = "1..64:*2")]
     children: ChildCountList,
@@ -100,7 +100,7 @@ pub(crate) struct BenchRelayArgs {
 }
 
 #[derive(Clone, Debug)]
-struct PacketSizes(Vec<usize>);
+struct PayloadSizes(Vec<usize>);
 
 #[derive(Clone, Debug)]
 struct ChildCountList(Vec<usize>);
@@ -122,14 +122,14 @@ impl BenchRelayEngineArg {
     }
 }
 
-fn parse_sizes(text: &str) -> Result<PacketSizes, String> {
+fn parse_sizes(text: &str) -> Result<PayloadSizes, String> {
     let sizes = values::sizes(text)?.into_iter().map(|size| size as usize);
     let sizes: Vec<_> = sizes.collect();
     match sizes.iter().find(|size| !(STREAM_MARK_LEN..=SIZE_MAX).contains(size)) {
         Some(wrong) => {
             Err(format!("invalid packet size {wrong}: {STREAM_MARK_LEN} to {SIZE_MAX} bytes"))
         }
-        None => Ok(PacketSizes(distinct_values(&sizes))),
+        None => Ok(PayloadSizes(distinct_values(&sizes))),
     }
 }
 

@@ -42,7 +42,7 @@ pub(crate) struct HostInterruptArgs {
         value_delimiter = ',',
         default_value = "kernel,signal,timerfd"
     )]
-    handlers: Vec<HandlerKindArg>,
+    handlers: Vec<TimerHandlerKindArg>,
     /// Timer expiries in each repetition.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 1_000,
           value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
@@ -76,13 +76,13 @@ pub(crate) struct HostInterruptArgs {
 
 /// Kind of timer handler, as named by `--handlers`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum HandlerKindArg {
+enum TimerHandlerKindArg {
     Kernel,
     Signal,
     Timerfd,
 }
 
-impl std::fmt::Display for HandlerKindArg {
+impl std::fmt::Display for TimerHandlerKindArg {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Kernel => "kernel",
@@ -92,12 +92,12 @@ impl std::fmt::Display for HandlerKindArg {
     }
 }
 
-impl From<HandlerKindArg> for TimerHandlerKind {
-    fn from(kind: HandlerKindArg) -> Self {
+impl From<TimerHandlerKindArg> for TimerHandlerKind {
+    fn from(kind: TimerHandlerKindArg) -> Self {
         match kind {
-            HandlerKindArg::Kernel => Self::Kernel,
-            HandlerKindArg::Signal => Self::Signal,
-            HandlerKindArg::Timerfd => Self::Timerfd,
+            TimerHandlerKindArg::Kernel => Self::Kernel,
+            TimerHandlerKindArg::Signal => Self::Signal,
+            TimerHandlerKindArg::Timerfd => Self::Timerfd,
         }
     }
 }

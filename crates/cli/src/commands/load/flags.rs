@@ -146,7 +146,7 @@ impl RemoteCounterArgs {
 
 /// Measurement of timestamp offsets.
 #[derive(Args, Debug, Default)]
-pub(crate) struct TimestampOffsetArgs {
+pub(crate) struct TimestampOffsetMeasurementArgs {
     /// Measure the error of the server's transmit timestamps: the kernel receive time of the reply,
     /// minus the timestamp, minus this correction for transit and receiving, such as 0, 1.95e-6
     /// (seconds) or 2us.
@@ -166,7 +166,7 @@ pub(crate) struct TimestampOffsetArgs {
     hardware_timestamps: bool,
 }
 
-impl TimestampOffsetArgs {
+impl TimestampOffsetMeasurementArgs {
     /// Returns true if timestamp offsets are measured.
     pub(crate) const fn is_measured(&self) -> bool {
         self.measure_offset.is_some()

@@ -66,7 +66,7 @@ pub(crate) struct PathUdpArgs {
     /// Destination of the load [default: broadcast if the far end is on this host's link, as in the
     /// paper; then every host of the link receives the load].
     #[arg(long, value_enum, value_name = "KIND")]
-    load_destination: Option<LoadDestinationArg>,
+    load_destination: Option<LoadAddressingModeArg>,
     /// Payload bytes of a load datagram.
     #[arg(long, value_name = "SIZE", value_parser = values::size, default_value = "2000")]
     load_length: u64,
@@ -119,7 +119,7 @@ pub(crate) struct PathUdpArgs {
 struct NumberList<T>(Vec<T>);
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum LoadDestinationArg {
+enum LoadAddressingModeArg {
     Unicast,
     Broadcast,
 }
@@ -197,8 +197,8 @@ impl PathUdpArgs {
             timeout: self.timeout.unwrap_or(REPLY_TIMEOUT),
             flows: self.flows,
             load_destination: self.load_destination.map(|kind| match kind {
-                LoadDestinationArg::Unicast => LoadAddressingMode::Unicast,
-                LoadDestinationArg::Broadcast => LoadAddressingMode::Broadcast,
+                LoadAddressingModeArg::Unicast => LoadAddressingMode::Unicast,
+                LoadAddressingModeArg::Broadcast => LoadAddressingMode::Broadcast,
             }),
             load_length: self.load_length,
             dscp: self.dscp,

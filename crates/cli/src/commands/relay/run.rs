@@ -89,7 +89,7 @@ enum RelayEngineArg {
 }
 
 /// Engines selected to make the copies.
-struct RelayEngines {
+struct SelectedRelayEngines {
     engine: SocketEngineKind,
     xdp_engine: Option<XdpEngine>,
     /// Reason why the XDP engine is not available, if it was wanted.
@@ -167,8 +167,9 @@ impl RelayRunArgs {
 
     /// Loads the selected engine; with `auto` the XDP engine, or sendmmsg alone if it is
     /// unavailable.
-    fn load_engines(&self) -> Result<RelayEngines, CommandFailure> {
-        let host_only = |engine| RelayEngines { engine, xdp_engine: None, unavailable: None };
+    fn load_engines(&self) -> Result<SelectedRelayEngines, CommandFailure> {
+        let host_only =
+            |engine| SelectedRelayEngines { engine, xdp_engine: None, unavailable: None };
         let is_optional = match self.engine {
             RelayEngineArg::Send => return Ok(host_only(SocketEngineKind::Send)),
             RelayEngineArg::Sendmmsg => return Ok(host_only(SocketEngineKind::Sendmmsg)),
@@ -177,10 +178,10 @@ impl RelayRunArgs {
         };
         let engines = host_only(SocketEngineKind::Sendmmsg);
         match XdpEngine::load(&self.interface) {
-            Ok(kernel) => Ok(RelayEngines { xdp_engine: Some(kernel), ..engines }),
+            Ok(kernel) => Ok(SelectedRelayEngines { xdp_engine: Some(kernel), ..engines }),
             Err(error @ XdpEngineError::Interface(_)) => Err(CommandFailure::usage(error)),
             Err(error) if is_optional => {
-                Ok(RelayEngines { unavailable: Some(error.to_string()), ..engines })
+                Ok(SelectedRelayEngines { unavailable: Some(error.to_string()), ..engines })
             }
             Err(error) => Err(CommandFailure::environment(error)),
         }
@@ -222,7 +223,7 @@ pub(super) fn run(args: &RelayRunArgs) -> Result<(), CommandFailure> {
     let signals = [Signal::Interrupt, Signal::Terminate, Signal::HangUp];
     let signals = BlockedSignals::block(&signals).map_err(CommandFailure::environment)?;
     // Loading BPF programs needs capabilities that no later step needs.
-    let RelayEngines { engine, xdp_engine: kernel, unavailable: xdp_unavailable } =
+    let SelectedRelayEngines { engine, xdp_engine: kernel, unavailable: xdp_unavailable } =
         args.load_engines()?;
     let send_interface = args.send_interface.as_deref().map(LocalSenderInterface::open);
     let send_interface = send_interface.transpose().map_err(CommandFailure::environment)?;

@@ -55,9 +55,9 @@ fn draw_until_end(
         match wait_for_action(&mut screen, next_fetch, end_signals)
             .map_err(CommandFailure::environment)?
         {
-            StatusAction::Draw => {}
-            StatusAction::End => return Ok(()),
-            StatusAction::Fetch => {
+            StatusViewAction::Draw => {}
+            StatusViewAction::End => return Ok(()),
+            StatusViewAction::Fetch => {
                 before = std::mem::replace(&mut now, fetch_status(path)?);
                 next_fetch = Instant::now() + FETCH_INTERVAL;
             }
@@ -67,7 +67,7 @@ fn draw_until_end(
 
 /// Next action of the live view.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum StatusAction {
+enum StatusViewAction {
     /// Request the status of the server.
     Fetch,
     /// Draw the same status again: the scroll position or the terminal's size may have changed.
@@ -81,19 +81,19 @@ fn wait_for_action(
     screen: &mut ScrollView,
     next_fetch: Instant,
     end_signals: &BlockedSignals,
-) -> io::Result<StatusAction> {
+) -> io::Result<StatusViewAction> {
     loop {
         let wait = next_fetch.saturating_duration_since(Instant::now());
         if end_signals.wait(Duration::ZERO)?.is_some() {
-            return Ok(StatusAction::End);
+            return Ok(StatusViewAction::End);
         }
         if wait.is_zero() {
-            return Ok(StatusAction::Fetch);
+            return Ok(StatusViewAction::Fetch);
         }
         if event::poll(wait.min(POLL_INTERVAL))? {
             return Ok(match screen.handle_event(&event::read()?) {
-                ScrollViewAction::Draw => StatusAction::Draw,
-                ScrollViewAction::End => StatusAction::End,
+                ScrollViewAction::Draw => StatusViewAction::Draw,
+                ScrollViewAction::End => StatusViewAction::End,
             });
         }
     }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
-use horolog_conditions::{self as conditions, MeasurementConditions};
+use horolog_conditions::{self as conditions, HostConditionsGuard};
 use horolog_record::{
     HOST_INTERRUPT_SCHEMA, Host, HostInterruptResult, OsNoise, TimerHandlerKind,
     TimerHandlerLatency, rfc3339_now,
@@ -63,7 +63,7 @@ pub fn run(
 ) -> Result<HostInterruptResult, MeasuringThreadError> {
     let cores = conditions::select_cores(&options.cores)?;
     let started = rfc3339_now();
-    let conditions_guard = MeasurementConditions::apply(options.hold_awake);
+    let conditions_guard = HostConditionsGuard::apply(options.hold_awake);
     let stop = AtomicBool::new(false);
     let clock_ns = figures::clock_read_cost_ns();
     let mut handlers: Vec<TimerHandlerLatency> = Vec::new();

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use horolog_conditions::{self as conditions, MeasurementConditions};
+use horolog_conditions::{self as conditions, HostConditionsGuard};
 use horolog_record::{
     ContextSwitchPeer, ContextSwitchPlacement, HOST_SWITCH_SCHEMA, HandoverMechanism, Host,
     HostSwitchResult, PingPongCost, ThreadScheduling, YieldSwitchCost, rfc3339_now,
@@ -88,7 +88,7 @@ pub fn run(
     cores.truncate(2);
     let core = cores[0];
     let started = rfc3339_now();
-    let arranged = MeasurementConditions::apply(options.hold_awake);
+    let arranged = HostConditionsGuard::apply(options.hold_awake);
     let watchdog = ContextSwitchWatchdog::default();
     let measured = thread::scope(|scope| {
         let work = || measure(&options, &cores, &watchdog, progress);

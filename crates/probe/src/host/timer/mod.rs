@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use horolog_conditions::{self as conditions, MeasurementConditions, finding};
+use horolog_conditions::{self as conditions, HostConditionsGuard, finding};
 use horolog_record::{
     CoreWakeupLatency, Distribution, Finding, FindingCode, HOST_TIMER_SCHEMA, Host,
     HostTimerResult, LatencyAboveThreshold, Severity, ThreadScheduling, TimerMeasurementCost,
@@ -76,7 +76,7 @@ pub fn run(
 ) -> Result<HostTimerResult, MeasuringThreadError> {
     let cores = conditions::select_cores(&options.cores)?;
     let started = rfc3339_now();
-    let conditions_guard = MeasurementConditions::apply(options.hold_awake);
+    let conditions_guard = HostConditionsGuard::apply(options.hold_awake);
     let (stop, start) = (AtomicBool::new(false), StartBarrier::default());
     let total = options.interval.saturating_mul(u32::try_from(options.cycles).unwrap_or(u32::MAX));
     let measured: Vec<_> = thread::scope(|scope| {
@@ -193,7 +193,7 @@ const fn empty_result(
 fn timer_result(
     options: HostTimerOptions,
     started: String,
-    arranged: &MeasurementConditions,
+    arranged: &HostConditionsGuard,
     measured: Vec<(CoreWakeupLatency, Option<LatencyAboveThreshold>)>,
 ) -> HostTimerResult {
     let break_latencies = measured.iter().filter_map(|(_, broken)| *broken);

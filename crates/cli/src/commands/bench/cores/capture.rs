@@ -13,7 +13,7 @@ use horolog_lab::LabHost;
 use horolog_load::{LoadError, LoadOptions, LoadRun};
 use horolog_record::{CaptureCheck, LoadResult, Trial};
 
-use crate::commands::server_under_test::SearchProgress;
+use crate::commands::server_under_test::SearchProgressObserver;
 use crate::failure::CommandFailure;
 
 /// Most frames received in one call.
@@ -39,7 +39,7 @@ pub(super) fn compare_reply_counts(
         let run_ended = AtomicBool::new(false);
         let (captured, result) = thread::scope(|scope| {
             let counter = scope.spawn(|| count_frames(&mut device, &run_ended));
-            let mut observer = SearchProgress::named("capture: ".to_owned());
+            let mut observer = SearchProgressObserver::named("capture: ".to_owned());
             let result: Result<LoadResult, LoadError> =
                 LoadRun::prepare(options).and_then(|load| load.run(&mut observer));
             observer.finish();

@@ -43,7 +43,7 @@ pub(super) fn search_config(
 }
 
 /// Results of one repetition: search, and delays at half of the rate found.
-pub(super) struct RelayMeasurement {
+pub(super) struct RelayRepetitionMeasurement {
     pub(super) repetition: RelayRepetition,
     pub(super) first_copy: Recorder,
     pub(super) last_copy: Recorder,
@@ -71,7 +71,7 @@ impl RelayMeasurementSetup<'_> {
 
     /// Searches for the highest rate without loss, and then measures delays and CPU time at half of
     /// it. `None` if the run was interrupted.
-    pub(super) fn measure(&mut self) -> Result<Option<RelayMeasurement>, CommandFailure> {
+    pub(super) fn measure(&mut self) -> Result<Option<RelayRepetitionMeasurement>, CommandFailure> {
         let mut search = Search::new(self.config).map_err(CommandFailure::usage)?;
         let (mut trials, mut disordered, mut has_wrong_copies) = (Vec::new(), 0, false);
         let outcome = loop {
@@ -94,7 +94,7 @@ impl RelayMeasurementSetup<'_> {
         };
         let copies_per_s =
             outcome.lower.and_then(|rate| copies_per_s_at(rate, &trials)).unwrap_or(0.0);
-        let mut measured = RelayMeasurement {
+        let mut measured = RelayRepetitionMeasurement {
             repetition: RelayRepetition {
                 copies_per_s,
                 lower: outcome.lower,
@@ -120,7 +120,7 @@ impl RelayMeasurementSetup<'_> {
     fn measure_half_rate(
         &mut self,
         rate: f64,
-        measured: &mut RelayMeasurement,
+        measured: &mut RelayRepetitionMeasurement,
     ) -> Result<(), CommandFailure> {
         let duration = self.config.final_duration.max(CPU_TRIAL_DURATION_MIN);
         let load = TrialLoad { rate, duration, ..self.load };
