@@ -79,12 +79,20 @@ static: setup ## a binary that needs no library of the system (MACHINE=aarch64)
 sbom: papers ## what the binary is made of (CycloneDX), and the licences of that
 	@echo "wrote $(PAPERS)/horolog.cdx.json and $(PAPERS)/NOTICES"
 
+# Another processor, for which the crates that need no C compiler are checked.
+OTHER_TARGET := aarch64-unknown-linux-gnu
+WITHOUT_C := aes conditions counters cycle discipline http lab launch nts record source stats sys time wire
+
 lint: setup ## formatting, clippy, links of comments, and the project's own rules (cargo xtask tidy)
 	$(call heading,Formatting)
 	@cargo fmt --all --check
 	@cargo fmt --manifest-path fuzz/Cargo.toml --check
 	$(call heading,Clippy)
 	@cargo clippy --locked --release --workspace --all-targets -- -D warnings
+	$(call heading,Code for aarch64)
+	@if rustup target add $(OTHER_TARGET) 2>/dev/null; then \
+		cargo check --locked --quiet --target $(OTHER_TARGET) $(addprefix -p horolog-,$(WITHOUT_C)); \
+	else echo "not run: the standard library of $(OTHER_TARGET) cannot be had"; fi
 	$(call heading,Links between comments)
 	@RUSTDOCFLAGS='-D rustdoc::broken_intra_doc_links -A rustdoc::private_intra_doc_links' \
 		cargo doc --locked --release --workspace --no-deps --document-private-items --quiet
