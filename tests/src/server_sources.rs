@@ -17,7 +17,7 @@ use anyhow::{Result, ensure};
 use horolog_lab::{Lab, LabConfig, LabHost, RunningProgram};
 use horolog_source::SockSample;
 use horolog_sys::clock::ClockRealtime;
-use horolog_sys::shared_memory::SysvSharedMemory;
+use horolog_sys::sysv_shared_memory::SysvSharedMemory;
 use horolog_time::{Clock, NS_PER_S, Span};
 use horolog_wire::ntp::{Header, LeapIndicator};
 use libtest_mimic::Trial;

@@ -8,7 +8,6 @@
 pub mod capture;
 pub mod clients;
 pub mod compliant_clients;
-pub mod counter_watch;
 pub mod engine;
 mod error;
 pub mod fairness;
@@ -16,6 +15,7 @@ pub mod findings;
 pub mod limit;
 pub mod load_profile;
 pub mod loss_attribution;
+pub mod loss_attribution_counters;
 pub mod mix;
 pub mod nts;
 pub mod nts_ke;

@@ -11,9 +11,9 @@ use horolog_time::Span;
 
 use crate::capture::CaptureOptions;
 use crate::compliant_clients::CompliantClientOptions;
-use crate::counter_watch::ServerRequestCountsFn;
 use crate::limit::LoadMetricLimit;
 use crate::load_profile::LoadProfile;
+use crate::loss_attribution_counters::ServerRequestCountsFn;
 use crate::mix::MixPart;
 use crate::nts::{NtsOptions, NtsSessions};
 use crate::offset::ServerOffsetOptions;

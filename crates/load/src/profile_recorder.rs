@@ -9,10 +9,10 @@ use std::time::Duration;
 use horolog_record::{LoadSeriesPoint, Percentiles, Progress, Trial};
 use horolog_time::Span;
 
-use crate::counter_watch::LossAttributionCounterReader;
 use crate::engine::IntervalSink;
 use crate::load_profile::LoadProfile;
 use crate::loss_attribution::{self, LossAttributionCounts, MissingReplyCounts};
+use crate::loss_attribution_counters::LossAttributionCounterReader;
 use crate::plan::TrialPlan;
 use crate::request_tracker::TrialCounts;
 use crate::run::{CurrentTrial, LiveSampler, LoadObserver};

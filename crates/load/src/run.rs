@@ -17,11 +17,11 @@ use horolog_sys::adjtimex;
 use horolog_time::Span;
 
 use crate::capture::{CaptureError, CaptureOptions, CaptureSummary, RunningCapture};
-use crate::counter_watch::LossAttributionCounterReader;
 use crate::error::LoadError;
 use crate::findings::{self, RunFindingInputs, TrialWithCounts};
 use crate::limit::LoadMetricLimit;
 use crate::loss_attribution::{self, MissingReplyCounts};
+use crate::loss_attribution_counters::LossAttributionCounterReader;
 use crate::options::{LoadOptions, LoadProcedure};
 use crate::plan::TrialPlan;
 use crate::prepare::{PreparedLoad, prepare};

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::IgnoreReason;
-use crate::response::{BUCKETS, ResponseTimeHistogram};
+use crate::response_time::{BUCKETS, ResponseTimeHistogram};
 
 /// Declares each counter once, for the atomic counters of a worker and for their plain counts.
 macro_rules! counters {

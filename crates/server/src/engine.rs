@@ -19,7 +19,7 @@ use horolog_time::leap::LeapSecondRepresentation;
 use horolog_wire::ntp::HEADER_LEN;
 use horolog_xdp::XskDropCounter;
 
-use crate::priority_sockets::PreferredSocketPair;
+use crate::preferred_sockets::PreferredSocketPair;
 use crate::worker::{Worker, WorkerContext};
 use crate::xdp::AfXdpQueue;
 use crate::{ServerConfig, SocketEngineCounts, SocketSharingMode, WorkerCounters};

@@ -30,11 +30,11 @@ mod nts_ke;
 mod page;
 mod page_builder;
 mod periodic;
-mod priority_sockets;
+mod preferred_sockets;
 pub mod ptp;
 mod reload;
 mod reload_parts;
-mod response;
+mod response_time;
 mod secrets;
 mod server;
 mod server_status;
@@ -91,7 +91,7 @@ pub use ptp::{
     PtpPortStatus, PtpPortTransport as PtpTransport, PtpProfile, PtpStartError, PtpStatus,
 };
 pub use reload::{ReloadError, ReloadOutcome, ReloadStatus};
-pub use response::ResponseTimeHistogram;
+pub use response_time::ResponseTimeHistogram;
 pub use secrets::SecretsError;
 pub use server::Server;
 pub use server_status::{ServerStatus, StatusFormatError, StoredClientCounts};

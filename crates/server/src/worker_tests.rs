@@ -12,7 +12,7 @@ use crate::page::{
     self,
     tests::{both, page},
 };
-use crate::response::BOUNDS_NS;
+use crate::response_time::BOUNDS_NS;
 use crate::{AddressHashKey, LimitsConfig, as_transmit};
 
 const OFFSET_NS: i64 = 1_700_000_000_000_000_000;

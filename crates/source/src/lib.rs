@@ -8,19 +8,19 @@ mod filter;
 mod gnss;
 mod gpsd;
 mod jump_guard;
-mod late;
 mod output;
 mod phc;
 mod pulse;
 mod reference;
 mod report;
+mod retried_source;
 mod selection;
 mod selector;
 mod shm;
 mod sock;
 mod spec;
 mod system;
-mod tai;
+mod tai_offset;
 
 pub use calibration::{
     AllanDeviationAtTau, CalibrationConfig, CalibrationStatus, ClockErrorLogConfig, NamedCounts,
@@ -38,13 +38,13 @@ pub use gnss::{
 pub use gpsd::GpsdLine;
 pub use horolog_discipline::{ImplausibilityReason, PlausibilityRuleParameters};
 pub use jump_guard::{JUMP_MAX, JumpGuard, JumpVerdict, TimeClaim};
-pub use late::RetriedSource;
 pub use output::{OutputSample, SampleOutputStatus, ShmOutput, SockOutput};
 pub use pulse::{PulseConditioner, PulseCounts, PulseEdge, PulseEdgeKind, PulseSource, PulseSpec};
 pub use report::{
     ClockReadings, DRIFT_PPB, PollableTimeSource, ServerLeapSeconds, Slew, SourceError,
     SourceEstimate,
 };
+pub use retried_source::RetriedSource;
 pub use selection::{SelectionCandidate, SelectionResult, select};
 pub use selector::{
     FIRST_REPORT_TIMEOUT, REPORT_AGE_MAX, SelectionState, SelectorPollOutcome, SourceSelector,

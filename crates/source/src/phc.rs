@@ -10,7 +10,7 @@ use horolog_time::{NS_PER_S, Span, Timestamp};
 
 use crate::reference::{ReferenceClock, ReferenceClockSettings};
 use crate::shm::report_or_refusal;
-use crate::tai::TaiOffsetChecker;
+use crate::tai_offset::TaiOffsetChecker;
 use crate::{ClockReadings, PollableTimeSource, SourceError, SourceEstimate};
 
 /// Timescale of a PTP hardware clock.

@@ -5,7 +5,7 @@
 use std::sync::atomic::{Ordering, fence};
 
 use horolog_sys::explain::explain;
-use horolog_sys::shared_memory::SysvSharedMemory;
+use horolog_sys::sysv_shared_memory::SysvSharedMemory;
 use horolog_time::{Timestamp, Utc};
 use horolog_wire::ntp::LeapIndicator;
 

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use horolog_lab::RunningProgram;
 use horolog_load::LoadObserver;
-use horolog_load::counter_watch::ServerRequestCountsFn;
 use horolog_load::loss_attribution::ServerRequestCounts;
+use horolog_load::loss_attribution_counters::ServerRequestCountsFn;
 use horolog_load::target::TargetName;
 use horolog_record::Trial;
 use horolog_server::status;

@@ -11,7 +11,7 @@ use std::thread;
 use horolog_conditions::HostConditionsGuard;
 use horolog_record::{HostConditions, TaskSchedulingOutcome};
 use horolog_sys::affinity;
-use horolog_sys::shared_region::MemfdSharedMemory;
+use horolog_sys::memfd_shared_memory::MemfdSharedMemory;
 use horolog_sys::socket::DatagramSocket;
 use horolog_time::{Monotonic, Timestamp};
 use serde::{Deserialize, Serialize};

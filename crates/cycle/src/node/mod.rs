@@ -26,7 +26,7 @@ use horolog_conditions::HostConditionsGuard;
 use horolog_record::TaskSchedulingOutcome;
 use horolog_sys::affinity::{self, DeadlineReservation};
 use horolog_sys::clock::ClockMonotonic;
-use horolog_sys::shared_region::MemfdSharedMemory;
+use horolog_sys::memfd_shared_memory::MemfdSharedMemory;
 use horolog_sys::socket::DatagramSocket;
 use horolog_sys::zone::in_zone_of;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};

@@ -9,9 +9,9 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use horolog_sys::memfd_shared_memory::MemfdSharedMemory;
 use horolog_sys::namespace::die_with_parent;
 use horolog_sys::process::ProcessHandle;
-use horolog_sys::shared_region::MemfdSharedMemory;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

@@ -16,7 +16,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use serde_json::Value;
 
-use crate::response::BOUNDS_NS;
+use crate::response_time::BOUNDS_NS;
 use crate::{ResponseTimeHistogram, ServerStatus};
 
 type Labels = Vec<(String, String)>;

@@ -3,7 +3,7 @@
 
 use std::io;
 
-use horolog_sys::shared_memory::SysvSharedMemory;
+use horolog_sys::sysv_shared_memory::SysvSharedMemory;
 use horolog_time::{Span, Timestamp, Utc};
 
 use super::OutputSample;
