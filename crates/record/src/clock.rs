@@ -26,7 +26,7 @@ pub struct ClockSimulateResult {
     /// Simulated time, in seconds.
     pub duration_s: u64,
     /// Oscillator of the clock.
-    pub oscillator: OscillatorNoise,
+    pub oscillator: OscillatorParameters,
     /// Noise, delays and faults of the pulses and sentences.
     pub conditions: SimulatedPulseConditions,
     /// True if the simulated clock was steered; false if its error was only estimated and
@@ -45,10 +45,10 @@ pub struct ClockSimulateResult {
     pub findings: Vec<Finding>,
 }
 
-/// Noise of the oscillator (IEEE 1139). Each noise is stated as the Allan deviation that it alone
-/// would cause.
+/// Parameters of the simulated oscillator: frequency offset, noise (IEEE 1139), ageing and
+/// temperature effect. Each noise is stated as the Allan deviation that it alone would cause.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct OscillatorNoise {
+pub struct OscillatorParameters {
     /// Name of the oscillator.
     pub name: String,
     /// Offset of its frequency from nominal, in parts per billion.

@@ -64,7 +64,7 @@ pub struct HostNicResult {
     /// Offloads relevant to time packets.
     pub offloads: Vec<NicOffload>,
     /// XDP program and features.
-    pub xdp: NicXdp,
+    pub xdp: NicXdpFacts,
     /// Timestamping capabilities.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timestamps: Option<NicTimestamps>,
@@ -166,7 +166,7 @@ pub struct NicOffload {
 
 /// XDP program and features of an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NicXdp {
+pub struct NicXdpFacts {
     /// Mode of the attached XDP program; absent if none is attached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attached: Option<NicXdpMode>,

@@ -44,7 +44,7 @@ pub struct HostSwitchResult {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct YieldSwitchCost {
     /// Kind of peer.
-    pub peer: ContextSwitchPeer,
+    pub peer: ContextSwitchPeerKind,
     /// Repetitions, in order.
     pub repetitions: Vec<YieldSwitchRepetition>,
     /// Median cost of a switch over the repetitions, in ns; absent if no repetition has one.
@@ -82,7 +82,7 @@ pub struct YieldSwitchRepetition {
 /// Kinds of peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum ContextSwitchPeer {
+pub enum ContextSwitchPeerKind {
     /// Separate process.
     Process,
     /// Thread of the same process.
@@ -117,7 +117,7 @@ pub struct PingPongCost {
     /// Mechanism of the handover.
     pub mechanism: HandoverMechanism,
     /// Kind of peer.
-    pub peer: ContextSwitchPeer,
+    pub peer: ContextSwitchPeerKind,
     /// Placement of the two sides.
     pub placement: ContextSwitchPlacement,
     /// Repetitions, in order.

@@ -65,7 +65,7 @@ pub use campaign::{
 };
 pub use clock::{
     CLOCK_SCHEMA, ClockErrorRange, ClockSimulateResult, DisciplineMethod, DisciplineResult,
-    OscillatorNoise, PulseOutageResult, PulseOutcomeCounts, SimulatedPulseConditions,
+    OscillatorParameters, PulseOutageResult, PulseOutcomeCounts, SimulatedPulseConditions,
 };
 pub use clock_compare::{
     CLOCK_COMPARE_SCHEMA, ClockCompareResult, ClockSample, ClockStep, ComparedClock,
@@ -125,11 +125,11 @@ pub use host_interrupt::{
 };
 pub use host_nic::{
     HOST_NIC_SCHEMA, HostNicResult, NicCoalescing, NicDrops, NicInterrupt, NicOffload, NicQueues,
-    NicRecommendation, NicRings, NicRssTable, NicTimestamps, NicUse, NicXdp, NicXdpFeature,
+    NicRecommendation, NicRings, NicRssTable, NicTimestamps, NicUse, NicXdpFacts, NicXdpFeature,
     NicXdpMode, UnavailableNicFact,
 };
 pub use host_switch::{
-    ContextSwitchPeer, ContextSwitchPlacement, HOST_SWITCH_SCHEMA, HandoverMechanism,
+    ContextSwitchPeerKind, ContextSwitchPlacement, HOST_SWITCH_SCHEMA, HandoverMechanism,
     HostSwitchResult, PingPongCost, PingPongRepetition, YieldSwitchCost, YieldSwitchRepetition,
 };
 pub use host_timer::{

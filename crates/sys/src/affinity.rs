@@ -43,7 +43,7 @@ pub fn pin_command_to_core(command: &mut Command, core: usize) -> &mut Command {
 }
 
 /// Increases the nice value of this thread by `steps`, up to 19, so that other threads have
-/// precedence: each step lowers its share of a contended core by about a fifth (`setpriority`).
+/// precedence: each step divides its scheduling weight by 1.25 (sched(7)).
 pub fn increase_nice(steps: u8) -> io::Result<()> {
     let increased = (nice()? + i32::from(steps)).min(19);
     // SAFETY: three numbers; 0 is this thread.

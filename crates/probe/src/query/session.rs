@@ -137,8 +137,9 @@ impl NtsAssociation {
         (len > 0).then(|| &self.request_buffer[..len])
     }
 
-    /// Replaces keys and cookies. If the keys of both ends may have differed, offers only
-    /// algorithms whose key export is unambiguous.
+    /// Replaces keys and cookies by an NTS-KE exchange. `is_renewal_wanted` is false if only the
+    /// cookies have run out. If it is true, and the keys of both ends may have differed, uses the
+    /// fallback client, whose key export is unambiguous.
     fn renew_keys(&mut self, is_renewal_wanted: bool) -> Result<(), NtsAssociationError> {
         let rfc_client = (is_renewal_wanted && self.may_mismatch_keys())
             .then(|| self.ke_client.fallback_client());

@@ -335,7 +335,8 @@ fn error_text(error: &RelayGroupError) -> String {
     error.to_string()
 }
 
-/// Adds the counts of children that the programs no longer have to their retained counts.
+/// Adds the counts of removed children, whose entries the XDP programs have deleted, to the counts
+/// that the relay keeps for each child.
 fn retain_counts(group: &Group, removed_children: &[(SocketAddr, RelayChildCounts)]) {
     for (address, counts) in removed_children {
         if let Some(child) = group.children.iter().find(|child| child.address == *address) {

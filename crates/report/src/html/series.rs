@@ -176,7 +176,8 @@ pub(crate) fn rate_over_time(result: &LoadResult, described_by: &'static str) ->
     }
 }
 
-/// Maximum number of points of a line, of which a plot may have five over one another.
+/// Maximum number of points of one line. It is lower than for other plots, because one plot may
+/// draw five lines over one another.
 const POINTS_MAX: usize = 600;
 
 fn load_time_series(result: &LoadResult) -> TimeSeriesDrawingLimits {

@@ -225,7 +225,7 @@ fn fault_rows(run: &CycleTestRunResult) -> NamedTextRows {
     run.faults.iter().map(|fault| (fault_name(fault), fault_cells(fault).to_vec())).collect()
 }
 
-/// Returns the name of a fault, such as `lost of radar`.
+/// Returns the name of a fault, such as `lost radar`.
 #[must_use]
 pub fn fault_name(fault: &CycleTestFaultResult) -> String {
     let kind = fault.kind.name();

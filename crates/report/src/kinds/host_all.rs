@@ -2,7 +2,7 @@
 //! and on a page the documents of the parts.
 
 use horolog_record::{
-    ContextSwitchPeer, DelayMeasurement, Distribution, Finding, HostAllResult, HostClockResult,
+    ContextSwitchPeerKind, DelayMeasurement, Distribution, Finding, HostAllResult, HostClockResult,
     HostDelayResult, HostInterruptResult, HostMeasurementKind, HostMeasurementOutcome,
     HostMeasurementState, HostNicResult, HostSwitchResult, HostTimerResult, HostVerdict,
     LimitResult, TimerHandlerKind, WaitFunction, WorstFinding,
@@ -279,8 +279,8 @@ pub(super) fn switch(result: &HostSwitchResult) -> String {
     };
     format!(
         "process switch {}, thread switch {}",
-        figure(ContextSwitchPeer::Process),
-        figure(ContextSwitchPeer::Thread)
+        figure(ContextSwitchPeerKind::Process),
+        figure(ContextSwitchPeerKind::Thread)
     )
 }
 

@@ -1,8 +1,8 @@
 //! NIC: facts with their meaning, and recommended changes with their commands.
 
 use horolog_record::{
-    HostNicResult, NicCoalescing, NicInterrupt, NicRecommendation, NicTimestamps, NicUse, NicXdp,
-    NicXdpFeature, NicXdpMode,
+    HostNicResult, NicCoalescing, NicInterrupt, NicRecommendation, NicTimestamps, NicUse,
+    NicXdpFacts, NicXdpFeature, NicXdpMode,
 };
 
 use super::host_all::nic;
@@ -226,7 +226,7 @@ fn coalescing(set: NicCoalescing) -> HostFact {
     )
 }
 
-fn xdp(xdp: &NicXdp) -> [HostFact; 2] {
+fn xdp(xdp: &NicXdpFacts) -> [HostFact; 2] {
     let attached = match xdp.attached {
         None => "none",
         Some(NicXdpMode::Native) => "native (driver)",

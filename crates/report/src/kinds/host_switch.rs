@@ -2,8 +2,9 @@
 //! as in Hao, Xue and Qin 2010, and the ping-pongs.
 
 use horolog_record::{
-    ContextSwitchPeer, ContextSwitchPlacement, Distribution, HandoverMechanism, HostSwitchResult,
-    LimitUnit, PingPongCost, PingPongRepetition, YieldSwitchCost, YieldSwitchRepetition,
+    ContextSwitchPeerKind, ContextSwitchPlacement, Distribution, HandoverMechanism,
+    HostSwitchResult, LimitUnit, PingPongCost, PingPongRepetition, YieldSwitchCost,
+    YieldSwitchRepetition,
 };
 
 use super::host_all::switch;
@@ -37,7 +38,7 @@ const METHOD: &str = "By the eight steps of Hao, Xue and Qin 2010, section 4.1.1
 
 impl DescribeResult for HostSwitchResult {
     fn document(&self) -> ResultDocument<'_> {
-        let steps = self.steps.iter().find(|steps| steps.peer == ContextSwitchPeer::Process);
+        let steps = self.steps.iter().find(|steps| steps.peer == ContextSwitchPeerKind::Process);
         ResultDocument {
             kind: "host switch",
             heading: "switches between processes and threads".to_owned(),
@@ -83,8 +84,8 @@ impl MeasuredResult for HostSwitchResult {
             })
         };
         vec![
-            switch("process", ContextSwitchPeer::Process),
-            switch("thread", ContextSwitchPeer::Thread),
+            switch("process", ContextSwitchPeerKind::Process),
+            switch("thread", ContextSwitchPeerKind::Thread),
             turn("pipe", HandoverMechanism::Pipe),
             turn("futex", HandoverMechanism::Futex),
             turn("eventfd", HandoverMechanism::Eventfd),
@@ -187,10 +188,10 @@ pub fn exchange_name(exchange: &PingPongCost) -> String {
 
 /// Returns the name of a peer's kind.
 #[must_use]
-pub const fn peer_name(peer: ContextSwitchPeer) -> &'static str {
+pub const fn peer_name(peer: ContextSwitchPeerKind) -> &'static str {
     match peer {
-        ContextSwitchPeer::Process => "process",
-        ContextSwitchPeer::Thread => "thread",
+        ContextSwitchPeerKind::Process => "process",
+        ContextSwitchPeerKind::Thread => "thread",
     }
 }
 

@@ -260,12 +260,18 @@ const LINE_MAX: usize = 10_240;
 pub(super) struct GpsdReportFramer {
     /// Received part of a report; empty outside of one.
     line: Vec<u8>,
+    /// True from the limit of an overlong report to its newline.
+    is_skipping: bool,
 }
 
 impl GpsdReportFramer {
     /// Processes a byte; returns the report that it completes, without the newline, otherwise
     /// `None`. An overlong report is skipped.
     pub(super) fn push_byte(&mut self, byte: u8) -> Option<Vec<u8>> {
+        if self.is_skipping {
+            self.is_skipping = byte != b'\n';
+            return None;
+        }
         if self.line.is_empty() && byte != b'{' {
             return None;
         }
@@ -275,6 +281,7 @@ impl GpsdReportFramer {
         self.line.push(byte);
         if self.line.len() > LINE_MAX {
             self.line = Vec::new();
+            self.is_skipping = true;
         }
         None
     }
@@ -300,7 +307,7 @@ mod tests {
     fn a_line_that_never_ends_is_discarded() {
         let mut bytes = b"{".to_vec();
         bytes.extend(std::iter::repeat_n(b'x', LINE_MAX));
-        bytes.extend(b"\n{\"a\":1}\n");
+        bytes.extend(b",{\"rest\":1}\n{\"a\":1}\n");
         assert_eq!(reports(&bytes), ["{\"a\":1}"]);
     }
 }

@@ -9,7 +9,7 @@ use horolog_discipline::simulation::{
 };
 use horolog_record::{
     AllanDeviation, CLOCK_SCHEMA, ClockErrorRange, ClockSimulateResult, DisciplineMethod,
-    DisciplineResult, Finding, FindingCode, Host, OscillatorNoise, PulseOutageResult,
+    DisciplineResult, Finding, FindingCode, Host, OscillatorParameters, PulseOutageResult,
     PulseOutcomeCounts, Severity, SimulatedPulseConditions,
 };
 
@@ -72,8 +72,8 @@ pub(super) fn simulation_record(
     }
 }
 
-fn oscillator_record(oscillator: &OscillatorModel) -> OscillatorNoise {
-    OscillatorNoise {
+fn oscillator_record(oscillator: &OscillatorModel) -> OscillatorParameters {
+    OscillatorParameters {
         name: oscillator.name.to_owned(),
         frequency_ppb: oscillator.frequency_ppb,
         white_fm_ppb: oscillator.white_fm_ppb,

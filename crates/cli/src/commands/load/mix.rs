@@ -18,8 +18,9 @@ use crate::failure::CommandFailure;
 /// Send several kinds of requests at once, each with its share of the rate, as the clients of a
 /// real server do, and count them together and by kind.
 ///
-/// Each kind has as many clients as --clients says, and a part of the clients' network. Each kind
-/// has at least one sending thread, except with the xdp engine, where each thread sends all kinds.
+/// --clients are divided among the kinds by weight, at least one for each; without it, each kind
+/// has the engine's default. Each kind has a part of the clients' network, and at least one sending
+/// thread, except with the xdp engine, where each thread sends all kinds.
 /// --loss-ratio applies to all kinds together. A port in TARGET is the NTP port; PTP requests use
 /// 319 and 320. --pcap and --compliant-clients do not support a mix.
 #[derive(Args, Debug)]

@@ -209,7 +209,9 @@ pub(super) fn findings(result: &HostNicResult) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use horolog_record::{NicCoalescing, NicInterrupt, NicQueues, NicRings, NicTimestamps, NicXdp};
+    use horolog_record::{
+        NicCoalescing, NicInterrupt, NicQueues, NicRings, NicTimestamps, NicXdpFacts,
+    };
 
     use super::*;
 
@@ -219,7 +221,7 @@ mod tests {
         result.operational = true;
         result.queues = NicQueues { rx: 4, tx: 4, rx_max: 8, tx_max: 8, combined: true };
         result.rings = Some(NicRings { rx: 4_096, tx: 512, rx_max: 4_096, tx_max: 4_096 });
-        result.xdp = NicXdp { attached: None, supported: Some(vec![NicXdpFeature::Native]) };
+        result.xdp = NicXdpFacts { attached: None, supported: Some(vec![NicXdpFeature::Native]) };
         result
     }
 

@@ -9,7 +9,8 @@ use std::path::Path;
 
 use horolog_record::{
     HOST_NIC_SCHEMA, Host, HostNicResult, NicCoalescing, NicDrops, NicOffload, NicQueues, NicRings,
-    NicRssTable, NicTimestamps, NicXdp, NicXdpFeature, NicXdpMode, UnavailableNicFact, rfc3339_now,
+    NicRssTable, NicTimestamps, NicXdpFacts, NicXdpFeature, NicXdpMode, UnavailableNicFact,
+    rfc3339_now,
 };
 use horolog_sys::ethtool::{EthtoolError, NicQueueCounts, channels};
 use horolog_sys::netlink::{Link, Netlink, NetlinkError, XdpAttachmentMode, xdp_features};
@@ -103,7 +104,7 @@ pub fn inspect(interface: &str, command: Vec<String>) -> Result<HostNicResult, N
         .collect();
     let attached = netlink.xdp_attachment(link.index);
     let can = collector.value_or_record("XDP features", xdp_features(link.index));
-    result.xdp = NicXdp {
+    result.xdp = NicXdpFacts {
         attached: attached.ok().flatten().map(xdp_mode),
         supported: can.map(nic_xdp_features),
     };
@@ -136,7 +137,7 @@ fn empty_result(interface: String, command: Vec<String>) -> HostNicResult {
         rings: None,
         coalescing: None,
         offloads: Vec::new(),
-        xdp: NicXdp::default(),
+        xdp: NicXdpFacts::default(),
         timestamps: None,
         drops: NicDrops::default(),
         unavailable: Vec::new(),

@@ -5,7 +5,7 @@ use std::io;
 use std::time::Duration;
 
 use horolog_record::{
-    ContextSwitchPeer, ContextSwitchPlacement, Distribution, HandoverMechanism, PingPongCost,
+    ContextSwitchPeerKind, ContextSwitchPlacement, Distribution, HandoverMechanism, PingPongCost,
     PingPongRepetition,
 };
 use horolog_stats::Recorder;
@@ -31,7 +31,7 @@ const RUN_TIME_MAX_NS: u64 = 100_000_000;
 pub(super) fn measure(
     setting: &ContextSwitchSetup<'_>,
     mechanism: HandoverMechanism,
-    peer: ContextSwitchPeer,
+    peer: ContextSwitchPeerKind,
     (placement, core): (ContextSwitchPlacement, usize),
 ) -> PingPongCost {
     let mut turns = Recorder::new();
@@ -65,7 +65,7 @@ pub(super) fn measure(
 
 fn run_repetition(
     setting: &ContextSwitchSetup<'_>,
-    (mechanism, peer): (HandoverMechanism, ContextSwitchPeer),
+    (mechanism, peer): (HandoverMechanism, ContextSwitchPeerKind),
     peer_placement: PeerPlacement,
     turns: &mut Recorder,
 ) -> io::Result<PingPongRepetition> {

@@ -2,7 +2,7 @@
 
 use horolog_conditions::{self as conditions, finding};
 use horolog_record::{
-    ContextSwitchPeer, Finding, FindingCode, HostSwitchResult, Severity, YieldSwitchCost,
+    ContextSwitchPeerKind, Finding, FindingCode, HostSwitchResult, Severity, YieldSwitchCost,
     YieldSwitchRepetition,
 };
 
@@ -62,8 +62,8 @@ fn missing_steps_finding(steps: &YieldSwitchCost, turns: u64) -> Option<Finding>
     let negative =
         count(|one, turns| one.per_switch_ns.is_none() && has_switched(one.switches, turns));
     let peers = match steps.peer {
-        ContextSwitchPeer::Process => "processes",
-        ContextSwitchPeer::Thread => "threads",
+        ContextSwitchPeerKind::Process => "processes",
+        ContextSwitchPeerKind::Thread => "threads",
     };
     if missing > 0 {
         return Some(finding(

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use horolog_conditions::{self as conditions, HostConditionsGuard};
 use horolog_record::{
-    ContextSwitchPeer, ContextSwitchPlacement, HOST_SWITCH_SCHEMA, HandoverMechanism, Host,
+    ContextSwitchPeerKind, ContextSwitchPlacement, HOST_SWITCH_SCHEMA, HandoverMechanism, Host,
     HostSwitchResult, PingPongCost, ThreadScheduling, YieldSwitchCost, rfc3339_now,
 };
 use horolog_sys::ping_pong::PeerKind;
@@ -33,7 +33,8 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// Time limit of a repetition; it is reached only if the peer has ended.
 const REPETITION_MAX: Duration = Duration::from_secs(20);
 
-const PEERS: [ContextSwitchPeer; 2] = [ContextSwitchPeer::Process, ContextSwitchPeer::Thread];
+const PEERS: [ContextSwitchPeerKind; 2] =
+    [ContextSwitchPeerKind::Process, ContextSwitchPeerKind::Thread];
 const MECHANISMS: [HandoverMechanism; 3] =
     [HandoverMechanism::Pipe, HandoverMechanism::Futex, HandoverMechanism::Eventfd];
 
@@ -198,10 +199,10 @@ fn measure(
     Ok(ContextSwitchCosts { clock_ns: setting.clock_ns, scheduling, steps, exchanges })
 }
 
-const fn peer_kind(peer: ContextSwitchPeer) -> PeerKind {
+const fn peer_kind(peer: ContextSwitchPeerKind) -> PeerKind {
     match peer {
-        ContextSwitchPeer::Process => PeerKind::Process,
-        ContextSwitchPeer::Thread => PeerKind::Thread,
+        ContextSwitchPeerKind::Process => PeerKind::Process,
+        ContextSwitchPeerKind::Thread => PeerKind::Thread,
     }
 }
 

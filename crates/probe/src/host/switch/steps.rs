@@ -4,7 +4,7 @@ use std::io;
 use std::thread;
 use std::time::Duration;
 
-use horolog_record::{ContextSwitchPeer, YieldSwitchCost, YieldSwitchRepetition};
+use horolog_record::{ContextSwitchPeerKind, YieldSwitchCost, YieldSwitchRepetition};
 use horolog_sys::clock::ClockMonotonic;
 use horolog_sys::ping_pong::{HandoffMechanism, PeerPlacement, PeerlessHandoff, PingPongPeer};
 use horolog_sys::thread_usage::ContextSwitches;
@@ -17,7 +17,7 @@ use super::{ContextSwitchSetup, peer_kind};
 /// stored in the record.
 pub(super) fn measure_steps(
     setting: &ContextSwitchSetup<'_>,
-    peer: ContextSwitchPeer,
+    peer: ContextSwitchPeerKind,
 ) -> YieldSwitchCost {
     let mut steps = YieldSwitchCost {
         peer,
@@ -47,7 +47,7 @@ pub(super) fn measure_steps(
 /// Runs one repetition. Step 1, a parent pinned to its core, is done by the caller.
 fn run_repetition(
     setting: &ContextSwitchSetup<'_>,
-    peer: ContextSwitchPeer,
+    peer: ContextSwitchPeerKind,
 ) -> io::Result<YieldSwitchRepetition> {
     let kind = peer_kind(peer);
     let alone = PeerlessHandoff::open(HandoffMechanism::Yield, kind)?;

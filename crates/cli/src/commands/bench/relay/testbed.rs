@@ -65,7 +65,7 @@ pub(super) struct RelayTestbed {
     trials_started: u32,
 }
 
-/// Packet source of one payload size, attached to the source's interface.
+/// Packet source of one payload size, attached to the interface of the source's lab host.
 pub(super) struct PacketSource {
     source: StreamSource,
     size: usize,
