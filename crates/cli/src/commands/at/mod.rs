@@ -81,7 +81,7 @@ enum AtCommand {
 enum JobBackend {
     /// systemd, as a transient timer.
     Systemd,
-    /// A separate process for each job, with a file in the queue.
+    /// A separate process for each job, recorded by a file in ~/.local/state/horolog/at.
     Process,
 }
 

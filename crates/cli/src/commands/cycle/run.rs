@@ -111,8 +111,8 @@ struct MultiHostArgs {
     /// not authenticated: use --listen only where all hosts are trusted.
     #[arg(long, value_name = "ADDR:PORT", value_parser = values::socket_address)]
     listen: Option<SocketAddr>,
-    /// Largest offset of a node's clock at the start of a run [default: a tenth of the shortest
-    /// period].
+    /// Do not begin a run if a node's clock is off by more than this [default: a tenth of the
+    /// shortest period].
     #[arg(long, value_name = "TIME", value_parser = values::positive_span, requires = "listen")]
     max_offset: Option<Span>,
     /// Join the run whose first node listens on this address, and execute its orders.

@@ -70,7 +70,8 @@ pub(crate) struct LoadNtsKeArgs {
     /// pdr].
     #[arg(long, value_name = "RATIO", value_parser = values::ratio, requires = "search")]
     loss_ratio: Option<f64>,
-    /// Lowest and highest rate of a search, in NTS-KE exchanges per second [default: 20-100k].
+    /// Lowest and highest rate of a search, in NTS-KE exchanges per second [default: 20
+    /// to 100k].
     #[arg(short, long, value_name = "RATE[-RATE]", value_parser = values::rates,
           requires = "search")]
     rate: Option<(f64, f64)>,

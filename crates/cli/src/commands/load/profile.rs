@@ -22,17 +22,17 @@ pub(crate) struct LoadProfileArgs {
           conflicts_with_all = ["search", "time", "profile", "overload"])]
     soak: Option<Duration>,
     /// Follow the phases of a TOML file: [[phase]] tables with the keys name, rate, to (for a rate
-    /// that changes linearly) and duration, preceded by the key interval.
+    /// that changes linearly) and duration, after an optional key interval.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["search", "time", "rate", "overload"])]
     profile: Option<PathBuf>,
     /// Send R/2, then FACTOR times R, then R/2 again, where R is the rate of -r or the one that a
-    /// search found, and report the recovery time; -t is the duration of the first two phases
-    /// [default factor: 3].
+    /// search found, and report the recovery time; -t is the duration of each of the first two
+    /// phases; the third lasts twice as long [default factor: 3].
     #[arg(long, value_name = "FACTOR", num_args = 0..=1, default_missing_value = "3",
           value_parser = parse_factor)]
     overload: Option<f64>,
-    /// Length of the intervals of a soak, profile or overload [default: 1s in a soak, 100ms
-    /// otherwise].
+    /// Length of the intervals of a soak, profile or overload; overrides the profile's key
+    /// [default: 1s in a soak, otherwise 100ms].
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration)]
     interval: Option<Duration>,
 }
@@ -66,7 +66,7 @@ impl LoadProfileArgs {
     }
 
     /// Returns the options of the overload test; `None` without --overload. `time` is the value of
-    /// -t: the duration of the first two phases, unless the run includes a search.
+    /// -t: the duration of each of the first two phases, unless the run includes a search.
     pub(crate) fn overload_test(
         &self,
         time: Option<Duration>,

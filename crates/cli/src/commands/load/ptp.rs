@@ -89,7 +89,8 @@ struct LoadPtpUnicastArgs {
 // Options of the negotiation. No doc comment: it would be a help text.
 #[derive(Args, Debug)]
 pub(super) struct UnicastNegotiationArgs {
-    /// Unicast messages to request, one kind after another, separated by commas.
+    /// Kinds of unicast messages to request, separated by commas; each request is for one of them,
+    /// in turn.
     #[arg(
         long,
         value_enum,

@@ -32,8 +32,8 @@ const WATCH_TIME_MAX: Duration = Duration::from_hours(24);
 /// With a 'horolog path serve' at TARGET, several write patterns are run without and with each
 /// socket option that may remedy stalls. The patterns are: a single write; two small writes before
 /// a read; two writes of exactly one segment (MSS) each; batches of 132-byte writes; a header, and
-/// a body by sendfile; the same with TCP_CORK,
-/// cleared by closing the connection, or never.
+/// a body by sendfile; the same with TCP_CORK that only closing the connection clears; the same
+/// with TCP_CORK that is never cleared.
 ///
 /// With --watch PORT, the traffic of other programs is observed instead. No setting of the kernel
 /// is ever changed.
@@ -65,7 +65,8 @@ pub(crate) struct PathStallArgs {
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration,
           default_value = "10ms")]
     stall_threshold: Duration,
-    /// Idle time of a connection before its congestion window is examined again.
+    /// Idle time of a connection before and after which its congestion window is read, to show
+    /// whether slow start begins again (tcp_slow_start_after_idle).
     #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "400ms")]
     pause: Duration,
     /// Do not examine packets, even if permitted.

@@ -50,7 +50,8 @@ pub(crate) struct PathUdpArgs {
     /// Requests per second, in all flows together, regardless of replies [default: ping-pong].
     #[arg(short, long, value_name = "RATE", value_parser = values::rate)]
     rate: Option<f64>,
-    /// Warm-up requests of each row and flow, not counted; at most one second's worth.
+    /// Uncounted warm-up requests of each row and flow; with --rate at most as many as are sent in
+    /// one second.
     #[arg(long, value_name = "N", default_value_t = WARM_UP)]
     warm_up: u64,
     /// Timeout of a reply, 1ms to 60s [default: 500ms].

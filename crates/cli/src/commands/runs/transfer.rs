@@ -25,7 +25,7 @@ pub(super) struct RunsExportArgs {
     runs: Vec<RunReference>,
     #[command(flatten)]
     filter: RunFilterArgs,
-    /// Format [default: by the extension of the file].
+    /// Format [default: by the extension of --output; required for standard output].
     #[arg(long, value_enum)]
     format: Option<ExportFormat>,
     /// Output file, such as runs.csv, runs.parquet or runs.jsonl; '-' for standard output.

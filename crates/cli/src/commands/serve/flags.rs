@@ -189,10 +189,11 @@ impl ServeLeapSecondArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct ServeTimestampsArgs {
-    /// Timestamps of the sockets. kernel: by the kernel, of requests and interleaved replies; none:
-    /// of requests only; IF=hardware: by the NIC of interface IF, whose timestamping is enabled
-    /// while the server runs. Repeatable [default: kernel].
-    #[arg(long, value_name = "[IF=]KIND", value_parser = kind)]
+    /// Timestamps of the sockets. kernel: the kernel timestamps requests and interleaved replies;
+    /// none: it timestamps requests only, and an interleaved reply carries the server's own reading
+    /// of the clock; IF=hardware: the NIC of interface IF timestamps both, which is enabled while
+    /// the server runs. Repeatable [default: kernel].
+    #[arg(long, value_name = "kernel|none|IF=hardware", value_parser = kind)]
     timestamps: Vec<TimestampSourceArg>,
 }
 

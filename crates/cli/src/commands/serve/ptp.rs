@@ -37,9 +37,9 @@ pub(crate) struct ServePtpArgs {
     /// quality; the lowest wins.
     #[arg(long = "ptp-priority2", value_name = "N", default_value_t = 128)]
     priority2: u8,
-    /// Clock class while synchronised; clockAccuracy states the error bound [default: 6 with a
-    /// reference clock (stratum 1) whose error bound is at most 10 ms, 7 in its holdover, 13
-    /// without TAI, otherwise 248].
+    /// Clock class while synchronised; clockAccuracy states the error bound [default: with a
+    /// reference clock (stratum 1) whose error bound is at most 10 ms 6, 7 in its holdover, or 13
+    /// if TAI is unknown; with any other source 248].
     #[arg(long = "ptp-clock-class", value_name = "N", requires = "interfaces")]
     clock_class: Option<u8>,
     /// Interval of Announce, log2 of seconds [default: the profile's].
